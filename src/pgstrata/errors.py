@@ -1,0 +1,40 @@
+"""Errors that a user can act on: one clear sentence and the next step, never a stack trace."""
+
+from __future__ import annotations
+
+
+class PgstrataError(Exception):
+    """Something the user can mend.
+
+    `message` says what is wrong in one sentence; `hint` says what to do next (may be empty).
+    The command line prints both and exits with `exit_code`.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(PgstrataError):
+    """What the user wrote — an option, a campaign, a fragment, a script — is not valid. Exit code 2."""
+
+    exit_code = 2
+
+
+class ServerError(PgstrataError):
+    """A server could not be found, fetched, initialised, started, or it died."""
+
+
+class DriverError(PgstrataError):
+    """The driver reported an error; `event` is its `error` event as it came."""
+
+    def __init__(self, message: str, hint: str = "", event: dict[str, object] | None = None) -> None:
+        super().__init__(message, hint)
+        self.event = event or {}
+
+
+class StoreError(PgstrataError):
+    """A results folder cannot be read, written or locked."""

@@ -1,0 +1,405 @@
+"""The words workloads are written in.
+
+A workload is a function from its options to a list of phases. A phase is data: what the driver
+or the administrator's connection is to do, never the doing. `Step.spec()` turns a step into the
+part of the driver's spec that describes it (docs/driver.md); everything about *where* it runs
+(connection, seed, engine) is added by whoever starts the driver.
+
+    def point_query(tables: int, rows: int, clients: int, seconds: float) -> Step:
+        return Step(
+            "point-query",
+            seconds=seconds,
+            roles=[Role("query", clients, mode="prepared", scripts=[Script(
+                Set("t", "random(1, 8)"),
+                Sql("SELECT c FROM sbtest{t} WHERE id={id}", t=Pick("t", 1, tables), id=Uniform(1, rows)),
+            )])],
+            headline=Headline("query", "operations", "queries/s"),
+        )
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Json = dict[str, Any]
+Mode = Literal["simple", "extended", "prepared"]
+
+# --- values -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Expr:
+    """An expression in pgbench's language, evaluated for every execution."""
+
+    text: str
+    type: Literal["int4", "int8", "text"] = "int8"
+
+    def part(self) -> Json:
+        return {"expr": self.text, "type": self.type}
+
+
+def Uniform(low: int, high: int, type: Literal["int4", "int8"] = "int4") -> Expr:
+    """A uniform integer from low to high, both included."""
+    return Expr(f"random({low}, {high})", type)
+
+
+def Var(name: str, type: Literal["int4", "int8", "text"] = "int4") -> Expr:
+    """The value of a variable."""
+    return Expr(f":{name}", type)
+
+
+@dataclass(frozen=True)
+class Pick:
+    """Splices an integer expression into the text of a statement, for names of tables.
+
+    One statement is prepared for each value from `low` to `high`. `expr` is the name of a
+    variable or an expression.
+    """
+
+    expr: str
+    low: int
+    high: int
+
+    def part(self) -> Json:
+        text = f":{self.expr}" if re.fullmatch(r"[A-Za-z_]\w*", self.expr) else self.expr
+        return {"text": text, "from": self.low, "to": self.high}
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Text in which every # is a random digit."""
+
+    pattern: str
+
+    def part(self) -> Json:
+        return {"digits": self.pattern}
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Text of uniform length [low, high]: letters `a`, then int(length × random) base64 characters."""
+
+    low: int
+    high: int
+    random: float
+
+    def part(self) -> Json:
+        return {"fill": {"min": self.low, "max": self.high, "random": self.random}}
+
+
+@dataclass(frozen=True)
+class Now:
+    """The client's local time to the second; one value per statement."""
+
+    def part(self) -> Json:
+        return {"now": "second"}
+
+
+class Repeat:
+    """A template repeated n times with its values drawn anew: IN lists, multi-row VALUES."""
+
+    def __init__(self, n: int, template: str, separator: str = ",", **values: Value) -> None:
+        self.n = n
+        self.separator = separator
+        self.parts = parse_template(template, values)
+
+    def part(self) -> Json:
+        return {"repeat": self.n, "of": self.parts, "separator": self.separator}
+
+
+Value = Expr | Pick | Digits | Fill | Now | Repeat
+
+_FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
+
+
+def parse_template(template: str, values: Mapping[str, Value]) -> list[str | Json]:
+    """Cuts a template at its {names} into the parts of the spec.
+
+    Raises ValueError when the template names a value that is not given, or the other way round.
+    """
+    parts: list[str | Json] = []
+    end = 0
+    used: set[str] = set()
+    for match in _FIELD.finditer(template):
+        name = match.group(1)
+        if name not in values:
+            raise ValueError(f"no value for {{{name}}} in {template!r}")
+        if match.start() > end:
+            parts.append(template[end : match.start()])
+        parts.append(values[name].part())
+        used.add(name)
+        end = match.end()
+    if end < len(template):
+        parts.append(template[end:])
+    if unused := set(values) - used:
+        raise ValueError(f"{', '.join(sorted(unused))} not used in {template!r}")
+    return parts
+
+
+# --- ops --------------------------------------------------------------------------------------
+
+
+class Sql:
+    """One statement. {names} in the template are values.
+
+    name: what its figures are called; counted: False keeps it out of the operations; into:
+    variables that take the columns of its one row; mode: protocol, if not that of its role;
+    record: one `statement` event per execution; columns: False asks for no result columns.
+    """
+
+    def __init__(
+        self,
+        template: str,
+        *,
+        name: str = "",
+        mode: Mode | None = None,
+        counted: bool = True,
+        into: Sequence[str] = (),
+        record: bool = False,
+        on_error: Literal["stop", "record"] = "stop",
+        values: Mapping[str, Value] | None = None,
+        **more: Value,
+    ) -> None:
+        self.name = name
+        self._op: Json = {"sql": parse_template(template, {**(values or {}), **more}), "name": name}
+        if mode is not None:
+            self._op["mode"] = mode
+        if not counted:
+            self._op["counted"] = False
+        if into:
+            self._op["into"] = list(into)
+        if record:
+            self._op["record"] = True
+            self._op["on_error"] = on_error
+
+    def op(self) -> Json:
+        return self._op
+
+
+@dataclass(frozen=True)
+class Set:
+    """Assigns a variable an expression of pgbench's language."""
+
+    name: str
+    expr: str
+
+    def op(self) -> Json:
+        return {"set": self.name, "expr": self.expr}
+
+
+class Every:
+    """Ops that happen at every n-th time they are reached (first: also at the first)."""
+
+    def __init__(self, n: int, *ops: Op, first: bool = False) -> None:
+        self.n, self.ops, self.first = n, ops, first
+
+    def op(self) -> Json:
+        return {"every": self.n, "first": self.first, "ops": [o.op() for o in self.ops]}
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """Waits on the client; `expr` in `unit`."""
+
+    expr: str
+    unit: Literal["us", "ms", "s"] = "s"
+
+    def op(self) -> Json:
+        return {"sleep": self.expr, "unit": self.unit}
+
+
+class CopyRows:
+    """COPY … FROM STDIN of generated rows; {row} counts from 1 unless given as a value.
+
+    Columns of the template are separated by tabs.
+    """
+
+    def __init__(self, sql: str, rows: int, row: str, *, name: str = "", **values: Value) -> None:
+        self.sql, self.rows, self.name = sql, rows, name
+        if "{row}" in row and "row" not in values:
+            values["row"] = Var("row", "int8")
+        self.parts = parse_template(row, values)
+
+    def op(self) -> Json:
+        return {"copy": self.sql, "name": self.name, "rows": self.rows, "row": self.parts}
+
+
+@dataclass(frozen=True)
+class CopyFile:
+    """COPY … FROM STDIN of the bytes of a file or pipe."""
+
+    sql: str
+    file: str
+    name: str = ""
+
+    def op(self) -> Json:
+        return {"copy": self.sql, "name": self.name, "file": self.file}
+
+
+Op = Sql | Set | Every | Sleep | CopyRows | CopyFile
+
+
+class Script:
+    """What one transaction is. `before` runs ahead of each one, outside its latency."""
+
+    def __init__(self, *ops: Op, before: Sequence[Op] = (), weight: int = 1, name: str = "") -> None:
+        self.ops, self.before, self.weight, self.name = ops, before, weight, name
+
+    def spec(self) -> Json:
+        return {
+            "name": self.name,
+            "weight": self.weight,
+            "ops": [o.op() for o in self.ops],
+            "before": [o.op() for o in self.before],
+        }
+
+
+@dataclass(frozen=True)
+class PgbenchScript:
+    """A script in pgbench's own language."""
+
+    text: str
+    name: str
+    weight: int = 1
+
+    def spec(self) -> Json:
+        return {"name": self.name, "weight": self.weight, "text": self.text}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A fixed rate: transactions per second for each client; latency counts from the intended start."""
+
+    per_client: float
+    schedule: Literal["even", "poisson"] = "even"
+
+    def spec(self) -> Json:
+        return {"per_client": self.per_client, "schedule": self.schedule}
+
+
+@dataclass(frozen=True)
+class Role:
+    """A group of client connections doing one job in a step.
+
+    operations: transactions per client, None until the step ends. variables: initial values, for
+    every client the same; where clients differ (one table each) `Pick("client", 1, clients)` tells
+    them apart: the driver sets `client` (1-based) and `client_id` (0-based) for each connection.
+    target_rows: rows/s over all clients the role must reach 95 % of (the SLA), if it has a rate.
+    """
+
+    name: str
+    clients: int
+    scripts: Sequence[Script | PgbenchScript]
+    mode: Mode = "simple"
+    prepare: Literal["eager", "lazy"] = "eager"
+    binary: bool = False
+    counts: Literal["transactions", "statements"] = "transactions"
+    operations: int | None = None
+    rate: Rate | None = None
+    target_rows: float | None = None
+    retry_sqlstates: Sequence[str] = ()
+    max_tries: int = 1
+    variables: Mapping[str, int | float | str | bool | None] = field(default_factory=dict)
+    start: Sequence[Op] = ()
+
+    def spec(self) -> Json:
+        return {
+            "name": self.name,
+            "clients": self.clients,
+            "mode": self.mode,
+            "prepare": self.prepare,
+            "binary": self.binary,
+            "counts": self.counts,
+            "operations": self.operations,
+            "rate": self.rate.spec() if self.rate else None,
+            "retry": {"sqlstates": list(self.retry_sqlstates), "max_tries": self.max_tries}
+            if self.retry_sqlstates
+            else None,
+            "variables": dict(self.variables),
+            "start": [o.op() for o in self.start],
+            "scripts": [s.spec() for s in self.scripts],
+        }
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What the step is judged by.
+
+    The rate is (`counts` of role × factor) ÷ seconds, or fixed ÷ seconds where `fixed` is given
+    (the rows of the table when an index was built). `unit` is written behind every such number.
+    """
+
+    role: str
+    counts: Literal["operations", "rows"]
+    unit: str
+    factor: float = 1.0
+    fixed: float | None = None
+
+
+# --- phases -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """A timed part of a workload, executed by the driver, with one headline rate.
+
+    seconds: measured time; None ends the step when every client with `operations` has finished.
+    tables: whose sizes, statistics and indexes are recorded. group: heading in the report.
+    measured=False marks a load: recorded and shown with the run, but in no comparison.
+    reads_only: the step leaves the data as it is, so it may be cut into slices.
+    estimated_seconds: what the plan shows where `seconds` is None.
+    """
+
+    name: str
+    roles: Sequence[Role]
+    headline: Headline
+    seconds: float | None = None
+    warmup: float = 0.0
+    lockstep: Sequence[tuple[str, str, int]] = ()
+    shared: Sequence[str] = ()
+    tables: Sequence[str] = ()
+    group: str = ""
+    measured: bool = True
+    reads_only: bool = False
+    estimated_seconds: float | None = None
+
+    def spec(self) -> Json:
+        return {
+            "step": self.name,
+            "seconds": self.seconds,
+            "warmup_seconds": self.warmup,
+            "shared": list(self.shared),
+            "lockstep": [{"roles": [a, b], "ahead": n} for a, b, n in self.lockstep],
+            "roles": [r.spec() for r in self.roles],
+        }
+
+
+@dataclass(frozen=True)
+class Admin:
+    """Untimed SQL by the administrator's connection, each statement in its own transaction.
+
+    parallel: the statements run at once, each on its own connection.
+    """
+
+    name: str
+    statements: Sequence[str]
+    parallel: bool = False
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Lets what earlier steps left behind come to rest.
+
+    VACUUM (ANALYZE) on every table at once, CHECKPOINT, then waits until `seconds` have passed
+    since the phase began.
+    """
+
+    tables: Sequence[str]
+    seconds: float
+    checkpoint: bool = True
+
+
+Phase = Step | Admin | Settle
