@@ -1,0 +1,37 @@
+"""The workloads pgstrata knows. A new one is a file beside this and a line in `_WORKLOADS`."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from pgstrata.errors import UsageError
+from pgstrata.workload.insert import InsertBenchmark
+from pgstrata.workload.options import Estimate, Workload, WorkloadOptions
+
+__all__ = ["Estimate", "Workload", "WorkloadOptions", "find", "names", "scale"]
+
+_WORKLOADS: dict[str, Workload] = {w.name: w for w in (InsertBenchmark(),)}
+
+
+def names() -> list[str]:
+    """Names of all workloads."""
+    return list(_WORKLOADS)
+
+
+def find(name: str) -> Workload:
+    """The workload of this name; UsageError lists the names, nearest first."""
+    if name in _WORKLOADS:
+        return _WORKLOADS[name]
+    near = difflib.get_close_matches(name, _WORKLOADS, n=1)
+    meant = f"Did you mean {near[0]!r}? " if near else ""
+    raise UsageError(f"There is no workload {name!r}.", f"{meant}Workloads: {', '.join(_WORKLOADS)}.")
+
+
+def scale(workload: Workload, name: str) -> dict[str, Any]:
+    """The options that `--scale name` stands for; UsageError lists the scales of the workload."""
+    if name in workload.scales:
+        return dict(workload.scales[name])
+    raise UsageError(
+        f"Workload {workload.name!r} has no scale {name!r}.", f"Scales: {', '.join(workload.scales)}."
+    )
