@@ -1,0 +1,158 @@
+"""The metric line of the field, and what one operation costs in hardware.
+
+The names are those of the Insert Benchmark's result tables (mdcallag/mytools, bench/ibench), so that
+numbers can be held against published ones. KB, MB and GB are 1024-based, as iostat and du count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+KB, MB, GB = 1024.0, 1024.0**2, 1024.0**3
+
+METRICS: Mapping[str, tuple[str, str]] = {
+    # key in run.json: the field's name with its unit, what it is
+    "ips": ("ips", "rows inserted per second; in l.x rows indexed per second"),
+    "qps": ("qps", "queries per second"),
+    "rps": ("rps", "disk reads per second"),
+    "rmbps": ("rMB/s", "MB read from disk per second"),
+    "wps": ("wps", "disk writes per second"),
+    "wmbps": ("wMB/s", "MB written to disk per second"),
+    "rpq": ("r/q", "disk reads per query, per row where the step has no queries"),
+    "rkbpq": ("rKB/q", "KB read from disk per query, per row where the step has no queries"),
+    "wpi": ("w/i", "disk writes per inserted row"),
+    "wkbpi": ("wKB/i", "KB written to disk per inserted row"),
+    "csps": ("cs/s", "context switches of the host per second"),
+    "cpups": ("cpu/s", "CPU of the host in use, user and system, in % of all its CPUs"),
+    "cspq": ("cs/q", "context switches per query, per row where the step has no queries"),
+    "cpupq": ("cpu µs/q", "µs of the host's CPU per query, per row where the step has no queries"),
+    "dbgb": ("database GB", "size of the database after the step"),
+    "datagb": ("data folder GB", "size of the data folder after the step, WAL included"),
+    "rss": ("RSS GB", "resident memory of the server's processes at the end of the step"),
+    "maxop": ("max op", "the longest response time in seconds"),
+    "p50": ("p50", "the rate that half of the seconds reached"),
+    "p99": ("p99", "the rate that 99 % of the seconds reached"),
+}
+
+
+def counts_rows(rate_unit: str) -> bool:
+    """Whether a step is judged by rows written or indexed, not by queries."""
+    return rate_unit in {"rows/s", "indexed rows/s"}
+
+
+def metric_line(
+    *,
+    seconds: float,
+    rate: float,
+    rate_unit: str,
+    roles: Mapping[str, Mapping[str, Any]],
+    disk: Mapping[str, float | None] | None,
+    cpus: int | None,
+    sizes: Mapping[str, Any] | None,
+    rss_bytes: float | None,
+    rate_percentiles: Mapping[str, float | None],
+) -> dict[str, float | None]:
+    """The keys of `metrics` in a step record; null where something was not observed.
+
+    seconds: measured time; rate, rate_unit: the headline; roles: as in the step record, with `rows` and
+    `latency.max`; disk: totals of the host over the step — `reads`, `read_bytes`, `writes`, `write_bytes`,
+    `context_switches`, `cpu_seconds` — None where the host is not ours; cpus: of the host; sizes: after
+    the step; rate_percentiles: of the headline.
+    """
+    inserted = sum(_number(role.get("rows")) for name, role in roles.items() if name == "insert") / seconds
+    ips, qps = (rate, 0.0) if counts_rows(rate_unit) else (inserted, rate)
+
+    def per_second(name: str) -> float | None:
+        total = disk.get(name) if disk else None
+        return None if total is None else total / seconds
+
+    cpu = per_second("cpu_seconds")
+    each = qps or ips
+    longest = [_number(role["latency"].get("max")) for role in roles.values() if role.get("latency")]
+    sizes = sizes or {}
+    return {
+        "ips": ips,
+        "qps": qps,
+        "rps": per_second("reads"),
+        "rmbps": _ratio(per_second("read_bytes"), MB),
+        "wps": per_second("writes"),
+        "wmbps": _ratio(per_second("write_bytes"), MB),
+        "rpq": _ratio(per_second("reads"), each),
+        "rkbpq": _ratio(per_second("read_bytes"), each * KB),
+        "wpi": _ratio(per_second("writes"), ips),
+        "wkbpi": _ratio(per_second("write_bytes"), ips * KB),
+        "csps": per_second("context_switches"),
+        "cpups": _ratio(cpu, cpus / 100 if cpus else None),
+        "cspq": _ratio(per_second("context_switches"), each),
+        "cpupq": _ratio(cpu, each / 1e6),
+        "dbgb": _ratio(sizes.get("database_bytes"), GB),
+        "datagb": _ratio(sizes.get("data_dir_bytes"), GB),
+        "rss": _ratio(rss_bytes, GB),
+        "maxop": max(longest, default=None),
+        "p50": rate_percentiles.get("p50"),
+        "p99": rate_percentiles.get("p99"),
+    }
+
+
+@dataclass(frozen=True)
+class PerOperation:
+    """What one operation of the headline costs; None where not observed.
+
+    cpu, client_cpu: µs of CPU of the server and of the driver; switches: context switches of the host;
+    reads, writes: of the data folder's disk; read_kb, written_kb: KB of 1024 bytes.
+    """
+
+    cpu: float | None
+    switches: float | None
+    reads: float | None
+    read_kb: float | None
+    writes: float | None
+    written_kb: float | None
+    client_cpu: float | None
+
+
+PER_OPERATION: Mapping[str, str] = {
+    # field of PerOperation: heading with its unit
+    "cpu": "cpu µs/o",
+    "switches": "cs/o",
+    "reads": "r/o",
+    "read_kb": "rKB/o",
+    "writes": "w/o",
+    "written_kb": "wKB/o",
+    "client_cpu": "client cpu µs/o",
+}
+
+
+def per_operation(step: Mapping[str, Any]) -> PerOperation:
+    """Cost of one operation in a step record: totals of the step ÷ (rate × seconds).
+
+    Everything that happened in the step is charged to the operations of its headline, background writes
+    and autovacuum included: steps compare only with themselves under another variant.
+    """
+    rate, seconds = _number(step.get("rate")), _number(step.get("seconds"))
+    metrics = step.get("metrics") or {}
+    operations = rate * seconds
+    return PerOperation(
+        cpu=_ratio(step.get("server_cpu_seconds"), operations / 1e6),
+        switches=_ratio(metrics.get("csps"), rate),
+        reads=_ratio(metrics.get("rps"), rate),
+        read_kb=_ratio(metrics.get("rmbps"), rate * KB / MB),
+        writes=_ratio(metrics.get("wps"), rate),
+        written_kb=_ratio(metrics.get("wmbps"), rate * KB / MB),
+        client_cpu=_ratio(step.get("driver_cpu_seconds"), operations / 1e6),
+    )
+
+
+def relative_cost(cost: PerOperation, base: PerOperation) -> PerOperation:
+    """Each figure ÷ the base's: < 1 is cheaper. None where one is missing or the base's is 0."""
+    return PerOperation(**{name: _ratio(getattr(cost, name), getattr(base, name)) for name in PER_OPERATION})
+
+
+def _number(value: Any) -> float:
+    return float(value) if value is not None else 0.0
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else part / whole

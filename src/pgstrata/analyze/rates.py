@@ -1,0 +1,111 @@
+"""Rates of steps: their spread over seconds, their mean over repeats, and one against another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean, median, stdev
+
+PERCENTILES = (50, 75, 90, 95, 99)
+
+
+def rate_percentiles(rates: Sequence[float]) -> dict[str, float | None]:
+    """Percentiles over the per-second rates of a step, counted from the fast end.
+
+    `p99` is the rate (per second) that 99 % of the seconds reached or exceeded, so a write stall shows
+    at the high percentiles. Nearest rank, as the Insert Benchmark's scripts do it. Null without seconds.
+    """
+    ordered = sorted(rates, reverse=True)
+    return {
+        f"p{percent}": ordered[max(0, math.ceil(percent * len(ordered) / 100) - 1)] if ordered else None
+        for percent in PERCENTILES
+    }
+
+
+def per_second(
+    series: Iterable[Mapping[str, object]], role: str, counts: str = "operations"
+) -> list[tuple[float, float]]:
+    """The seconds of one role as (start, rate per second), from rows of the view `series`.
+
+    counts: `operations` or `rows`. The last second of a step may be short; it counts by its length, and
+    one shorter than half a second is left out, because a handful of operations says little about a rate.
+    """
+    points = []
+    for row in series:
+        if row["role"] != role:
+            continue
+        length = float(row["seconds"] or 0.0)  # type: ignore[arg-type]
+        if length >= 0.5:
+            points.append((float(row["second"]), float(row[counts] or 0) / length))  # type: ignore[arg-type]
+    return points
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The rate of one step and variant over its repeats, per second.
+
+    `value` is the median of the repeats (the one rate where there is one), which a single disturbed run
+    does not move. `std_error` is the standard error of the mean, s ÷ √n, None for n = 1; it assumes that
+    repeats are independent, which holds for runs with a cluster of their own each.
+    """
+
+    n: int
+    value: float
+    low: float
+    high: float
+    mean: float
+    std_error: float | None
+
+
+def over_repeats(rates: Sequence[float]) -> Rate | None:
+    """The repeats of a rate taken together; None where there is none."""
+    if not rates:
+        return None
+    return Rate(
+        n=len(rates),
+        value=median(rates),
+        low=min(rates),
+        high=max(rates),
+        mean=mean(rates),
+        std_error=stdev(rates) / math.sqrt(len(rates)) if len(rates) > 1 else None,
+    )
+
+
+@dataclass(frozen=True)
+class Relative:
+    """A rate against the base's: > 1 is better.
+
+    `low` and `high` are the ratios of the extremes (worst of this ÷ best of base, and the reverse).
+    `std_error` is that of the ratio, by the delta method for independent means:
+    value × √((se ÷ mean)² + (se_base ÷ mean_base)²); None unless both sides have repeats. It is a spread of
+    what was measured, not a verdict: with few repeats it is itself uncertain.
+    """
+
+    value: float
+    low: float
+    high: float
+    std_error: float | None
+
+
+def relative(rate: Rate | None, base: Rate | None) -> Relative | None:
+    """rate ÷ base; None where one of them is missing or the base is 0."""
+    if rate is None or base is None or base.value <= 0:
+        return None
+    value = rate.value / base.value
+    std_error = None
+    if rate.std_error is not None and base.std_error is not None and rate.mean > 0 and base.mean > 0:
+        std_error = value * math.hypot(rate.std_error / rate.mean, base.std_error / base.mean)
+    return Relative(
+        value=value,
+        low=rate.low / base.high,
+        high=rate.high / base.low if base.low > 0 else math.inf,
+        std_error=std_error,
+    )
+
+
+def geometric_mean(ratios: Sequence[float]) -> float | None:
+    """The mean of ratios that treats 2 and ½ alike; None where there is none or one is not positive."""
+    if not ratios or min(ratios) <= 0:
+        return None
+    return math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios))

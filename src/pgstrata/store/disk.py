@@ -1,0 +1,63 @@
+"""Files that are whole or not there: written, synced and renamed, with errors a user can act on."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pgstrata.errors import StoreError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@contextmanager
+def storing(deed: str, path: Path) -> Iterator[None]:
+    """Turns an OSError into one sentence: what could not be done, where, why, and what to do.
+
+    `deed` reads as what follows "cannot", say `store the server log`.
+    """
+    try:
+        yield
+    except OSError as cause:
+        if cause.errno in _FULL:
+            raise StoreError(
+                f"no space left to {deed} in {path}",
+                "free some space or choose another folder with --results; the run has to be done again",
+            ) from cause
+        if cause.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            raise StoreError(
+                f"cannot {deed} in {path}: {cause.strerror}",
+                "choose a folder you may write to with --results",
+            ) from cause
+        raise StoreError(f"cannot {deed} in {path}: {cause.strerror or cause}") from cause
+
+
+def write(path: Path, data: bytes) -> None:
+    """A file on disk, not only in memory. Raises OSError."""
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def compress(source: Path, target: Path) -> None:
+    """A gzip of a file that may be larger than memory, synced. Raises OSError."""
+    with source.open("rb") as log, target.open("xb") as file:
+        with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6) as packed:
+            shutil.copyfileobj(log, packed, 1 << 20)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder survive a power cut, as fsync of a file does for its content."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

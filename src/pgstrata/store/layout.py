@@ -1,0 +1,88 @@
+"""A results folder: where runs lie, which are there, and the beginning of new ones."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from pgstrata.store import disk, lock
+from pgstrata.store.names import BUILDING_FOLDER, RUN_FOLDER, RunKey, slug
+from pgstrata.store.read import BrokenRun, RunRecord, read_run, run_folders
+from pgstrata.store.write import OWNER, RunBuilder, remove
+
+__all__ = ["Results", "RunKey", "slug"]
+
+# a builder makes its folder and then its mark of ownership; nobody needs this long in between
+_UNMARKED_SECONDS = 10.0
+
+
+class Results:
+    """All runs below one folder. The folder need not exist before something is written to it."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+        self.broken: list[BrokenRun] = []
+
+    def lock(self) -> AbstractContextManager[object]:
+        """Keeps every other pgstrata from writing here; StoreError names the holder if there is one."""
+        return lock.ResultsLock(self.root)
+
+    def clean(self) -> list[Path]:
+        """Removes the building folders that no living process owns, and says which they were."""
+        removed = []
+        for folder in sorted(self.root.glob("*/*/*/.*.building")):
+            if folder.is_symlink() or not folder.is_dir() or not BUILDING_FOLDER.fullmatch(folder.name):
+                continue
+            if _owned(folder):
+                continue
+            with disk.storing("remove what is left of a run", folder.parent):
+                remove(folder)
+            removed.append(folder)
+        return removed
+
+    def find(self, key: RunKey, done: bool = True) -> Path | None:
+        """The folder of a whole run of this key, the newest if there are several; None if there is none.
+
+        done=True: failed runs do not count.
+        """
+        found = None
+        for folder in sorted(key.folder(self.root).glob(f"{key.repeat}-*")):
+            if not RUN_FOLDER.fullmatch(folder.name):
+                continue
+            run = read_run(folder)
+            if isinstance(run, RunRecord) and run.key == key and (run.done or not done):
+                found = folder
+        return found
+
+    def runs(self) -> list[RunRecord]:
+        """Every whole run, sorted by folder. What cannot be used is in `broken` afterwards."""
+        self.broken = []
+        seen: dict[str, Path] = {}
+        runs = []
+        for folder in run_folders(self.root):
+            run = read_run(folder)
+            if isinstance(run, BrokenRun):
+                self.broken.append(run)
+            elif run.run_id in seen:
+                self.broken.append(BrokenRun(folder, f"a copy of {seen[run.run_id]}, which is used"))
+            else:
+                seen[run.run_id] = folder
+                runs.append(run)
+        return runs
+
+    def begin(self, key: RunKey) -> RunBuilder:
+        """Starts a run in a hidden folder owned by this process."""
+        return RunBuilder(self.root, key)
+
+
+def _owned(folder: Path) -> bool:
+    try:
+        return lock.is_held(folder / OWNER)
+    except FileNotFoundError:
+        try:
+            return time.time() - folder.stat().st_mtime < _UNMARKED_SECONDS
+        except FileNotFoundError:
+            return True  # finished or removed by its owner while we looked
+    except OSError:
+        return True  # when in doubt somebody else's

@@ -1,0 +1,123 @@
+"""Who may write: a lock on a results folder, and a mark of ownership in each folder being built.
+
+Both are flock(2) locks. The kernel gives them back when the process ends, however it ends, so nothing
+has to be guessed from process numbers that may have been handed out again.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from pgstrata.errors import StoreError
+from pgstrata.store.disk import storing
+
+_NAME_WAIT_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a lock, as it wrote it down itself."""
+
+    pid: int
+    host: str
+    since: str
+
+    def text(self) -> str:
+        return json.dumps({"pid": self.pid, "host": self.host, "since": self.since}) + "\n"
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host} since {self.since}"
+
+
+def this_process() -> Holder:
+    return Holder(os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+def try_lock(path: Path) -> IO[str] | None:
+    """The locked file with this process's name in it, or None when another process holds it.
+
+    The lock is held as long as the file is open. Raises OSError.
+    """
+    # "a" and not "w": the holder's name in it must not be emptied before the lock is ours
+    file = path.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as cause:
+        file.close()
+        if cause.errno in {errno.EAGAIN, errno.EACCES}:
+            return None
+        raise
+    file.truncate(0)
+    file.write(this_process().text())
+    file.flush()
+    return file
+
+
+def is_held(path: Path) -> bool:
+    """Whether a living process holds the lock on this file. Raises OSError, also when it is not there."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as cause:
+            if cause.errno in {errno.EAGAIN, errno.EACCES}:
+                return True
+            raise
+    return False
+
+
+def holder(path: Path) -> Holder | None:
+    """Who wrote its name into the lock file; None where it cannot be read."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return Holder(int(data["pid"]), str(data["host"]), str(data["since"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+class ResultsLock:
+    """A context manager: only one pgstrata at a time writes below a results folder.
+
+    Raises StoreError that names the holder when there is one, or when the file system has no locks.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.path = root / ".lock"
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> ResultsLock:
+        with storing("lock the results", self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+            self._file = try_lock(self.path)
+        if self._file is None:
+            raise StoreError(
+                f"another pgstrata is writing to {self.root}: {self._other()}",
+                "wait until it is done, or name another folder with --results",
+            )
+        return self
+
+    def _other(self) -> str:
+        # between taking the lock and writing its name the holder needs a moment
+        until = time.monotonic() + _NAME_WAIT_SECONDS
+        while (other := holder(self.path)) is None and time.monotonic() < until:
+            time.sleep(0.01)
+        return str(other) if other else "a process that did not leave its name"
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            # the file stays: removing it would let two processes lock two files of one name
+            self._file.truncate(0)
+            self._file.close()
+            self._file = None

@@ -1,0 +1,114 @@
+"""The columns of the tables inside a run folder: one definition for writing and for SQL."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from pgstrata.store.histogram import decode
+
+Row = Mapping[str, Any]
+
+_SQL_TYPES: dict[Any, str] = {pl.String: "VARCHAR", pl.Int64: "BIGINT", pl.Float64: "DOUBLE"}
+_POLARS_TYPES: dict[str, Any] = {"text": pl.String, "int": pl.Int64, "float": pl.Float64}
+
+
+def _columns(text: str) -> dict[str, Any]:
+    return {name: _POLARS_TYPES[kind] for name, kind in (word.split(":") for word in text.split())}
+
+
+# file stem → columns; docs/results.md has their meaning
+TABLES: dict[str, dict[str, Any]] = {
+    "series": _columns(
+        "run_id:text step:text role:text second:int seconds:float operations:int transactions:int "
+        "statements:int rows:int errors:int retries:int p50_seconds:float p95_seconds:float "
+        "p99_seconds:float max_seconds:float histogram:text"
+    ),
+    "histograms": _columns(
+        "run_id:text step:text role:text bucket:text bucket_order:int up_to_seconds:float "
+        "responses:int share:float"
+    ),
+    "backends": _columns("run_id:text step:text role:text client:int pid:int cpu_seconds:float"),
+    "host": _columns(
+        "run_id:text step:text second:int cpu_user:float cpu_system:float cpu_iowait:float cpu_steal:float "
+        "cpu_idle:float context_switches:float disk_reads:float disk_read_bytes:float disk_writes:float "
+        "disk_write_bytes:float memory_used_bytes:int page_cache_bytes:int server_rss_bytes:int"
+    ),
+    "pgstat": _columns("run_id:text step:text view:text object:text counter:text before:float after:float"),
+}
+
+
+def sql_columns(table: str) -> list[tuple[str, str]]:
+    """Name and SQL type of each column."""
+    return [(name, _SQL_TYPES[kind]) for name, kind in TABLES[table].items()]
+
+
+def frame(table: str, run_id: str, step: str, rows: Iterable[Row]) -> pl.DataFrame:
+    """Rows of one step as a typed table; missing values become null.
+
+    Raises ValueError when a row has a key that is no column: such a figure would be lost in silence.
+    """
+    columns = TABLES[table]
+    own = [name for name in columns if name not in {"run_id", "step"}]
+    rows = list(rows)
+    if unknown := {key for row in rows for key in row} - set(columns):
+        raise ValueError(f"{table} has no column {', '.join(sorted(unknown))}")
+    data: dict[str, Sequence[Any]] = {"run_id": [run_id] * len(rows), "step": [step] * len(rows)}
+    for name in own:
+        values = [row.get(name) for row in rows]
+        if columns[name] == pl.Int64:
+            values = [None if value is None else round(value) for value in values]
+        data[name] = values
+    return pl.DataFrame(data, schema=columns, strict=False)
+
+
+def empty(table: str) -> pl.DataFrame:
+    return pl.DataFrame(schema=TABLES[table])
+
+
+def parquet(table: pl.DataFrame) -> bytes:
+    """The bytes of the Parquet file; they are written by our own hand so that they can be synced."""
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def series_rows(seconds: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The driver's `second` events as rows of the table `series`: one per second and role."""
+    rows = []
+    for event in seconds:
+        for role in event["roles"]:
+            row = {
+                "role": role["name"],
+                "second": event["second"],
+                "seconds": event["seconds"],
+                "histogram": role.get("histogram"),
+            }
+            for count in ("operations", "transactions", "statements", "rows", "errors", "retries"):
+                row[count] = role.get(count)
+            for time in ("p50", "p95", "p99", "max"):
+                row[f"{time}_seconds"] = role.get(time)
+            rows.append(row)
+    return rows
+
+
+def bucket_rows(histograms: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The field's buckets of each role's whole-step histogram as rows of the table `histograms`.
+
+    Raises StoreError when a histogram cannot be decoded.
+    """
+    return [
+        {
+            "role": role,
+            "bucket": bucket.label,
+            "bucket_order": bucket.order,
+            "up_to_seconds": bucket.up_to_seconds,
+            "responses": bucket.responses,
+            "share": bucket.share,
+        }
+        for role, text in histograms.items()
+        for bucket in decode(text).buckets()
+    ]

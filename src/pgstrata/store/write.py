@@ -1,0 +1,191 @@
+"""Building a run folder: hidden and owned until it is whole, then renamed into place."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import polars as pl
+
+from pgstrata.errors import StoreError
+from pgstrata.store import disk, lock, tables
+from pgstrata.store.names import RunKey, new_run_id, slug
+
+FORMAT = 1
+OWNER = ".owner"
+STATUSES = ("done", "failed")
+
+Json = dict[str, Any]
+
+
+class RunBuilder:
+    """One run while it is being measured.
+
+    Everything goes into a hidden folder that this process owns; `finish` makes it the run's folder,
+    `abandon` removes it. Raises StoreError when something cannot be stored.
+    """
+
+    def __init__(self, root: Path, key: RunKey) -> None:
+        self.key = key
+        self.run_id = new_run_id()
+        self._parent = key.folder(root)
+        name = f"{key.repeat}-{self.run_id}"
+        self._final = self._parent / name
+        self.folder = self._parent / f".{name}.building"
+        self._started = now()
+        self._steps: list[Json] = []
+        self._histograms: dict[str, dict[str, str]] = {}
+        self._tables: dict[str, list[pl.DataFrame]] = {name: [tables.empty(name)] for name in tables.TABLES}
+        with disk.storing("begin a run", self._parent):
+            self.folder.mkdir(parents=True)
+            self._owner = lock.try_lock(self.folder / OWNER)
+
+    def spec(self, order: int, step: str, spec: Mapping[str, Any]) -> None:
+        """What the driver is told for a step; `order` counts from 1."""
+        self.attach(f"spec/{order:02d}-{slug(step)}.json", _json(spec))
+
+    def step(
+        self,
+        record: Mapping[str, Any],
+        *,
+        series: Iterable[tables.Row] = (),
+        histograms: Mapping[str, str] | None = None,
+        host: Iterable[tables.Row] = (),
+        backends: Iterable[tables.Row] = (),
+        pgstat: Iterable[tables.Row] = (),
+    ) -> None:
+        """A step that has ended: its record (docs/results.md) and its tables.
+
+        Rows have the columns of the view of that name without `run_id` and `step`;
+        `histograms` holds the whole-step histogram of each role in base64.
+        Raises ValueError when a step of this name is there already: the tables tell steps by name.
+        """
+        name = str(record["name"])
+        if name in self._histograms:
+            raise ValueError(f"the run has a step {name!r} already")
+        self._steps.append(dict(record))
+        self._histograms[name] = dict(histograms or {})
+        rows = {
+            "series": series,
+            "host": host,
+            "backends": backends,
+            "pgstat": pgstat,
+            "histograms": tables.bucket_rows(self._histograms[name]),
+        }
+        for table, its_rows in rows.items():
+            self._tables[table].append(tables.frame(table, self.run_id, name, its_rows))
+
+    def settings(self, rows: Mapping[str, str] | Iterable[Sequence[Any]]) -> None:
+        """What SHOW ALL said: its rows (name, setting, description), or setting by name."""
+        pairs = rows.items() if isinstance(rows, Mapping) else ((row[0], row[1]) for row in rows)
+        self.attach("settings.json", _json({str(name): value for name, value in pairs}))
+
+    def server_log(self, path: Path) -> None:
+        """Keeps the server's log, compressed."""
+        with disk.storing("store the server log", self._parent):
+            disk.compress(path, self.folder / "server.log.gz")
+
+    def attach(self, name: str, data: bytes) -> None:
+        """A further file of the run, say `profile/query.svg`; `/` makes folders."""
+        parts = PurePosixPath(name).parts
+        if not parts or any(part.startswith((".", "/")) for part in parts):
+            raise ValueError(f"not a name of a file inside a run: {name!r}")
+        path = self.folder.joinpath(*parts)
+        with disk.storing(f"store {name}", self._parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            disk.write(path, data)
+
+    def finish(self, record: Mapping[str, Any]) -> Path:
+        """Writes everything that is left, makes it durable and renames the folder into place.
+
+        `record` has the keys of run.json (docs/results.md) except identity and `steps`, which are known
+        here; `status` is `done` unless it says `failed`. Returns the run's folder.
+        """
+        if record.get("status", "done") not in STATUSES:
+            raise ValueError(f"status is one of {', '.join(STATUSES)}, not {record['status']!r}")
+        whole: Json = {
+            "format": FORMAT,
+            "run_id": self.run_id,
+            "campaign": self.key.campaign,
+            "variant": self.key.variant,
+            "workload": self.key.workload,
+            "repeat": self.key.repeat,
+            "status": "done",
+            "error": None,
+            "started": self._started,
+            "finished": now(),
+        }
+        whole |= {name: value for name, value in record.items() if name not in {"run_id", "format"}}
+        whole["steps"] = self._steps
+        for name, parts in self._tables.items():
+            self.attach(f"{name}.parquet", tables.parquet(pl.concat(parts)))
+        self.attach("histograms.json", _json(self._histograms))
+        # last: a folder with a run.json has everything else
+        self.attach("run.json", _json(whole))
+        with disk.storing("store the run", self._parent):
+            (self.folder / OWNER).unlink()
+            for folder in (self.folder, *(path for path in self.folder.rglob("*") if path.is_dir())):
+                disk.sync_folder(folder)
+            self.folder.rename(self._final)
+            disk.sync_folder(self._parent)
+        self._disown()
+        return self._final
+
+    def abandon(self) -> None:
+        """Removes what was built; nothing of the run stays."""
+        try:
+            with disk.storing("remove the run", self._parent):
+                remove(self.folder)
+        finally:
+            self._disown()
+
+    def _disown(self) -> None:
+        if self._owner is not None:
+            self._owner.close()
+            self._owner = None
+
+
+def remove(folder: Path) -> None:
+    """A building folder and the folders above it that it leaves empty, up to the campaign's.
+
+    Raises OSError.
+    """
+    if folder.exists():
+        shutil.rmtree(folder)
+    for parent in list(folder.parents)[:3]:
+        try:
+            parent.rmdir()
+        except OSError:
+            return  # other runs are in it
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601 with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _json(value: Any) -> bytes:
+    """JSON with null where a number is not finite: JSON has no NaN, and other readers refuse it."""
+    try:
+        return (json.dumps(_finite(value), ensure_ascii=False, indent=1) + "\n").encode(
+            "utf-8", "backslashreplace"
+        )
+    except TypeError as cause:
+        raise StoreError(f"a value of the run cannot be stored: {cause}") from cause
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value
