@@ -8,10 +8,11 @@ from typing import Any
 from pgstrata.errors import UsageError
 from pgstrata.workload.insert import InsertBenchmark
 from pgstrata.workload.options import Estimate, Workload, WorkloadOptions
+from pgstrata.workload.sysbench import Sysbench
 
 __all__ = ["Estimate", "Workload", "WorkloadOptions", "find", "names", "scale"]
 
-_WORKLOADS: dict[str, Workload] = {w.name: w for w in (InsertBenchmark(),)}
+_WORKLOADS: dict[str, Workload] = {w.name: w for w in (InsertBenchmark(), Sysbench())}
 
 
 def names() -> list[str]:

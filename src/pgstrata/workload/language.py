@@ -147,7 +147,7 @@ class Sql:
 
     name: what its figures are called; counted: False keeps it out of the operations; into:
     variables that take the columns of its one row; mode: protocol, if not that of its role;
-    record: one `statement` event per execution; columns: False asks for no result columns.
+    record: one `statement` event per execution.
     """
 
     def __init__(
@@ -200,6 +200,17 @@ class Every:
         return {"every": self.n, "first": self.first, "ops": [o.op() for o in self.ops]}
 
 
+class If:
+    """The ops of the first branch whose condition holds, as pgbench's \\if \\elif \\else."""
+
+    def __init__(self, *branches: tuple[str, Sequence[Op]], otherwise: Sequence[Op] = ()) -> None:
+        self.branches, self.otherwise = branches, otherwise
+
+    def op(self) -> Json:
+        branches = [[condition, [o.op() for o in ops]] for condition, ops in self.branches]
+        return {"if": branches, "else": [o.op() for o in self.otherwise]}
+
+
 @dataclass(frozen=True)
 class Sleep:
     """Waits on the client; `expr` in `unit`."""
@@ -239,7 +250,7 @@ class CopyFile:
         return {"copy": self.sql, "name": self.name, "file": self.file}
 
 
-Op = Sql | Set | Every | Sleep | CopyRows | CopyFile
+Op = Sql | Set | Every | If | Sleep | CopyRows | CopyFile
 
 
 class Script:
