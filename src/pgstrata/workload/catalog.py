@@ -8,11 +8,12 @@ from typing import Any
 from pgstrata.errors import UsageError
 from pgstrata.workload.insert import InsertBenchmark
 from pgstrata.workload.options import Estimate, Workload, WorkloadOptions
+from pgstrata.workload.pgbench import Pgbench
 from pgstrata.workload.sysbench import Sysbench
 
 __all__ = ["Estimate", "Workload", "WorkloadOptions", "find", "names", "scale"]
 
-_WORKLOADS: dict[str, Workload] = {w.name: w for w in (InsertBenchmark(), Sysbench())}
+_WORKLOADS: dict[str, Workload] = {w.name: w for w in (InsertBenchmark(), Sysbench(), Pgbench())}
 
 
 def names() -> list[str]:
