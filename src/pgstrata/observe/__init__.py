@@ -1,0 +1,5 @@
+"""What a step costs the server and the host, seen from outside the measured path."""
+
+from pgstrata.observe.step import Observed, StepObserved, StepWatch
+
+__all__ = ["Observed", "StepObserved", "StepWatch"]

@@ -1,0 +1,143 @@
+r"""Checkpoints and autovacuums of a step, out of the server's log.
+
+The server must log them: `log_line_prefix = '%m [%p] '`, `log_timezone = 'UTC'`, `lc_messages = 'C'`,
+`log_checkpoints = on`, `log_autovacuum_min_duration = 0`.
+
+The log holds text of strangers (statements, names of tables). What makes it safe to read by line:
+the server puts a tab in front of every line of a message but its first, so a line that begins with a
+time and a pid was written by the server itself. All else is a continuation or noise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+_LINE_LIMIT = 8192  # bytes of one line that are looked at
+_TEXT_LIMIT = 1000  # characters of an event that are kept
+_LOOK_BACK = 262_144  # bytes before the step, for a checkpoint that had begun by then
+
+_ENTRY = re.compile(rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) (\w+) \[(\d{1,10})\] LOG:  (.*)", re.DOTALL)
+_HEAD = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+_STARTING = re.compile(r"(?:checkpoint|restartpoint) starting:")
+_COMPLETE = re.compile(r"(?:checkpoint|restartpoint) complete:.*?\btotal=(\d+\.\d+) s", re.DOTALL)
+_AUTO = re.compile(r"automatic (?:aggressive )?(vacuum|analyze)\b")
+# 9.6: `CPU 0.00s/0.00u sec elapsed 0.01 sec`; since 10: `CPU: user: 0.00 s, system: 0.00 s, elapsed: 0.01 s`.
+_ELAPSED = re.compile(r"system usage: CPU.{0,80}?elapsed:? (\d+\.\d+) s")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One LOG message that may be an event: when it was written (Unix time), by whom, its text."""
+
+    time: float
+    pid: int
+    text: str
+
+
+def entries(lines: Iterable[bytes]) -> Iterator[Entry]:
+    """The messages that begin with `checkpoint`, `restartpoint` or `automatic`, their lines joined by \\n.
+
+    Memory stays flat whatever is in the log.
+    """
+    head: tuple[float, int] | None = None
+    parts: list[str] = []
+    for line in lines:
+        if line.startswith(b"\t"):
+            if head is not None and len(parts) < 40:
+                parts.append(_decode(line))
+            continue
+        if head is not None:
+            yield Entry(*head, "\n".join(parts))
+            head = None
+        if not _HEAD.match(line):
+            continue
+        match = _ENTRY.fullmatch(line.rstrip(b"\r\n"))
+        if match is None or not match[4].startswith((b"checkpoint ", b"restartpoint ", b"automatic ")):
+            continue
+        when = _time(match[1], match[2])
+        if when is not None:
+            head, parts = (when, int(match[3])), [_decode(match[4])]
+    if head is not None:
+        yield Entry(*head, "\n".join(parts))
+
+
+def _decode(line: bytes) -> str:
+    text = line[:_LINE_LIMIT].decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else " " for c in text).strip()
+
+
+def _time(stamp: bytes, zone: bytes) -> float | None:
+    """Unix time; None for an impossible date or a zone that is not UTC (abbreviations are ambiguous)."""
+    if zone not in (b"UTC", b"GMT"):
+        return None
+    try:
+        return datetime.fromisoformat(stamp.decode("ascii")).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def events(found: Iterable[Entry], begin: float, end: float) -> list[dict[str, object]]:
+    """What overlaps the time from `begin` to `end` (Unix time), in order.
+
+    `kind` is `checkpoint`, `autovacuum` or `autoanalyze`; `second` and `until` count from `begin`.
+    `second` is negative for what had begun before, `until` may lie behind the end, and is None for a
+    checkpoint that had not completed when the log was read.
+    """
+    spans: list[tuple[str, float, float | None, str]] = []
+    starting: dict[int, Entry] = {}
+    for entry in found:
+        if _STARTING.match(entry.text):
+            starting[entry.pid] = entry
+        elif match := _COMPLETE.match(entry.text):
+            first = starting.pop(entry.pid, None)
+            text = f"{first.text}; {entry.text}" if first else entry.text
+            since = first.time if first else entry.time - float(match[1])
+            spans.append(("checkpoint", since, entry.time, text))
+        elif match := _AUTO.match(entry.text):
+            # The name of the table comes first and could imitate anything: the last one counts.
+            elapsed = [float(seconds) for seconds in _ELAPSED.findall(entry.text)]
+            took = elapsed[-1] if elapsed else 0.0
+            spans.append((f"auto{match[1]}", entry.time - took, entry.time, entry.text))
+    spans += [("checkpoint", entry.time, None, entry.text) for entry in starting.values()]
+    return [
+        {
+            "kind": kind,
+            "second": round(since - begin, 3),
+            "until": None if until is None else round(until - begin, 3),
+            "text": text.replace("\n", "; ")[:_TEXT_LIMIT],
+        }
+        for kind, since, until, text in sorted(spans, key=lambda span: span[1])
+        if since <= end and (until is None or until >= begin)
+    ]
+
+
+class LogWindow:
+    """The part of a growing log file that a step may have written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._mark = 0
+
+    def mark(self) -> None:
+        """Remembers where the log ends now. Raises OSError where it cannot be seen."""
+        self._mark = self._path.stat().st_size
+
+    def events(self, begin: float, end: float) -> list[dict[str, object]]:
+        """The events from `begin` to `end` (Unix time). Raises OSError where the log cannot be read."""
+        return events(entries(self._lines()), begin, end)
+
+    def _lines(self) -> Iterator[bytes]:
+        with self._path.open("rb") as file:
+            start = self._mark if self._path.stat().st_size >= self._mark else 0
+            if start > _LOOK_BACK:
+                file.seek(start - _LOOK_BACK)
+                file.readline(_LINE_LIMIT)  # the rest of a line
+            while line := file.readline(_LINE_LIMIT):
+                whole = line.endswith(b"\n")
+                yield line
+                while not whole and (rest := file.readline(1 << 20)):
+                    whole = rest.endswith(b"\n")

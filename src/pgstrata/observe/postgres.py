@@ -1,0 +1,313 @@
+"""What PostgreSQL says about itself: its statistics views, sizes, WAL position, tables and indexes.
+
+The views are read generically — every numeric column, whatever the version has — so that a new
+version's counters need no change here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, LiteralString
+
+from psycopg import Connection, Error, sql
+from psycopg.rows import RowMaker, dict_row, scalar_row
+
+Session = Connection[Any]
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class View:
+    """A statistics view: which columns name its objects (joined with `/`), which of its rows are read."""
+
+    name: LiteralString
+    object: Sequence[str] = ()
+    where: LiteralString = "true"
+    all_zero: bool = True  # False: objects whose counters are all zero, then and now, are left out
+
+
+CLUSTER_VIEWS = (
+    # Since 12 the row of database 0 counts what happens in the shared catalogs.
+    View("pg_stat_database", ("datname",), "(datname = %(database)s OR datid = 0)"),
+    View("pg_stat_bgwriter"),
+    View("pg_stat_checkpointer"),
+    View("pg_stat_wal"),
+    View("pg_stat_io", ("backend_type", "object", "context"), all_zero=False),
+)
+DATABASE_VIEWS = (
+    View("pg_stat_user_tables", ("schemaname", "relname")),
+    View("pg_statio_user_tables", ("schemaname", "relname")),
+    View("pg_stat_user_indexes", ("schemaname", "indexrelname")),
+    View("pg_statio_user_indexes", ("schemaname", "indexrelname")),
+)
+
+Counters = dict[tuple[str, str], dict[str, float]]
+
+
+def _dicts(session: Session, query: Any, parameters: Any = None) -> list[Json]:
+    with session.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(query, parameters).fetchall()
+
+
+def _value(session: Session, query: LiteralString, parameters: Any = None) -> Any:
+    make: Any = scalar_row
+    with session.cursor(row_factory=make) as cursor:
+        return cursor.execute(query, parameters).fetchone()
+
+
+def prepare(session: Session) -> None:
+    """No statement of the observer may hang the run: locks 2 s, statements 60 s; English messages."""
+    session.execute("SET lock_timeout = '2s'; SET statement_timeout = '60s'", prepare=False)
+
+
+# --- counters ---------------------------------------------------------------------------------
+
+
+def counters(session: Session, views: Iterable[View], database: str) -> Counters:
+    """Every numeric column of the views that this server has, by view and object.
+
+    Object is the name of the table or index (with its schema unless that is `public`), of the
+    database, or backend/object/context in pg_stat_io; empty for views of one row. Columns that are
+    NULL are left out, and so are oids.
+    """
+    views = list(views)
+    present = {
+        row["relname"]
+        for row in _dicts(
+            session,
+            "SELECT relname FROM pg_catalog.pg_class"
+            " WHERE relnamespace = 'pg_catalog'::regnamespace AND relname = ANY(%s)",
+            ([view.name for view in views],),
+        )
+    }
+    found: Counters = {}
+    for view in views:
+        if view.name in present:
+            _read_view(session, view, database, found)
+    return found
+
+
+def _read_view(session: Session, view: View, database: str, found: Counters) -> None:
+    query = sql.SQL("SELECT * FROM pg_catalog.{} WHERE " + view.where).format(sql.Identifier(view.name))
+
+    def counted(cursor: Any) -> RowMaker[tuple[str, dict[str, float]]]:
+        columns = cursor.description or []
+        names = [c.name for c in columns]
+        # Only counters: oids and transaction ids are numbers that mean nothing when subtracted.
+        numeric = [i for i, c in enumerate(columns) if c.type_code in _NUMERIC]
+        key = [names.index(column) for column in view.object]
+
+        def make(row: Sequence[Any]) -> tuple[str, dict[str, float]]:
+            words = [str(row[i]) if row[i] is not None else "(shared)" for i in key]
+            if "schemaname" in view.object and words[0] == "public":
+                words = words[1:]
+            separator = "." if "schemaname" in view.object else "/"
+            return separator.join(words), {names[i]: float(row[i]) for i in numeric if row[i] is not None}
+
+        return make
+
+    with session.cursor(row_factory=counted) as cursor:
+        for object_, values in cursor.execute(query, {"database": database}):
+            found[view.name, object_] = values
+
+
+_NUMERIC = {20, 21, 23, 700, 701, 1700}  # int8, int2, int4, float4, float8, numeric (pg_type.dat)
+_SPARSE = {view.name for view in CLUSTER_VIEWS if not view.all_zero}
+
+
+def differences(before: Counters, after: Counters) -> list[Json]:
+    """Rows of the view pgstat: `view`, `object`, `counter`, `before`, `after`.
+
+    What was not there before counted from 0 (a table made in between); what is gone is left out.
+    """
+    rows: list[Json] = []
+    for (view, object_), values in after.items():
+        old = before.get((view, object_), {})
+        if view in _SPARSE and not any(values.values()) and not any(old.values()):
+            continue
+        for counter, value in values.items():
+            rows.append(
+                {
+                    "view": view,
+                    "object": object_,
+                    "counter": counter,
+                    "before": old.get(counter, 0.0),
+                    "after": value,
+                }
+            )
+    return rows
+
+
+def wait_for_fresh(session: Session, limit: float = 1.5) -> bool:
+    """Waits until statistics sent before now can be read; False if that took longer than `limit` seconds.
+
+    From 15 on statistics live in shared memory and are always fresh. Before, a collector writes them
+    to a file when somebody asks for them, and hands out one that is up to 500 ms old
+    (PGSTAT_STAT_INTERVAL); the file says how old it is.
+    """
+    if session.info.server_version >= 150000:
+        return True
+    now = _value(session, "SELECT clock_timestamp()")
+    deadline = time.monotonic() + limit
+    while True:
+        # The snapshot lives until the end of the transaction, and every statement is one here.
+        written = _value(session, "SELECT pg_stat_get_snapshot_timestamp()")
+        if written is not None and written >= now:
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+
+
+def backends_present(session: Session, pids: Sequence[int]) -> int:
+    """How many of these backends are still connected."""
+    query: LiteralString = "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE pid = ANY(%s)"
+    return int(_value(session, query, (list(pids),)))
+
+
+# --- WAL and sizes ----------------------------------------------------------------------------
+
+
+def wal_position(session: Session) -> int | None:
+    """Bytes of WAL inserted since the beginning of the cluster; None on a standby.
+
+    The insert position counts records that are not written out yet, too.
+    """
+    new = session.info.server_version >= 100000
+    function: LiteralString = "pg_current_wal_insert_lsn" if new else "pg_current_xlog_insert_location"
+    query: LiteralString = (
+        "SELECT CASE WHEN NOT pg_is_in_recovery() THEN (" + function + "() - '0/0'::pg_lsn)::numeric END"
+    )
+    value: Decimal | None = _value(session, query)
+    return None if value is None else int(value)
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes a folder occupies on disk, pg_wal and tablespaces behind symbolic links included.
+
+    Allocated blocks, as `du` counts them. Files that vanish meanwhile are skipped.
+    """
+    total, todo = 0, [str(folder)]
+    while todo:
+        try:
+            entries = list(os.scandir(todo.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            try:
+                if entry.is_dir(follow_symlinks=True):
+                    todo.append(entry.path)
+                else:
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+            except OSError:
+                continue
+    return total
+
+
+# A partitioned table, or one with heirs, is the sum of its parts. pg_partition_tree came with 12 only.
+_TREES = """
+    WITH RECURSIVE tree(name, root, part) AS (
+        SELECT t, to_regclass(t)::oid, to_regclass(t)::oid FROM unnest(%(tables)s::text[]) AS t
+        WHERE to_regclass(t) IS NOT NULL
+      UNION ALL
+        SELECT name, root, inhrelid FROM tree JOIN pg_catalog.pg_inherits ON inhparent = part
+    )
+"""
+
+
+def table_sizes(session: Session, tables: Sequence[str]) -> dict[str, dict[str, int]]:
+    """`{name: {table_bytes, index_bytes}}`; TOAST and the maps count to the table, parts to the whole."""
+    query: LiteralString = (
+        _TREES + "SELECT name, sum(pg_table_size(part))::int8 AS table_bytes,"
+        " sum(pg_indexes_size(part))::int8 AS index_bytes FROM tree GROUP BY name"
+    )
+    return {
+        row["name"]: {"table_bytes": row["table_bytes"], "index_bytes": row["index_bytes"]}
+        for row in _dicts(session, query, {"tables": list(tables)})
+    }
+
+
+def sizes(session: Session, tables: Sequence[str], data_dir: Path | None) -> Json:
+    """Sizes in bytes as docs/results.md has them; `data_dir_bytes` is None for somebody else's server."""
+    return {
+        "database_bytes": _value(session, "SELECT pg_database_size(current_database())"),
+        "data_dir_bytes": folder_bytes(data_dir) if data_dir is not None else None,
+        "tables": table_sizes(session, tables),
+    }
+
+
+# --- tables and indexes -----------------------------------------------------------------------
+
+
+def describe(session: Session, tables: Sequence[str], bloat_bytes: int = 0, managed: bool = True) -> Json:
+    """`{name: {rows_estimate, dead_estimate, columns, indexes, bloat}}` of the tables that exist.
+
+    columns: name → type. indexes: name → definition. bloat: see `bloat`, only where the table with its
+    indexes is not larger than `bloat_bytes`.
+    """
+    found: Json = {}
+    query: LiteralString = (
+        _TREES + "SELECT name, root, sum(pg_stat_get_live_tuples(part))::int8 AS rows_estimate,"
+        " sum(pg_stat_get_dead_tuples(part))::int8 AS dead_estimate,"
+        " sum(pg_total_relation_size(part))::int8 AS bytes FROM tree GROUP BY name, root"
+    )
+    for row in _dicts(session, query, {"tables": list(tables)}):
+        columns = _dicts(
+            session,
+            "SELECT attname, format_type(atttypid, atttypmod) AS type FROM pg_catalog.pg_attribute"
+            " WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            (row["root"],),
+        )
+        indexes = _dicts(
+            session,
+            "SELECT c.relname, pg_get_indexdef(c.oid) AS definition FROM pg_catalog.pg_index"
+            " JOIN pg_catalog.pg_class c ON c.oid = indexrelid WHERE indrelid = %s ORDER BY c.relname",
+            (row["root"],),
+        )
+        measured = bloat(session, row["root"], managed) if 0 < row["bytes"] <= bloat_bytes else None
+        found[row["name"]] = {
+            "rows_estimate": row["rows_estimate"],
+            "dead_estimate": row["dead_estimate"],
+            "columns": {c["attname"]: c["type"] for c in columns},
+            "indexes": {i["relname"]: i["definition"] for i in indexes},
+            "bloat": measured,
+        }
+    return found
+
+
+def bloat(session: Session, table: int, managed: bool) -> Json | None:
+    """What pgstattuple and pgstatindex say of a table (oid) and its btree indexes; None without them.
+
+    Reads the whole table. On our own servers the extension is created in a transaction that is rolled
+    back, so nothing is left in the database; on others it is used only if it is there.
+    """
+    have = "pg_extension WHERE extname" if not managed else "pg_available_extensions WHERE name"
+    if not _dicts(session, sql.SQL("SELECT 1 FROM pg_catalog." + have + " = 'pgstattuple'")):
+        return None
+    result: Json = {"table": None, "indexes": {}}
+    try:
+        with session.transaction(force_rollback=managed):
+            if managed:
+                session.execute("CREATE EXTENSION IF NOT EXISTS pgstattuple")
+            result["table"] = _plain(_dicts(session, "SELECT * FROM pgstattuple(%s::regclass)", (table,))[0])
+            query: LiteralString = (
+                "SELECT c.relname, s.* FROM pg_catalog.pg_index i"
+                " JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i'"
+                " JOIN pg_catalog.pg_am a ON a.oid = c.relam AND a.amname = 'btree',"
+                " pgstatindex(c.oid::regclass) s WHERE i.indrelid = %s"
+            )
+            for row in _dicts(session, query, (table,)):
+                name = row.pop("relname")
+                result["indexes"][name] = _plain(row)
+    except Error:
+        return None  # no permission, a partitioned table, a file that the package lacks
+    return result
+
+
+def _plain(row: Json) -> Json:
+    return {key: float(v) if isinstance(v, Decimal) else v for key, v in row.items()}

@@ -1,0 +1,254 @@
+"""The watch over one step: before, begin, end, after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import psycopg
+
+from pgstrata.observe import disks, host, postgres
+from pgstrata.observe.backends import CpuReading, ServerCpu
+from pgstrata.observe.log import LogWindow
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+
+class Observed(Protocol):
+    """What is needed of a cluster: `server.cluster.Cluster`, or `ForeignCluster` with None for all three."""
+
+    @property
+    def pid(self) -> int | None: ...
+    @property
+    def data_dir(self) -> Path | None: ...
+    @property
+    def log_file(self) -> Path | None: ...
+    def connect(self, database: str = "postgres") -> psycopg.Connection[Any]: ...
+
+
+@dataclass
+class StepObserved:
+    """What was seen of a step. What could not be seen is None or empty, and `notes` says why.
+
+    backends: role, client (from 1), pid, cpu_seconds. host: the columns of the view host but run_id and
+    step. pgstat: view, object, counter, before, after. sizes, tables, events: as in a step record of
+    docs/results.md. disk: reads, read_bytes, writes, write_bytes, context_switches and cpu_seconds of
+    the host over the step. rss_bytes: of all server processes at the end (see `resident_bytes`).
+    sampler_cpu_seconds: CPU the per-second sampling used. observe_seconds: time `before` and `after` took.
+    """
+
+    backends: list[Json] = field(default_factory=list)
+    host: list[Json] = field(default_factory=list)
+    pgstat: list[Json] = field(default_factory=list)
+    cpu_by_role: dict[str, float] = field(default_factory=dict)
+    server_cpu_seconds: float | None = None
+    wal_bytes: int | None = None
+    rss_bytes: int | None = None
+    sizes: Json = field(default_factory=dict)
+    tables: Json = field(default_factory=dict)
+    events: list[Json] = field(default_factory=list)
+    disk: Json | None = None
+    sampler_cpu_seconds: float | None = None
+    observe_seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+
+class StepWatch:
+    """Observes one step of a cluster. Call `before`, `begin`, `end`, `after`, once each, in this order.
+
+    `after` reads exact counters only when the driver's connections are closed, because backends report
+    the last second of their statistics when they end. `bloat_bytes`: largest table with its indexes
+    that is read whole for pgstattuple; 0 never. Whatever fails is noted; nothing is ever raised.
+    """
+
+    def __init__(
+        self,
+        cluster: Observed,
+        tables: Sequence[str],
+        database: str = "pgstrata",
+        interval: float = 1.0,
+        bloat_bytes: int = 0,
+    ) -> None:
+        self._cluster = cluster
+        self._tables = list(tables)
+        self._database = database
+        self._interval = interval
+        self._bloat_bytes = bloat_bytes
+        # Somebody else's server may run anywhere: its host and processes are out of sight.
+        self._managed = cluster.pid is not None
+        self._result = StepObserved()
+        self._session: psycopg.Connection[Any] | None = None
+        self._before: postgres.Counters = {}
+        self._have_before = False
+        self._cpu = ServerCpu(None, {})
+        self._counters: host.HostCounters | None = None
+        self._sampler: host.Sampler | None = None
+        self._log: LogWindow | None = None
+        self._cpu_begin = CpuReading()
+        self._host_begin: host.HostReading | None = None
+        self._wal_begin: int | None = None
+        self._unix_begin = self._unix_end = 0.0
+
+    # --- the four calls ---
+
+    def before(self, pids: Mapping[str, Sequence[int]]) -> None:
+        """The driver said `ready`: reads the statistics, learns the backends of each role, opens files."""
+        started = time.monotonic()
+        if self._managed:
+            self._cpu = ServerCpu(self._cluster.pid, pids)
+            self._counters = self._try("host", self._open_host)
+            if self._counters is not None:
+                clients = [pid for role in pids.values() for pid in role]
+                self._sampler = host.Sampler(
+                    self._counters, self._cluster.pid, clients, self._interval, self._cpu.read_backends
+                )
+            if self._cluster.log_file is not None:
+                self._log = LogWindow(self._cluster.log_file)
+                self._try("server log", self._log.mark)
+        else:
+            self._cpu = ServerCpu(None, pids)
+            self._result.notes.append("host, CPU and server log of a foreign server cannot be observed")
+        counters = self._try("pg_stat views before", self._read_before)
+        if counters is not None:
+            self._before, self._have_before = counters, True
+        self._result.observe_seconds += time.monotonic() - started
+
+    def begin(self) -> None:
+        """The driver said `measuring`: reads CPU, host and WAL position, starts the sampler. < 10 ms."""
+        self._unix_begin = time.time()
+        if self._managed:
+            self._cpu_begin = self._try("CPU", self._cpu.read) or CpuReading()
+        if self._counters is not None:
+            self._host_begin = self._try("host", self._counters.read)
+        if self._sampler is not None and self._host_begin is not None:
+            self._sampler.start(self._host_begin)
+        self._wal_begin = self._wal_position()
+
+    def end(self) -> None:
+        """The driver said `done`: reads CPU, host and WAL position, stops the sampler. < 10 ms."""
+        self._unix_end = time.time()
+        result = self._result
+        if self._managed:
+            cpu = self._try("CPU", self._cpu.read)
+            if cpu is not None:
+                used = self._cpu.used(self._cpu_begin, cpu)
+                result.backends, result.cpu_by_role = used.rows, used.by_role
+                result.server_cpu_seconds = used.total
+        if self._counters is not None and self._host_begin is not None:
+            reading = self._try("host", self._counters.read)
+            if reading is not None:
+                result.disk = host.totals(self._host_begin, reading)
+                if self._sampler is not None:
+                    self._sampler.stop(reading)
+        wal = self._wal_position()
+        if wal is not None and self._wal_begin is not None:
+            result.wal_bytes = wal - self._wal_begin
+
+    def after(self) -> StepObserved:
+        """The driver's connections are closed: statistics, sizes, tables, log events. Ends the watch."""
+        started = time.monotonic()
+        result = self._result
+        if self._sampler is not None:
+            result.host = self._sampler.rows
+            result.sampler_cpu_seconds = self._sampler.cpu_seconds
+            if self._sampler.failure:
+                result.notes.append(f"host sampling ended early: {self._sampler.failure}")
+            if self._sampler.rows:
+                result.rss_bytes = self._sampler.rows[-1]["server_rss_bytes"]  # type: ignore[assignment]
+        counters = self._try("pg_stat views after", self._read_after)
+        if counters is not None and self._have_before:
+            result.pgstat = postgres.differences(self._before, counters)
+        if self._log is not None:
+            log = self._log
+            events = self._try("server log", lambda: log.events(self._unix_begin, self._unix_end))
+            result.events = events or []
+        self.close()
+        result.observe_seconds += time.monotonic() - started
+        return result
+
+    def close(self) -> None:
+        """Ends what is still open: for a step that broke off before `after`. May be called again."""
+        if self._sampler is not None:
+            self._sampler.stop()
+        if self._counters is not None:
+            self._counters.close()
+        if self._session is not None:
+            self._session.close()
+
+    # --- parts ---
+
+    def _try(self, what: str, read: Callable[[], T]) -> T | None:
+        """Observing never ends a run: what went wrong becomes a note."""
+        try:
+            return read()
+        except Exception as error:
+            note = f"{what} not observed: {type(error).__name__}: {str(error).strip().splitlines()[:1]}"
+            if note not in self._result.notes:
+                self._result.notes.append(note)
+            return None
+
+    def _open_host(self) -> host.HostCounters:
+        assert self._cluster.data_dir is not None
+        devices = disks.devices_of(self._cluster.data_dir)
+        if not devices:
+            self._result.notes.append("disk not observed: the data folder is on no block device of this host")
+        return host.HostCounters(devices)
+
+    def _wal_position(self) -> int | None:
+        session = self._session
+        return None if session is None else self._try("WAL", lambda: postgres.wal_position(session))
+
+    def _read_before(self) -> postgres.Counters:
+        # The views of the whole cluster are read from another database, after the connection to the
+        # observed one has ended: so what the observer itself did is not in the differences.
+        with self._cluster.connect(self._database) as session:
+            postgres.prepare(session)
+            counters = postgres.counters(session, postgres.DATABASE_VIEWS, self._database)
+            own = session.info.backend_pid
+        self._session = self._cluster.connect("postgres")
+        postgres.prepare(self._session)
+        # The first call of a function loads catalogs: now, not at the begin of the step.
+        self._wal_position()
+        self._await_end([own])
+        postgres.wait_for_fresh(self._session)
+        return counters | postgres.counters(self._session, postgres.CLUSTER_VIEWS, self._database)
+
+    def _read_after(self) -> postgres.Counters:
+        if self._session is None:
+            raise RuntimeError("no connection to the server")
+        if not self._await_end([pid for pids in self._cpu.roles.values() for pid in pids]):
+            self._result.notes.append(
+                "connections of the step were still open: their last second may be missing in pg_stat"
+            )
+        if not postgres.wait_for_fresh(self._session):
+            self._result.notes.append("the statistics collector is late: pg_stat may lack the last 0.5 s")
+        counters = postgres.counters(self._session, postgres.CLUSTER_VIEWS, self._database)
+        with self._cluster.connect(self._database) as session:
+            postgres.prepare(session)
+            counters |= postgres.counters(session, postgres.DATABASE_VIEWS, self._database)
+            folder = self._cluster.data_dir if self._managed else None
+            self._result.sizes = (
+                self._try("sizes", lambda: postgres.sizes(session, self._tables, folder)) or {}
+            )
+            self._result.tables = (
+                self._try(
+                    "tables",
+                    lambda: postgres.describe(session, self._tables, self._bloat_bytes, self._managed),
+                )
+                or {}
+            )
+        return counters
+
+    def _await_end(self, pids: Sequence[int], limit: float = 1.0) -> bool:
+        """Waits until backends are gone, for then their statistics are reported. At most `limit` seconds."""
+        assert self._session is not None
+        deadline = time.monotonic() + limit
+        while postgres.backends_present(self._session, pids):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.005)
+        return True
