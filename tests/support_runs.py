@@ -427,7 +427,7 @@ def _role_record(
             "max": latency.max_seconds,
             **{f"p{p}": latency.percentile(p) for p in (50, 75, 90, 95, 99)},
         },
-        "statements": [
+        "statements_by_name": [
             {
                 "name": role["name"],
                 "count": operations,

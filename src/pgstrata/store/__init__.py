@@ -3,6 +3,19 @@
 from pgstrata.store.layout import Results, RunKey, slug
 from pgstrata.store.read import BrokenRun, RunRecord
 from pgstrata.store.tables import series_rows
+from pgstrata.store.views import Answer, connect, plain, query
 from pgstrata.store.write import RunBuilder
 
-__all__ = ["BrokenRun", "Results", "RunBuilder", "RunKey", "RunRecord", "series_rows", "slug"]
+__all__ = [
+    "Answer",
+    "BrokenRun",
+    "Results",
+    "RunBuilder",
+    "RunKey",
+    "RunRecord",
+    "connect",
+    "plain",
+    "query",
+    "series_rows",
+    "slug",
+]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
+from pgstrata.errors import StoreError
 from pgstrata.store.names import RUN_FOLDER, RunKey
 from pgstrata.store.tables import TABLES
 from pgstrata.store.write import FORMAT, STATUSES
@@ -68,6 +71,17 @@ class RunRecord:
     @property
     def steps(self) -> list[Json]:
         return list(self.data["steps"])
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """One of the run's tables (`series`, `host`, …), all columns or these.
+
+        Raises StoreError when the file is damaged.
+        """
+        path = self.folder / f"{name}.parquet"
+        try:
+            return pl.read_parquet(path, columns=list(columns) if columns else None)
+        except (OSError, pl.exceptions.PolarsError) as cause:
+            raise StoreError(f"{path} cannot be read: {cause}", "remove the damaged run's folder") from cause
 
     def settings(self) -> dict[str, str]:
         """What SHOW ALL said; empty where it is not known."""

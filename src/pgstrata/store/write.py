@@ -172,20 +172,21 @@ def now() -> str:
 def _json(value: Any) -> bytes:
     """JSON with null where a number is not finite: JSON has no NaN, and other readers refuse it."""
     try:
-        return (json.dumps(_finite(value), ensure_ascii=False, indent=1) + "\n").encode(
+        return (json.dumps(finite(value), ensure_ascii=False, indent=1) + "\n").encode(
             "utf-8", "backslashreplace"
         )
     except TypeError as cause:
         raise StoreError(f"a value of the run cannot be stored: {cause}") from cause
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The value with None in place of every number that is not finite, at any depth."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(name): _finite(item) for name, item in value.items()}
+        return {str(name): finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     if isinstance(value, Path):
         return str(value)
     return value

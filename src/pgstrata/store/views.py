@@ -1,0 +1,258 @@
+"""SQL over run folders: DuckDB with the views of docs/results.md, reading and nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from pgstrata.errors import StoreError, UsageError
+from pgstrata.store.layout import Results
+from pgstrata.store.read import BrokenRun, RunRecord
+from pgstrata.store.tables import TABLES, sql_columns
+from pgstrata.store.write import finite
+
+Json = dict[str, Any]
+
+# one entry per column: name, SQL type, where its value comes from
+_RUNS: tuple[tuple[str, str, Callable[[RunRecord], Any]], ...] = (
+    ("run_id", "VARCHAR", lambda run: run.run_id),
+    ("campaign", "VARCHAR", lambda run: run.campaign),
+    ("variant", "VARCHAR", lambda run: run.variant),
+    ("server", "VARCHAR", lambda run: _of(run.data, "server", "spec")),
+    ("version", "VARCHAR", lambda run: _of(run.data, "server", "version")),
+    ("config", "VARCHAR", lambda run: _of(run.data, "config", "name")),
+    ("workload", "VARCHAR", lambda run: run.workload),
+    ("repeat", "BIGINT", lambda run: run.repeat),
+    ("status", "VARCHAR", lambda run: run.data["status"]),
+    ("started", "TIMESTAMP", lambda run: run.data.get("started")),
+    ("finished", "TIMESTAMP", lambda run: run.data.get("finished")),
+    ("host", "VARCHAR", lambda run: _of(run.data, "host", "hostname")),
+    ("error", "VARCHAR", lambda run: _of(run.data, "error", "message")),
+    ("path", "VARCHAR", lambda run: str(run.folder)),
+)
+
+_STEPS: tuple[tuple[str, str, Callable[[RunRecord, Json], Any]], ...] = (
+    ("run_id", "VARCHAR", lambda run, _: run.run_id),
+    ("campaign", "VARCHAR", lambda run, _: run.campaign),
+    ("variant", "VARCHAR", lambda run, _: run.variant),
+    ("server", "VARCHAR", lambda run, _: _of(run.data, "server", "spec")),
+    ("config", "VARCHAR", lambda run, _: _of(run.data, "config", "name")),
+    ("workload", "VARCHAR", lambda run, _: run.workload),
+    ("step", "VARCHAR", lambda _, step: step["name"]),
+    ("step_order", "BIGINT", lambda _, step: step.get("order")),
+    ("step_group", "VARCHAR", lambda _, step: step.get("group")),
+    ("repeat", "BIGINT", lambda run, _: run.repeat),
+    ("measured", "BOOLEAN", lambda _, step: step.get("measured")),
+    ("rate", "DOUBLE", lambda _, step: step.get("rate")),
+    ("rate_unit", "VARCHAR", lambda _, step: step.get("rate_unit")),
+    ("role", "VARCHAR", lambda _, step: step.get("role")),
+    ("operations", "BIGINT", lambda _, step: step.get("operations")),
+    ("rows", "BIGINT", lambda _, step: step.get("rows")),
+    ("seconds", "DOUBLE", lambda _, step: step.get("seconds")),
+    ("target_rate", "DOUBLE", lambda _, step: step.get("target_rate")),
+    ("background_rate", "DOUBLE", lambda _, step: step.get("background_rate")),
+    ("sla_met", "BOOLEAN", lambda _, step: step.get("sla_met")),
+    ("engine", "VARCHAR", lambda _, step: step.get("engine")),
+    ("driver_cpu_seconds", "DOUBLE", lambda _, step: step.get("driver_cpu_seconds")),
+    ("server_cpu_seconds", "DOUBLE", lambda _, step: step.get("server_cpu_seconds")),
+    ("wal_bytes", "BIGINT", lambda _, step: step.get("wal_bytes")),
+    ("database_bytes", "BIGINT", lambda _, step: _of(step, "sizes", "database_bytes")),
+    ("max_seconds", "DOUBLE", lambda _, step: _latency(step, "max")),
+    ("p50_seconds", "DOUBLE", lambda _, step: _latency(step, "p50")),
+    ("p95_seconds", "DOUBLE", lambda _, step: _latency(step, "p95")),
+    ("p99_seconds", "DOUBLE", lambda _, step: _latency(step, "p99")),
+    ("started", "TIMESTAMP", lambda _, step: step.get("started")),
+    ("status", "VARCHAR", lambda run, _: run.data["status"]),
+)
+
+VIEWS = ("runs", "steps", *TABLES)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a query said. `broken` are the folders that could not be read and are not in it."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+    broken: list[BrokenRun] = field(default_factory=list)
+
+
+def query(root: Path, sql: str) -> Answer:
+    """The answer of the last statement of `sql` over the views of a results folder.
+
+    Raises UsageError when the SQL is not valid or does more than reading, StoreError when there is no
+    such folder or a file in it is damaged.
+    """
+    results = Results(root)
+    with connect(root, results=results) as connection:
+        for statement in _statements(connection, sql):
+            try:
+                connection.execute(statement)
+            except duckdb.Error as cause:
+                raise _explained(cause) from cause
+        try:
+            rows = connection.fetchall()
+        except duckdb.InvalidInputException as cause:
+            if "pytz" in str(cause):
+                raise UsageError(
+                    "a column of the answer has the type timestamp with time zone",
+                    "cast it: column::timestamp, or column::varchar",
+                ) from cause
+            raise _explained(cause) from cause
+        except duckdb.Error as cause:
+            raise _explained(cause) from cause
+        columns = [str(column[0]) for column in connection.description or ()]
+    return Answer(columns, rows, results.broken)
+
+
+def connect(root: Path, *, results: Results | None = None) -> duckdb.DuckDBPyConnection:
+    """A DuckDB connection with the views, able to read below `root` and nowhere else.
+
+    It has no access to the network or to extensions, and its configuration is locked. Files below
+    `root` it could still write with COPY; `query` refuses such statements. Raises StoreError when
+    there is no such folder.
+    """
+    if not root.is_dir():
+        raise StoreError(f"there is no results folder {root}", "name one with --results")
+    results = results or Results(root)
+    runs = results.runs()
+    connection = duckdb.connect(":memory:")
+    _fill(connection, "runs", [(name, kind) for name, kind, _ in _RUNS], _run_rows(runs))
+    _fill(connection, "steps", [(name, kind) for name, kind, _ in _STEPS], _step_rows(runs))
+    _forbid(connection, root)
+    for table in TABLES:
+        _view(connection, table, [run.folder.resolve() / f"{table}.parquet" for run in runs])
+    return connection
+
+
+def plain(value: Any) -> Any:
+    """A value of an answer as JSON knows it.
+
+    Times as ISO 8601, intervals as seconds, decimals as numbers, bytes as hexadecimal digits, what is not
+    a finite number as null.
+    """
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case None | bool() | int() | str():
+            return value
+        case Decimal():
+            return None if not value.is_finite() else int(value) if value == int(value) else float(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case bytes() | bytearray() | memoryview():
+            return bytes(value).hex()
+        case Mapping():
+            return {str(name): plain(item) for name, item in value.items()}
+        case list() | tuple() | set():
+            return [plain(item) for item in value]
+    return str(value)
+
+
+# --- the views --------------------------------------------------------------------------------
+
+
+def _run_rows(runs: Sequence[RunRecord]) -> list[Json]:
+    return [{name: value(run) for name, _, value in _RUNS} for run in runs]
+
+
+def _step_rows(runs: Sequence[RunRecord]) -> list[Json]:
+    return [
+        {name: value(run, step) for name, _, value in _STEPS} for run in runs for step in run.data["steps"]
+    ]
+
+
+def _fill(
+    connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[tuple[str, str]], rows: list[Json]
+) -> None:
+    """A table in memory. One JSON document carries the rows: row by row takes seconds for 200 runs."""
+    kinds = {name: "VARCHAR" if kind == "TIMESTAMP" else kind for name, kind in columns}
+    casts = ", ".join(f'try_cast(r."{name}" AS {kind}) AS "{name}"' for name, kind in columns)
+    connection.execute(
+        f'CREATE TABLE "{table}" AS SELECT {casts} FROM (SELECT unnest(from_json($rows::JSON, $shape)) AS r)',
+        {"rows": json.dumps(finite(rows)), "shape": json.dumps([kinds])},
+    )
+
+
+def _view(connection: duckdb.DuckDBPyConnection, table: str, files: Sequence[Path]) -> None:
+    """The files of all runs as one view, with its columns also where there is no run or an older one."""
+    nothing = ", ".join(f'NULL::{kind} AS "{name}"' for name, kind in sql_columns(table))
+    names = ", ".join(f'"{name}"' for name, _ in sql_columns(table))
+    source = f"SELECT {nothing} WHERE false"
+    if files:
+        paths = ", ".join(_quoted(str(file)) for file in files)
+        source += f" UNION ALL BY NAME SELECT * FROM read_parquet([{paths}], union_by_name = true)"
+    connection.execute(f'CREATE VIEW "{table}" AS SELECT {names} FROM ({source})')
+
+
+def _forbid(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+    connection.execute("SET autoinstall_known_extensions = false")
+    connection.execute("SET autoload_known_extensions = false")
+    # else a query could name a Python variable of ours as a table
+    connection.execute("SET python_enable_replacements = false")
+    # what does not fit into memory fails instead of filling the folder we happen to be in
+    connection.execute("SET temp_directory = ''")
+    connection.execute(f"SET allowed_directories = [{_quoted(str(root.resolve()) + '/')}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _of(data: Mapping[str, Any], *names: str) -> Any:
+    value: Any = data
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _latency(step: Json, figure: str) -> Any:
+    return _of(step, "roles", str(step.get("role")), "latency", figure)
+
+
+# --- what a query may do ----------------------------------------------------------------------
+
+# within the memory of one query; SET because only variables are left to set
+_ALLOWED = {"SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "DROP", "ALTER", "SET"}
+_EXPLAIN = re.compile(r"\s*explain\b(\s*analyze\b)?(\s*\([^)]*\))?", re.IGNORECASE)
+
+
+def _statements(connection: duckdb.DuckDBPyConnection, sql: str) -> list[duckdb.Statement]:
+    """The statements of the text; UsageError when there is none or one that could touch files."""
+    try:
+        statements = connection.extract_statements(sql)
+    except duckdb.Error as cause:
+        raise _explained(cause) from cause
+    if not statements:
+        raise UsageError("the query is empty", 'say, for example: pgstrata query "select * from runs"')
+    for statement in statements:
+        kind = statement.type.name
+        if kind == "EXPLAIN":
+            explained = _EXPLAIN.match(statement.query)
+            _statements(connection, statement.query[explained.end() :] if explained else "")
+        elif kind not in _ALLOWED:
+            raise UsageError(
+                f"a query only reads the results, and this one has a {kind} statement",
+                "for a file write: pgstrata query … --format csv > file",
+            )
+    return statements
+
+
+def _explained(cause: duckdb.Error) -> UsageError | StoreError:
+    text = str(cause).strip()
+    if isinstance(cause, duckdb.IOException):
+        return StoreError(f"the results cannot be read: {text}", "remove the damaged run's folder")
+    return UsageError(f"the query failed: {text}", "docs/results.md lists the views and their columns")
