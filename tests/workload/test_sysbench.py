@@ -1,0 +1,257 @@
+"""The sysbench microbenchmarks as data, held against the table of their description."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+from support_sql import role, text, values
+
+from pgstrata.workload import catalog
+from pgstrata.workload.language import Admin, Phase, Settle, Step
+from pgstrata.workload.sysbench import ALL, EXTRAS, POST, PRE, WRITES, SysbenchOptions
+
+SYSBENCH = catalog.find("sysbench")
+
+READS = [
+    "SELECT c FROM sbtest1 WHERE id BETWEEN ? AND ?",
+    "SELECT SUM(k) FROM sbtest1 WHERE id BETWEEN ? AND ?",
+    "SELECT c FROM sbtest1 WHERE id BETWEEN ? AND ? ORDER BY c",
+    "SELECT DISTINCT c FROM sbtest1 WHERE id BETWEEN ? AND ? ORDER BY c",
+]
+READ_ONLY = ["SELECT c FROM sbtest1 WHERE id=?"] * 10 + READS
+WRITE_ONLY = [
+    "UPDATE sbtest1 SET k=k+1 WHERE id=?",
+    "UPDATE sbtest1 SET c=? WHERE id=?",
+    "DELETE FROM sbtest1 WHERE id=?",
+    "INSERT INTO sbtest1 (id, k, c, pad) VALUES (?, ?, ?, ?)",
+]
+
+
+def keys(n: int) -> str:
+    return ", ".join(["?"] * n)
+
+
+EVENTS = {
+    "point-query": ["SELECT c FROM sbtest1 WHERE id=?"],
+    **{f"random-points={n}": [f"SELECT c FROM sbtest1 WHERE id IN ({keys(n)})"] for n in (10, 100, 1000)},
+    "hot-points": [f"SELECT c FROM sbtest1 WHERE id IN ({keys(100)})"],
+    "points-covered-pk": [f"SELECT id FROM sbtest1 WHERE id IN ({keys(100)})"],
+    "points-covered-si": [f"SELECT k FROM sbtest1 WHERE k IN ({keys(100)})"],
+    "points-notcovered-pk": [f"SELECT id, c FROM sbtest1 WHERE id IN ({keys(100)})"],
+    "points-notcovered-si": [f"SELECT k, c FROM sbtest1 WHERE k IN ({keys(100)})"],
+    "range-covered-pk": ["SELECT id FROM sbtest1 WHERE id BETWEEN ? AND ?"],
+    "range-covered-si": ["SELECT k FROM sbtest1 WHERE k BETWEEN ? AND ?"],
+    "range-notcovered-pk": ["SELECT id, c FROM sbtest1 WHERE id BETWEEN ? AND ?"],
+    "range-notcovered-si": ["SELECT k, c FROM sbtest1 WHERE k BETWEEN ? AND ?"],
+    "scan": ["SELECT * FROM sbtest1 WHERE LENGTH(c) < 0"],
+    **{f"read-only={n}": ["BEGIN", *READ_ONLY, "COMMIT"] for n in (10, 100, 10000)},
+    "read-only-simple": ["BEGIN", READS[0], "COMMIT"],
+    "read-only-sum": ["BEGIN", READS[1], "COMMIT"],
+    "read-only-order": ["BEGIN", READS[2], "COMMIT"],
+    "read-only-distinct": ["BEGIN", READS[3], "COMMIT"],
+    "read-only-count": ["SELECT count(c) FROM sbtest1 WHERE id BETWEEN ? AND ?"],
+    "update-inlist": [f"UPDATE sbtest1 SET c=? WHERE id IN ({keys(100)})"],
+    "update-index": ["UPDATE sbtest1 SET k=k+1 WHERE id=?"],
+    "update-nonindex": ["UPDATE sbtest1 SET c=? WHERE id=?"],
+    "update-one": ["UPDATE sbtest1 SET c=? WHERE id=?"],
+    "update-zipf": ["UPDATE sbtest1 SET c=? WHERE id=?"],
+    "write-only": ["BEGIN", *WRITE_ONLY, "COMMIT"],
+    **{f"read-write={n}": ["BEGIN", *READ_ONLY, *WRITE_ONLY, "COMMIT"] for n in (10, 100)},
+    "delete": ["DELETE FROM sbtest1 WHERE id=?"],
+    "insert": ["INSERT INTO sbtest1 (k, c, pad) VALUES (?, ?, ?)"],
+}
+
+
+def phases(**options: object) -> list[Phase]:
+    return SYSBENCH.phases(SysbenchOptions.model_validate({"rows": 1000, **options}), 170_000)
+
+
+def steps(**options: object) -> dict[str, Step]:
+    return {p.name: p for p in phases(**options) if isinstance(p, Step) and p.measured}
+
+
+def event(name: str, **options: object) -> list[dict[str, object]]:
+    return role(steps(steps=[name], **options)[name].spec(), "query")["scripts"][0]["ops"]
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_the_statements_of_one_event(name: str) -> None:
+    assert [text(op) for op in event(name) if "sql" in op] == EVENTS[name]
+
+
+def test_the_table_above_is_the_whole_suite() -> None:
+    assert {m.name.removesuffix(".pre") for m in ALL} == EVENTS.keys()
+
+
+def test_reads_before_and_after_the_writes_do_the_same() -> None:
+    for m in PRE:
+        assert event(m.name) == event(m.name.removesuffix(".pre"))
+
+
+def test_the_lists_have_the_published_sizes_and_order() -> None:
+    assert [len(x) for x in (PRE, WRITES, POST, EXTRAS)] == [15, 8, 17, 5]
+    full, standard = list(steps(steps="full")), list(steps(steps="standard"))
+    assert (len(full), len(standard)) == (42, 27)
+    assert full[15:] == standard
+    assert full[0] == "point-query.pre" and standard[0] == "update-inlist" and standard[8] == "scan"
+    assert standard[-2:] == ["delete", "insert"]
+    assert not set(standard) & {m.name for m in EXTRAS}
+
+
+def test_settling_is_between_the_writes_and_the_reads_after_them() -> None:
+    names = [p.name if isinstance(p, Step | Admin) else "settle" for p in phases(steps="full")]
+    assert names[names.index("settle") - 1] == "read-write=100"
+    assert names[names.index("settle") + 1] == "scan"
+    assert names[:6] == ["create tables", "load", "index", "continue ids", "point-query.warm", "scan.warm"]
+
+
+def test_settling_takes_a_minute_and_one_for_ten_million_rows() -> None:
+    settle = next(p for p in phases(rows=10_000_000, tables=8) if isinstance(p, Settle))
+    assert settle.seconds == 60 + 8 * 60
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ("point-query", ["point-query"]),
+        ("random-points", ["random-points=10", "random-points=100", "random-points=1000"]),
+        ("random-points=100", ["random-points=100"]),
+        ("read-only.pre", ["read-only=10.pre", "read-only=100.pre", "read-only=10000.pre"]),
+        ("insert update-z*", ["update-zipf", "insert"]),
+        ("extras", [m.name for m in EXTRAS]),
+        ("*.pre", [m.name for m in PRE]),
+        (["read-write=100"], ["read-write=100"]),
+    ],
+)
+def test_any_subset_in_the_order_of_the_suite(chosen: object, expected: list[str]) -> None:
+    assert list(steps(steps=chosen)) == expected
+
+
+def test_a_name_that_means_nothing_is_refused() -> None:
+    with pytest.raises(ValidationError, match="piont-query"):
+        SysbenchOptions(steps=("piont-query",))
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("hot-points", "point queries"),
+        ("points-covered-si", "point queries"),
+        ("random-points=1000", "point queries"),
+        ("scan", "range queries without aggregation"),
+        ("range-notcovered-pk", "range queries without aggregation"),
+        ("read-only=10000", "range queries with aggregation"),
+        ("read-only-count", "range queries with aggregation"),
+        ("read-write=10", "writes"),
+        ("insert", "writes"),
+    ],
+)
+def test_groups(name: str, group: str) -> None:
+    assert steps(steps=[name])[name].group == group
+
+
+def test_ranges_end_as_in_the_originals() -> None:
+    ends = {
+        "read-only=100": ":low + 99",
+        "read-only-sum": ":low + 999",
+        "range-covered-pk": ":low + 100",
+    }
+    for name, high in ends.items():
+        select = next(op for op in event(name) if "sql" in op and "BETWEEN" in text(op))
+        assert [v["expr"] for v in values(select)] == [":low", high]
+        assert {"set": "low", "expr": "random(1, 1000)"} in event(name)
+
+
+def test_keys_are_drawn_as_described() -> None:
+    def key(name: str) -> object:
+        return values(next(op for op in event(name) if "sql" in op))[-1]["expr"]
+
+    assert key("point-query") == "random(1, 1000)"
+    assert key("update-one") == "1"
+    assert key("update-zipf") == "sysbench_zipf(1, 1000, 0.8)"
+    hot = [v["expr"] for v in values(next(op for op in event("hot-points") if "sql" in op))]
+    assert hot == [str(key) for key in range(501, 601)]
+
+
+def test_every_kind_of_statement_picks_its_table() -> None:
+    # 10 point selects share one table, each range has its own, so have both updates;
+    # a delete and the insert after it share one.
+    picks = [op for op in event("read-write=10", tables=3) if op.get("set") == "t"]
+    assert picks == [{"set": "t", "expr": "random(1, 3)"}] * (1 + 4 + 2 + 1)
+    scan = event("scan", tables=3)[0]
+    assert scan["sql"][1] == {"text": ":client_id % 3 + 1", "from": 1, "to": 3}
+
+
+def test_the_deleted_id_comes_back() -> None:
+    ops = event("write-only")
+    at = ops.index({"set": "id", "expr": "random(1, 1000)"})
+    delete, insert = ops[at + 1 : at + 3]
+    assert values(delete)[0] == values(insert)[0] == {"expr": ":id", "type": "int4"}
+
+
+def test_prepared_statements_on_and_off() -> None:
+    assert role(steps(steps="point-query")["point-query"].spec(), "query")["mode"] == "prepared"
+    assert role(steps(steps="point-query", prepared=False)["point-query"].spec(), "query")["mode"] == "simple"
+    for name in ("scan", "insert"):
+        assert event(name)[-1]["mode"] == "simple"
+
+
+def test_the_rate_counts_statements_and_scans_count_rows() -> None:
+    chosen = steps(steps="read-only=10 scan")
+    assert all(r.counts == "statements" for s in chosen.values() for r in s.roles)
+    assert chosen["scan"].headline.factor == 1000
+    assert chosen["scan"].headline.unit == "rows scanned/s"
+    assert chosen["read-only=10"].headline.unit == "queries/s"
+
+
+def test_scans_by_number_end_by_themselves() -> None:
+    scan = steps(steps="scan", scans=3)["scan"]
+    assert (scan.seconds, scan.warmup, scan.roles[0].operations) == (None, 0, 3)
+
+
+def test_only_writes_retry_what_sysbench_retries() -> None:
+    chosen = steps(steps="full")
+    for name, step in chosen.items():
+        expected = ("40P01", "40001", "23505") if step.group == "writes" else ()
+        assert step.roles[0].retry_sqlstates == expected, name
+        assert step.reads_only == (step.group != "writes"), name
+
+
+def test_tables_and_load() -> None:
+    create, load, index, ids, *_ = phases(tables=3, load_connections=2)
+    assert isinstance(create, Admin) and isinstance(ids, Admin)
+    assert isinstance(load, Step) and isinstance(index, Step)
+    assert create.statements[2] == (
+        "CREATE TABLE sbtest3 (id SERIAL, k INTEGER DEFAULT '0' NOT NULL, c CHAR(120) DEFAULT '' NOT NULL, "
+        "pad CHAR(60) DEFAULT '' NOT NULL, PRIMARY KEY (id))"
+    )
+    branches = load.spec()["roles"][0]["scripts"][0]["ops"]
+    copies = {condition: [op["copy"] for op in ops] for branch in branches for condition, ops in branch["if"]}
+    assert copies == {
+        ":client_id = 0": [
+            "COPY sbtest1 (id, k, c, pad) FROM STDIN",
+            "COPY sbtest3 (id, k, c, pad) FROM STDIN",
+        ],
+        ":client_id = 1": ["COPY sbtest2 (id, k, c, pad) FROM STDIN"],
+    }
+    assert branches[0]["if"][0][1][0]["row"] == [
+        {"expr": ":row", "type": "int8"},
+        "\t",
+        {"expr": "random(1, 1000)", "type": "int4"},
+        "\t",
+        {"digits": "-".join(["###########"] * 10)},
+        "\t",
+        {"digits": "-".join(["###########"] * 5)},
+    ]
+    assert ids.statements == [f"SELECT setval('sbtest{n}_id_seq', 1000)" for n in (1, 2, 3)]
+    assert not load.measured and not index.measured
+
+
+def test_a_secondary_index_in_place_of_the_primary_key() -> None:
+    create, _, index, *_ = phases(secondary=True)
+    assert isinstance(create, Admin) and isinstance(index, Step)
+    assert "PRIMARY KEY" not in create.statements[0]
+    assert [text(op) for op in index.spec()["roles"][0]["scripts"][0]["ops"]] == [
+        "CREATE INDEX k_1 ON sbtest1(k)",
+        "CREATE INDEX xid_1 ON sbtest1(id)",
+    ]
