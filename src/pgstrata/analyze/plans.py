@@ -1,0 +1,65 @@
+"""The shape of a query plan: what has to be equal for two plans to be called the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Plan = Mapping[str, Any]
+
+# names that differ in every run and say nothing about the plan
+_SHAPING = ("Join Type", "Strategy", "Partial Mode", "Parent Relationship", "Scan Direction", "Command")
+
+
+def shape(plan: Any) -> str:
+    """The nodes of a plan with what they read, as one line: `Limit(Index Scan pi1_pdc on pi1)`.
+
+    plan: what EXPLAIN (FORMAT JSON) gives, whole or its root node. Costs, row counts, buffers and
+    conditions are left out: they change with statistics while the executor does the same.
+    """
+    root = _root(plan)
+    return _node(root) if root else ""
+
+
+def _root(plan: Any) -> Plan | None:
+    if isinstance(plan, Sequence) and not isinstance(plan, str) and plan:
+        plan = plan[0]
+    if isinstance(plan, Mapping) and "Plan" in plan:
+        plan = plan["Plan"]
+    return plan if isinstance(plan, Mapping) else None
+
+
+def _node(node: Plan) -> str:
+    words = [str(node.get("Node Type", "?"))]
+    words += [f"[{node[key]}]" for key in _SHAPING if _tells(node, key)]
+    if index := node.get("Index Name"):
+        words.append(str(index))
+    if relation := node.get("Relation Name"):
+        words.append(f"on {relation}")
+    children = node.get("Plans")
+    children = children if isinstance(children, list) else []
+    below = [_node(child) for child in children if isinstance(child, Mapping)]
+    return " ".join(words) + (f"({', '.join(below)})" if below else "")
+
+
+def _tells(node: Plan, key: str) -> bool:
+    value = node.get(key)
+    if key == "Parent Relationship":
+        return value in {"InitPlan", "SubPlan"}
+    return value not in {None, "", "Forward", "NoMovement", "Simple", "Plain"}
+
+
+def changed_plans(
+    base: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]
+) -> dict[str, tuple[str, str]]:
+    """Statements whose plan has another shape: name → (shape in base, shape in other).
+
+    Both as `plans` of a step record. Statements that only one side has are left out.
+    """
+    of_base = {str(entry.get("name")): shape(entry.get("plan")) for entry in base}
+    of_other = {str(entry.get("name")): shape(entry.get("plan")) for entry in other}
+    return {
+        name: (of_base[name], of_other[name])
+        for name in of_base
+        if name in of_other and of_base[name] != of_other[name]
+    }
