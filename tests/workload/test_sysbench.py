@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from pydantic import ValidationError
-from support_sql import role, text, values
 
 from pgstrata.workload import catalog
 from pgstrata.workload.language import Admin, Phase, Settle, Step
 from pgstrata.workload.sysbench import ALL, EXTRAS, POST, PRE, WRITES, SysbenchOptions
+from support_sql import role, text, values
 
 SYSBENCH = catalog.find("sysbench")
 

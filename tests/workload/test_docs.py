@@ -1,0 +1,52 @@
+"""The pages about workloads say what is there."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from pgstrata.workload import catalog
+from pgstrata.workload.language import Step
+from pgstrata.workload.sysbench import ALL
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {"insert": "insert-benchmark.md", "sysbench": "sysbench.md", "pgbench": "pgbench.md"}
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_the_page_of_a_workload_has_a_row_for_each_option(name: str) -> None:
+    page = (DOCS / PAGES[name]).read_text()
+    table = page[page.index("## Options") :]
+    in_first_column = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|([^|]*)\|", table, re.M))))
+    assert in_first_column == set(catalog.find(name).Options.model_fields)
+
+
+def test_the_page_of_sysbench_names_every_microbenchmark() -> None:
+    page = (DOCS / "sysbench.md").read_text()
+    for m in ALL:
+        stem, _, number = m.name.removesuffix(".pre").partition("=")
+        ending = f"-{stem.rpartition('-')[2]}"
+        assert f"`{stem}`" in page or f"`{stem}=" in page or f"`{ending}`" in page, m.name
+        assert not number or f"={number}`" in page, m.name
+
+
+def test_the_example_workload_works() -> None:
+    page = (DOCS / "adding-a-workload.md").read_text()
+    code = re.findall(r"```python\n(.*?)```", page, re.S)[0]
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(code, "adding-a-workload.md", "exec"), names)
+    workload = names["Count"]()
+    names["CountOptions"].model_rebuild(_types_namespace=names)
+    options = workload.Options.model_validate(workload.scales["quick"])
+    schema = Draft202012Validator(json.loads((DOCS / "driver-spec.schema.json").read_text()))
+    connection = {"host": "/tmp", "port": 5432, "user": "postgres", "database": "pgstrata"}
+    found = [p for p in workload.phases(options, 170_000) if isinstance(p, Step)]
+    assert [s.name for s in found] == ["count", "count-updates"]
+    for step in found:
+        schema.validate(json.loads(json.dumps({"version": 1, "connection": connection, **step.spec()})))
+    assert workload.estimate(options).seconds >= sum(s.seconds or 0 for s in found)
