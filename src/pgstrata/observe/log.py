@@ -23,10 +23,10 @@ _LOOK_BACK = 262_144  # bytes before the step, for a checkpoint that had begun b
 _ENTRY = re.compile(rb"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) (\w+) \[(\d{1,10})\] LOG:  (.*)", re.DOTALL)
 _HEAD = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _STARTING = re.compile(r"(?:checkpoint|restartpoint) starting:")
-_COMPLETE = re.compile(r"(?:checkpoint|restartpoint) complete:.*?\btotal=(\d+\.\d+) s", re.DOTALL)
+_COMPLETE = re.compile(r"(?:checkpoint|restartpoint) complete:.*?\btotal=(\d{1,9}\.\d{1,6}) s", re.DOTALL)
 _AUTO = re.compile(r"automatic (?:aggressive )?(vacuum|analyze)\b")
 # 9.6: `CPU 0.00s/0.00u sec elapsed 0.01 sec`; since 10: `CPU: user: 0.00 s, system: 0.00 s, elapsed: 0.01 s`.
-_ELAPSED = re.compile(r"system usage: CPU.{0,80}?elapsed:? (\d+\.\d+) s")
+_ELAPSED = re.compile(r"system usage: CPU.{0,80}?elapsed:? (\d{1,9}\.\d{1,6}) s")
 
 
 @dataclass(frozen=True)

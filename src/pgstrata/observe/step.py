@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import psycopg
 
+from pgstrata.errors import PgstrataError
 from pgstrata.observe import disks, host, postgres
 from pgstrata.observe.backends import CpuReading, ServerCpu
 from pgstrata.observe.log import LogWindow
@@ -209,13 +210,21 @@ class StepWatch:
             postgres.prepare(session)
             counters = postgres.counters(session, postgres.DATABASE_VIEWS, self._database)
             own = session.info.backend_pid
-        self._session = self._cluster.connect("postgres")
+        self._session = self._connect_elsewhere()
         postgres.prepare(self._session)
         # The first call of a function loads catalogs: now, not at the begin of the step.
         self._wal_position()
         self._await_end([own])
         postgres.wait_for_fresh(self._session)
         return counters | postgres.counters(self._session, postgres.CLUSTER_VIEWS, self._database)
+
+    def _connect_elsewhere(self) -> psycopg.Connection[Any]:
+        try:
+            return self._cluster.connect("postgres")
+        except (psycopg.Error, PgstrataError):
+            note = "no access to the database postgres: pg_stat_database holds a few queries of the observer"
+            self._result.notes.append(note)
+            return self._cluster.connect(self._database)
 
     def _read_after(self) -> postgres.Counters:
         if self._session is None:
