@@ -1,0 +1,103 @@
+"""How numbers are written for people: grouped, with few digits, never rounded to a false zero.
+
+Every function takes None for "not known" and answers with an en dash; the unit belongs into the
+header of the column, not beside each number.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+UNKNOWN = "–"
+
+
+def significant(value: float | None, digits: int = 3) -> str:
+    """A number with so many significant digits, thousands grouped.
+
+    Digits before the decimal point are all kept: 48213.7 is `48,214` whatever `digits` is. Below 0.001
+    a power of ten is written, 0.000253 as `2.53e-4`: rows of zeros are misread.
+    """
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0:
+        return "0"
+    # The exponent is taken after rounding: 0.9996 has its first of three digits before the point.
+    exponent = int(f"{abs(value):.{digits - 1}e}".partition("e")[2])
+    if exponent < -3:
+        return f"{value:.{digits - 1}e}".replace("e-0", "e-")
+    return f"{value:,.{max(0, digits - 1 - exponent)}f}"
+
+
+def rate(value: float | None) -> str:
+    """A rate: whole numbers from 100 upwards, three significant digits below."""
+    return significant(value, 3)
+
+
+def ratio(value: float | None) -> str:
+    """A relative rate, with three significant digits: 0.872, 1.04, 12.3."""
+    return significant(value, 3)
+
+
+def count(value: float | None) -> str:
+    """A count, thousands grouped."""
+    return UNKNOWN if value is None else f"{round(value):,}"
+
+
+def percent(value: float | None) -> str:
+    """A share in [0, 1] as a percentage without its sign; what is there never looks like nothing."""
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    scaled = value * 100
+    if scaled == 0:
+        return "0"
+    if scaled < 0.001:
+        return "<0.001"
+    if 99.999 < scaled < 100:
+        return ">99.999"
+    return "100" if scaled == 100 else f"{scaled:.3f}"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Seconds written as milliseconds, three significant digits."""
+    return significant(None if seconds is None else seconds * 1e3)
+
+
+def size(value: float | None) -> str:
+    """Bytes with a binary unit beside them, for prose and mixed columns."""
+    if value is None:
+        return UNKNOWN
+    scaled = float(value)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(scaled) < 1024:
+            return f"{significant(scaled)} {unit}"
+        scaled /= 1024
+    return f"{significant(scaled)} TiB"
+
+
+def duration(seconds: float | None) -> str:
+    """A time span as a person says it: `45 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds is None:
+        return UNKNOWN
+    if seconds < 120:
+        return f"{significant(seconds)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 120:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def moment(text: str | None) -> str:
+    """An ISO 8601 time as date and minute in UTC; what is no time is given back as it is."""
+    if not text:
+        return UNKNOWN
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    if when.tzinfo is not None:
+        when = when.astimezone(UTC)
+    return f"{when:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,180 @@
+"""What a step cost: CPU by connection and role, the metric line of the field, cost per operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import polars as pl
+
+from pgstrata.analyze.metrics import METRICS
+from pgstrata.analyze.tones import Tone, relative_tone
+from pgstrata.report import numbers
+from pgstrata.report.blocks import Cell, Column, Row, Table, missing, words
+from pgstrata.report.frames import Frames
+from pgstrata.report.study import Measured, Place, StepOf, Study, number, part_of
+
+Keys = Sequence[tuple[str, str]]
+
+SERVER = "server"
+
+# Of these less is better; the others are rates of activity, neither good nor bad by themselves.
+_LESS = {"rpq", "rkbpq", "wpi", "wkbpi", "cspq", "cpupq", "maxop"}
+_MORE = {"p50", "p99"}
+
+
+def cpu_table(study: Study, step: StepOf, frames: Frames, keys: Keys) -> Table | None:
+    """CPU seconds per connection by role, of the rest of the server, and of the driver."""
+    roles = [
+        r for r in step.role_names if any(_connections(p, step, r, frames) for p in step.places.values())
+    ]
+    if not roles:
+        return None
+    rows: list[Row] = []
+    for variant in study.variants:
+        place = step.places.get(variant)
+        if place is None:
+            continue
+        cells = [words(variant)]
+        for role in roles:
+            cells.append(_spread(_connections(place, step, role, frames)))
+        cells.append(_spread(_connections(place, step, SERVER, frames)))
+        for name in ("server_cpu_seconds", "driver_cpu_seconds"):
+            value = place.median(lambda m, n=name: number(m.record.get(n)))  # type: ignore[misc]
+            cells.append(
+                missing("not observed") if value is None else Cell(value, numbers.significant(value))
+            )
+        server = place.median(lambda m: number(m.record.get("server_cpu_seconds")))
+        driver = place.median(lambda m: number(m.record.get("driver_cpu_seconds")))
+        share = driver / server if driver is not None and server else None
+        cells.append(
+            missing("not observed") if share is None else Cell(share * 100, numbers.significant(share * 100))
+        )
+        rows.append(Row(cells, variant=variant))
+    return Table(
+        name="cpu",
+        title="CPU by connection — less is better at the same rate",
+        columns=[
+            Column("variant", "Variant", align="left"),
+            *(Column(role, role, "s per connection") for role in roles),
+            Column("other", "Other processes", "s"),
+            Column("server", "Server, all", "s", rule=True),
+            Column("driver", "Driver", "s"),
+            Column("driver_share", "Driver ÷ server", "%"),
+        ],
+        rows=rows,
+        keys=keys,
+        how="CPU seconds that the server's process of each connection used during the step, averaged "
+        "over the connections of a role (with the smallest and the largest below it where they differ). "
+        "Other processes are checkpointer, writers, autovacuum and the rest. The driver's own CPU "
+        "stands beside it: where it is not small against the server's, the measuring itself takes part "
+        "in the result.",
+    )
+
+
+def _connections(place: Place, step: StepOf, role: str, frames: Frames) -> list[float]:
+    """CPU seconds of each connection of a role, over all repeats."""
+    found: list[float] = []
+    for measured in place.repeats:
+        table = frames.backends.get((measured.run.run_id, step.name))
+        if table is not None:
+            own = table.filter(pl.col("role") == role)["cpu_seconds"].drop_nulls()
+            found += [float(value) for value in own]
+    return found
+
+
+def _spread(values: Sequence[float]) -> Cell:
+    if not values:
+        return missing("not observed")
+    mean = sum(values) / len(values)
+    low, high = numbers.significant(min(values)), numbers.significant(max(values))
+    return Cell(mean, numbers.significant(mean), small=f"{low} – {high}" if low != high else "")
+
+
+def metric_tables(study: Study, step: StepOf, keys: Keys) -> list[Table]:
+    """The metric line of the field, absolute, and relative to the base where there is one."""
+    found = {
+        variant: {name: _metric(place, name) for name in METRICS}
+        for variant in study.variants
+        if (place := step.places.get(variant)) is not None
+    }
+    seen = [name for name in METRICS if any(values[name] is not None for values in found.values())]
+    if not seen:
+        return []
+    columns = [Column("variant", "Variant", align="left")]
+    columns += [Column(METRICS[n][0], METRICS[n][0], hint=METRICS[n][1]) for n in seen]
+    rows = [
+        Row([words(v), *(_figure(values[name]) for name in seen)], variant=v) for v, values in found.items()
+    ]
+    tables = [
+        Table(
+            name="metrics",
+            title="What it cost: the metric line of the field",
+            columns=columns,
+            rows=rows,
+            keys=keys,
+            how=f"The names are the field's. {_names(seen)}. Figures of CPU and disks are of the whole "
+            "host over the step. With several repeats each figure is their median.",
+        )
+    ]
+    if study.base in found and len(found) > 1:
+        tables.append(_relative_metrics(study, found, seen, keys))
+    return tables
+
+
+def _names(seen: Sequence[str]) -> str:
+    return "; ".join(f"{METRICS[name][0]}: {METRICS[name][1]}" for name in seen)
+
+
+def _metric(place: Place, name: str) -> float | None:
+    of: Callable[[Measured], float | None] = lambda m: number(part_of(m.record, "metrics", name))  # noqa: E731
+    return place.median(of)
+
+
+def _figure(value: float | None) -> Cell:
+    return missing("not observed") if value is None else Cell(value, numbers.significant(value))
+
+
+def _relative_metrics(
+    study: Study, found: dict[str, dict[str, float | None]], seen: Sequence[str], keys: Keys
+) -> Table:
+    base = found[study.base]
+    rows: list[Row] = []
+    for variant, values in found.items():
+        if variant == study.base:
+            continue
+        cells = [words(variant)]
+        for name in seen:
+            value, reference = values[name], base[name]
+            if value is None or not reference:
+                cells.append(Cell(None, numbers.UNKNOWN, "missing", "the base has none, or it is 0"))
+                continue
+            ratio = value / reference
+            cells.append(Cell(ratio, numbers.ratio(ratio), _cost_tone(name, ratio, study.thresholds)))
+        rows.append(Row(cells, variant=variant))
+    columns = [Column("variant", "Variant", align="left")]
+    columns += [
+        Column(METRICS[n][0].split(" ")[0] if n == "cpupq" else METRICS[n][0], METRICS[n][0]) for n in seen
+    ]
+    return Table(
+        name="metrics-relative",
+        title=f"What it cost, relative to {study.base}",
+        columns=columns,
+        rows=rows,
+        keys=keys,
+        how="The same figures divided by the base's. Costs per operation (r/q, rKB/q, w/i, wKB/i, cs/q, "
+        "cpu µs/q) and the longest response are better below 1, the rates p50 and p99 above. The others "
+        "say how busy the host was and are not coloured. Read across: a rate that fell while cpu µs/q "
+        "rose was lost to CPU; one that fell while r/q or w/i rose, to I/O.",
+        legend=(
+            ("bad", "worse than the base beyond the threshold"),
+            ("good", "better than the base beyond the threshold"),
+        ),
+    )
+
+
+def _cost_tone(name: str, ratio: float, thresholds: tuple[float, float]) -> Tone:
+    if name in _MORE:
+        return relative_tone(ratio, thresholds)
+    if name in _LESS:
+        return relative_tone(1 / ratio, thresholds) if ratio else "good"
+    return ""

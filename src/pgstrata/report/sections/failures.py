@@ -1,0 +1,72 @@
+"""Runs that failed, with the tail of their server's log, and folders that could not be read."""
+
+from __future__ import annotations
+
+from pgstrata.report import numbers
+from pgstrata.report.blocks import Block, Cell, Column, Listing, Row, Section, Table, words
+from pgstrata.report.study import Study, part_of
+
+
+def failures(study: Study) -> Section | None:
+    """None where everything went well."""
+    blocks: list[Block] = []
+    if study.failed:
+        blocks.append(_table(study))
+        for run in study.failed:
+            tail = str(part_of(run.data, "error", "log_tail") or "")
+            if tail.strip():
+                where = f"{run.variant}, {run.workload}, repeat {run.repeat}"
+                blocks.append(
+                    Listing(f"Last lines of the server's log: {where}", tail, open=len(study.failed) <= 3)
+                )
+    if study.broken:
+        rows = [Row([words(str(broken.folder)), words(broken.reason)]) for broken in study.broken]
+        blocks.append(
+            Table(
+                "broken-runs",
+                "Run folders that could not be read",
+                [Column("folder", "Folder", align="left"), Column("reason", "Reason", align="left")],
+                rows,
+                "These folders look like runs but are damaged or incomplete; nothing of them is in this "
+                "report. They may belong to other campaigns in the same results folder.",
+            )
+        )
+    return Section("failures", "Failed runs", blocks) if blocks else None
+
+
+def _table(study: Study) -> Table:
+    rows: list[Row] = []
+    for run in study.failed:
+        message = str(part_of(run.data, "error", "message") or "no reason was recorded")
+        hint = str(part_of(run.data, "error", "hint") or "")
+        finished = [str(step["name"]) for step in run.steps]
+        rows.append(
+            Row(
+                [
+                    words(run.variant),
+                    words(run.workload),
+                    Cell(run.repeat, str(run.repeat)),
+                    words(numbers.moment(str(run.data.get("started") or ""))),
+                    words(", ".join(finished) or "none"),
+                    words(f"{message} — {hint}" if hint else message),
+                    words(run.run_id),
+                ],
+                variant=run.variant,
+            )
+        )
+    return Table(
+        name="failed-runs",
+        title="Runs that did not finish",
+        columns=[
+            Column("variant", "Variant", align="left"),
+            Column("workload", "Workload", align="left"),
+            Column("repeat", "Repeat"),
+            Column("started", "Started", align="left"),
+            Column("steps", "Steps it finished", align="left"),
+            Column("error", "What went wrong", align="left"),
+            Column("run_id", "Run", align="left"),
+        ],
+        rows=rows,
+        how="A failed run takes part in no table above; what it measured before it failed is kept in "
+        "its folder. Running the campaign again repeats only what is missing.",
+    )

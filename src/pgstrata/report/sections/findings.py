@@ -1,0 +1,91 @@
+"""The answer in the first screenful: who is slower or faster, at which steps, by how much."""
+
+from __future__ import annotations
+
+from pgstrata.analyze.rates import geometric_mean
+from pgstrata.analyze.tones import Tone
+from pgstrata.report import numbers
+from pgstrata.report.blocks import Block, Cell, Finding, Findings, Prose
+from pgstrata.report.sections.summary import relative_cell
+from pgstrata.report.study import StepOf, Study, WorkloadOf
+
+MOST_NAMED = 10
+
+Item = tuple[Tone, str, list[tuple[str, str, str]]]
+
+
+def findings(study: Study) -> list[Block]:
+    """One paragraph per workload and variant."""
+    blocks: list[Block] = []
+    if count := len(study.failed):
+        text = f"{count} run{'s' * (count != 1)} failed; the last words of the server are at the end."
+        blocks.append(Prose(text, "bad", "failures"))
+    if not study.workloads:
+        return [*blocks, Prose("No run of this campaign has finished, so there is nothing to compare yet.")]
+    if not study.others:
+        return [
+            *blocks,
+            Prose(f"{study.base} is the only variant: there is nothing to compare it with.", "even"),
+        ]
+    for workload in study.workloads:
+        title = f"{workload.name}, against {study.base}:" if len(study.workloads) > 1 else ""
+        found = [_finding(study, workload, variant) for variant in study.others]
+        blocks.append(Findings(title, found))
+    return blocks
+
+
+def _finding(study: Study, workload: WorkloadOf, variant: str) -> Finding:
+    cells = [(step, relative_cell(study, step, variant)) for step in workload.compared]
+    by_tone: dict[str, list[tuple[StepOf, Cell]]] = {}
+    for step, cell in cells:
+        by_tone.setdefault(cell.tone, []).append((step, cell))
+    slower = sorted(by_tone.get("bad", []), key=lambda pair: _ratio(pair[1]))
+    faster = sorted(by_tone.get("good", []), key=lambda pair: -_ratio(pair[1]))
+    low, high = study.thresholds
+    fair = [_ratio(cell) for _, cell in cells if cell.tone in ("good", "bad", "even")]
+    items: list[Item] = []
+    if slower:
+        items.append(("bad", "slower", _named(slower)))
+    if faster:
+        items.append(("good", "faster", _named(faster)))
+    if even := by_tone.get("even"):
+        items.append(("even", f"between {low:g} and {high:g}", _named(even)))
+    if not fair and study.has_failed(variant):
+        return Finding(variant, study.color(variant), "failed; nothing to compare", [])
+    if missed := by_tone.get("missed"):
+        items.append(("missed", "SLA missed", _named(missed, ratios=False)))
+    if absent := by_tone.get("missing"):
+        items.append(("missing", "no data", _named(absent, ratios=False)))
+    return Finding(
+        variant, study.color(variant), _headline(study, len(slower), len(faster), len(fair), fair), items
+    )
+
+
+def _headline(study: Study, slower: int, faster: int, steps: int, ratios: list[float]) -> str:
+    if not steps:
+        return f"cannot be compared with {study.base}"
+    if slower and faster:
+        said = f"slower at {slower}, faster at {faster} of {_steps(steps)}"
+    elif slower or faster:
+        word = "slower" if slower else "faster"
+        said = f"{word} at {slower or faster} of {_steps(steps)}"
+    else:
+        said = f"neither slower nor faster at any of {_steps(steps)}"
+    mean = geometric_mean(ratios)
+    overall = f"; geometric mean {numbers.ratio(mean)}" if mean is not None and steps > 1 else ""
+    return f"{said} than {study.base}{overall}" if slower or faster else f"{said}{overall}"
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
+
+
+def _ratio(cell: Cell) -> float:
+    return float(cell.value) if isinstance(cell.value, int | float) else 1.0
+
+
+def _named(pairs: list[tuple[StepOf, Cell]], ratios: bool = True) -> list[tuple[str, str, str]]:
+    named = [(step.name, cell.text if ratios else "", step.anchor) for step, cell in pairs[:MOST_NAMED]]
+    if len(pairs) > MOST_NAMED:
+        named.append((f"and {len(pairs) - MOST_NAMED} more", "", "summary"))
+    return named

@@ -1,0 +1,125 @@
+"""What one operation costs in hardware, next to each rate: tells slower by CPU from slower by I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import median
+
+from pgstrata.analyze.metrics import PER_OPERATION, PerOperation, per_operation, relative_cost
+from pgstrata.analyze.tones import relative_tone
+from pgstrata.report import numbers
+from pgstrata.report.blocks import Cell, Column, Row, Section, Table, missing, words
+from pgstrata.report.sections.summary import relative_cell
+from pgstrata.report.study import Place, StepOf, Study, WorkloadOf
+
+
+def operations(study: Study, workload: WorkloadOf) -> Section | None:
+    """Absolute and relative cost per operation; None where nothing was observed."""
+    costs = {step.name: {v: _cost(p) for v, p in step.places.items() if p.rate} for step in workload.compared}
+    seen = [
+        name
+        for name in PER_OPERATION
+        if any(getattr(cost, name) is not None for by in costs.values() for cost in by.values())
+    ]
+    if not seen:
+        return None
+    tables = [_absolute(study, workload, costs, seen)]
+    if study.others:
+        tables.append(_relative(study, workload, costs, seen))
+    return Section(
+        f"cost-{workload.name}" if workload.name.isalnum() else "cost",
+        f"Why: what one operation costs ({workload.name})",
+        tables,
+        folded=len(workload.compared) * len(study.variants) > 60,
+    )
+
+
+def _cost(place: Place) -> PerOperation:
+    """The median of each figure over the repeats."""
+    found = [per_operation(measured.record) for measured in place.repeats]
+    known = {name: [v for c in found if (v := getattr(c, name)) is not None] for name in PER_OPERATION}
+    return PerOperation(**{name: median(values) if values else None for name, values in known.items()})
+
+
+Costs = dict[str, dict[str, PerOperation]]
+
+
+def _absolute(study: Study, workload: WorkloadOf, costs: Costs, seen: Sequence[str]) -> Table:
+    def cells(step: StepOf, variant: str) -> list[Cell]:
+        cost, rate = costs[step.name][variant], step.places[variant].rate
+        figures = [getattr(cost, name) for name in seen]
+        return [
+            Cell(rate, numbers.rate(rate)),
+            words(step.unit),
+            *(missing("not observed") if f is None else Cell(f, numbers.significant(f)) for f in figures),
+        ]
+
+    return Table(
+        name="operations",
+        title=f"Hardware per operation: {workload.name} — less is better",
+        columns=[
+            Column("step", "Step", align="left"),
+            Column("variant", "Variant", align="left"),
+            Column("rate", "Rate", "per s"),
+            Column("unit", "Unit", align="left"),
+            *(Column(PER_OPERATION[n], PER_OPERATION[n], rule=n == seen[0]) for n in seen),
+        ],
+        rows=_rows(study.variants, workload, costs, cells),
+        lead=1,
+        keys=(("workload", workload.name),),
+        how="Everything that happened during a step, divided by the operations its rate counts: cpu is "
+        "the CPU of all the server's processes in µs, cs context switches of the host, r and w disk "
+        "reads and writes, rKB and wKB their volume, client cpu the driver's own. Background writes and "
+        "autovacuum are charged too, so a step compares only with itself under another variant.",
+    )
+
+
+def _relative(study: Study, workload: WorkloadOf, costs: Costs, seen: Sequence[str]) -> Table:
+    low, high = study.thresholds
+
+    def cells(step: StepOf, variant: str) -> list[Cell]:
+        made = [replace(relative_cell(study, step, variant), small="")]
+        base = costs[step.name].get(study.base)
+        ratios = relative_cost(costs[step.name][variant], base) if base is not None else None
+        for name in seen:
+            ratio = None if ratios is None else getattr(ratios, name)
+            if ratio is None:
+                made.append(Cell(None, numbers.UNKNOWN, "missing", "the base has none, or it is 0"))
+            else:
+                tone = relative_tone(1 / ratio, study.thresholds) if ratio else "good"
+                made.append(Cell(ratio, numbers.ratio(ratio), tone))
+        return made
+
+    return Table(
+        name="operations-relative",
+        title=f"Hardware per operation relative to {study.base}: {workload.name} — rate above 1, cost "
+        "below 1 is better",
+        columns=[
+            Column("step", "Step", align="left"),
+            Column("variant", "Variant", align="left"),
+            Column("relative_rate", "Relative rate"),
+            *(Column(PER_OPERATION[n], PER_OPERATION[n], rule=n == seen[0]) for n in seen),
+        ],
+        rows=_rows(study.others, workload, costs, cells),
+        keys=(("workload", workload.name),),
+        how="The figures above divided by the base's. Where a rate fell, look for the cost that rose "
+        "with it: cpu means more work per operation, r or w more I/O, cs more waiting on each other. "
+        "Green is cheaper.",
+        legend=(("bad", f"costs more, 1 ÷ ratio ≤ {low:g}"), ("good", f"costs less, 1 ÷ ratio ≥ {high:g}")),
+    )
+
+
+def _rows(
+    variants: Sequence[str],
+    workload: WorkloadOf,
+    costs: Costs,
+    cells: Callable[[StepOf, str], list[Cell]],
+) -> list[Row]:
+    rows: list[Row] = []
+    for step in workload.compared:
+        present = [v for v in variants if v in costs[step.name]]
+        for place, variant in enumerate(present):
+            own = [words(step.name), words(variant), *cells(step, variant)]
+            rows.append(Row(own, "next" if place else "", variant))
+    return rows

@@ -1,0 +1,97 @@
+"""Relative rates as bars around 1: an axis from 0.80, and bars that are cut with their value on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from pgstrata.report import numbers
+from pgstrata.report.blocks import Chart
+from pgstrata.report.charts import SHOWN_AT_FIRST, axis, color, label, trace
+from pgstrata.report.sections.summary import relative_cell
+from pgstrata.report.study import StepOf, Study, WorkloadOf, anchor
+
+# The field's axis: small differences show, and one outlier does not flatten the rest.
+FLOOR, CEILING = 0.80, 1.50
+
+
+def relative_charts(study: Study, workload: WorkloadOf) -> list[Chart]:
+    """One chart per group of steps where the steps come in groups and are many, else one."""
+    if not study.others or not workload.compared:
+        return []
+    if len(workload.compared) <= 12:
+        return [_chart(study, workload, "", workload.compared)]
+    grouped: dict[str, list[StepOf]] = {}
+    for group, steps in groupby(workload.compared, key=lambda s: s.group):
+        grouped.setdefault(group, []).extend(steps)
+    return [_chart(study, workload, group, steps) for group, steps in grouped.items()]
+
+
+def _chart(study: Study, workload: WorkloadOf, group: str, steps: Sequence[StepOf]) -> Chart:
+    data: list[dict[str, Any]] = []
+    for variant in study.others:
+        values, texts, notes = [], [], []
+        for step in steps:
+            cell = relative_cell(study, step, variant)
+            ratio = float(cell.value) if isinstance(cell.value, int | float) else None
+            shown = None if ratio is None else min(max(ratio, FLOOR), CEILING)
+            values.append(None if shown is None else round(shown - 1, 4))
+            cut = ratio is not None and ratio != shown
+            texts.append(numbers.ratio(ratio) if cut else "✕" if cell.tone == "missed" else "")
+            notes.append(f"{cell.text} {cell.small} {cell.note}".strip())
+        if not any(value is not None for value in values):
+            continue
+        index = study.color(variant)
+        data.append(
+            trace(
+                variant,
+                index,
+                shown=index < SHOWN_AT_FIRST + 1,
+                type="bar",
+                x=[label(step.name) for step in steps],
+                y=values,
+                base=1,
+                text=texts,
+                textposition="outside",
+                cliponaxis=False,
+                constraintext="none",
+                customdata=[label(note) for note in notes],
+                hovertemplate=f"%{{x}}: %{{customdata}}<extra>{label(variant)}</extra>",
+                marker={"color": color(index)},
+            )
+        )
+    what = f"{workload.name}, {group}" if group else workload.name
+    low, high = study.thresholds
+    layout = {
+        "barmode": "group",
+        "bargap": 0.28,
+        "showlegend": True,
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+        "margin": {"l": 50, "r": 12, "t": 40, "b": 40},
+        "xaxis": axis(type="category", tickangle="auto", showgrid=False),
+        "yaxis": axis(range=[FLOOR - 0.03, CEILING + 0.05], dtick=0.1, tickformat=".2f"),
+        "shapes": [
+            _line(1.0, 1.4, "solid", 0.9),
+            _line(low, 1.0, "dot", 0.6),
+            _line(high, 1.0, "dot", 0.6),
+        ],
+    }
+    return Chart(
+        id=anchor("relative", workload.name, group),
+        title=f"Relative rate by step: {what} — above 1 is faster than {study.base}, below 1 slower",
+        data=data,
+        layout=layout,
+        height=330,
+        how=f"Bars start at 1, the rate of {study.base}. The axis goes from 0.80 to 1.50 so that small "
+        "differences show; a bar that would go further is cut, and its value is written on it. The "
+        "dotted lines are the thresholds of the table. ✕ marks steps in which one of the two missed its "
+        "SLA.",
+    )
+
+
+def _line(y: float, width: float, dash: str, opacity: float) -> dict[str, Any]:
+    return {
+        "type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": y, "y1": y, "opacity": opacity,
+        "line": {"width": width, "dash": dash, "color": "#888"},
+    }  # fmt: skip

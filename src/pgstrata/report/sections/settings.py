@@ -1,0 +1,185 @@
+"""What the configs ask for, what versions made of it, and what the running servers said."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from pgstrata.report import numbers
+from pgstrata.report.blocks import Block, Cell, Column, Listing, Prose, Row, Section, Table, words
+from pgstrata.report.study import Study, natural, part_of
+
+# What SHOW ALL says about places and builds differs between any two runs and explains nothing.
+_PLACES = re.compile(
+    r"^(data_directory|config_file|hba_file|ident_file|external_pid_file|port|listen_addresses|cluster_name"
+    r"|unix_socket_.*|server_version.*|log_directory|log_filename|log_file_mode|krb_server_keyfile"
+    r"|shared_memory_size.*|data_directory_mode|in_hot_standby)$"
+)
+
+
+def _differing(values: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Names whose value is not the same in every variant."""
+    names = {name for settings in values.values() for name in settings}
+    return sorted(
+        (n for n in names if len({settings.get(n) for settings in values.values()}) > 1), key=natural
+    )
+
+
+def settings(study: Study) -> Section | None:
+    asked: dict[str, dict[str, str]] = {}
+    texts: dict[str, str] = {}
+    for variant in study.variants:
+        for run in study.runs_of(variant)[:1]:
+            settings = part_of(run.data, "config", "settings")
+            if isinstance(settings, dict):
+                asked[variant] = {str(name): str(value) for name, value in settings.items()}
+            for fragment in part_of(run.data, "config", "fragments") or []:
+                if isinstance(fragment, dict):
+                    texts.setdefault(str(fragment.get("name")), str(fragment.get("text") or ""))
+    if not asked:
+        return None
+    differing = _differing(asked)
+    blocks: list[Block] = []
+    if differing:
+        blocks.append(
+            _matrix(
+                "settings",
+                "Settings that differ between the variants' configs",
+                {v: asked.get(v, {}) for v in study.variants},
+                differing,
+                "Only settings that are not the same everywhere are listed, as they were written into "
+                "postgresql.conf after sizes were resolved for this host. “not set” means that the server's "
+                "default holds.",
+            )
+        )
+    elif len(study.variants) > 1:
+        blocks.append(Prose("Every variant was given the same settings."))
+    everywhere = {n: v for n, v in next(iter(asked.values())).items() if n not in differing}
+    if everywhere:
+        text = "\n".join(f"{name} = {value}" for name, value in sorted(everywhere.items()))
+        count = len(everywhere)
+        blocks.append(Listing(f"{count} setting{'s' * (count != 1)} common to all variants", text))
+    blocks += [Listing(f"Fragment {name}", text) for name, text in texts.items()]
+    return Section("settings", "Settings", blocks)
+
+
+def _matrix(
+    name: str, title: str, values: Mapping[str, Mapping[str, str]], names: list[str], how: str
+) -> Table:
+    rows = [
+        Row(
+            [
+                words(n),
+                *(words(s[n]) if n in s else Cell(None, "not set", "missing") for s in values.values()),
+            ]
+        )
+        for n in names
+    ]
+    columns = [Column("setting", "Setting", align="left"), *(Column(v, v, align="left") for v in values)]
+    return Table(name, title, columns, rows, how)
+
+
+def not_taken(study: Study) -> Section | None:
+    """Settings that a version lacks: dropped, or mapped to another name."""
+    rows: list[Row] = []
+    for variant in study.variants:
+        for run in study.runs_of(variant)[:1] or [r for r in study.failed if r.variant == variant][:1]:
+            for kind in ("dropped", "mapped"):
+                for change in part_of(run.data, "config", kind) or []:
+                    if isinstance(change, dict):
+                        rows.append(Row(_change(variant, kind, change), variant=variant))
+    if not rows:
+        return None
+    table = Table(
+        name="settings-dropped-or-mapped",
+        title="Settings a version did not take as they were written",
+        columns=[
+            Column("variant", "Variant", align="left"),
+            Column("written", "Written", align="left"),
+            Column("became", "Became", align="left"),
+            Column("where", "Where", align="left"),
+            Column("reason", "Reason", align="left"),
+        ],
+        rows=rows,
+        how="A config names settings that not every version of PostgreSQL has. Where a version has another "
+        "setting for the same thing the value was mapped to it; otherwise the line was dropped. Keep this in "
+        "mind where versions differ: they did not run with quite the same configuration.",
+    )
+    return Section("not-taken", "Settings dropped or mapped", [table])
+
+
+def _change(variant: str, kind: str, change: Mapping[str, Any]) -> list[Cell]:
+    became = "dropped" if kind == "dropped" else f"{change.get('to')} = {change.get('to_value')}"
+    fragment, line = change.get("fragment"), change.get("line")
+    where = f"{fragment}, line {line}" if line else str(fragment or numbers.UNKNOWN)
+    return [
+        words(variant),
+        words(f"{change.get('name')} = {change.get('value')}"),
+        words(became),
+        words(where),
+        words(str(change.get("reason") or "")),
+    ]
+
+
+def show_all(study: Study) -> Section | None:
+    """Differences that nobody asked for: defaults that changed from version to version."""
+    if len(study.variants) < 2:
+        return None
+    told = {v: runs[0].settings() for v in study.variants if (runs := study.runs_of(v))}
+    told = {v: settings for v, settings in told.items() if settings}
+    if len(told) < 2:
+        return None
+    names = [
+        n
+        for n in _differing(told)
+        if not _PLACES.match(n) and sum(n in settings for settings in told.values()) > 1
+    ]
+    if not names:
+        return None
+    how = (
+        "What SHOW ALL said on the running servers. Besides what the configs ask for this shows defaults "
+        "that changed between versions. Settings that only one variant knows are left out, as are names "
+        "of files and places."
+    )
+    table = _matrix("show-all", "Settings that differ on the running servers", told, names, how)
+    return Section("show-all", f"On the running servers: {len(names)} settings differ", [table], folded=True)
+
+
+def builds(study: Study) -> Section | None:
+    flags: dict[str, set[str]] = {}
+    for variant in study.variants:
+        for run in study.runs_of(variant)[:1]:
+            build = str(part_of(run.data, "server", "build") or "")
+            flags[variant] = set(_words_of(build))
+    if not any(flags.values()):
+        return None
+    common = set.intersection(*flags.values())
+    blocks: list[Block] = []
+    different = {v: sorted(own - common) for v, own in flags.items()}
+    if any(different.values()):
+        rows = [
+            Row([words(v), words(" ".join(own) or "nothing but the common ones")], variant=v)
+            for v, own in different.items()
+        ]
+        blocks.append(
+            Table(
+                "build-flags",
+                "Build flags that not all variants share",
+                [Column("variant", "Variant", align="left"), Column("flags", "Flags", align="left")],
+                rows,
+                "Flags of configure as pg_config tells them. A difference between servers that were built "
+                "differently is not one between versions alone.",
+            )
+        )
+    if common:
+        blocks.append(Listing("Build flags of every variant", "\n".join(sorted(common))))
+    return Section("builds", "Builds", blocks)
+
+
+def _words_of(build: str) -> list[str]:
+    try:
+        return shlex.split(build)
+    except ValueError:
+        return build.split()

@@ -1,0 +1,105 @@
+"""A workload step by step: its rate, its seconds, its response times and what it cost."""
+
+from __future__ import annotations
+
+from pgstrata.report import numbers
+from pgstrata.report.blocks import Bar, Bars, Block, Section
+from pgstrata.report.frames import Frames
+from pgstrata.report.sections.costs import cpu_table, metric_tables
+from pgstrata.report.sections.responses import (
+    latency_table,
+    response_table,
+    slow_seconds_table,
+    statement_table,
+)
+from pgstrata.report.sections.seconds import seconds_chart
+from pgstrata.report.sections.summary import MISSED, relative_cell
+from pgstrata.report.study import Measured, StepOf, Study, WorkloadOf, anchor
+
+# More steps than this are folded, so that a page of 42 microbenchmarks can be scrolled.
+MOST_OPEN = 12
+
+
+def steps_section(study: Study, workload: WorkloadOf, frames: Frames) -> Section | None:
+    """All steps of a workload; None where there is none."""
+    if not workload.steps:
+        return None
+    many = len(workload.steps) > MOST_OPEN
+    parts = [_step(study, workload, step, frames, folded=many) for step in workload.steps]
+    return Section(anchor("steps", workload.name), f"Steps of {workload.name}", parts=parts)
+
+
+def _step(study: Study, workload: WorkloadOf, step: StepOf, frames: Frames, folded: bool) -> Section:
+    keys = (("workload", workload.name), ("step", step.name))
+    blocks: list[Block | None] = [
+        _bars(study, step),
+        seconds_chart(study, step, frames),
+        slow_seconds_table(study, step, keys),
+        latency_table(study, step, keys),
+        response_table(study, step, frames, keys),
+        cpu_table(study, step, frames, keys),
+        *metric_tables(study, step, keys),
+        statement_table(study, step, keys),
+    ]
+    return Section(
+        step.anchor,
+        step.name,
+        [block for block in blocks if block is not None],
+        folded=folded,
+        brief=_brief(step),
+    )
+
+
+def _brief(step: StepOf) -> str:
+    """How long, by how many connections, at which background rate."""
+    measured = next(iter(step.places.values())).repeats[0]
+    spans = [float(m.record.get("seconds") or 0.0) for p in step.places.values() for m in p.repeats]
+    low, high = min(spans), max(spans)
+    alike = high - low < 0.02 * high + 0.05
+    span = numbers.duration(high) if alike else f"{numbers.duration(low)} to {numbers.duration(high)}"
+    parts = [f"Measured for {span}", _connections(measured)]
+    target = measured.record.get("target_rate")
+    if isinstance(target, int | float):
+        parts.append(f"{numbers.rate(float(target))} rows/s asked of each background writer role")
+    if not step.measured:
+        parts.append("part of the set-up: in no comparison")
+    return "; ".join(part for part in parts if part) + "."
+
+
+def _connections(measured: Measured) -> str:
+    counts = [f"{int(role.get('clients') or 0)} {name}" for name, role in measured.roles.items()]
+    return f"connections: {', '.join(counts)}" if counts else ""
+
+
+def _bars(study: Study, step: StepOf) -> Bars:
+    longest = max((max(p.rates, default=0.0) for p in step.places.values()), default=0.0) or 1.0
+    bars = []
+    for variant in study.variants:
+        place = step.places.get(variant)
+        if place is None or place.rate is None:
+            failed = any(run.variant == variant for run in study.failed)
+            bars.append(
+                Bar(variant, None, "failed" if failed else "no data", study.color(variant), "missing")
+            )
+            continue
+        ratio = relative_cell(study, step, variant)
+        small = "" if variant == study.base or ratio.value is None else f"{ratio.sign} ×{ratio.text}".strip()
+        low, high = (min(place.rates), max(place.rates)) if len(place.rates) > 1 else (None, None)
+        note = f"{numbers.rate(low)} to {numbers.rate(high)} over {len(place.rates)} repeats" if high else ""
+        bars.append(
+            Bar(
+                label=variant,
+                share=place.rate / longest,
+                text=numbers.rate(place.rate),
+                color=study.color(variant),
+                tone="" if place.sla_met else "missed",
+                small=small,
+                low=None if low is None else low / longest,
+                high=None if high is None else high / longest,
+                note="; ".join(part for part in (note, "" if place.sla_met else MISSED) if part),
+            )
+        )
+    how = ""
+    if study.most_repeats > 1:
+        how = "Bars are the median of the repeats; the thin line spans the smallest and the largest."
+    return Bars(f"{step.name}: {step.unit} — more is better", bars, how)

@@ -1,0 +1,186 @@
+"""The three tables of the summary, worded: what `analyze.summary` says as data, as a reader sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pgstrata.analyze import summary as analysis
+from pgstrata.analyze.tones import Tone
+from pgstrata.report import numbers
+from pgstrata.report.blocks import Cell, Column, Row, Table, missing, words
+from pgstrata.report.study import StepOf, Study, WorkloadOf
+
+MOST_COLUMNS = 12
+MISSED = "SLA missed: less than 95 % of the background writes it was asked for"
+
+_RATES_HOW = (
+    "Each number is the rate of a step, as the mean over the whole step{repeats}. In each step the best "
+    "quarter of the range is green, the worst quarter red; nothing is red where the smallest rate is "
+    "within 80 % of the largest. Grey rates must not be compared: the writes in the background did not "
+    "keep up, so the queries had less to share the machine with."
+)
+_RELATIVE_HOW = (
+    "Each number is the rate of a variant divided by the rate of {base} in the same step: 0.90 means "
+    "that it does 90 % of the work in the same time. Up to {low:g} is called slower, from {high:g} "
+    "faster; between them the difference is too small to be trusted without more runs. In grey cells "
+    "with ✕ one of the two missed its SLA."
+)
+_BACKGROUND_HOW = (
+    "While a step queries, rows are inserted and deleted at a fixed rate behind it. Each number is what "
+    "the slower of the writers reached, over all clients; the target is the last row. Below 95 % of the "
+    "target is red: there the server could not keep up, and the query rate of that step is greyed above."
+)
+
+
+def absolute_table(study: Study, workload: WorkloadOf) -> Table:
+    """Rates by variant and step."""
+    repeats = (
+        ", and the median of the repeats with the smallest and the largest below it"
+        if study.most_repeats > 1
+        else ""
+    )
+
+    def cell(of: analysis.Cell, variant: str, step: str) -> Cell:
+        if of.value is None:
+            return _absent(study, variant)
+        note = MISSED if of.tone == "missed" else ""
+        return Cell(of.value, numbers.rate(of.value), of.tone, note, small=_range(of, numbers.rate))
+
+    return _table(
+        study,
+        workload.summary.absolute,
+        cell,
+        name="rates",
+        title=f"Rates: {workload.name} — more is better",
+        keys=(("workload", workload.name),),
+        how=_RATES_HOW.format(repeats=repeats),
+        legend=(("good", "best quarter"), ("bad", "worst quarter"), ("missed", "SLA missed, not comparable")),
+    )
+
+
+def relative_table(study: Study, workload: WorkloadOf) -> Table | None:
+    """Rates relative to the base; None where there is nothing to compare with."""
+    if not study.others:
+        return None
+    low, high = study.thresholds
+    steps = {step.name: step for step in workload.steps}
+    return _table(
+        study,
+        workload.summary.relative,
+        lambda _, variant, step: relative_cell(study, steps[step], variant),
+        units=False,
+        name="relative-rates",
+        title=f"Relative rates: {workload.name} against {study.base} — above 1 is better",
+        keys=(("workload", workload.name),),
+        how=_RELATIVE_HOW.format(base=study.base, low=low, high=high),
+        legend=(
+            ("bad", f"slower, ≤ {low:g}"),
+            ("even", "between"),
+            ("good", f"faster, ≥ {high:g}"),
+            ("missed", "SLA missed, not comparable"),
+        ),
+    )
+
+
+def background_table(study: Study, workload: WorkloadOf) -> Table | None:
+    """Background write rates of the steps that have a target; the target is the last row."""
+    table = workload.summary.background
+    if table is None:
+        return None
+
+    def cell(of: analysis.Cell, variant: str, step: str) -> Cell:
+        if of.value is None:
+            return _absent(study, variant)
+        note = "below 95 % of the target" if of.tone == "bad" else ""
+        return Cell(of.value, numbers.rate(of.value), of.tone, note, small=_range(of, numbers.rate))
+
+    return _table(
+        study,
+        table,
+        cell,
+        unit="rows/s",
+        name="background-rates",
+        title=f"Background writes: {workload.name} — the target must be reached",
+        keys=(("workload", workload.name),),
+        how=_BACKGROUND_HOW,
+        legend=(("bad", "below 95 % of the target"),),
+    )
+
+
+def relative_cell(study: Study, step: StepOf, variant: str) -> Cell:
+    """The relative rate of one variant in one step, with the range of the ratios where there are repeats."""
+    of = study.ratio(step, variant)
+    if of.value is None:
+        place = step.places.get(variant)
+        if place is None or place.rate is None:
+            return _absent(study, variant)
+        return missing(f"{study.base} has no rate here to compare with")
+    text = numbers.ratio(of.value)
+    if variant == study.base:
+        return Cell(
+            of.value, text, "missed" if of.tone == "missed" else "", MISSED if of.tone == "missed" else ""
+        )
+    who = variant if of.sla_met is False else study.base
+    note = f"SLA missed by {who}" if of.tone == "missed" else ""
+    return Cell(of.value, text, of.tone, note, small=_range(of, numbers.ratio))
+
+
+def _range(of: analysis.Cell, write: Callable[[float | None], str]) -> str:
+    """Smallest and largest over the repeats, where there are several."""
+    return f"{write(of.low)} – {write(of.high)}" if of.low != of.high else ""
+
+
+def _absent(study: Study, variant: str) -> Cell:
+    if study.has_failed(variant):
+        return Cell(None, "failed", "missing", "its run failed, see Failed runs")
+    return missing()
+
+
+def _table(
+    study: Study,
+    table: analysis.Table,
+    cell: Callable[[analysis.Cell, str, str], Cell],
+    *,
+    name: str,
+    title: str,
+    keys: Sequence[tuple[str, str]],
+    how: str,
+    legend: Sequence[tuple[Tone, str]],
+    units: bool = True,
+    unit: str = "",
+) -> Table:
+    """Variants as rows while the steps fit into columns; else steps as rows under their groups."""
+    steps = table.columns
+    worded = [
+        [cell(of, row.variant, step.step) for of, step in zip(row.cells, steps, strict=True)]
+        for row in table.rows
+    ]
+    unit_of = [(unit or step.unit) if units else "" for step in steps]
+    targets = [Cell(value, numbers.rate(value)) for value in table.target]
+    if len(steps) <= MOST_COLUMNS:
+        columns = [Column("variant", "Variant", align="left")]
+        columns += [Column(step.step, step.step, u) for step, u in zip(steps, unit_of, strict=True)]
+        rows = [
+            Row([words(v), *cells], "base" if v == study.base else "", v)
+            for v, cells in zip((row.variant for row in table.rows), worded, strict=True)
+        ]
+        if targets:
+            rows.append(Row([words("target"), *targets], "target"))
+        return Table(name, title, columns, rows, how, keys=keys, legend=legend)
+    one = unit_of[0] if len(set(unit_of)) == 1 else None
+    columns = [Column("step", "Step", align="left")]
+    if one is None:
+        columns.append(Column("unit", "Unit", align="left"))
+    columns += [Column(row.variant, row.variant, one or "") for row in table.rows]
+    if targets:
+        columns.append(Column("target", "Target", one or "", rule=True))
+    rows = []
+    group = ""
+    for place, step in enumerate(steps):
+        if step.group and step.group != group:
+            rows.append(Row([words(step.group)], "group"))
+        group = step.group
+        cells = [words(step.step), *([] if one is not None else [words(unit_of[place])])]
+        cells += [by_variant[place] for by_variant in worded]
+        rows.append(Row(cells + ([targets[place]] if targets else [])))
+    return Table(name, title, columns, rows, how, keys=keys, legend=legend)

@@ -1,0 +1,306 @@
+"""What the runs of one campaign say, arranged for a report: variants × workloads × steps."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pgstrata.analyze.summary import Cell, Summary, summarise
+from pgstrata.analyze.tones import THRESHOLDS, check_thresholds
+from pgstrata.errors import StoreError, UsageError
+from pgstrata.store import BrokenRun, Results, RunRecord
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One step of one finished run."""
+
+    run: RunRecord
+    record: Json
+
+    @property
+    def rate(self) -> float | None:
+        """The headline, per second."""
+        return number(self.record.get("rate"))
+
+    @property
+    def sla_met(self) -> bool:
+        """False only where there was a target and it was missed."""
+        return self.record.get("sla_met") is not False
+
+    @property
+    def roles(self) -> Mapping[str, Json]:
+        roles = self.record.get("roles")
+        return roles if isinstance(roles, dict) else {}
+
+    @property
+    def events(self) -> Sequence[Json]:
+        """Checkpoints and autovacuums that the server's log told of."""
+        return [e for e in self.record.get("events") or [] if isinstance(e, dict)]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A variant's repeats of one step."""
+
+    repeats: tuple[Measured, ...]
+
+    @property
+    def rates(self) -> list[float]:
+        return [m.rate for m in self.repeats if m.rate is not None]
+
+    @property
+    def rate(self) -> float | None:
+        """The median rate of the repeats, per second."""
+        return statistics.median(self.rates) if self.rates else None
+
+    @property
+    def sla_met(self) -> bool:
+        return all(m.sla_met for m in self.repeats)
+
+    @property
+    def shown(self) -> Measured:
+        """The repeat whose rate is nearest to the median: its seconds are the ones drawn."""
+        middle = self.rate
+        if middle is None:
+            return self.repeats[0]
+        return min(self.repeats, key=lambda m: abs((m.rate if m.rate is not None else 0.0) - middle))
+
+    def median(self, of: Callable[[Measured], float | None]) -> float | None:
+        """The median over the repeats of any figure of the step; None where no repeat has it."""
+        values = [v for v in map(of, self.repeats) if v is not None]
+        return statistics.median(values) if values else None
+
+
+@dataclass(frozen=True)
+class StepOf:
+    """A step of a workload over all variants that measured it."""
+
+    workload: str
+    name: str
+    group: str
+    unit: str
+    measured: bool
+    anchor: str
+    places: Mapping[str, Place]
+
+    @property
+    def role_names(self) -> list[str]:
+        """Every role any variant had in this step, the headline's first."""
+        names: dict[str, None] = {}
+        for place in self.places.values():
+            for measured in place.repeats:
+                names.setdefault(str(measured.record.get("role") or ""))
+                for name in measured.roles:
+                    names.setdefault(name)
+        return [name for name in names if name]
+
+
+@dataclass(frozen=True)
+class WorkloadOf:
+    """A workload of the campaign, its steps in order, loads included, and its summary tables."""
+
+    name: str
+    steps: tuple[StepOf, ...]
+    runs: tuple[RunRecord, ...]
+    summary: Summary
+
+    @property
+    def compared(self) -> tuple[StepOf, ...]:
+        """The steps that take part in comparisons."""
+        return tuple(step for step in self.steps if step.measured)
+
+
+@dataclass(frozen=True)
+class Study:
+    """One campaign. `runs` are the finished ones that count, `failed` those that ended badly."""
+
+    campaign: str
+    variants: tuple[str, ...]
+    base: str
+    workloads: tuple[WorkloadOf, ...]
+    runs: tuple[RunRecord, ...]
+    failed: tuple[RunRecord, ...] = ()
+    broken: tuple[BrokenRun, ...] = ()
+    thresholds: tuple[float, float] = THRESHOLDS
+    _index: Mapping[str, int] = field(default_factory=dict)
+    _ratios: Mapping[tuple[str, str, str], Cell] = field(default_factory=dict)
+
+    def color(self, variant: str) -> int:
+        """The variant's place in the order of colours."""
+        return self._index.get(variant, 0)
+
+    def ratio(self, step: StepOf, variant: str) -> Cell:
+        """The relative rate of a variant in a step, with its tone."""
+        return self._ratios.get((step.workload, variant, step.name), Cell(None, "missing"))
+
+    def has_failed(self, variant: str) -> bool:
+        return any(run.variant == variant for run in self.failed)
+
+    def runs_of(self, variant: str) -> list[RunRecord]:
+        return [run for run in self.runs if run.variant == variant]
+
+    @property
+    def others(self) -> list[str]:
+        """Every variant but the base."""
+        return [v for v in self.variants if v != self.base]
+
+    @property
+    def most_repeats(self) -> int:
+        return max(
+            (len(p.repeats) for w in self.workloads for s in w.steps for p in s.places.values()), default=0
+        )
+
+
+def number(value: Any) -> float | None:
+    """A JSON number as float; anything else is not known."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """A sort key under which pg9.6 comes before pg12 and a2 before a10."""
+    return [
+        (0, int(part), "") if part.isascii() and part.isdigit() else (1, 0, part)
+        for part in re.findall(r"\d+|\D+", text)
+    ]
+
+
+def part_of(record: Mapping[str, Any], *path: str) -> Any:
+    """A value deep in a run's record; None where any part of the path is missing."""
+    value: Any = record
+    for name in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
+    return value
+
+
+def anchor(*names: str) -> str:
+    """An identifier for links: letters, digits, dots and dashes only."""
+    return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-") or "x" for name in names)
+
+
+def campaigns(results: Path) -> list[str]:
+    """Names of the campaigns that have runs below this folder, the last started first."""
+    last: dict[str, str] = {}
+    for run in Results(results).runs():
+        last[run.campaign] = max(last.get(run.campaign, ""), str(run.data.get("started") or ""))
+    return sorted(last, key=lambda name: last[name], reverse=True)
+
+
+def read_study(
+    results: Path,
+    campaign: str | None = None,
+    base: str | None = None,
+    thresholds: tuple[float, float] = THRESHOLDS,
+) -> Study:
+    """Reads a campaign. Without a name there must be only one.
+
+    base: label of the variant the others are compared with; the campaign's first if None.
+    Raises StoreError when there are no runs, UsageError for a campaign or base that is not there and
+    for thresholds that make no sense.
+    """
+    check_thresholds(thresholds)
+    store = Results(results)
+    runs = store.runs()
+    names = sorted({run.campaign for run in runs}, key=natural)
+    if not names:
+        raise StoreError(
+            f"no runs in {results}", "Run a campaign first, or name another folder with --results."
+        )
+    if campaign is None and len(names) > 1:
+        raise UsageError(
+            f"{results} holds several campaigns: {', '.join(names)}", "Choose one with --campaign."
+        )
+    if campaign is not None and campaign not in names:
+        raise UsageError(f"no campaign {campaign!r} in {results}", f"There is: {', '.join(names)}.")
+    chosen = campaign or names[0]
+    own = [run for run in runs if run.campaign == chosen]
+    variants = _ordered_variants(own)
+    if base is not None and base not in variants:
+        raise UsageError(f"no variant {base!r} in campaign {chosen!r}", f"There is: {', '.join(variants)}.")
+    done = _newest(run for run in own if run.done)
+    if base is None:
+        base = next((v for v in variants if any(run.variant == v for run in done)), variants[0])
+    summaries = summarise(done, variants=variants, base=base, thresholds=thresholds)
+    return Study(
+        campaign=chosen,
+        variants=tuple(variants),
+        base=base,
+        workloads=tuple(_workload(done, variants, summary) for summary in summaries),
+        runs=tuple(done),
+        failed=tuple(sorted((run for run in own if not run.done), key=lambda r: str(r.data.get("started")))),
+        broken=tuple(store.broken),
+        thresholds=thresholds,
+        _index={variant: i for i, variant in enumerate(variants)},
+        _ratios={
+            (summary.workload, row.variant, column.step): cell
+            for summary in summaries
+            for row in summary.relative.rows
+            for column, cell in zip(summary.relative.columns, row.cells, strict=True)
+        },
+    )
+
+
+def _ordered_variants(runs: Sequence[RunRecord]) -> list[str]:
+    """In the campaign's order where the runs know it, else in the order they were first measured."""
+    first: dict[str, tuple[float, str]] = {}
+    for run in runs:
+        place = number(run.data.get("variant_order"))
+        key = (place if place is not None else float("inf"), str(run.data.get("started") or ""))
+        first[run.variant] = min(first.get(run.variant, key), key)
+    return sorted(first, key=lambda v: (first[v], natural(v)))
+
+
+def _newest(runs: Iterable[RunRecord]) -> list[RunRecord]:
+    """Of runs of one key on one machine only the last: it was measured to replace the others."""
+    kept: dict[tuple[object, ...], RunRecord] = {}
+    for run in sorted(runs, key=lambda r: (str(r.data.get("started") or ""), r.run_id)):
+        kept[(run.key, part_of(run.data, "host", "hostname"))] = run
+    return sorted(kept.values(), key=lambda r: (r.key, r.run_id))
+
+
+def _workload(runs: Sequence[RunRecord], variants: Sequence[str], summary: Summary) -> WorkloadOf:
+    own = tuple(run for run in runs if run.workload == summary.workload)
+    return WorkloadOf(summary.workload, tuple(_steps(summary.workload, own, variants)), own, summary)
+
+
+def _steps(workload: str, runs: Sequence[RunRecord], variants: Sequence[str]) -> list[StepOf]:
+    found: dict[str, list[Measured]] = {}
+    place: dict[str, float] = {}
+    for run in runs:
+        for i, record in enumerate(run.steps):
+            name = record["name"]
+            found.setdefault(name, []).append(Measured(run, record))
+            order = number(record.get("order"))
+            place.setdefault(name, order if order is not None else i + 1.0)
+    made: list[StepOf] = []
+    taken: set[str] = set()
+    for name in sorted(found, key=lambda n: place[n]):
+        record = found[name][0].record
+        link = anchor("step", workload, name)
+        while link in taken:
+            link += "-"
+        taken.add(link)
+        made.append(
+            StepOf(
+                workload=workload,
+                name=name,
+                group=str(record.get("group") or ""),
+                unit=str(record.get("rate_unit") or "1/s"),
+                measured=record.get("measured") is not False,
+                anchor=link,
+                places={
+                    v: Place(tuple(own))
+                    for v in variants
+                    if (own := [m for m in found[name] if m.run.variant == v])
+                },
+            )
+        )
+    return made

@@ -1,0 +1,154 @@
+"""The summary in the terminal: the three tables of each workload, never wider than the screen.
+
+Numbers are never cut: a table that does not fit is split by its columns into several, each with the
+variant's name in front.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from pgstrata.analyze.tones import THRESHOLDS
+from pgstrata.report.blocks import Cell, Column, Findings, Prose, Row, Table
+from pgstrata.report.sections.findings import findings
+from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
+from pgstrata.report.study import Study, read_study
+
+WIDTH = 100
+_GAP = 2
+
+_STYLES = {"good": "green", "bad": "red", "missed": "bright_black", "missing": "italic bright_black"}
+
+
+def summary(
+    results: Path,
+    campaign: str | None = None,
+    base: str | None = None,
+    thresholds: tuple[float, float] = THRESHOLDS,
+    console: Console | None = None,
+) -> None:
+    """Prints what a campaign found. Plain text without colours where the output is no terminal.
+
+    Raises what `read_study` raises.
+    """
+    print_study(read_study(results, campaign, base, thresholds), console or Console(highlight=False))
+
+
+def print_study(study: Study, console: Console) -> None:
+    """Prints the findings and the summary tables of a study that has been read already."""
+    if not console.is_terminal:
+        console.width = max(WIDTH, console.width)
+    for block in findings(study):
+        if isinstance(block, Prose):
+            console.print(Text(block.text, _STYLES.get(block.tone, "")))
+        elif isinstance(block, Findings):
+            _findings(block, console)
+    for workload in study.workloads:
+        if not workload.compared:
+            continue
+        found = (
+            absolute_table(study, workload),
+            relative_table(study, workload),
+            background_table(study, workload),
+        )
+        for table in found:
+            if table is not None:
+                _table(table, console)
+
+
+def _findings(block: Findings, console: Console) -> None:
+    if block.title:
+        console.print(Text(block.title))
+    for finding in block.findings:
+        console.print(Text.assemble((finding.variant, "bold"), " ", finding.headline))
+
+
+def _table(table: Table, console: Console) -> None:
+    console.print()
+    console.print(Text(table.title, "bold"))
+    for place, (columns, rows) in enumerate(split(table, console.width)):
+        if place:
+            console.print()
+        made = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
+        for column in columns:
+            heading = Text(f"{column.title}\n{column.unit}" if column.unit else column.title)
+            made.add_column(heading, justify=column.align, no_wrap=True)
+        for row in rows:
+            style = "bold" if row.kind == "group" else "italic" if row.kind == "target" else ""
+            made.add_row(*map(_text, row.cells), style=style)
+        screen = console.width
+        # where not even one column of numbers fits the screen, the line is longer than it, never cut
+        console.width = max(screen, _width(columns, rows))
+        console.print(made, crop=False)
+        console.width = screen
+    signs = (
+        f"{Cell(None, '', tone).sign} {text}" for tone, text in table.legend if Cell(None, "", tone).sign
+    )
+    if legend := ", ".join(signs):
+        console.print(Text(legend, "bright_black"))
+
+
+def _lines(cell: Cell) -> list[str]:
+    """A cell as lines: sign and number, then the range of the repeats where there is one."""
+    first = f"{cell.sign} {cell.text}".strip()
+    return [first, cell.small.replace(" – ", "–")] if cell.small else [first]
+
+
+def _text(cell: Cell) -> Text:
+    first, *rest = _lines(cell)
+    made = Text(first, _STYLES.get(cell.tone, ""))
+    for line in rest:
+        made.append(f"\n{line}", "bright_black")
+    return made
+
+
+def split(table: Table, width: int) -> list[tuple[list[Column], list[Row]]]:
+    """The table in parts of at most `width` characters, each with the leading columns in front.
+
+    A part has at least one column of numbers, however wide: numbers are never cut. The columns are dealt
+    out evenly, so that no part is left with a single one where the others are full.
+    """
+    parts = _deal(table, width, len(table.columns))
+    most = -(-(len(table.columns) - table.lead) // len(parts))
+    lead = list(range(table.lead))
+    return [_part(table, lead + chosen) for chosen in _deal(table, width, most)]
+
+
+def _deal(table: Table, width: int, most: int) -> list[list[int]]:
+    """Which columns go into which part, at most so many in each."""
+    room = width - sum(_column_width(table, i) + _GAP for i in range(table.lead))
+    parts: list[list[int]] = [[]]
+    left = room
+    for index in range(table.lead, len(table.columns)):
+        needed = _column_width(table, index)
+        if parts[-1] and (needed > left or len(parts[-1]) == most):
+            parts.append([])
+            left = room
+        parts[-1].append(index)
+        left -= needed + _GAP
+    return parts
+
+
+def _part(table: Table, chosen: list[int]) -> tuple[list[Column], list[Row]]:
+    rows = [
+        row if row.kind == "group" else Row([row.cells[i] for i in chosen], row.kind, row.variant)
+        for row in table.rows
+    ]
+    return [table.columns[i] for i in chosen], rows
+
+
+def _column_width(table: Table, index: int) -> int:
+    column = table.columns[index]
+    lines = [line for row in table.rows if row.kind != "group" for line in _lines(row.cells[index])]
+    return max(cell_len(line) for line in (column.title, column.unit, *lines))
+
+
+def _width(columns: list[Column], rows: list[Row]) -> int:
+    part = Table("", "", columns, rows, "")
+    return sum(_column_width(part, i) + _GAP for i in range(len(columns)))

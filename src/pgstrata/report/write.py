@@ -1,0 +1,124 @@
+"""Writes the report of a campaign: one page, and the same tables as Markdown and CSV."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from pgstrata.analyze.tones import THRESHOLDS
+from pgstrata.errors import StoreError
+from pgstrata.report.charts import color
+from pgstrata.report.export_csv import write_csv
+from pgstrata.report.export_html import Page, Switch, write_html
+from pgstrata.report.export_markdown import write_markdown
+from pgstrata.report.frames import Frames
+from pgstrata.report.page import lede, sections, tables
+from pgstrata.report.study import Study, campaigns, read_study
+from pgstrata.store import slug
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written. `tables` are the CSV files, by name."""
+
+    campaign: str
+    html: Path
+    markdown: Path
+    tables: tuple[Path, ...]
+
+
+def write_report(
+    results: Path,
+    campaign: str | None = None,
+    base: str | None = None,
+    out: Path | None = None,
+    thresholds: tuple[float, float] = THRESHOLDS,
+) -> Report:
+    """Writes `out`/index.html, plotly.min.js, report.md and tables/*.csv; files of these names are replaced.
+
+    campaign: needed where the results hold several. base: label of the variant the others are held
+    against, the first if None. out: `default_folder` if None.
+    Raises StoreError without runs or where `out` cannot be written, UsageError for a name that is not there.
+    """
+    study = read_study(results, campaign, base, thresholds)
+    return write_study(study, out or default_folder(results, study.campaign))
+
+
+def write_all(
+    results: Path, out: Path | None = None, thresholds: tuple[float, float] = THRESHOLDS
+) -> list[Report]:
+    """A report of every campaign, each in a folder of its own below `out`; the newest campaign first."""
+    found = campaigns(results)
+    if not found:
+        raise StoreError(
+            f"no runs in {results}", "Run a campaign first, or name another folder with --results."
+        )
+    return [
+        write_report(results, name, None, out / slug(name) if out else None, thresholds) for name in found
+    ]
+
+
+def default_folder(results: Path, campaign: str) -> Path:
+    """Where a report goes if nobody says: beside the runs of its campaign."""
+    return results / slug(campaign) / "report"
+
+
+def write_study(study: Study, out: Path) -> Report:
+    """Writes the report of a study that has been read already."""
+    made = sections(study, Frames(study))
+    sheets = write_csv(tables(made))
+    page = Page(
+        title=study.campaign,
+        lede=lede(study),
+        sections=made,
+        variants=[Switch(v, color(study.color(v)), v == study.base) for v in study.variants],
+        csv_names=sorted(sheets),
+        run_count=len(study.runs) + len(study.failed),
+        version=_version(),
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+    )
+    try:
+        (out / "tables").mkdir(parents=True, exist_ok=True)
+        for name, text in sheets.items():
+            _write(out / "tables" / name, text)
+        _write(out / "report.md", write_markdown(page.title, page.lede, made))
+        _copy_plotly(out / "plotly.min.js")
+        _write(out / "index.html", write_html(page))
+    except OSError as cause:
+        raise StoreError(
+            f"the report cannot be written to {out}: {cause.strerror or cause}",
+            "Name another folder with --out.",
+        ) from cause
+    return Report(
+        study.campaign,
+        out / "index.html",
+        out / "report.md",
+        tuple(out / "tables" / name for name in sorted(sheets)),
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all. What is not valid Unicode (names taken from a server's bytes) is replaced."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(text.encode("utf-8", "replace"))
+    temporary.replace(path)
+
+
+def _copy_plotly(path: Path) -> None:
+    """The script of the charts, as the plotly package carries it (MIT licence, named in its head)."""
+    with as_file(files("plotly") / "package_data" / "plotly.min.js") as source:
+        if not path.exists() or path.stat().st_size != source.stat().st_size:
+            shutil.copyfile(source, path)
+
+
+def _version() -> str:
+    try:
+        return installed_version("pgstrata")
+    except PackageNotFoundError:
+        return "from a source tree"
