@@ -1,0 +1,1 @@
+"""Servers, clusters and their configuration."""

@@ -1,0 +1,171 @@
+"""Where a PostgreSQL server comes from: `pg:17.11`, `path:DIR`, `dsn:URL`."""
+
+from __future__ import annotations
+
+import mmap
+import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from pgstrata.errors import ServerError, UsageError
+from pgstrata.server import cache
+from pgstrata.server.account import need_way, server_account
+from pgstrata.server.cache import cache_dir, remove
+from pgstrata.server.cache import published as available
+from pgstrata.server.process import server_env
+
+__all__ = ["Server", "acquire", "available", "cache_dir", "check_spec", "fetched", "remove"]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A PostgreSQL server that can be run, or is run by somebody else (`dsn:`).
+
+    spec: resolved, `pg:17.11`; label: short, `pg17.11`; version_num: as the server counts, 170011;
+    build: the configure flags it was built with, or nothing where they are not known; bin_dir: its
+    programs, None for `dsn:`.
+    """
+
+    spec: str
+    label: str
+    version: str
+    version_num: int
+    build: str = ""
+    bin_dir: Path | None = None
+    dsn: str | None = None
+
+    @property
+    def managed(self) -> bool:
+        """Whether pgstrata starts and stops it."""
+        return self.bin_dir is not None
+
+
+def check_spec(spec: str) -> None:
+    """Raises UsageError unless `spec` is written as a server; looks at neither disk nor network."""
+    kind, colon, rest = spec.partition(":")
+    if not colon or not rest or "\0" in spec:
+        raise _no_spec(spec)
+    match kind:
+        case "pg":
+            cache.check_version(rest)
+        case "path":
+            pass
+        case "dsn":
+            try:
+                conninfo_to_dict(rest)
+            except psycopg.ProgrammingError as error:
+                # Not the text itself: it may hold a password.
+                raise UsageError(
+                    f"the address behind dsn: is not valid: {str(error).strip()}",
+                    "write dsn:postgresql://user@host:port/database",
+                ) from None
+        case _:
+            raise _no_spec(spec)
+
+
+def _no_spec(spec: str) -> UsageError:
+    hint = "write pg:17, pg:17.11 or pg:latest, path:DIR for an installation, dsn:URL for a running server"
+    if meant := re.fullmatch(r"(?:pg|postgres|postgresql|v)?[:-]?(\d[\d.]*|latest)", spec):
+        hint = f"did you mean pg:{meant[1]}?"
+    return UsageError(f"{spec!r} does not name a server", hint)
+
+
+def acquire(spec: str, *, say: Callable[[str], None] | None = None) -> Server:
+    """The server behind a spec, fetched if need be; `say` takes sentences of progress.
+
+    Raises UsageError for a spec that is not one, ServerError when the server is not to be had.
+    """
+    check_spec(spec)
+    kind, _, rest = spec.partition(":")
+    if kind == "pg":
+        return _of_cache(cache.fetch(rest, say))
+    return _installed(rest) if kind == "path" else _foreign(rest)
+
+
+def fetched() -> list[Server]:
+    """The servers in the cache, oldest version first."""
+    return [_of_cache(folder) for _, folder in cache.fetched()]
+
+
+def _of_cache(folder: Path) -> Server:
+    version = folder.name.removeprefix("pg-")
+    bin_dir = folder / "bin"
+    return Server(f"pg:{version}", f"pg{version}", version, version_number(version), _build(bin_dir), bin_dir)
+
+
+def _installed(where: str) -> Server:
+    folder = Path(where).expanduser().resolve()
+    bin_dir = next((d for d in (folder / "bin", folder) if (d / "postgres").is_file()), None)
+    if bin_dir is None:
+        raise ServerError(
+            f"there is no PostgreSQL in {folder}: neither bin/postgres nor postgres",
+            "name the folder that holds bin, lib and share",
+        )
+    if not (bin_dir / "initdb").is_file():
+        raise ServerError(f"the PostgreSQL in {folder} has no initdb beside postgres")
+    need_way(bin_dir, server_account(), "the server")
+    try:
+        said = subprocess.run(
+            [str(bin_dir / "postgres"), "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=server_env(),
+            timeout=30,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ServerError(f"{bin_dir / 'postgres'} does not run: {error}") from error
+    found = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+)*(?:devel|(?:alpha|beta|rc)\d+)?)", said.stdout)
+    if said.returncode != 0 or not found:
+        problem = (said.stderr or said.stdout).strip() or f"exit code {said.returncode}"
+        raise ServerError(f"{bin_dir / 'postgres'} does not run: {problem}")
+    version = found[1]
+    number = version_number(version)
+    if number < 90600:
+        raise ServerError(f"{folder} is PostgreSQL {version}; the oldest that can be measured is 9.6")
+    root = bin_dir.parent if bin_dir != folder else folder
+    return Server(f"path:{root}", f"path{version}", version, number, _build(bin_dir), bin_dir)
+
+
+def _foreign(dsn: str) -> Server:
+    from pgstrata.server.foreign import connect_dsn
+
+    with connect_dsn(dsn) as session:
+        number = session.info.server_version
+        version = str(session.info.parameter_status("server_version") or "").partition(" ")[0]
+        try:
+            row = session.execute("SELECT setting FROM pg_config WHERE name = 'CONFIGURE'").fetchone()
+            build = str(row[0]) if row else ""
+        except psycopg.Error:
+            build = ""  # only superusers may read it
+    return Server(f"dsn:{dsn}", f"dsn{version}", version, number, build, None, dsn)
+
+
+def version_number(version: str) -> int:
+    """As the server counts: 17.11 → 170011, 9.6.24 → 90624, 18beta1 → 180000."""
+    numbers = [int(part) for part in re.sub(r"(devel|alpha|beta|rc).*", "", version).split(".")]
+    first, second, third = (*numbers, 0, 0)[:3]
+    return first * 10000 + second if first >= 10 else first * 10000 + second * 100 + third
+
+
+def _build(bin_dir: Path) -> str:
+    """The configure flags, read out of the server's binary: archives often come without pg_config."""
+    try:
+        with (
+            (bin_dir / "postgres").open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as m,
+        ):
+            place = m.find(b"'--prefix=")
+            if place < 0:
+                place = m.find(b"-Dprefix=")
+            if place < 0:
+                return ""
+            begin, end = m.rfind(b"\0", 0, place) + 1, m.find(b"\0", place)
+            return bytes(m[begin:end]).decode(errors="replace").strip()
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,385 @@
+"""A cluster: one initialised, running data folder of a variant."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psycopg
+
+from pgstrata.errors import ServerError, UsageError
+from pgstrata.server import ipc
+from pgstrata.server.account import need_way, server_account
+from pgstrata.server.acquire import Server
+from pgstrata.server.config import Resolved, quoted
+from pgstrata.server.foreign import ForeignCluster
+from pgstrata.server.guard import Place, clear_leftovers, end_server, unwritable
+from pgstrata.server.process import children, server_env, spawn
+
+__all__ = ["Cluster", "ForeignCluster", "check_initdb", "clear_leftovers"]
+
+USER = "postgres"
+PORT = 5432
+"""Of clusters without TCP: it only names the socket, and each cluster has a socket folder of its own."""
+
+SOCKET_BYTES = 107
+"""Longest path of a Unix socket (sun_path of Linux, less its final NUL)."""
+
+PATH_BYTES = 900
+"""Longest path of a data folder: PostgreSQL cuts paths at 1023 bytes, those of its files included."""
+
+START_SECONDS = 300.0
+FAST_SECONDS = 120.0
+IMMEDIATE_SECONDS = 15.0
+POLL_SECONDS = 0.005
+
+_REFUSED_INITDB = re.compile(r"(--(pgdata|username|auth|waldir|xlogdir|pwfile|pwprompt|sync-only)|-[DUAXWS])")
+_PLAIN_PATH = re.compile(r"[\w./+-]+", re.ASCII)
+
+
+def check_initdb(options: Sequence[str]) -> None:
+    """Raises UsageError for options of initdb that pgstrata has to set itself."""
+    for option in options:
+        if match := _REFUSED_INITDB.match(option):
+            raise UsageError(
+                f"initdb option {option}: {match[1]} is set by pgstrata",
+                "leave it out; options such as --data-checksums, --wal-segsize or --locale can be given",
+            )
+
+
+class Cluster:
+    """One data folder with its server, below `folder`, which pgstrata claims for it.
+
+    data_dir: another folder for the data; env: added to the server's environment only; initdb:
+    more options of initdb; tcp: listens on 127.0.0.1 too; cpus: the only CPUs its processes use.
+    Leaving it as a context manager stops and removes it.
+    """
+
+    user = USER
+
+    def __init__(
+        self,
+        server: Server,
+        config: Resolved,
+        folder: Path,
+        *,
+        data_dir: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        initdb: Sequence[str] = (),
+        tcp: bool = False,
+        cpus: Sequence[int] = (),
+    ) -> None:
+        check_initdb(initdb)
+        self.server, self.config = server, config
+        self.folder = Path(os.path.abspath(folder))  # noqa: PTH100 - keeps the names the user gave
+        self.log_file = self.folder / "server.log"
+        self.data_dir = (Path(os.path.abspath(data_dir)) if data_dir else self.folder) / "data"  # noqa: PTH100
+        self.socket_dir = self.folder / "run"
+        self.port = PORT
+        self.initdb_options = _initdb_options(server.version_num, initdb)
+        self.pid: int | None = None
+        self._env, self._tcp, self._cpus = dict(env or {}), tcp, tuple(cpus)
+        self._account = server_account()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._places: list[Place] = []
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop("immediate")
+        self.remove()
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """initdb and configuration. After a failure `log_tail` still works, until `remove`.
+
+        Raises ServerError when the folder is not empty and not pgstrata's, is in use, cannot be
+        written or reached by the server's account, or when initdb fails.
+        """
+        if len(os.fsencode(self.data_dir)) > PATH_BYTES:
+            raise ServerError(
+                f"the path of the data folder has more than {PATH_BYTES} bytes: {self.data_dir}",
+                "name a shorter one: data_dir in the campaign, or --data-dir",
+            )
+        assert self.server.bin_dir is not None
+        need_way(self.server.bin_dir, self._account, "the server")
+        self._places = [Place.claim(self.folder)]
+        place = self.data_dir.parent
+        if place != self.folder:
+            self._places.append(Place.claim(place))
+            self._places[0].record(elsewhere=str(place))
+        for claimed in self._places:
+            claimed.record(data=str(self.data_dir))
+        need_way(self.data_dir.parent, self._account, "the data folder")
+        try:
+            self._make_folders()
+            self._initdb()
+            self._configure()
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+
+    def start(self) -> None:
+        """Starts the server and returns when it accepts connections. Raises ServerError if it does not."""
+        if self._tcp:
+            self.port = _free_port()
+            (self.data_dir / "pgstrata.conf").write_text(self._conf())
+        begin = self.log_file.stat().st_size if self.log_file.exists() else 0
+        with self.log_file.open("ab") as log:
+            process = self._spawn("postgres", ["-D", str(self.data_dir)], log, signal.SIGQUIT, self._env)
+        self._process, self.pid = process, process.pid
+        try:
+            self._places[0].record(postmaster=process.pid)
+            self._wait_until_ready(process, begin)
+            self._places[0].record(segments=ipc.posix_segments(process.pid))
+        except BaseException:
+            self.stop("immediate")
+            raise
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stops the server: `fast` writes a checkpoint, `immediate` does not. A server that does not
+        end in time is ended the next harder way. Nothing happens when it is not running."""
+        process = self._process
+        if process is None:
+            return
+        ways = [(signal.SIGINT, FAST_SECONDS), (signal.SIGQUIT, IMMEDIATE_SECONDS)]
+        for number, seconds in ways if mode == "fast" else ways[1:]:
+            with contextlib.suppress(subprocess.TimeoutExpired, ProcessLookupError):
+                process.send_signal(number)
+                process.wait(seconds)
+            if process.poll() is not None:
+                break
+        else:
+            process.kill()
+            process.wait()
+        self._process = self.pid = None
+        end_server(self.folder, {"data": str(self.data_dir), **self._places[0].facts})
+
+    def remove(self) -> None:
+        """Stops the server if it runs and deletes the cluster, its log included."""
+        self.stop("immediate")
+        for place in reversed(self._places):
+            place.clear()
+        self._places = []
+
+    def keep(self) -> None:
+        """Stops the server and leaves the cluster for people to look at: nothing will clear it."""
+        self.stop("fast")
+        for place in self._places:
+            place.record(kept=True)
+            place.release()
+        self._places = []
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def alive(self) -> bool:
+        """Whether the postmaster runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def connect(self, database: str = "postgres") -> psycopg.Connection[Any]:
+        """A connection of the superuser, in autocommit. Raises ServerError when there is none to be had."""
+        return connect_to(self.connection(database))
+
+    def connection(self, database: str, tcp: bool = False) -> dict[str, Any]:
+        """How the driver connects: its spec's `connection`."""
+        host = "127.0.0.1" if tcp else str(self.socket_dir)
+        return {"host": host, "port": self.port, "user": USER, "database": database}
+
+    def pids(self) -> list[int]:
+        """The postmaster and all its children now."""
+        return [self.pid, *children(self.pid)] if self.pid and self.alive() else []
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines of the server's log."""
+        return _tail(self.log_file, lines)
+
+    # --- how ----------------------------------------------------------------------------------
+
+    def _own(self, path: Path, mode: int) -> None:
+        path.mkdir(exist_ok=True)
+        path.chmod(mode)
+        if self._account:
+            os.chown(path, self._account.uid, self._account.gid)
+
+    def _make_folders(self) -> None:
+        # Only the account itself may enter: trust authentication is for nobody else.
+        self._own(self.data_dir, 0o700)
+        longest = f"{self.socket_dir}/.s.PGSQL.{65535}"
+        if len(os.fsencode(longest)) > SOCKET_BYTES or not _PLAIN_PATH.fullmatch(str(self.socket_dir)):
+            self.socket_dir = self._short_folder()
+            self._places[0].record(sockets=str(self.socket_dir))
+        self._own(self.socket_dir, 0o700)
+
+    def _short_folder(self) -> Path:
+        candidates = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]
+        if self._account:
+            del candidates[0]  # root's own, closed to the account
+        for base in candidates:
+            name = f"{base}/pgs-12345678/.s.PGSQL.{65535}"
+            if base and len(os.fsencode(name)) <= SOCKET_BYTES and _PLAIN_PATH.fullmatch(base):
+                with contextlib.suppress(OSError):
+                    return Path(tempfile.mkdtemp(prefix="pgs-", dir=base))
+        raise ServerError(
+            f"the path of the Unix socket would be longer than {SOCKET_BYTES} bytes in {self.folder}, and "
+            "no shorter place can be written",
+            "name a shorter data folder, or a short TMPDIR",
+        )
+
+    def _spawn(
+        self, program: str, options: Sequence[str], output: Any, death: signal.Signals, env: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        assert self.server.bin_dir is not None
+        path = self.server.bin_dir / program
+        try:
+            return spawn(
+                [str(path), *options],
+                account=self._account,
+                folder=self.data_dir,
+                env=server_env(env),
+                output=output,
+                death_signal=death,
+                cpus=self._cpus,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ServerError(f"{path} cannot be started: {error}") from error
+
+    def _initdb(self) -> None:
+        with self.log_file.open("ab") as log:
+            options = ["-D", str(self.data_dir), *self.initdb_options]
+            process = self._spawn("initdb", options, log, signal.SIGKILL, {})
+        try:
+            code = process.wait()
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        said = _tail(self.log_file, 8)
+        if code != 0:
+            if "No space left on device" in said:
+                raise ServerError(
+                    f"no space left for the data folder {self.data_dir}",
+                    "make room, or name another place: data_dir in the campaign, or --data-dir",
+                )
+            problem = _problem(said) or said.strip() or f"exit code {code}"
+            raise ServerError(f"initdb of {self.server.label} failed: {problem}", f"it said:\n{said}")
+        self.log_file.unlink()  # what follows is the server's own log
+
+    def _configure(self) -> None:
+        with (self.data_dir / "postgresql.conf").open("a") as conf:
+            conf.write("\ninclude 'pgstrata.conf'\n")
+        (self.data_dir / "pgstrata.conf").write_text(self._conf())
+        (self.data_dir / "pgstrata.conf").chmod(0o644)
+
+    def _conf(self) -> str:
+        own = {
+            "listen_addresses": "127.0.0.1" if self._tcp else "",
+            "port": str(self.port),
+            "unix_socket_directories": str(self.socket_dir),
+            # The log is read for checkpoints and autovacuums, so its form is fixed.
+            "log_destination": "stderr",
+            "logging_collector": "off",
+            "log_line_prefix": "%m [%p] ",
+            "lc_messages": "C",
+            "log_timezone": "UTC",
+            "timezone": "UTC",
+            # A crash of one backend should end the run and be seen, not be repaired behind its back.
+            "restart_after_crash": "off",
+        }
+        lines = [f"{name} = {quoted(value)}" for name, value in own.items()]
+        return self.config.text() + "\n# set by pgstrata itself\n" + "\n".join(lines) + "\n"
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes], log_begin: int) -> None:
+        end = time.monotonic() + START_SECONDS
+        while not self._ready(process.pid):
+            if process.poll() is not None:
+                raise self._start_failure(log_begin, "ended while it started")
+            if time.monotonic() > end:
+                raise self._start_failure(
+                    log_begin, f"did not accept connections within {START_SECONDS:.0f} s"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def _ready(self, pid: int) -> bool:
+        try:
+            lines = (self.data_dir / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        if not lines or lines[0] != str(pid):
+            return False
+        if self.server.version_num >= 100000:  # the eighth line is the state, from 10 on
+            return len(lines) > 7 and lines[7].strip() == "ready"
+        try:
+            connect_to(self.connection("postgres")).close()
+        except ServerError:
+            return False
+        return True
+
+    def _start_failure(self, log_begin: int, how: str) -> ServerError:
+        tail = _tail(self.log_file, 20, log_begin)
+        problem = _problem(tail)
+        return ServerError(
+            f"the server {self.server.label} {how}" + (f": {problem}" if problem else ""),
+            f"its log ends with:\n{tail}" if tail else "its log is empty",
+        )
+
+
+def connect_to(connection: Mapping[str, Any]) -> psycopg.Connection[Any]:
+    """Connects as a driver's `connection` says, in autocommit. Raises ServerError."""
+    wanted = {**connection, "dbname": connection["database"]}
+    del wanted["database"]
+    try:
+        return psycopg.connect(**wanted, autocommit=True, connect_timeout=30, application_name="pgstrata")
+    except psycopg.Error as error:
+        raise ServerError(f"cannot connect to the server: {' '.join(str(error).split())}") from error
+
+
+def _initdb_options(version_num: int, more: Sequence[str]) -> tuple[str, ...]:
+    """Locale C, UTF-8, trust; then the user's, of which the last counts.
+
+    Checksums are on by default from 18 on; they are switched off unless asked for, because a
+    comparison across versions should compare the same thing.
+    """
+    options = ["--encoding=UTF8", "--locale=C", f"--username={USER}", "--auth=trust", "-N"]
+    if version_num >= 180000 and not {"-k", "--data-checksums"} & set(more):
+        options.append("--no-data-checksums")
+    return (*options, *more)
+
+
+def _free_port() -> int:
+    """A TCP port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _tail(file: Path, lines: int, begin: int = 0) -> str:
+    try:
+        with file.open("rb") as log:
+            log.seek(max(begin, log.seek(0, os.SEEK_END) - 65536))
+            text = log.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def _problem(text: str) -> str:
+    """The line of a log that says what went wrong."""
+    for mark in ("PANIC: ", "FATAL: ", "error: ", "ERROR: ", "could not"):
+        for line in reversed(text.splitlines()):
+            if mark in line:
+                return line[line.index(mark) :].removeprefix(mark).strip() if mark != "could not" else line
+    return ""

@@ -1,0 +1,136 @@
+"""Starting a process that cannot outlive pgstrata."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import queue
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from pgstrata.server.account import Account
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+_jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+_launcher: tuple[int, threading.Thread] | None = None
+_launcher_lock = threading.Lock()
+
+
+def _serve() -> None:
+    while True:
+        _jobs.get()()
+
+
+def _on_launcher(job: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    """Runs a job on a thread that lives as long as the process.
+
+    The kernel sends the parent-death signal when the *thread* that forked ends, so a server
+    started by a short-lived thread would die with it.
+    """
+    global _launcher
+    with _launcher_lock:
+        # A fork takes no threads along: after one, the launcher must be made anew.
+        if _launcher is None or _launcher[0] != os.getpid():
+            thread = threading.Thread(target=_serve, name="pgstrata-launcher", daemon=True)
+            thread.start()
+            _launcher = (os.getpid(), thread)
+    answer: queue.SimpleQueue[subprocess.Popen[bytes] | BaseException] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            answer.put(job())
+        except BaseException as error:
+            answer.put(error)
+
+    _jobs.put(run)
+    result = answer.get()
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+def spawn(
+    command: Sequence[str],
+    *,
+    account: Account | None,
+    folder: Path,
+    env: Mapping[str, str],
+    output: IO[bytes] | int,
+    death_signal: signal.Signals,
+    cpus: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Starts `command` in its own session, as `account` where one is given.
+
+    death_signal reaches it when pgstrata ends in whatever way; output takes its standard output
+    and error; folder is its working folder; cpus the CPUs it may use (all if empty).
+    Raises OSError when it cannot be started.
+    """
+    parent = os.getpid()
+    prctl = _libc.prctl
+
+    def in_child() -> None:
+        # Runs after the change of account, which would clear the signal again.
+        prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+
+    who: dict[str, Any] = {}
+    if account:
+        who = {"user": account.uid, "group": account.gid, "extra_groups": account.groups}
+    return _on_launcher(
+        lambda: subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=dict(env),
+            start_new_session=True,
+            preexec_fn=in_child,
+            **who,
+        )
+    )
+
+
+def server_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of servers: small and the same for everybody, so that none of the user's
+    PG*, LC_* or LD_PRELOAD decides a measurement; LD_LIBRARY_PATH stays for builds that need it."""
+    env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C", "TZ": "UTC", "HOME": "/"}
+    if libraries := os.environ.get("LD_LIBRARY_PATH"):
+        env["LD_LIBRARY_PATH"] = libraries
+    return {**env, **(extra or {})}
+
+
+def children(pid: int) -> list[int]:
+    """The processes a process has started and that are still there."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def working_in(folder: Path) -> list[int]:
+    """The processes whose working folder is `folder`: for a data folder, exactly its server's.
+
+    Every process of a PostgreSQL server works in the data folder, so this finds the right ones
+    where a recorded number might by now belong to somebody else.
+    """
+    wanted = os.path.realpath(folder)
+    found = []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                # A removed folder is shown with " (deleted)" behind it.
+                if os.readlink(f"/proc/{entry.name}/cwd").removesuffix(" (deleted)") == wanted:  # noqa: PTH115
+                    found.append(int(entry.name))
+    return found

@@ -1,0 +1,221 @@
+"""What each version of PostgreSQL knows of each setting, and reading and writing their values."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+COLUMNS = ("name", "first", "last", "type", "unit", "min", "max", "values")
+
+_BYTES = {"B": 1, "kB": 1024, "MB": 1024**2, "GB": 1024**3, "TB": 1024**4}
+_MICROSECONDS = {
+    "us": 1,
+    "ms": 1000,
+    "s": 1_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+_NUMBER = re.compile(r"([+-]?(?:0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+))\s*([A-Za-z]*)")
+_RAM = re.compile(r"(\d+(?:\.\d+)?)\s*%\s*RAM", re.IGNORECASE)
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting as the major versions `first` to `last` have it (9 stands for 9.6, last may be None).
+
+    type: bool, enum, integer, real or string; unit: of a bare number, such as 8kB or ms.
+    """
+
+    name: str
+    first: int
+    last: int | None
+    type: str
+    unit: str
+    low: float | None
+    high: float | None
+    values: tuple[str, ...]
+
+    @property
+    def is_memory(self) -> bool:
+        return bool(self.unit) and self.unit.lstrip("0123456789") in _BYTES
+
+
+class BadValue(ValueError):
+    """A value that a setting does not take. `beyond`: the nearest value it does take, if it is a
+    number that is too small or too large."""
+
+    def __init__(self, message: str, beyond: str | None = None) -> None:
+        super().__init__(message)
+        self.beyond = beyond
+
+
+@cache
+def _table() -> dict[str, tuple[Setting, ...]]:
+    found: dict[str, list[Setting]] = {}
+    with (Path(__file__).parent / "settings.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            found.setdefault(row["name"], []).append(
+                Setting(
+                    row["name"],
+                    int(row["first"]),
+                    int(row["last"]) if row["last"] else None,
+                    row["type"],
+                    row["unit"],
+                    float(row["min"]) if row["min"] else None,
+                    float(row["max"]) if row["max"] else None,
+                    tuple(row["values"].split("|")) if row["values"] else (),
+                )
+            )
+    return {name: tuple(rows) for name, rows in found.items()}
+
+
+def major_of(version_num: int) -> int:
+    """170011 → 17; everything before 10 is 9, of which only 9.6 counts."""
+    return max(9, version_num // 10000)
+
+
+def major_name(major: int) -> str:
+    return "9.6" if major == 9 else str(major)
+
+
+def setting(name: str, major: int) -> Setting | None:
+    """The setting as a version has it; None when that version lacks it."""
+    for row in _table().get(name, ()):
+        if row.first <= major and (row.last is None or major <= row.last):
+            return row
+    return None
+
+
+def history(name: str) -> Sequence[Setting]:
+    """The setting in all versions; empty when none has it."""
+    return _table().get(name, ())
+
+
+def nearest_name(name: str, also: Sequence[str] = ()) -> str | None:
+    """The known name most like a mistyped one."""
+    close = get_close_matches(name, [*_table(), *also], n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+# --- values -----------------------------------------------------------------------------------
+
+
+def relative_size(value: str, ram_bytes: int) -> int | None:
+    """Bytes of a size given as a share of memory, `25%RAM`; None for any other value."""
+    match = _RAM.fullmatch(value.strip())
+    return int(float(match[1]) / 100 * ram_bytes) if match else None
+
+
+def canonical(row: Setting, value: str, ram_bytes: int) -> str:
+    """The value as SHOW would write it, so that equal ones are the same text: 1800s → 30min.
+
+    Raises BadValue when the setting does not take it.
+    """
+    match row.type:
+        case "bool":
+            return _boolean(value)
+        case "enum":
+            return _enum(row, value)
+        case "integer" | "real":
+            return _number(row, value, ram_bytes)
+        case _:
+            return value
+
+
+def _boolean(value: str) -> str:
+    text = value.lower()
+    if text == "o":  # of both "on" and "off"
+        raise BadValue("takes on or off")
+    if text and any(word.startswith(text) for word in _TRUE):
+        return "on"
+    if text and any(word.startswith(text) for word in _FALSE):
+        return "off"
+    raise BadValue(f"takes on or off, not {value!r}")
+
+
+def _enum(row: Setting, value: str) -> str:
+    text = value.lower()
+    if text in row.values:
+        return text
+    # Servers take every way of writing a boolean where an enum has on and off, but do not list them.
+    if text in _TRUE and "on" in row.values:
+        return "on"
+    if text in _FALSE and "off" in row.values:
+        return "off"
+    raise BadValue(f"takes {', '.join(row.values)}, not {value!r}")
+
+
+def _number(row: Setting, value: str, ram_bytes: int) -> str:
+    number = read_number(row, value, ram_bytes)
+    if row.type == "integer":
+        number = float(round(number))
+    if row.low is not None and number < row.low:
+        raise BadValue(f"must be at least {shown(row, row.low)}", shown(row, row.low))
+    if row.high is not None and number > row.high:
+        raise BadValue(f"must be at most {shown(row, row.high)}", shown(row, row.high))
+    return shown(row, number)
+
+
+def read_number(row: Setting, value: str, ram_bytes: int) -> float:
+    """A value in the setting's own unit. Raises BadValue for what is no number, or has a wrong unit."""
+    per_unit, units = _units(row)
+    size = relative_size(value, ram_bytes)
+    if size is not None:
+        if not row.is_memory:
+            raise BadValue(f"is no size, so {value!r} means nothing for it")
+        # Whole megabytes: what is a share of memory needs no more, and reads better.
+        return (size // 1024**2 * 1024**2 if size >= 1024**2 else size) // per_unit
+    match = _NUMBER.fullmatch(value.strip())
+    if not match:
+        hint = ", or a share of memory such as '25%RAM'" if row.is_memory else ""
+        raise BadValue(f"takes a number{hint}, not {value!r}")
+    try:
+        number = float(int(match[1], 16)) if "x" in match[1].lower() else float(match[1])
+    except OverflowError:
+        number = math.inf
+    if unit := match[2]:
+        if unit not in units:
+            raise BadValue(_wrong_unit(unit, units))
+        number *= units[unit] / per_unit
+    if not math.isfinite(number):
+        raise BadValue(f"takes a number that can be stored, not {value[:20]!r}")
+    return number
+
+
+def _units(row: Setting) -> tuple[int, dict[str, int]]:
+    """How many bytes or microseconds the setting's own unit has, and the units it takes."""
+    if not row.unit:
+        return 1, {}
+    match = re.fullmatch(r"(\d*)([A-Za-z]+)", row.unit)
+    assert match
+    family = _BYTES if match[2] in _BYTES else _MICROSECONDS
+    return int(match[1] or 1) * family[match[2]], family
+
+
+def _wrong_unit(unit: str, units: dict[str, int]) -> str:
+    if not units:
+        return f"has no unit, so {unit!r} cannot stand behind its number"
+    right = {name.lower(): name for name in units}.get(unit.lower())
+    meant = f"; write {right}" if right else ""
+    return f"takes the units {', '.join(units)} (upper and lower case count), not {unit!r}{meant}"
+
+
+def shown(row: Setting, number: float) -> str:
+    """A number in the setting's own unit as SHOW writes it: the largest unit without a fraction."""
+    per_unit, units = _units(row)
+    plain = str(int(number)) if number == int(number) else repr(number)
+    if not units or number <= 0:
+        return plain
+    amount = number * per_unit
+    for name, size in sorted(units.items(), key=lambda item: -item[1]):
+        if amount % size == 0:
+            return f"{int(amount // size)}{name}"
+    return f"{plain}{row.unit}"
