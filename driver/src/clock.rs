@@ -1,0 +1,57 @@
+//! The monotonic clock, as nanoseconds in a `u64`: cheap to read, to store and to compare.
+
+use std::time::Duration;
+
+/// A point in time: nanoseconds of `CLOCK_MONOTONIC`.
+pub type Nanos = u64;
+
+/// One second in nanoseconds.
+pub const SECOND: Nanos = 1_000_000_000;
+
+/// Reads the clock; about 20 ns, no system call where the kernel offers it in user space.
+#[inline]
+pub fn now() -> Nanos {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `t` is a valid place for the kernel to write to, and CLOCK_MONOTONIC always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+    t.tv_sec as u64 * SECOND + t.tv_nsec as u64
+}
+
+/// Seconds, as the events carry them.
+pub fn seconds(nanos: Nanos) -> f64 {
+    nanos as f64 / SECOND as f64
+}
+
+/// A span of seconds from the spec in nanoseconds; negative and absurd ones become the nearest sane one.
+pub fn nanos(seconds: f64) -> Nanos {
+    (seconds.clamp(0.0, 1e9) * SECOND as f64).round() as Nanos
+}
+
+/// How long from `now` until `then`; zero if it has passed.
+pub fn until(then: Nanos, now: Nanos) -> Duration {
+    Duration::from_nanos(then.saturating_sub(now))
+}
+
+/// CPU time of this process in seconds, user and system.
+pub fn cpu_seconds() -> f64 {
+    let usage = usage();
+    let time = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+/// The largest resident size this process has had, in bytes.
+pub fn peak_rss_bytes() -> u64 {
+    usage().ru_maxrss as u64 * 1024
+}
+
+fn usage() -> libc::rusage {
+    // SAFETY: rusage is plain data for which all zeros is a valid value; the call only writes to it.
+    unsafe {
+        let mut usage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    }
+}

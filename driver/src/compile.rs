@@ -1,0 +1,352 @@
+//! From the spec's roles to programs: names become slots, nested ops become flat code.
+
+use serde_json::Value as Json;
+
+use crate::events::Failure;
+use crate::generate::Part;
+use crate::program::{Copy, CopySource, Into, Op, Program, Role, Splice, Statement};
+use crate::script::{
+    self, Command, Expr, Names, ScriptError, Sleep, SleepTime, SqlPart, SqlText, Store, TimeUnit, Value,
+};
+use crate::spec::{
+    CopySpec, Mode, OnError, OpSpec, PartSpec, Pipeline, RoleSpec, ScriptSpec, SleepSpec, SqlSpec, Unit,
+};
+
+/// Compiles one role.
+///
+/// # Errors
+/// `spec` where the role asks for what cannot be, `script` where a pgbench script does not parse.
+pub fn role(spec: RoleSpec, index: usize, shared: &[String]) -> Result<Role, Failure> {
+    let mut names = Names::new();
+    let client_slot = names.slot("client");
+    let client_id_slot = names.slot("client_id");
+    let row_slot = names.slot("row");
+    let shared = shared.iter().map(|name| names.slot(name)).collect();
+    let mut initial = Vec::new();
+    for (name, value) in &spec.variables {
+        initial.push((names.slot(name), variable(name, value)?));
+    }
+    if spec.clients == 0 {
+        return Err(Failure::spec(format!("role {} has no clients", spec.name)));
+    }
+    if spec.rate.is_some_and(|r| !(r.per_client > 0.0 && r.per_client.is_finite())) {
+        return Err(Failure::spec(format!("the rate of role {} is not above 0", spec.name)));
+    }
+    let mut compiler = Compiler {
+        role: spec.name.clone(),
+        mode: spec.mode,
+        binary: spec.binary,
+        names,
+        row_slot,
+        statements: Vec::new(),
+        copies: Vec::new(),
+        counters: 0,
+    };
+    let start = compiler.block(spec.start)?;
+    let mut programs = Vec::new();
+    let mut weights = Vec::new();
+    let mut total = 0;
+    for script in spec.scripts {
+        if script.weight == 0 {
+            continue;
+        }
+        total += script.weight;
+        weights.push(total);
+        programs.push(compiler.script(script)?);
+    }
+    if programs.is_empty() {
+        return Err(Failure::spec(format!("role {} has no script", spec.name)));
+    }
+    Ok(Role {
+        name: spec.name,
+        index,
+        clients: spec.clients,
+        counts: spec.counts,
+        operations: spec.operations,
+        rate: spec.rate,
+        retry: spec.retry,
+        prepare: spec.prepare,
+        start,
+        programs,
+        weights,
+        statements: compiler.statements,
+        copies: compiler.copies,
+        counters: compiler.counters,
+        names: compiler.names,
+        initial,
+        client_slot,
+        client_id_slot,
+        shared,
+    })
+}
+
+fn variable(name: &str, value: &Json) -> Result<Value, Failure> {
+    match value {
+        Json::Null => Ok(Value::Null),
+        Json::Bool(b) => Ok(Value::Bool(*b)),
+        Json::Number(n) => match (n.as_i64(), n.as_f64()) {
+            (Some(int), _) => Ok(Value::Int(int)),
+            (None, Some(double)) => Ok(Value::Double(double)),
+            _ => Err(Failure::spec(format!("variable {name} is out of range"))),
+        },
+        Json::String(text) => Ok(Value::Text(text.as_str().into())),
+        _ => Err(Failure::spec(format!("variable {name} is neither number, text, boolean nor null"))),
+    }
+}
+
+struct Compiler {
+    role: String,
+    mode: Mode,
+    binary: bool,
+    names: Names,
+    row_slot: u32,
+    statements: Vec<Statement>,
+    copies: Vec<Copy>,
+    counters: usize,
+}
+
+fn script_failure(e: ScriptError) -> Failure {
+    Failure {
+        file: Some(e.file.clone()),
+        line: Some(e.line),
+        column: Some(e.column),
+        ..Failure::new("script", e.to_string())
+    }
+}
+
+impl Compiler {
+    fn expr(&mut self, text: &str) -> Result<Expr, Failure> {
+        Expr::parse(text, &mut self.names).map_err(|e| {
+            Failure::spec(format!("role {}: in the expression {text:?}: {}", self.role, e.message))
+        })
+    }
+
+    fn script(&mut self, script: ScriptSpec) -> Result<Program, Failure> {
+        if let Some(text) = script.text {
+            return self.pgbench(&text, &script.name);
+        }
+        let mut code = self.block(script.before)?;
+        let body = code.len();
+        let rest = self.block(script.ops)?;
+        append(&mut code, rest);
+        Ok(Program { code, body })
+    }
+
+    fn block(&mut self, ops: Vec<OpSpec>) -> Result<Vec<Op>, Failure> {
+        let mut code = Vec::new();
+        for op in ops {
+            self.op(op, &mut code)?;
+        }
+        Ok(code)
+    }
+
+    fn op(&mut self, op: OpSpec, code: &mut Vec<Op>) -> Result<(), Failure> {
+        match op {
+            OpSpec::Set(set) => {
+                let expr = self.expr(&set.expr)?;
+                code.push(Op::Set { slot: self.names.slot(&set.set), expr });
+            }
+            OpSpec::Sql(sql) => {
+                let statement = self.sql(sql)?;
+                code.push(Op::Sql(statement));
+            }
+            OpSpec::Copy(copy) => {
+                let copy = self.copy(copy)?;
+                code.push(Op::Copy(copy));
+            }
+            OpSpec::Every(every) => {
+                let counter = self.counters;
+                self.counters += 1;
+                let inner = self.block(every.ops)?;
+                let skip = code.len() + 1 + inner.len();
+                code.push(Op::Every { n: every.every.max(1), first: every.first, counter, skip });
+                append(code, inner);
+            }
+            OpSpec::If(choice) => {
+                let mut ends = Vec::new();
+                for (condition, ops) in choice.branches {
+                    let expr = self.expr(&condition)?;
+                    let inner = self.block(ops)?;
+                    let target = code.len() + 1 + inner.len() + 1;
+                    code.push(Op::JumpUnless { expr, target });
+                    append(code, inner);
+                    ends.push(code.len());
+                    code.push(Op::Jump(0));
+                }
+                let otherwise = self.block(choice.otherwise)?;
+                append(code, otherwise);
+                let end = code.len();
+                for at in ends {
+                    code[at] = Op::Jump(end);
+                }
+            }
+            OpSpec::Sleep(sleep) => {
+                code.push(Op::Sleep(self.sleep(&sleep)?));
+            }
+            OpSpec::Pipeline(op) => code.push(Op::Pipeline(op.pipeline)),
+        }
+        Ok(())
+    }
+
+    /// What to sleep for is a whole number or a variable, as in pgbench.
+    fn sleep(&mut self, sleep: &SleepSpec) -> Result<Sleep, Failure> {
+        let text = sleep.sleep.trim();
+        let time = match (text.strip_prefix(':'), text.parse()) {
+            (Some(name), _) if Names::is_valid(name) => {
+                SleepTime::Variable { slot: self.names.slot(name), name: name.into() }
+            }
+            (None, Ok(count)) => SleepTime::Constant(count),
+            _ => return Err(Failure::spec(format!("sleep: {text:?} is neither a number nor a variable"))),
+        };
+        let unit = match sleep.unit {
+            Unit::Us => TimeUnit::Microsecond,
+            Unit::Ms => TimeUnit::Millisecond,
+            Unit::S => TimeUnit::Second,
+        };
+        Ok(Sleep { time, unit })
+    }
+
+    fn pgbench(&mut self, text: &str, file: &str) -> Result<Program, Failure> {
+        let script = script::parse_script(text, file, &mut self.names, false).map_err(script_failure)?;
+        if self.mode != Mode::Simple {
+            script.check_extended(text).map_err(script_failure)?;
+        }
+        let mut code = Vec::with_capacity(script.commands.len());
+        for command in script.commands {
+            code.push(match command {
+                Command::Set { slot, expr, .. } => Op::Set { slot, expr },
+                Command::Sql { text, name, store, .. } => Op::Sql(self.script_sql(text, &name, store)?),
+                Command::Sleep { sleep, .. } => Op::Sleep(sleep),
+                Command::JumpUnless { condition, target, .. } => Op::JumpUnless { expr: condition, target },
+                Command::Jump { target } => Op::Jump(target),
+                Command::StartPipeline { .. } => Op::Pipeline(Pipeline::Start),
+                Command::SyncPipeline { .. } => Op::Pipeline(Pipeline::Sync),
+                Command::EndPipeline { .. } => Op::Pipeline(Pipeline::End),
+                Command::Shell { .. } | Command::SetShell { .. } => {
+                    return Err(Failure::spec("shell commands are not allowed"));
+                }
+            });
+        }
+        Ok(Program { code, body: 0 })
+    }
+
+    fn script_sql(&mut self, text: SqlText, name: &str, store: Option<Store>) -> Result<usize, Failure> {
+        let parts = text.parts.into_iter().map(|part| match part {
+            SqlPart::Text(text) => Part::Text(text.into_boxed_bytes()),
+            SqlPart::Var(slot) => Part::Variable(slot, self.names.name(slot).into()),
+        });
+        let parts = parts.collect();
+        let into = match store {
+            None => Into::Nothing,
+            Some(Store::Gset { prefix }) => Into::Gset(prefix.into()),
+            Some(Store::Aset { prefix }) => Into::Aset(prefix.into()),
+        };
+        self.statement(Statement { into, ..bare(name.to_owned(), self.mode, parts, None) })
+    }
+
+    fn sql(&mut self, sql: SqlSpec) -> Result<usize, Failure> {
+        let into = match (sql.gset, sql.aset) {
+            (Some(prefix), _) => Into::Gset(prefix),
+            (None, Some(prefix)) => Into::Aset(prefix),
+            (None, None) if sql.into.is_empty() => Into::Nothing,
+            (None, None) => Into::Slots(sql.into.iter().map(|n| self.names.slot(n)).collect()),
+        };
+        let mut splice = None;
+        let parts = self.parts(sql.sql, &mut splice)?;
+        self.statement(Statement {
+            counted: sql.counted,
+            into,
+            record: sql.record,
+            record_errors: sql.on_error == OnError::Record,
+            ..bare(sql.name, sql.mode.unwrap_or(self.mode), parts, splice)
+        })
+    }
+
+    fn statement(&mut self, statement: Statement) -> Result<usize, Failure> {
+        let index = self.statements.len();
+        self.statements.push(statement.finish(index, self.binary)?);
+        Ok(index)
+    }
+
+    fn copy(&mut self, copy: CopySpec) -> Result<usize, Failure> {
+        let mut splice = None;
+        let source = match copy.file {
+            Some(path) => CopySource::File(path),
+            None => CopySource::Rows { rows: copy.rows, row: self.parts(copy.row, &mut splice)? },
+        };
+        let text = vec![Part::Text(copy.copy.into_bytes().into())];
+        let statement = self.statement(bare(copy.name, Mode::Simple, text, None))?;
+        self.copies.push(Copy { statement, source, row_slot: self.row_slot });
+        Ok(self.copies.len() - 1)
+    }
+
+    fn parts(
+        &mut self,
+        parts: Vec<PartSpec>,
+        splice: &mut Option<Splice>,
+    ) -> Result<Vec<Part>, Failure> {
+        let mut compiled = Vec::with_capacity(parts.len());
+        for part in parts {
+            compiled.push(match part {
+                PartSpec::Text(text) => Part::Text(text.into_bytes().into()),
+                PartSpec::Expr(e) => Part::Expr(self.expr(&e.expr)?, e.kind),
+                PartSpec::Splice(s) => {
+                    let expr = self.expr(&s.text)?;
+                    let fixed = matches!(s.text.trim(), ":client" | ":client_id");
+                    let same = |old: &Splice| old.from == s.from && old.to == s.to;
+                    if s.from > s.to || s.to - s.from > 100_000 || splice.as_ref().is_some_and(|o| !same(o)) {
+                        return Err(Failure::spec(format!(
+                            "role {}: one range of at most 100000 values can be spliced into a statement",
+                            self.role
+                        )));
+                    }
+                    *splice = Some(Splice { expr, from: s.from, to: s.to, fixed });
+                    Part::Splice
+                }
+                PartSpec::Digits(d) => Part::Digits(d.digits.into_bytes().into()),
+                PartSpec::Fill(f) => {
+                    if f.fill.min > f.fill.max || !(0.0..=1.0).contains(&f.fill.random) {
+                        return Err(Failure::spec("fill: min is above max, or random not in 0..1"));
+                    }
+                    Part::Fill(f.fill)
+                }
+                PartSpec::Now(_) => Part::Now,
+                PartSpec::Repeat(r) => Part::Repeat {
+                    n: r.repeat,
+                    of: self.parts(r.of, splice)?,
+                    separator: r.separator.into_bytes().into(),
+                },
+            });
+        }
+        Ok(compiled)
+    }
+}
+
+fn bare(name: String, mode: Mode, parts: Vec<Part>, splice: Option<Splice>) -> Statement {
+    Statement {
+        name,
+        mode,
+        parts,
+        splice,
+        prepared: Vec::new(),
+        formats: Box::default(),
+        types: Box::default(),
+        params: 0,
+        binary: false,
+        counted: true,
+        into: Into::Nothing,
+        record: false,
+        record_errors: false,
+    }
+}
+
+/// Puts `more` behind `code`, moving its jump targets along.
+fn append(code: &mut Vec<Op>, more: Vec<Op>) {
+    let by = code.len();
+    code.extend(more.into_iter().map(|op| match op {
+        Op::Jump(target) => Op::Jump(target + by),
+        Op::JumpUnless { expr, target } => Op::JumpUnless { expr, target: target + by },
+        Op::Every { n, first, counter, skip } => Op::Every { n, first, counter, skip: skip + by },
+        other => other,
+    }));
+}

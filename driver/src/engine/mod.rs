@@ -1,0 +1,82 @@
+//! Who moves the bytes between sessions and sockets.
+
+pub mod blocking;
+pub mod uring;
+
+use std::os::fd::OwnedFd;
+
+use crate::report::Reporter;
+use crate::session::Session;
+use crate::spec::EngineChoice;
+
+/// A session and the socket it talks through.
+pub struct Line<'a> {
+    pub session: Session<'a>,
+    pub socket: OwnedFd,
+}
+
+/// The engine that a step runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// A thread per connection, two system calls per exchange.
+    Blocking,
+    /// Many connections per thread, one system call for all that is ready.
+    IoUring { threads: usize },
+}
+
+impl Engine {
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Blocking => "blocking",
+            Engine::IoUring { .. } => "io_uring",
+        }
+    }
+
+    /// The engine for a step of `connections` connections, `clients` in its largest role.
+    ///
+    /// COPY needs the blocking engine: it sends without waiting for answers, and a load is not
+    /// about the client's CPU. Where a choice is left, io_uring is taken if the kernel allows it.
+    ///
+    /// # Errors
+    /// io_uring was asked for and the kernel refuses it, or the step has a COPY.
+    pub fn choose(
+        wanted: EngineChoice,
+        threads: usize,
+        clients: usize,
+        copies: bool,
+    ) -> Result<Engine, String> {
+        let threads = match threads {
+            0 => clients.div_ceil(CONNECTIONS_PER_THREAD),
+            n => n,
+        };
+        let io_uring = Engine::IoUring {
+            threads: threads.clamp(1, clients.max(1)),
+        };
+        match wanted {
+            EngineChoice::Blocking => Ok(Engine::Blocking),
+            EngineChoice::Auto if copies => Ok(Engine::Blocking),
+            EngineChoice::Auto => Ok(match uring::probe() {
+                Ok(()) => io_uring,
+                Err(_) => Engine::Blocking,
+            }),
+            EngineChoice::IoUring if copies => {
+                Err("COPY needs the blocking engine; leave the engine at auto".to_owned())
+            }
+            EngineChoice::IoUring => match uring::probe() {
+                Ok(()) => Ok(io_uring),
+                Err(e) => Err(format!("io_uring cannot be used here: {e}; use the blocking engine")),
+            },
+        }
+    }
+}
+
+/// One thread serves this many connections before a second one is started: at 5 µs of client CPU
+/// per exchange it is then far from being the bottleneck.
+const CONNECTIONS_PER_THREAD: usize = 64;
+
+/// Hands on what a session has recorded since the last time.
+pub fn publish(session: &mut Session<'_>, reporter: &Reporter<'_>) {
+    for report in session.reports.drain(..) {
+        reporter.statement(report);
+    }
+}

@@ -1,0 +1,237 @@
+//! Many connections on one thread through io_uring.
+//!
+//! Each exchange is a send linked to a receive; both are handed to the kernel together with those of
+//! all other connections that are due, in the same system call that waits for the next answers.
+//! Only the receive says that it is done (`CQE_SKIP_SUCCESS`). Source: io_uring(7),
+//! io_uring_enter(2), and the kernel's notes on `IORING_SETUP_DEFER_TASKRUN`.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use io_uring::{IoUring, opcode, squeue, types};
+
+use super::{Line, publish};
+use crate::clock::{self, Nanos};
+use crate::events::Failure;
+use crate::pace::Control;
+use crate::report::Reporter;
+use crate::session::{Progress, Want};
+
+/// `IORING_RECVSEND_POLL_FIRST` of the kernel's interface: an answer is never there yet when it is
+/// asked for, so the kernel need not look before it waits.
+const POLL_FIRST: u16 = 1;
+
+/// Completions of the wake-up event carry this instead of the number of a connection.
+const WAKE: u64 = u64::MAX;
+
+fn ring(entries: u32) -> io::Result<IoUring> {
+    IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_submit_all()
+        .setup_clamp()
+        .build(entries)
+}
+
+/// Whether the kernel lets us do what this engine does.
+///
+/// # Errors
+/// The system's: not permitted (`kernel.io_uring_disabled`, a container's filter) or too old.
+pub fn probe() -> io::Result<()> {
+    ring(4).map(|_| ())
+}
+
+/// Runs sessions until all have finished or failed.
+pub fn run(lines: &mut [Line<'_>], control: &Control, wake: RawFd, reporter: &Reporter<'_>) {
+    if let Err(e) = Loop::new(lines, control, reporter).and_then(|mut l| l.run(wake)) {
+        for line in lines {
+            let failure = Failure::new("io", format!("io_uring failed: {e}"));
+            line.session.fail(failure);
+        }
+    }
+}
+
+struct Loop<'l, 'a> {
+    ring: IoUring,
+    lines: &'l mut [Line<'a>],
+    control: &'l Control,
+    reporter: &'l Reporter<'l>,
+    active: usize,
+    timers: BinaryHeap<Reverse<(Nanos, usize)>>,
+    /// Sessions whose lockstep partner is behind; it runs on this thread too.
+    blocked: Vec<usize>,
+    wake_word: Box<u64>,
+}
+
+impl<'l, 'a> Loop<'l, 'a> {
+    fn new(lines: &'l mut [Line<'a>], control: &'l Control, reporter: &'l Reporter<'l>) -> io::Result<Self> {
+        let entries = (lines.len() * 2 + 2).next_power_of_two().min(4096) as u32;
+        let ring = ring(entries)?;
+        let sockets: Vec<RawFd> = lines.iter().map(|l| l.socket.as_raw_fd()).collect();
+        ring.submitter().register_files(&sockets)?;
+        // Saves the look-up of the ring in every system call; not every kernel can.
+        let _ = ring.submitter().register_ring_fd();
+        Ok(Loop {
+            active: lines.len(),
+            ring,
+            lines,
+            control,
+            reporter,
+            timers: BinaryHeap::new(),
+            blocked: Vec::new(),
+            wake_word: Box::new(0),
+        })
+    }
+
+    fn run(&mut self, wake: RawFd) -> io::Result<()> {
+        self.watch(wake)?;
+        let mut now = clock::now();
+        for i in 0..self.lines.len() {
+            self.step(i, now)?;
+        }
+        let mut done: Vec<(u64, i32)> = Vec::with_capacity(self.lines.len() + 1);
+        while self.active > 0 {
+            self.wait()?;
+            done.extend(self.ring.completion().map(|c| (c.user_data(), c.result())));
+            for (user_data, result) in done.drain(..) {
+                now = clock::now();
+                match user_data {
+                    WAKE => self.watch(wake)?,
+                    i => self.completed(i as usize, result, now)?,
+                }
+            }
+            now = clock::now();
+            self.due(now)?;
+            self.unblock(now)?;
+        }
+        Ok(())
+    }
+
+    /// Hands all entries to the kernel and waits for a completion, or for the next timer.
+    fn wait(&mut self) -> io::Result<()> {
+        let result = match self.timers.peek() {
+            None => self.ring.submit_and_wait(1),
+            Some(Reverse((then, _))) => {
+                let now = clock::now();
+                let then = (*then).min(self.control.deadline().max(now));
+                let timeout = types::Timespec::from(clock::until(then, now));
+                let args = types::SubmitArgs::new().timespec(&timeout);
+                self.ring.submitter().submit_with_args(1, &args)
+            }
+        };
+        match result {
+            Ok(_) => Ok(()),
+            Err(e) => match e.raw_os_error() {
+                Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN) => Ok(()),
+                _ => Err(e),
+            },
+        }
+    }
+
+    fn due(&mut self, now: Nanos) -> io::Result<()> {
+        while let Some(Reverse((then, i))) = self.timers.peek().copied() {
+            if then > now && !self.control.over(now) {
+                break;
+            }
+            self.timers.pop();
+            self.step(i, now)?;
+        }
+        Ok(())
+    }
+
+    fn unblock(&mut self, now: Nanos) -> io::Result<()> {
+        // A session that is still blocked puts itself back.
+        for i in std::mem::take(&mut self.blocked) {
+            self.step(i, now)?;
+        }
+        Ok(())
+    }
+
+    fn completed(&mut self, i: usize, result: i32, now: Nanos) -> io::Result<()> {
+        let session = &mut self.lines[i].session;
+        let outcome = match result {
+            0 => Err(session.lost("the server closed it")),
+            1.. => session.receive(result as usize, now),
+            _ => match -result {
+                libc::EINTR | libc::EAGAIN => Ok(Progress::More),
+                // A failed send also cancels the receive behind it; that says it best.
+                libc::ECANCELED => Err(session.lost("the server closed it")),
+                code => Err(session.lost(&io::Error::from_raw_os_error(code).to_string())),
+            },
+        };
+        match outcome {
+            Ok(Progress::More) => self.receive(i),
+            Ok(Progress::Whole) => {
+                session.out.clear();
+                if !session.reports.is_empty() {
+                    publish(session, self.reporter);
+                }
+                self.step(i, now)
+            }
+            Err(failure) => {
+                // A failed send completes too, before its receive: only the first one counts.
+                if session.failure.is_none() {
+                    session.fail(failure);
+                    self.active -= 1;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn step(&mut self, i: usize, now: Nanos) -> io::Result<()> {
+        let session = &mut self.lines[i].session;
+        match session.advance(now) {
+            Want::Exchange => self.exchange(i)?,
+            Want::Push => {
+                session.fail(Failure::new("io", "COPY needs the blocking engine"));
+                self.active -= 1;
+            }
+            Want::Wait(then) => self.timers.push(Reverse((then, i))),
+            Want::Blocked => self.blocked.push(i),
+            Want::Finished | Want::Failed => self.active -= 1,
+        }
+        Ok(())
+    }
+
+    fn exchange(&mut self, i: usize) -> io::Result<()> {
+        let out = &self.lines[i].session.out;
+        let send = opcode::Send::new(types::Fixed(i as u32), out.as_ptr(), out.len() as u32)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+            .build()
+            .flags(squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS)
+            .user_data(i as u64);
+        let receive = self.receive_entry(i);
+        self.push(&[send, receive])
+    }
+
+    fn receive(&mut self, i: usize) -> io::Result<()> {
+        let entry = self.receive_entry(i);
+        self.push(&[entry])
+    }
+
+    fn receive_entry(&mut self, i: usize) -> squeue::Entry {
+        let room = self.lines[i].session.inbox.room();
+        opcode::Recv::new(types::Fixed(i as u32), room.as_mut_ptr(), room.len() as u32)
+            .ioprio(POLL_FIRST)
+            .build()
+            .user_data(i as u64)
+    }
+
+    fn watch(&mut self, wake: RawFd) -> io::Result<()> {
+        let word: *mut u64 = &mut *self.wake_word;
+        let entry = opcode::Read::new(types::Fd(wake), word.cast(), 8).build().user_data(WAKE);
+        self.push(&[entry])
+    }
+
+    fn push(&mut self, entries: &[squeue::Entry]) -> io::Result<()> {
+        // SAFETY: the buffers belong to sessions in `lines`, which outlive the ring and are not
+        // touched until the completion of the entry has been seen.
+        while unsafe { self.ring.submission().push_multiple(entries) }.is_err() {
+            self.ring.submit()?;
+        }
+        Ok(())
+    }
+}

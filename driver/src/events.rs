@@ -1,0 +1,181 @@
+//! What the driver says: JSON lines on standard output, described in `docs/driver.md`.
+
+use std::io::Write;
+use std::sync::Mutex;
+
+use serde::Serialize;
+
+/// One line of output. The tag becomes the key `event`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    Ready {
+        version: u32,
+        driver: &'static str,
+        engine: &'static str,
+        threads: usize,
+        roles: Vec<ReadyRole>,
+    },
+    Measuring {
+        unix_time: f64,
+    },
+    Second {
+        second: u64,
+        seconds: f64,
+        roles: Vec<RoleSecond>,
+    },
+    Statement(StatementDone),
+    Done {
+        seconds: f64,
+        driver_cpu_seconds: f64,
+        driver_peak_rss_bytes: u64,
+        roles: Vec<RoleDone>,
+    },
+    Error(Failure),
+}
+
+#[derive(Debug, Serialize)]
+pub struct ReadyRole {
+    pub name: String,
+    pub clients: u32,
+    pub pids: Vec<i32>,
+}
+
+/// Counts of one role over a second or a step.
+#[derive(Debug, Default, Clone, Copy, Serialize)]
+pub struct Counts {
+    pub operations: u64,
+    pub transactions: u64,
+    pub statements: u64,
+    pub rows: u64,
+    pub errors: u64,
+    pub retries: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct RoleSecond {
+    pub name: String,
+    #[serde(flatten)]
+    pub counts: Counts,
+    pub histogram: String,
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct RoleDone {
+    pub name: String,
+    #[serde(flatten)]
+    pub counts: Counts,
+    pub histogram: String,
+    pub seconds: f64,
+    pub latency: Latency,
+    pub statements_by_name: Vec<StatementTotals>,
+}
+
+/// Latency of operations, in seconds.
+#[derive(Debug, Serialize)]
+pub struct Latency {
+    pub mean: f64,
+    pub stddev: f64,
+    pub p50: f64,
+    pub p75: f64,
+    pub p90: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct StatementTotals {
+    pub name: String,
+    pub count: u64,
+    pub errors: u64,
+    pub rows: u64,
+    pub seconds_total: f64,
+    pub seconds_max: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct StatementDone {
+    pub role: String,
+    pub client: u32,
+    pub name: String,
+    /// Seconds since the clock of the step started.
+    pub start: f64,
+    pub seconds: f64,
+    pub rows: u64,
+    pub error: Option<SqlError>,
+    pub result: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct SqlError {
+    pub sqlstate: String,
+    pub message: String,
+}
+
+/// Why a step ended before its time.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Failure {
+    pub kind: &'static str,
+    pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sqlstate: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statement: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<usize>,
+}
+
+impl Failure {
+    pub fn new(kind: &'static str, message: impl Into<String>) -> Failure {
+        Failure {
+            kind,
+            message: message.into(),
+            ..Failure::default()
+        }
+    }
+
+    /// The spec asks for something that cannot be.
+    pub fn spec(message: impl Into<String>) -> Failure {
+        Failure::new("spec", message)
+    }
+}
+
+/// Standard output, one event per line, safe to use from every thread.
+pub struct Events {
+    out: Mutex<std::io::Stdout>,
+}
+
+impl Events {
+    pub fn new() -> Events {
+        Events {
+            out: Mutex::new(std::io::stdout()),
+        }
+    }
+
+    /// Writes one line. If nobody reads it any more the process ends: nobody wants the load either.
+    pub fn say(&self, event: &Event) {
+        let mut line = serde_json::to_vec(event).expect("events are plain data");
+        line.push(b'\n');
+        let mut out = self.out.lock().unwrap_or_else(|e| e.into_inner());
+        if out.write_all(&line).and_then(|()| out.flush()).is_err() {
+            std::process::exit(1);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Values: the parts of a statement turned into bytes, without allocating.
+
+use crate::script::{EvalError, Expr, Rng, Value, Vars};
+use crate::spec::{FillSpec, ParamType};
+
+/// One piece of a statement or of a row for COPY.
+pub enum Part {
+    Text(Box<[u8]>),
+    /// An expression, typed for binary parameters.
+    Expr(Expr, ParamType),
+    /// A pgbench `:name`: the variable's text, unquoted; one without a value stays as it is written.
+    Variable(u32, Box<str>),
+    /// Each `#` a random digit.
+    Digits(Box<[u8]>),
+    Fill(FillSpec),
+    Now,
+    /// The value that was chosen for the statement's text.
+    Splice,
+    Repeat {
+        n: u32,
+        of: Vec<Part>,
+        separator: Box<[u8]>,
+    },
+}
+
+/// What values are drawn from.
+pub struct Scene<'a> {
+    pub vars: &'a mut Vars,
+    pub rng: &'a mut Rng,
+    pub splice: i64,
+    pub now: &'a [u8],
+}
+
+/// Writes the parts as text with values in place: `quote` puts text into quotes (SQL literals),
+/// without it text stands as it is (rows for COPY).
+pub fn literal(
+    parts: &[Part],
+    scene: &mut Scene<'_>,
+    quote: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), EvalError> {
+    for part in parts {
+        match part {
+            Part::Text(text) => out.extend_from_slice(text),
+            Part::Repeat { n, of, separator } => {
+                for i in 0..*n {
+                    if i > 0 {
+                        out.extend_from_slice(separator);
+                    }
+                    literal(of, scene, quote, out)?;
+                }
+            }
+            Part::Splice => number(scene.splice, out),
+            Part::Expr(expr, ParamType::Text) if quote => {
+                let value = expr.eval(scene.vars, scene.rng)?;
+                match value {
+                    Value::Text(text) => quoted(text.as_bytes(), out),
+                    other => other.write_text(out),
+                }
+            }
+            Part::Expr(expr, _) => expr.eval(scene.vars, scene.rng)?.write_text(out),
+            Part::Variable(slot, name) => match scene.vars.read(*slot) {
+                Some(value) => value.write_text(out),
+                None => {
+                    out.push(b':');
+                    out.extend_from_slice(name.as_bytes());
+                }
+            },
+            Part::Digits(_) | Part::Fill(_) | Part::Now => {
+                if quote {
+                    out.push(b'\'');
+                }
+                text_value(part, scene, out);
+                if quote {
+                    out.push(b'\'');
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes the values of the parts as Bind parameters, each with its length in front.
+pub fn parameters(
+    parts: &[Part],
+    scene: &mut Scene<'_>,
+    binary: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), EvalError> {
+    for part in parts {
+        match part {
+            Part::Text(_) | Part::Splice => {}
+            Part::Repeat { n, of, .. } => {
+                for _ in 0..*n {
+                    parameters(of, scene, binary, out)?;
+                }
+            }
+            Part::Expr(expr, ParamType::Int4) if binary => {
+                let value = expr.eval_int(scene.vars, scene.rng)?;
+                let value = i32::try_from(value).map_err(|_| EvalError {
+                    message: format!("{value} is out of range for type integer"),
+                })?;
+                out.extend_from_slice(&4u32.to_be_bytes());
+                out.extend_from_slice(&value.to_be_bytes());
+            }
+            Part::Expr(expr, ParamType::Int8) if binary => {
+                let value = expr.eval_int(scene.vars, scene.rng)?;
+                out.extend_from_slice(&8u32.to_be_bytes());
+                out.extend_from_slice(&value.to_be_bytes());
+            }
+            Part::Expr(expr, _) => {
+                let value = expr.eval(scene.vars, scene.rng)?;
+                if value == Value::Null {
+                    out.extend_from_slice(&(-1i32).to_be_bytes());
+                } else {
+                    sized(out, |out| value.write_text(out));
+                }
+            }
+            Part::Variable(slot, _) => match scene.vars.read(*slot) {
+                Some(value) => sized(out, |out| value.write_text(out)),
+                None => out.extend_from_slice(&(-1i32).to_be_bytes()),
+            },
+            Part::Digits(_) | Part::Fill(_) | Part::Now => {
+                sized(out, |out| text_value(part, scene, out));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The text to prepare, with `$1`, `$2`, … for values; `params` counts them.
+pub fn template(parts: &[Part], splice: i64, params: &mut u32, out: &mut Vec<u8>) {
+    for part in parts {
+        match part {
+            Part::Text(text) => out.extend_from_slice(text),
+            Part::Splice => number(splice, out),
+            Part::Repeat { n, of, separator } => {
+                for i in 0..*n {
+                    if i > 0 {
+                        out.extend_from_slice(separator);
+                    }
+                    template(of, splice, params, out);
+                }
+            }
+            _ => {
+                *params += 1;
+                out.push(b'$');
+                number(i64::from(*params), out);
+            }
+        }
+    }
+}
+
+/// The types of the values in order, for binary parameters.
+pub fn types(parts: &[Part], out: &mut Vec<ParamType>) {
+    for part in parts {
+        match part {
+            Part::Text(_) | Part::Splice => {}
+            Part::Repeat { n, of, .. } => (0..*n).for_each(|_| types(of, out)),
+            Part::Expr(_, kind) => out.push(*kind),
+            _ => out.push(ParamType::Text),
+        }
+    }
+}
+
+fn sized(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    body(out);
+    set_size(out, at);
+}
+
+fn set_size(out: &mut [u8], at: usize) {
+    let length = (out.len() - at - 4) as u32;
+    out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+fn quoted(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'\'');
+    for &byte in text {
+        if byte == b'\'' {
+            out.push(b'\'');
+        }
+        out.push(byte);
+    }
+    out.push(b'\'');
+}
+
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+fn text_value(part: &Part, scene: &mut Scene<'_>, out: &mut Vec<u8>) {
+    match part {
+        Part::Digits(pattern) => digits(pattern, scene.rng, out),
+        Part::Fill(fill) => fill_text(*fill, scene.rng, out),
+        Part::Now => out.extend_from_slice(scene.now),
+        _ => {}
+    }
+}
+
+/// Eighteen digits from each draw: 10^18 divides the range of a draw to within 6 × 10^-2 of one
+/// part in 10^18, far below what a test of the digits could see.
+fn digits(pattern: &[u8], rng: &mut Rng, out: &mut Vec<u8>) {
+    let (mut bits, mut left) = (0u64, 0);
+    for &byte in pattern {
+        if byte != b'#' {
+            out.push(byte);
+            continue;
+        }
+        if left == 0 {
+            bits = rng.next_u64() % 1_000_000_000_000_000_000;
+            left = 18;
+        }
+        out.push(b'0' + (bits % 10) as u8);
+        bits /= 10;
+        left -= 1;
+    }
+}
+
+/// The data column of the Insert Benchmark: `a`, `a`, … and then random base64 characters.
+fn fill_text(fill: FillSpec, rng: &mut Rng, out: &mut Vec<u8>) {
+    let length = rng.uniform(i64::from(fill.min), i64::from(fill.max)) as usize;
+    let random = ((length as f64 * fill.random) as usize).min(length);
+    out.resize(out.len() + length - random, b'a');
+    let (mut bits, mut left) = (0u64, 0);
+    for _ in 0..random {
+        if left == 0 {
+            bits = rng.next_u64();
+            left = 10;
+        }
+        out.push(BASE64[(bits & 63) as usize]);
+        bits >>= 6;
+        left -= 1;
+    }
+}
+
+/// A decimal integer.
+#[inline]
+pub fn number(value: i64, out: &mut Vec<u8>) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    let mut rest = value.unsigned_abs();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        at -= 1;
+        digits[at] = b'-';
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// The local time to the second, as text that is made anew only when the second changes.
+pub struct LocalTime {
+    second: libc::time_t,
+    text: [u8; 19],
+}
+
+impl LocalTime {
+    pub fn new() -> LocalTime {
+        LocalTime {
+            second: libc::time_t::MIN,
+            text: [b'0'; 19],
+        }
+    }
+
+    /// `YYYY-MM-DD HH:MM:SS`.
+    pub fn text(&mut self) -> [u8; 19] {
+        let mut t = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: `t` is valid for writing; the coarse clock exists wherever the kernel is Linux.
+        unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut t) };
+        if t.tv_sec != self.second {
+            self.second = t.tv_sec;
+            // SAFETY: tm is plain data, and localtime_r only reads the first and writes the second.
+            let tm = unsafe {
+                let mut tm: libc::tm = std::mem::zeroed();
+                libc::localtime_r(&self.second, &mut tm);
+                tm
+            };
+            let text = format!(
+                "{:04}-{:02}-{:02} {:02}:{:02}:{:02}",
+                tm.tm_year + 1900,
+                tm.tm_mon + 1,
+                tm.tm_mday,
+                tm.tm_hour,
+                tm.tm_min,
+                tm.tm_sec
+            );
+            self.text.copy_from_slice(&text.as_bytes()[..19]);
+        }
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn numbers_are_as_std_writes_them(value in any::<i64>()) {
+            let mut out = Vec::new();
+            number(value, &mut out);
+            prop_assert_eq!(out, value.to_string().into_bytes());
+        }
+
+        #[test]
+        fn fill_has_its_share_of_random_characters(seed in any::<u64>()) {
+            let mut out = Vec::new();
+            let fill = FillSpec { min: 10, max: 20, random: 0.375 };
+            fill_text(fill, &mut Rng::new(seed), &mut out);
+            prop_assert!((10..=20).contains(&out.len()));
+            let random = (out.len() as f64 * 0.375) as usize;
+            prop_assert!(out[..out.len() - random].iter().all(|b| *b == b'a'));
+            prop_assert!(out.iter().all(|b| BASE64.contains(b)));
+        }
+
+        #[test]
+        fn digits_replace_hashes_only(seed in any::<u64>(), pattern in "[#-]{0,120}") {
+            let mut out = Vec::new();
+            digits(pattern.as_bytes(), &mut Rng::new(seed), &mut out);
+            prop_assert_eq!(out.len(), pattern.len());
+            for (made, told) in out.iter().zip(pattern.bytes()) {
+                prop_assert!(if told == b'#' { made.is_ascii_digit() } else { *made == told });
+            }
+        }
+    }
+
+    #[test]
+    fn quotes_are_doubled() {
+        let mut out = Vec::new();
+        quoted(b"o'neil", &mut out);
+        assert_eq!(out, b"'o''neil'");
+    }
+}

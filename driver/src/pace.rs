@@ -1,0 +1,234 @@
+//! When a transaction may start: the step's beginning and end, fixed rates, lockstep.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use crate::clock::{self, Nanos, SECOND};
+use crate::script::Rng;
+use crate::spec::{RateSpec, Schedule};
+
+/// The step's beginning and end, as all threads see them.
+pub struct Control {
+    deadline: AtomicU64,
+    opened: Mutex<Option<Nanos>>,
+    bell: Condvar,
+}
+
+impl Control {
+    pub fn new() -> Control {
+        Control {
+            deadline: AtomicU64::new(Nanos::MAX),
+            opened: Mutex::new(None),
+            bell: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Nanos>> {
+        self.opened.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Opens the barrier: every role starts at `begin`, none starts a transaction after `deadline`.
+    pub fn open(&self, begin: Nanos, deadline: Nanos) {
+        // A stop that came before the start stays.
+        let _ = self.deadline.compare_exchange(
+            Nanos::MAX,
+            deadline,
+            Ordering::SeqCst,
+            Ordering::SeqCst,
+        );
+        *self.lock() = Some(begin);
+        self.bell.notify_all();
+    }
+
+    /// Waits at the barrier; returns the time at which it opened.
+    pub fn wait_for_start(&self) -> Nanos {
+        let mut opened = self.lock();
+        loop {
+            match *opened {
+                Some(begin) => return begin,
+                None => opened = self.bell.wait(opened).unwrap_or_else(|e| e.into_inner()),
+            }
+        }
+    }
+
+    /// Ends the step: no transaction starts any more, sleepers wake up.
+    pub fn stop(&self) {
+        self.deadline.store(0, Ordering::SeqCst);
+        let _guard = self.lock();
+        self.bell.notify_all();
+    }
+
+    /// True when no transaction may start at `now`.
+    #[inline]
+    pub fn over(&self, now: Nanos) -> bool {
+        now >= self.deadline()
+    }
+
+    #[inline]
+    pub fn deadline(&self) -> Nanos {
+        self.deadline.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps until `then`, or until the step is stopped.
+    pub fn sleep_until(&self, then: Nanos) {
+        let mut guard = self.lock();
+        loop {
+            let now = clock::now();
+            if now >= then || self.over(now) {
+                return;
+            }
+            let wait = clock::until(then.min(self.deadline()), now);
+            guard = match self.bell.wait_timeout(guard, wait) {
+                Ok((guard, _)) => guard,
+                Err(e) => e.into_inner().0,
+            };
+        }
+    }
+}
+
+/// The intended start times of one connection's transactions.
+///
+/// A server that falls behind does not move them: what waited is late by as much as it waited.
+#[derive(Debug, Clone)]
+pub struct Pace {
+    interval: f64,
+    schedule: Schedule,
+    /// Nanoseconds since the barrier opened.
+    next: f64,
+}
+
+impl Pace {
+    /// `phase` in [0, 1) spreads the connections of a role over the first interval.
+    pub fn new(rate: RateSpec, phase: f64) -> Pace {
+        let interval = SECOND as f64 / rate.per_client;
+        Pace {
+            interval,
+            schedule: rate.schedule,
+            next: phase * interval,
+        }
+    }
+
+    /// The next intended start, in nanoseconds since the barrier opened.
+    ///
+    /// `Poisson` draws exponential gaps (memoryless arrivals, as pgbench's `--rate`).
+    pub fn next(&mut self, rng: &mut Rng) -> Nanos {
+        let start = self.next;
+        self.next += match self.schedule {
+            Schedule::Even => self.interval,
+            Schedule::Poisson => -(1.0 - rng.double()).ln() * self.interval,
+        };
+        start as Nanos
+    }
+}
+
+/// Keeps two connections in step: neither is ever more than `ahead` transactions ahead.
+pub struct Lockstep {
+    ahead: u64,
+    done: [AtomicU64; 2],
+    gone: [AtomicBool; 2],
+    waiting: AtomicBool,
+    door: Mutex<()>,
+    bell: Condvar,
+}
+
+impl Lockstep {
+    pub fn new(ahead: u64) -> Lockstep {
+        Lockstep {
+            ahead: ahead.max(1),
+            done: Default::default(),
+            gone: Default::default(),
+            waiting: AtomicBool::new(false),
+            door: Mutex::new(()),
+            bell: Condvar::new(),
+        }
+    }
+
+    /// True when one more transaction of `side` (0 or 1) keeps the distance, or the other has left.
+    pub fn may_start(&self, side: usize) -> bool {
+        let other = 1 - side;
+        self.gone[other].load(Ordering::SeqCst)
+            || self.done[side].load(Ordering::SeqCst)
+                < self.done[other].load(Ordering::SeqCst) + self.ahead
+    }
+
+    pub fn finished_one(&self, side: usize) {
+        self.done[side].fetch_add(1, Ordering::SeqCst);
+        self.ring();
+    }
+
+    /// `side` does no more transactions; the other need not wait for it.
+    pub fn leave(&self, side: usize) {
+        self.gone[side].store(true, Ordering::SeqCst);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        if self.waiting.load(Ordering::SeqCst) {
+            let _guard = self.door.lock().unwrap_or_else(|e| e.into_inner());
+            self.bell.notify_all();
+        }
+    }
+
+    /// Waits until `side` may start or the step is over. It looks at the clock now and then, so that
+    /// a stop is noticed even if the other side never comes back.
+    pub fn wait(&self, side: usize, control: &Control) {
+        let mut guard = self.door.lock().unwrap_or_else(|e| e.into_inner());
+        self.waiting.store(true, Ordering::SeqCst);
+        while !self.may_start(side) && !control.over(clock::now()) {
+            let nap = Duration::from_millis(20);
+            guard = match self.bell.wait_timeout(guard, nap) {
+                Ok((guard, _)) => guard,
+                Err(e) => e.into_inner().0,
+            };
+        }
+        self.waiting.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn even_pace_does_not_drift() {
+        let rate = RateSpec {
+            per_client: 3.0,
+            schedule: Schedule::Even,
+        };
+        let mut pace = Pace::new(rate, 0.0);
+        let mut rng = Rng::new(1);
+        let last = (0..3001).map(|_| pace.next(&mut rng)).last().unwrap();
+        assert!(last.abs_diff(1000 * SECOND) < 1000, "{last}");
+    }
+
+    #[test]
+    fn poisson_pace_keeps_its_mean() {
+        let rate = RateSpec {
+            per_client: 1000.0,
+            schedule: Schedule::Poisson,
+        };
+        let mut pace = Pace::new(rate, 0.0);
+        let mut rng = Rng::new(7);
+        let last = (0..100_000).map(|_| pace.next(&mut rng)).last().unwrap();
+        // The sum of n exponential gaps has a relative deviation of 1/sqrt(n) = 0.3 %.
+        assert!((last as f64 / (100.0 * SECOND as f64) - 1.0).abs() < 0.02);
+    }
+
+    #[test]
+    fn lockstep_holds_the_distance_both_ways() {
+        let pair = Lockstep::new(8);
+        for _ in 0..8 {
+            assert!(pair.may_start(0));
+            pair.finished_one(0);
+        }
+        assert!(!pair.may_start(0));
+        for _ in 0..16 {
+            assert!(pair.may_start(1));
+            pair.finished_one(1);
+        }
+        assert!(!pair.may_start(1));
+        pair.leave(0);
+        assert!(pair.may_start(1));
+    }
+}

@@ -1,0 +1,228 @@
+//! What a role does, compiled from the spec into flat code that a session steps through.
+
+
+use crate::events::Failure;
+use crate::generate::{self, Part};
+use crate::script::{Expr, Names, Sleep, Value};
+use crate::spec::{Counts, Mode, ParamType, Pipeline, Prepare, RateSpec, RetrySpec};
+use crate::wire;
+
+/// One instruction. Jump targets are indices into the same code.
+pub enum Op {
+    Set {
+        slot: u32,
+        expr: Expr,
+    },
+    Sql(usize),
+    Copy(usize),
+    /// Goes on with the next instruction every n-th time, else jumps.
+    Every {
+        n: u64,
+        first: bool,
+        counter: usize,
+        skip: usize,
+    },
+    JumpUnless {
+        expr: Expr,
+        target: usize,
+    },
+    Jump(usize),
+    Sleep(Sleep),
+    Pipeline(Pipeline),
+}
+
+/// The code of one script: `before`, then from `body` on what is timed.
+pub struct Program {
+    pub code: Vec<Op>,
+    pub body: usize,
+}
+
+/// Where results of a statement go.
+pub enum Into {
+    Nothing,
+    /// These variables take the columns of the one row; NULL and no row are 0.
+    Slots(Vec<u32>),
+    /// pgbench's `\gset` (one row) and `\aset` (every query of a combined one).
+    Gset(String),
+    Aset(String),
+}
+
+pub struct Statement {
+    pub name: String,
+    pub mode: Mode,
+    pub parts: Vec<Part>,
+    /// The expression spliced into the text, and the range of its values.
+    pub splice: Option<Splice>,
+    /// Text to prepare, one for each splice value; none in simple mode.
+    pub prepared: Vec<Prepared>,
+    /// Format codes of the parameters with their count in front, as Bind carries them.
+    pub formats: Box<[u8]>,
+    pub types: Box<[u32]>,
+    pub params: u16,
+    pub binary: bool,
+    pub counted: bool,
+    pub into: Into,
+    pub record: bool,
+    pub record_errors: bool,
+}
+
+pub struct Splice {
+    pub expr: Expr,
+    pub from: i64,
+    pub to: i64,
+    /// Its value never changes within a connection (`:client`), so only one text is prepared.
+    pub fixed: bool,
+}
+
+pub struct Prepared {
+    pub name: String,
+    pub text: Box<[u8]>,
+}
+
+pub enum CopySource {
+    Rows { rows: u64, row: Vec<Part> },
+    File(String),
+}
+
+pub struct Copy {
+    pub statement: usize,
+    pub source: CopySource,
+    /// The variable `row`.
+    pub row_slot: u32,
+}
+
+/// Everything that all clients of a role share.
+pub struct Role {
+    pub name: String,
+    pub index: usize,
+    pub clients: u32,
+    pub counts: Counts,
+    pub operations: Option<u64>,
+    pub rate: Option<RateSpec>,
+    pub retry: Option<RetrySpec>,
+    pub prepare: Prepare,
+    pub start: Vec<Op>,
+    pub programs: Vec<Program>,
+    /// Cumulative weights of the programs.
+    pub weights: Vec<u64>,
+    pub statements: Vec<Statement>,
+    pub copies: Vec<Copy>,
+    pub counters: usize,
+    pub names: Names,
+    pub initial: Vec<(u32, Value)>,
+    pub client_slot: u32,
+    pub client_id_slot: u32,
+    /// Variables shared by all roles of one client index, in the order of the spec.
+    pub shared: Vec<u32>,
+}
+
+const INT4_OID: u32 = 23;
+const INT8_OID: u32 = 20;
+/// What Bind can count.
+const MOST_PARAMS: u32 = 65_535;
+
+impl Statement {
+    /// Works out what the protocol needs once: texts, names, formats, types.
+    pub fn finish(mut self, index: usize, binary: bool) -> Result<Statement, Failure> {
+        if self.mode == Mode::Simple {
+            return Ok(self);
+        }
+        let mut types = Vec::new();
+        generate::types(&self.parts, &mut types);
+        self.binary = binary && types.iter().any(|t| *t != ParamType::Text);
+        let (from, to) = self.splice.as_ref().map_or((0, 0), |s| (s.from, s.to));
+        let mut params = 0;
+        for value in from..=to {
+            params = 0;
+            let mut text = Vec::new();
+            generate::template(&self.parts, value, &mut params, &mut text);
+            self.prepared.push(Prepared {
+                name: format!("s{index}_{value}"),
+                text: text.into(),
+            });
+        }
+        if params > MOST_PARAMS {
+            return Err(Failure::spec(format!(
+                "statement {} has {params} parameters; the protocol carries at most {MOST_PARAMS}",
+                self.name
+            )));
+        }
+        self.params = params as u16;
+        let mut formats = Vec::new();
+        if self.binary {
+            formats.extend_from_slice(&(types.len() as u16).to_be_bytes());
+            for kind in &types {
+                let code = u16::from(*kind != ParamType::Text);
+                formats.extend_from_slice(&code.to_be_bytes());
+            }
+            let oid = |kind: &ParamType| match kind {
+                ParamType::Int4 => INT4_OID,
+                ParamType::Int8 => INT8_OID,
+                ParamType::Text => 0,
+            };
+            self.types = types.iter().map(oid).collect();
+        } else {
+            formats.extend_from_slice(&0u16.to_be_bytes());
+        }
+        self.formats = formats.into();
+        Ok(self)
+    }
+
+    /// The text as a person would want it in a message.
+    pub fn shown(&self, splice: i64) -> String {
+        let (mut params, mut text) = (0, Vec::new());
+        generate::template(&self.parts, splice, &mut params, &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    fn at(&self, splice: i64) -> &Prepared {
+        let first = self.splice.as_ref().map_or(0, |s| s.from);
+        &self.prepared[(splice - first) as usize]
+    }
+
+    /// Appends a Parse message; named for prepared statements, unnamed for extended ones.
+    pub fn parse(&self, splice: i64, out: &mut Vec<u8>) {
+        let prepared = self.at(splice);
+        let name = match self.mode {
+            Mode::Prepared => prepared.name.as_str(),
+            _ => "",
+        };
+        wire::parse(out, name, &prepared.text, &self.types);
+    }
+
+    /// Appends Bind, Describe and Execute; `values` writes the parameters.
+    pub fn execute<E>(
+        &self,
+        splice: i64,
+        out: &mut Vec<u8>,
+        values: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut result = Ok(());
+        wire::message(out, b'B', |out| {
+            out.push(0);
+            if self.mode == Mode::Prepared {
+                out.extend_from_slice(self.at(splice).name.as_bytes());
+            }
+            out.push(0);
+            out.extend_from_slice(&self.formats);
+            out.extend_from_slice(&self.params.to_be_bytes());
+            result = values(out);
+            out.extend_from_slice(&0u16.to_be_bytes());
+        });
+        out.extend_from_slice(&wire::DESCRIBE_EXECUTE);
+        result
+    }
+}
+
+impl Role {
+    /// Draws a script by weight; `draw` gives a uniform integer in [0, n).
+    pub fn choose(&self, draw: impl FnOnce(u64) -> u64) -> usize {
+        if self.programs.len() == 1 {
+            return 0;
+        }
+        let total = *self.weights.last().expect("a role has a script");
+        let point = draw(total);
+        self.weights.partition_point(|w| *w <= point)
+    }
+
+}

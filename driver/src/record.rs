@@ -1,0 +1,315 @@
+//! What was measured: per second and role, kept where it happens, collected once a second.
+//!
+//! Each thread has one slab for each role it serves. Recording locks a mutex that nobody else wants
+//! but once a second, so it costs a few nanoseconds. The collector takes whole seconds out; what
+//! comes late counts in the second that is open then, so nothing is lost or counted twice.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use base64::Engine as _;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+
+use crate::clock::{Nanos, SECOND};
+use crate::events::{Counts, Latency, RoleDone, RoleSecond, StatementTotals};
+
+/// Largest latency a histogram tells apart: 1 h in microseconds.
+const LONGEST_US: u64 = 3_600_000_000;
+
+/// Three significant digits, 1 µs … 1 h. It grows as larger values come, to stay small where all are quick.
+fn histogram() -> Histogram<u64> {
+    let mut histogram = Histogram::new(3).expect("3 significant digits are within 0..=5");
+    histogram.auto(true);
+    histogram
+}
+
+/// One transaction that has ended.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Transaction {
+    pub latency: Nanos,
+    pub operations: u64,
+    pub statements: u64,
+    pub rows: u64,
+    pub retries: u64,
+    pub failed: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct StatementStat {
+    count: u64,
+    errors: u64,
+    rows: u64,
+    total: Nanos,
+    max: Nanos,
+}
+
+/// Counts and latencies of one role over some time.
+pub struct Tally {
+    counts: Counts,
+    histogram: Histogram<u64>,
+    sum: f64,
+    sum_of_squares: f64,
+    max: Nanos,
+}
+
+impl Tally {
+    fn new() -> Tally {
+        Tally {
+            counts: Counts::default(),
+            histogram: histogram(),
+            sum: 0.0,
+            sum_of_squares: 0.0,
+            max: 0,
+        }
+    }
+
+    fn add(&mut self, t: &Transaction) {
+        let c = &mut self.counts;
+        c.retries += t.retries;
+        if t.failed {
+            c.errors += 1;
+            return;
+        }
+        c.transactions += 1;
+        c.operations += t.operations;
+        c.statements += t.statements;
+        c.rows += t.rows;
+        self.max = self.max.max(t.latency);
+        let seconds = t.latency as f64 / SECOND as f64;
+        self.sum += seconds;
+        self.sum_of_squares += seconds * seconds;
+        let micros = ((t.latency + 500) / 1000).clamp(1, LONGEST_US);
+        self.histogram.saturating_record(micros);
+    }
+
+    fn merge(&mut self, other: &Tally) {
+        let (a, b) = (&mut self.counts, &other.counts);
+        a.operations += b.operations;
+        a.transactions += b.transactions;
+        a.statements += b.statements;
+        a.rows += b.rows;
+        a.errors += b.errors;
+        a.retries += b.retries;
+        self.sum += other.sum;
+        self.sum_of_squares += other.sum_of_squares;
+        self.max = self.max.max(other.max);
+        self.histogram
+            .add(&other.histogram)
+            .expect("histograms of this module grow as needed");
+    }
+
+    fn quantile(&self, q: f64) -> f64 {
+        self.histogram.value_at_quantile(q) as f64 / 1e6
+    }
+
+    fn encoded(&self) -> String {
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&self.histogram, &mut bytes)
+            .expect("memory takes any histogram");
+        base64::engine::general_purpose::STANDARD.encode(bytes)
+    }
+
+    /// Latency in seconds. Mean and standard deviation are of the exact times, not of the histogram;
+    /// the deviation is that of the population, as pgbench's.
+    fn latency(&self) -> Latency {
+        let n = self.counts.transactions.max(1) as f64;
+        let mean = self.sum / n;
+        Latency {
+            mean,
+            stddev: (self.sum_of_squares / n - mean * mean).max(0.0).sqrt(),
+            p50: self.quantile(0.50),
+            p75: self.quantile(0.75),
+            p90: self.quantile(0.90),
+            p95: self.quantile(0.95),
+            p99: self.quantile(0.99),
+            max: self.max as f64 / SECOND as f64,
+        }
+    }
+}
+
+struct Inside {
+    /// Time at which second 0 begins; nothing before it is counted.
+    begin: Nanos,
+    /// Seconds before this one have been collected.
+    floor: u64,
+    open: u64,
+    tally: Tally,
+    closed: Vec<(u64, Tally)>,
+    statements: Vec<StatementStat>,
+    last: Nanos,
+}
+
+/// Where one thread records what one role did.
+pub struct Slab(Mutex<Inside>);
+
+impl Slab {
+    pub fn new(statements: usize) -> Slab {
+        Slab(Mutex::new(Inside {
+            begin: Nanos::MAX,
+            floor: 0,
+            open: 0,
+            tally: Tally::new(),
+            closed: Vec::new(),
+            statements: vec![StatementStat::default(); statements],
+            last: 0,
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Begins to count what ends from `begin` on.
+    pub fn begin(&self, begin: Nanos) {
+        self.lock().begin = begin;
+    }
+
+    /// A transaction ended at `now`.
+    pub fn transaction(&self, now: Nanos, transaction: &Transaction) {
+        let mut inside = self.lock();
+        if now < inside.begin {
+            return;
+        }
+        let second = ((now - inside.begin) / SECOND).max(inside.floor);
+        inside.close_before(second);
+        inside.last = inside.last.max(now);
+        inside.tally.add(transaction);
+    }
+
+    /// A statement ended at `now`; `failed` ones count as errors of that statement.
+    pub fn statement(&self, now: Nanos, index: usize, time: Nanos, rows: u64, failed: bool) {
+        let mut inside = self.lock();
+        if now < inside.begin {
+            return;
+        }
+        let stat = &mut inside.statements[index];
+        stat.count += 1;
+        stat.errors += u64::from(failed);
+        stat.rows += rows;
+        stat.total += time;
+        stat.max = stat.max.max(time);
+    }
+
+    fn take(&self, before: u64) -> Vec<(u64, Tally)> {
+        let mut inside = self.lock();
+        inside.floor = inside.floor.max(before);
+        inside.close_before(before);
+        std::mem::take(&mut inside.closed)
+    }
+}
+
+impl Inside {
+    fn close_before(&mut self, second: u64) {
+        if second > self.open {
+            if self.tally.counts.transactions + self.tally.counts.errors > 0 {
+                let full = std::mem::replace(&mut self.tally, Tally::new());
+                self.closed.push((self.open, full));
+            }
+            self.open = second;
+        }
+    }
+}
+
+/// All slabs of one role, and what has been collected from them.
+pub struct Board {
+    pub name: String,
+    pub statement_names: Vec<String>,
+    slabs: Vec<Arc<Slab>>,
+    total: Tally,
+    seconds: BTreeMap<u64, Tally>,
+}
+
+impl Board {
+    pub fn new(name: String, statement_names: Vec<String>) -> Board {
+        Board {
+            name,
+            statement_names,
+            slabs: Vec::new(),
+            total: Tally::new(),
+            seconds: BTreeMap::new(),
+        }
+    }
+
+    /// A new slab for one more thread.
+    pub fn slab(&mut self) -> Arc<Slab> {
+        let slab = Arc::new(Slab::new(self.statement_names.len()));
+        self.slabs.push(Arc::clone(&slab));
+        slab
+    }
+
+    pub fn begin(&self, begin: Nanos) {
+        for slab in &self.slabs {
+            slab.begin(begin);
+        }
+    }
+
+    /// Closes all seconds before `second` in every slab and takes them in.
+    pub fn collect(&mut self, second: u64) {
+        for slab in &self.slabs {
+            for (second, tally) in slab.take(second) {
+                self.total.merge(&tally);
+                match self.seconds.entry(second) {
+                    std::collections::btree_map::Entry::Vacant(place) => {
+                        place.insert(tally);
+                    }
+                    std::collections::btree_map::Entry::Occupied(mut there) => {
+                        there.get_mut().merge(&tally);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What happened in `second`, which has been collected; zeros if nothing did.
+    pub fn second(&mut self, second: u64) -> RoleSecond {
+        let tally = self.seconds.remove(&second).unwrap_or_else(Tally::new);
+        RoleSecond {
+            name: self.name.clone(),
+            counts: tally.counts,
+            histogram: tally.encoded(),
+            p50: tally.quantile(0.50),
+            p95: tally.quantile(0.95),
+            p99: tally.quantile(0.99),
+            max: tally.max as f64 / SECOND as f64,
+        }
+    }
+
+    /// The last moment at which a transaction of this role ended; 0 if none did.
+    pub fn last(&self) -> Nanos {
+        self.slabs.iter().map(|s| s.lock().last).max().unwrap_or(0)
+    }
+
+    /// Totals over everything collected; `seconds` is the time this role was at work.
+    pub fn done(&self, seconds: f64) -> RoleDone {
+        let mut sums = vec![StatementStat::default(); self.statement_names.len()];
+        for slab in &self.slabs {
+            for (sum, stat) in sums.iter_mut().zip(&slab.lock().statements) {
+                sum.count += stat.count;
+                sum.errors += stat.errors;
+                sum.rows += stat.rows;
+                sum.total += stat.total;
+                sum.max = sum.max.max(stat.max);
+            }
+        }
+        let statements_by_name = self.statement_names.iter().zip(sums).map(|(name, s)| {
+            StatementTotals {
+                name: name.clone(),
+                count: s.count,
+                errors: s.errors,
+                rows: s.rows,
+                seconds_total: s.total as f64 / SECOND as f64,
+                seconds_max: s.max as f64 / SECOND as f64,
+            }
+        });
+        RoleDone {
+            name: self.name.clone(),
+            counts: self.total.counts,
+            histogram: self.total.encoded(),
+            seconds,
+            latency: self.total.latency(),
+            statements_by_name: statements_by_name.collect(),
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The server's answers: bytes in, and what they mean for the session.
+
+use std::collections::VecDeque;
+
+use super::{Report, Session, State};
+use crate::clock::{self, Nanos};
+use crate::events::{Failure, SqlError, StatementDone};
+use crate::program::Into;
+use crate::script::{EvalError, Value};
+use crate::wire;
+
+/// The answer that is coming in.
+#[derive(Default)]
+pub(super) struct Answer {
+    /// ReadyForQuery messages still to come.
+    pub ready: u32,
+    /// Statements under way, in order: one, or several in a pipeline.
+    pub pending: VecDeque<usize>,
+    pub splice: i64,
+    pub sent: Nanos,
+    pub rows: u64,
+    copy_in: bool,
+    /// Transaction status of the last ReadyForQuery: `I`, `T` or `E`.
+    status: u8,
+    error: Option<Failure>,
+    names: Vec<String>,
+    values: Vec<Option<Vec<u8>>>,
+    row_count: u64,
+    kept: Vec<u8>,
+}
+
+/// Whether an answer is whole.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Progress {
+    More,
+    Whole,
+}
+
+impl Session<'_> {
+    /// Takes in the `n` bytes that were put into `inbox.room()`.
+    ///
+    /// # Errors
+    /// Bytes that are not the protocol, and rows that a `\gset` cannot use.
+    #[inline]
+    pub fn receive(&mut self, n: usize, now: Nanos) -> Result<Progress, Failure> {
+        self.inbox.filled(n);
+        let want_rows = self.wants_rows();
+        loop {
+            let message = self
+                .inbox
+                .next(want_rows)
+                .map_err(|text| Failure::new("connection", text))?;
+            let Some((tag, body)) = message else {
+                return Ok(Progress::More);
+            };
+            match tag {
+                b'D' if want_rows => {
+                    let row = self.inbox.body(body).to_vec();
+                    self.take_row(&row);
+                }
+                b'C' => {
+                    self.answer.rows += wire::tag_rows(self.inbox.body(body));
+                    if want_rows {
+                        self.result_ended();
+                    }
+                }
+                b'Z' => {
+                    self.answer.status = self.inbox.body(body).first().copied().unwrap_or(b'I');
+                    self.answer.ready = self.answer.ready.saturating_sub(1);
+                    if self.answer.ready == 0 {
+                        return self.whole(now);
+                    }
+                }
+                b'E' => {
+                    let failure = self.server_error(body);
+                    self.answer.error.get_or_insert(failure);
+                }
+                b'T' if want_rows => {
+                    self.answer.names = wire::column_names(self.inbox.body(body));
+                    self.answer.row_count = 0;
+                }
+                b'G' => {
+                    self.answer.copy_in = true;
+                    self.state = State::Copying;
+                    return Ok(Progress::Whole);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The server has closed the connection, or the system has.
+    pub fn lost(&mut self, why: &str) -> Failure {
+        let last_words = self.answer.error.take();
+        let mut failure = Failure::new("connection", format!("the connection was lost: {why}"));
+        if let Some(words) = last_words {
+            failure.message = format!("the connection was lost: the server said: {}", words.message);
+            failure.sqlstate = words.sqlstate;
+        }
+        failure.statement = self.statement_text();
+        failure
+    }
+
+    #[inline]
+    fn wants_rows(&self) -> bool {
+        self.answer.pending.front().is_some_and(|index| {
+            let statement = &self.role.statements[*index];
+            statement.record || !matches!(statement.into, Into::Nothing)
+        })
+    }
+
+    fn take_row(&mut self, row: &[u8]) {
+        let Some(&index) = self.answer.pending.front() else {
+            return;
+        };
+        self.answer.row_count += 1;
+        let statement = &self.role.statements[index];
+        if statement.record {
+            if self.around.keep_rows {
+                tab_separated(row, &mut self.answer.kept);
+            }
+        } else {
+            let values = wire::columns(row).map(|v| v.map(<[u8]>::to_vec));
+            self.answer.values = values.collect();
+        }
+    }
+
+    /// One query of a statement has ended; `\aset` takes what it brought.
+    fn result_ended(&mut self) {
+        let Some(&index) = self.answer.pending.front() else {
+            return;
+        };
+        if let Into::Aset(prefix) = &self.role.statements[index].into
+            && self.answer.row_count > 0
+        {
+            self.assign_by_name(prefix);
+        }
+    }
+
+    fn assign_by_name(&mut self, prefix: &str) {
+        let names = std::mem::take(&mut self.answer.names);
+        let values = std::mem::take(&mut self.answer.values);
+        for (name, value) in names.iter().zip(values) {
+            // A name nobody uses has no slot; there is nothing to keep for it.
+            if let Some(slot) = self.role.names.get(&format!("{prefix}{name}")) {
+                // NULL is empty text here, as it is in pgbench.
+                let bytes = value.unwrap_or_default();
+                let value = Value::from_text(&String::from_utf8_lossy(&bytes));
+                self.vars.set(slot, value);
+            }
+        }
+    }
+
+    /// All that was sent has been answered.
+    fn whole(&mut self, now: Nanos) -> Result<Progress, Failure> {
+        let error = self.answer.error.take();
+        let rows = std::mem::take(&mut self.answer.rows);
+        let time = now.saturating_sub(self.answer.sent);
+        let count = self.answer.pending.len();
+        if count == 0 {
+            // Preparing before the barrier, or a ROLLBACK.
+            return error.map_or(Ok(Progress::Whole), Err);
+        }
+        let mut index = 0;
+        for _ in 0..count {
+            index = self.answer.pending.pop_front().unwrap_or(0);
+            let statement = &self.role.statements[index];
+            if self.state != State::Start {
+                // In a pipeline the statements cannot be told apart: each has an equal share.
+                let share = time / count as u64;
+                let rows = if count == 1 { rows } else { 0 };
+                self.around.slab.statement(now, index, share, rows, error.is_some());
+            }
+            if self.timed && statement.counted && error.is_none() {
+                self.current.statements += 1;
+            }
+        }
+        let statement = &self.role.statements[index];
+        if self.timed && statement.counted && error.is_none() {
+            self.current.rows += rows;
+        }
+        if statement.record {
+            self.report(index, time, rows, error.as_ref());
+        }
+        match error {
+            None => {
+                self.assign(index)?;
+                Ok(Progress::Whole)
+            }
+            Some(_) if statement.record_errors => Ok(Progress::Whole),
+            Some(failure) => self.failed_statement(failure, index),
+        }
+    }
+
+    fn assign(&mut self, index: usize) -> Result<(), Failure> {
+        match &self.role.statements[index].into {
+            Into::Nothing | Into::Aset(_) => Ok(()),
+            Into::Slots(slots) => {
+                let values = std::mem::take(&mut self.answer.values);
+                for (i, slot) in slots.iter().enumerate() {
+                    let text = values.get(i).and_then(|v| v.as_deref()).unwrap_or(b"0");
+                    self.vars.set(*slot, Value::from_text(&String::from_utf8_lossy(text)));
+                }
+                self.answer.row_count = 0;
+                Ok(())
+            }
+            Into::Gset(prefix) => {
+                let rows = std::mem::take(&mut self.answer.row_count);
+                if rows != 1 {
+                    return Err(Failure {
+                        statement: Some(self.role.statements[index].shown(self.answer.splice)),
+                        ..Failure::new("sql", format!("\\gset expects one row, and the query gave {rows}"))
+                    });
+                }
+                self.assign_by_name(prefix);
+                Ok(())
+            }
+        }
+    }
+
+    fn report(&mut self, index: usize, time: Nanos, rows: u64, error: Option<&Failure>) {
+        let statement = &self.role.statements[index];
+        let done = StatementDone {
+            role: self.role.name.clone(),
+            client: self.client,
+            name: statement.name.clone(),
+            start: clock::seconds(self.answer.sent.saturating_sub(self.measured_from)),
+            seconds: clock::seconds(time),
+            rows,
+            error: error.map(|f| SqlError {
+                sqlstate: f.sqlstate.clone().unwrap_or_default(),
+                message: f.message.clone(),
+            }),
+            result: None,
+        };
+        let rows = std::mem::take(&mut self.answer.kept);
+        self.reports.push(Report { done, rows });
+    }
+
+    /// A statement failed: retried, counted as a failed transaction, or the end of the step.
+    fn failed_statement(&mut self, failure: Failure, index: usize) -> Result<Progress, Failure> {
+        let retryable = self.state == State::Running
+            && self.role.retry.as_ref().is_some_and(|r| {
+                failure.sqlstate.as_ref().is_some_and(|s| r.sqlstates.contains(s))
+            });
+        if !retryable {
+            return Err(Failure {
+                statement: Some(self.role.statements[index].shown(self.answer.splice)),
+                ..failure
+            });
+        }
+        self.pipelining = false;
+        self.state = State::Recovering;
+        if self.answer.status == b'I' {
+            return Ok(Progress::Whole);
+        }
+        wire::query(&mut self.out, "ROLLBACK");
+        self.answer.ready = 1;
+        Ok(Progress::Whole)
+    }
+
+    /// What to do after an error that is retried or counted; true if a ROLLBACK is still to be sent.
+    pub(super) fn recovering(&mut self, now: Nanos) -> bool {
+        if !self.out.is_empty() {
+            return true;
+        }
+        let most = self.role.retry.as_ref().map_or(1, |r| r.max_tries);
+        match &self.snapshot {
+            Some(snapshot) if (most == 0 || self.tries < most) && !self.around.control.over(now) => {
+                let (vars, rng) = snapshot.as_ref().clone();
+                self.vars = vars;
+                self.rng = rng;
+                self.tries += 1;
+                self.current.retries += 1;
+                self.current.statements = 0;
+                self.current.rows = 0;
+                // The same script, with the values it drew the first time.
+                let rng = &mut self.rng;
+                self.script = self.role.choose(|n| rng.uniform(0, n as i64 - 1) as u64);
+                self.pc = self.role.programs[self.script].body;
+                self.state = State::Running;
+            }
+            _ => self.end_transaction(now, true),
+        }
+        false
+    }
+
+    fn server_error(&self, body: std::ops::Range<usize>) -> Failure {
+        let mut failure = Failure::new("sql", "the server reported an error without a message");
+        for (code, text) in wire::error_fields(self.inbox.body(body)) {
+            match code {
+                b'C' => failure.sqlstate = Some(text),
+                b'M' => failure.message = text,
+                b'D' => failure.detail = Some(text),
+                b'H' => failure.hint = Some(text),
+                _ => {}
+            }
+        }
+        failure
+    }
+
+    fn statement_text(&self) -> Option<String> {
+        let index = *self.answer.pending.front()?;
+        Some(self.role.statements[index].shown(self.answer.splice))
+    }
+
+    pub(super) fn script_failure(&self, e: &EvalError, index: usize) -> Box<Failure> {
+        Box::new(Failure {
+            statement: Some(self.role.statements[index].shown(0)),
+            ..Failure::new("script", e.to_string())
+        })
+    }
+
+    pub(super) fn expression_failure(&self, e: &EvalError) -> Box<Failure> {
+        Box::new(Failure::new("script", e.to_string()))
+    }
+}
+
+/// A row as COPY's text format writes it: tabs between columns, `\N` for NULL.
+fn tab_separated(row: &[u8], out: &mut Vec<u8>) {
+    for (i, value) in wire::columns(row).enumerate() {
+        if i > 0 {
+            out.push(b'\t');
+        }
+        match value {
+            None => out.extend_from_slice(b"\\N"),
+            Some(bytes) => {
+                for &byte in bytes {
+                    match byte {
+                        b'\\' => out.extend_from_slice(b"\\\\"),
+                        b'\t' => out.extend_from_slice(b"\\t"),
+                        b'\n' => out.extend_from_slice(b"\\n"),
+                        b'\r' => out.extend_from_slice(b"\\r"),
+                        _ => out.push(byte),
+                    }
+                }
+            }
+        }
+    }
+    out.push(b'\n');
+}

@@ -1,0 +1,489 @@
+//! One connection's work as a state machine. It does no I/O: it is given a clock reading and the
+//! bytes that came, and gives bytes to send and what it wants next. The engines do the rest.
+
+mod answer;
+mod copy;
+
+use std::sync::Arc;
+
+use crate::clock::Nanos;
+use crate::events::{Failure, StatementDone};
+use crate::generate::{self, LocalTime, Scene};
+use crate::pace::{Control, Lockstep, Pace};
+use crate::program::{Op, Program, Role, Statement};
+use crate::record::{Slab, Transaction};
+use crate::script::{EvalError, Rng, Value, Vars};
+use crate::spec::{Counts, Mode, Pipeline, Prepare};
+use crate::wire::{self, Inbox};
+
+pub use self::answer::Progress;
+
+use self::answer::Answer;
+use self::copy::CopyStream;
+
+/// What a session waits for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Want {
+    /// Send what is in `out`, then receive until `receive` says the answer is whole.
+    Exchange,
+    /// Send what is in `out`, then advance: more is to follow (COPY).
+    Push,
+    /// Nothing until this time.
+    Wait(Nanos),
+    /// Nothing until its lockstep partner has caught up.
+    Blocked,
+    Finished,
+    Failed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Before the barrier: the role's `start` ops.
+    Start,
+    /// Between transactions.
+    Idle,
+    /// The intended start of the next transaction has been drawn and lies ahead.
+    Paced,
+    Running,
+    Copying,
+    /// A ROLLBACK is under way after an error that is retried or counted.
+    Recovering,
+    Finished,
+}
+
+/// A recorded execution: its event, and its rows if they are to be kept.
+pub struct Report {
+    pub done: StatementDone,
+    pub rows: Vec<u8>,
+}
+
+/// What a session belongs to and shares with others.
+pub struct Surroundings<'a> {
+    pub control: &'a Control,
+    pub slab: Arc<Slab>,
+    pub lockstep: Option<(Arc<Lockstep>, usize)>,
+    pub keep_rows: bool,
+}
+
+pub struct Session<'a> {
+    pub role: &'a Role,
+    pub client: u32,
+    pub out: Vec<u8>,
+    pub inbox: Inbox,
+    pub failure: Option<Failure>,
+    pub reports: Vec<Report>,
+    around: Surroundings<'a>,
+    state: State,
+    script: usize,
+    pc: usize,
+    vars: Vars,
+    rng: Rng,
+    local_time: LocalTime,
+    counters: Vec<u64>,
+    /// Which texts are prepared: one flag per statement and splice value.
+    prepared: Vec<Vec<bool>>,
+    pace: Option<Pace>,
+    begin: Nanos,
+    measured_from: Nanos,
+    intended: Nanos,
+    started: Nanos,
+    timed: bool,
+    sleeping: bool,
+    transactions: u64,
+    current: Transaction,
+    tries: u32,
+    snapshot: Option<Box<(Vars, Rng)>>,
+    copy: Option<CopyStream<'a>>,
+    pipelining: bool,
+    answer: Answer,
+}
+
+impl<'a> Session<'a> {
+    /// A session of client `client` (0-based) of `role`; `seed` is the whole step's.
+    pub fn new(role: &'a Role, client: u32, seed: u64, around: Surroundings<'a>) -> Session<'a> {
+        let mut vars = Vars::new(&role.names);
+        vars.set(role.client_slot, Value::Int(i64::from(client) + 1));
+        vars.set(role.client_id_slot, Value::Int(i64::from(client)));
+        for (slot, value) in &role.initial {
+            vars.set(*slot, value.clone());
+        }
+        let phase = f64::from(client) / f64::from(role.clients);
+        Session {
+            role,
+            client,
+            out: Vec::with_capacity(512),
+            inbox: Inbox::new(),
+            failure: None,
+            reports: Vec::new(),
+            around,
+            state: State::Start,
+            script: 0,
+            pc: 0,
+            vars,
+            rng: Rng::new(stream(seed, role.index as u64, u64::from(client))),
+            local_time: LocalTime::new(),
+            counters: vec![0; role.counters],
+            prepared: role.statements.iter().map(|s| vec![false; s.prepared.len()]).collect(),
+            pace: role.rate.map(|rate| Pace::new(rate, phase)),
+            begin: 0,
+            measured_from: 0,
+            intended: 0,
+            started: 0,
+            timed: false,
+            sleeping: false,
+            transactions: 0,
+            current: Transaction::default(),
+            tries: 0,
+            snapshot: None,
+            copy: None,
+            pipelining: false,
+            answer: Answer::default(),
+        }
+    }
+
+    /// Shares a variable with the other roles of this client index.
+    pub fn share(&mut self, slot: u32, cell: Arc<std::sync::atomic::AtomicI64>) {
+        self.vars.share(slot, cell);
+    }
+
+    /// Puts the Parse messages of all statements into `out`, where the role wants that.
+    /// True if there is something to exchange.
+    pub fn prepare(&mut self) -> Result<bool, Failure> {
+        if self.role.prepare == Prepare::Lazy {
+            return Ok(false);
+        }
+        for (index, statement) in self.role.statements.iter().enumerate() {
+            if statement.mode != Mode::Prepared {
+                continue;
+            }
+            let (first, last) = match &statement.splice {
+                Some(s) if s.fixed => {
+                    let value = s.expr.eval_int(&mut self.vars, &mut self.rng);
+                    let value = value.map_err(|e| *self.script_failure(&e, index))?;
+                    (value, value)
+                }
+                Some(s) => (s.from, s.to),
+                None => (0, 0),
+            };
+            let from = statement.splice.as_ref().map_or(0, |s| s.from);
+            for value in first..=last {
+                self.prepared[index][(value - from) as usize] = true;
+                statement.parse(value, &mut self.out);
+            }
+        }
+        if self.out.is_empty() {
+            return Ok(false);
+        }
+        self.out.extend_from_slice(&wire::SYNC);
+        self.expect_ready(0);
+        Ok(true)
+    }
+
+    /// The barrier has opened at `begin`; what is recorded counts from `measured_from`.
+    pub fn open(&mut self, begin: Nanos, measured_from: Nanos) {
+        self.begin = begin;
+        self.measured_from = measured_from;
+        self.state = State::Idle;
+    }
+
+    /// Runs until something has to be waited for. `now` is the latest reading of the clock.
+    pub fn advance(&mut self, now: Nanos) -> Want {
+        loop {
+            match self.state {
+                State::Start => return self.run(&self.role.start, now),
+                State::Idle => {
+                    if let Some(want) = self.idle(now) {
+                        return want;
+                    }
+                }
+                State::Paced => {
+                    if self.around.control.over(now) {
+                        return self.leave(Want::Finished);
+                    }
+                    if now < self.intended {
+                        return Want::Wait(self.intended);
+                    }
+                    self.begin_transaction(now);
+                }
+                State::Running => {
+                    let program: &'a Program = &self.role.programs[self.script];
+                    let want = self.run(&program.code, now);
+                    if want != Want::Finished {
+                        return want;
+                    }
+                    if self.pipelining {
+                        return self.fail(Failure::new(
+                            "script",
+                            "the script ends inside a pipeline: \\endpipeline is missing",
+                        ));
+                    }
+                    self.end_transaction(now, false);
+                }
+                State::Copying => return self.copy_more(),
+                State::Recovering => {
+                    if self.recovering(now) {
+                        return Want::Exchange;
+                    }
+                }
+                State::Finished => return Want::Finished,
+            }
+        }
+    }
+
+    /// `failure` has stopped this session or its connection; takes it out of the step.
+    pub fn fail(&mut self, failure: Failure) -> Want {
+        let whole = Failure {
+            role: Some(self.role.name.clone()),
+            client: Some(self.client),
+            ..failure
+        };
+        self.failure.get_or_insert(whole);
+        self.leave(Want::Failed)
+    }
+
+    /// Waits for the partner of a lockstep, for engines that may block.
+    pub fn wait_for_partner(&self) {
+        if let Some((pair, side)) = &self.around.lockstep {
+            pair.wait(*side, self.around.control);
+        }
+    }
+
+    fn leave(&mut self, want: Want) -> Want {
+        self.state = State::Finished;
+        if let Some((pair, side)) = &self.around.lockstep {
+            pair.leave(*side);
+        }
+        want
+    }
+
+    fn idle(&mut self, now: Nanos) -> Option<Want> {
+        let finished = self.role.operations.is_some_and(|n| self.transactions >= n);
+        if finished || self.around.control.over(now) {
+            return Some(self.leave(Want::Finished));
+        }
+        if let Some((pair, side)) = &self.around.lockstep
+            && !pair.may_start(*side)
+        {
+            return Some(Want::Blocked);
+        }
+        match &mut self.pace {
+            Some(pace) => {
+                self.intended = self.begin + pace.next(&mut self.rng);
+                self.state = State::Paced;
+            }
+            None => {
+                self.intended = now;
+                self.begin_transaction(now);
+            }
+        }
+        None
+    }
+
+    fn begin_transaction(&mut self, now: Nanos) {
+        let rng = &mut self.rng;
+        self.script = self.role.choose(|n| rng.uniform(0, n as i64 - 1) as u64);
+        self.pc = 0;
+        self.timed = false;
+        self.started = now;
+        self.tries = 1;
+        self.current = Transaction::default();
+        self.state = State::Running;
+        if self.role.retry.as_ref().is_some_and(|r| r.max_tries != 1) {
+            self.snapshot = Some(Box::new((self.vars.clone(), self.rng.clone())));
+        }
+    }
+
+    fn end_transaction(&mut self, now: Nanos, failed: bool) {
+        self.transactions += 1;
+        self.current.latency = now.saturating_sub(self.started);
+        self.current.failed = failed;
+        self.current.operations = match self.role.counts {
+            Counts::Transactions => 1,
+            Counts::Statements => self.current.statements,
+        };
+        self.around.slab.transaction(now, &self.current);
+        if let Some((pair, side)) = &self.around.lockstep {
+            pair.finished_one(*side);
+        }
+        self.state = State::Idle;
+    }
+
+    fn run(&mut self, code: &'a [Op], now: Nanos) -> Want {
+        loop {
+            if self.state == State::Running && !self.timed {
+                let body = self.role.programs[self.script].body;
+                if self.pc >= body {
+                    self.timed = true;
+                    self.started = if self.pace.is_some() { self.intended } else { now };
+                }
+            }
+            let Some(op) = code.get(self.pc) else {
+                return Want::Finished;
+            };
+            match self.execute(op, now) {
+                Ok(None) => {}
+                Ok(Some(want)) => return want,
+                Err(failure) => return self.fail(*failure),
+            }
+        }
+    }
+
+    fn execute(&mut self, op: &'a Op, now: Nanos) -> Result<Option<Want>, Box<Failure>> {
+        let at = self.pc;
+        self.pc += 1;
+        match op {
+            Op::Set { slot, expr } => {
+                let value = expr.eval(&mut self.vars, &mut self.rng);
+                let value = value.map_err(|e| self.expression_failure(&e))?;
+                self.vars.set(*slot, value);
+            }
+            Op::Sql(index) => {
+                self.send(*index, now).map_err(|e| self.script_failure(&e, *index))?;
+                if !self.pipelining {
+                    return Ok(Some(Want::Exchange));
+                }
+            }
+            Op::Copy(index) => {
+                let copy = &self.role.copies[*index];
+                let stream = CopyStream::open(copy).map_err(Box::new)?;
+                self.copy = Some(stream);
+                self.send(copy.statement, now)
+                    .map_err(|e| self.script_failure(&e, copy.statement))?;
+                return Ok(Some(Want::Exchange));
+            }
+            Op::Every { n, first, counter, skip } => {
+                let count = &mut self.counters[*counter];
+                *count += 1;
+                let due = *count % n == 0 || (*first && *count == 1);
+                if !due {
+                    self.pc = *skip;
+                }
+            }
+            Op::JumpUnless { expr, target } => {
+                let holds = expr.eval_truth(&mut self.vars, &mut self.rng);
+                if !holds.map_err(|e| self.expression_failure(&e))? {
+                    self.pc = *target;
+                }
+            }
+            Op::Jump(target) => self.pc = *target,
+            Op::Sleep(sleep) => {
+                if self.sleeping {
+                    self.sleeping = false;
+                    return Ok(None);
+                }
+                let time = sleep.duration(&self.vars);
+                let nanos = time.map_err(|e| self.expression_failure(&e))?.as_nanos() as Nanos;
+                if nanos > 0 {
+                    // The same op is met again when the time has come.
+                    self.pc = at;
+                    self.sleeping = true;
+                    return Ok(Some(Want::Wait(now.saturating_add(nanos))));
+                }
+            }
+            Op::Pipeline(Pipeline::Start) => self.pipelining = true,
+            Op::Pipeline(Pipeline::Sync) => {
+                self.out.extend_from_slice(&wire::SYNC);
+                self.answer.ready += 1;
+            }
+            Op::Pipeline(Pipeline::End) => {
+                self.pipelining = false;
+                self.out.extend_from_slice(&wire::SYNC);
+                self.answer.ready += 1;
+                return Ok(Some(Want::Exchange));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Puts statement `index` into `out`.
+    fn send(&mut self, index: usize, now: Nanos) -> Result<(), EvalError> {
+        let role = self.role;
+        let statement: &Statement = &role.statements[index];
+        let splice = match &statement.splice {
+            Some(s) => {
+                let value = s.expr.eval_int(&mut self.vars, &mut self.rng)?;
+                if !(s.from..=s.to).contains(&value) {
+                    return Err(EvalError {
+                        message: format!("{value} is not in {}..{}", s.from, s.to),
+                    });
+                }
+                value
+            }
+            None => 0,
+        };
+        let now_text = self.local_time.text();
+        let mut scene = Scene {
+            vars: &mut self.vars,
+            rng: &mut self.rng,
+            splice,
+            now: &now_text,
+        };
+        let mut result = Ok(());
+        if statement.mode == Mode::Simple {
+            wire::message(&mut self.out, b'Q', |out| {
+                result = generate::literal(&statement.parts, &mut scene, true, out);
+                out.push(0);
+            });
+        } else {
+            let from = statement.splice.as_ref().map_or(0, |s| s.from);
+            let known = &mut self.prepared[index][(splice - from) as usize];
+            if statement.mode == Mode::Extended || !*known {
+                statement.parse(splice, &mut self.out);
+                *known = true;
+            }
+            result = statement.execute(splice, &mut self.out, |out| {
+                generate::parameters(&statement.parts, &mut scene, statement.binary, out)
+            });
+        }
+        result?;
+        self.answer.splice = splice;
+        if self.pipelining {
+            if self.answer.pending.is_empty() {
+                self.answer.sent = now;
+            }
+        } else {
+            if statement.mode != Mode::Simple {
+                self.out.extend_from_slice(&wire::SYNC);
+            }
+            self.expect_ready(now);
+        }
+        self.answer.pending.push_back(index);
+        Ok(())
+    }
+
+    fn expect_ready(&mut self, now: Nanos) {
+        self.answer.ready = 1;
+        self.answer.sent = now;
+        self.answer.rows = 0;
+    }
+
+    fn copy_more(&mut self) -> Want {
+        let Some(copy) = &mut self.copy else {
+            self.state = State::Running;
+            return Want::Push;
+        };
+        let more = copy.fill(&mut self.out, &mut self.vars, &mut self.rng, &mut self.local_time);
+        match more {
+            Ok(true) => Want::Push,
+            Ok(false) => {
+                self.copy = None;
+                self.state = State::Running;
+                self.answer.ready = 1;
+                Want::Exchange
+            }
+            Err(failure) => self.fail(failure),
+        }
+    }
+}
+
+/// The seed of one connection's stream: the step's seed, the role and the client, well mixed
+/// (SplitMix64's finaliser, by Vigna and Steele).
+fn stream(seed: u64, role: u64, client: u64) -> u64 {
+    let mix = |x: u64| {
+        let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    };
+    mix(mix(mix(seed.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ role) ^ client)
+}
+
