@@ -63,6 +63,16 @@ def try_lock(path: Path) -> IO[str] | None:
     return file
 
 
+def unlock(file: IO[str]) -> None:
+    """Gives the lock back and closes the file.
+
+    Closing alone is not enough: a program that is just being started has the file open, too, until its
+    exec is through.
+    """
+    fcntl.flock(file, fcntl.LOCK_UN)
+    file.close()
+
+
 def is_held(path: Path) -> bool:
     """Whether a living process holds the lock on this file. Raises OSError, also when it is not there."""
     with path.open("rb") as file:
@@ -98,20 +108,20 @@ class ResultsLock:
     def __enter__(self) -> ResultsLock:
         with storing("lock the results", self.root):
             self.root.mkdir(parents=True, exist_ok=True)
-            self._file = try_lock(self.path)
+            other: Holder | None = None
+            # between taking the lock and writing its name, and again at its end, the holder is nameless
+            until = time.monotonic() + _NAME_WAIT_SECONDS
+            while (file := try_lock(self.path)) is None:
+                if (other := holder(self.path)) or time.monotonic() > until:
+                    break
+                time.sleep(0.005)
+            self._file = file
         if self._file is None:
             raise StoreError(
-                f"another pgstrata is writing to {self.root}: {self._other()}",
+                f"another pgstrata is writing to {self.root}: {other or 'it did not leave its name'}",
                 "wait until it is done, or name another folder with --results",
             )
         return self
-
-    def _other(self) -> str:
-        # between taking the lock and writing its name the holder needs a moment
-        until = time.monotonic() + _NAME_WAIT_SECONDS
-        while (other := holder(self.path)) is None and time.monotonic() < until:
-            time.sleep(0.01)
-        return str(other) if other else "a process that did not leave its name"
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -119,5 +129,5 @@ class ResultsLock:
         if self._file is not None:
             # the file stays: removing it would let two processes lock two files of one name
             self._file.truncate(0)
-            self._file.close()
+            unlock(self._file)
             self._file = None

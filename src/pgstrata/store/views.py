@@ -94,22 +94,12 @@ def query(root: Path, sql: str) -> Answer:
     """
     results = Results(root)
     with connect(root, results=results) as connection:
-        for statement in _statements(connection, sql):
-            try:
-                connection.execute(statement)
-            except duckdb.Error as cause:
-                raise _explained(cause) from cause
         try:
+            for statement in _statements(connection, sql):
+                connection.execute(statement)
             rows = connection.fetchall()
-        except duckdb.InvalidInputException as cause:
-            if "pytz" in str(cause):
-                raise UsageError(
-                    "a column of the answer has the type timestamp with time zone",
-                    "cast it: column::timestamp, or column::varchar",
-                ) from cause
-            raise _explained(cause) from cause
         except duckdb.Error as cause:
-            raise _explained(cause) from cause
+            raise _explained(cause, root) from cause
         columns = [str(column[0]) for column in connection.description or ()]
     return Answer(columns, rows, results.broken)
 
@@ -232,10 +222,7 @@ _EXPLAIN = re.compile(r"\s*explain\b(\s*analyze\b)?(\s*\([^)]*\))?", re.IGNORECA
 
 def _statements(connection: duckdb.DuckDBPyConnection, sql: str) -> list[duckdb.Statement]:
     """The statements of the text; UsageError when there is none or one that could touch files."""
-    try:
-        statements = connection.extract_statements(sql)
-    except duckdb.Error as cause:
-        raise _explained(cause) from cause
+    statements = connection.extract_statements(sql)
     if not statements:
         raise UsageError("the query is empty", 'say, for example: pgstrata query "select * from runs"')
     for statement in statements:
@@ -251,8 +238,31 @@ def _statements(connection: duckdb.DuckDBPyConnection, sql: str) -> list[duckdb.
     return statements
 
 
-def _explained(cause: duckdb.Error) -> UsageError | StoreError:
+def _explained(cause: duckdb.Error, root: Path) -> UsageError | StoreError:
+    """What the user can do about it: mend the query, or the folder."""
     text = str(cause).strip()
-    if isinstance(cause, duckdb.IOException):
-        return StoreError(f"the results cannot be read: {text}", "remove the damaged run's folder")
+    if "pytz" in text:
+        return UsageError(
+            "a column of the answer has the type timestamp with time zone",
+            "cast it: column::timestamp, or column::varchar",
+        )
+    mistaken = (
+        duckdb.ParserException,
+        duckdb.BinderException,
+        duckdb.CatalogException,
+        duckdb.PermissionException,
+    )
+    # DuckDB does not say which file its decoder stumbled over, so look
+    if not isinstance(cause, mistaken) and (damaged := _damaged(root)):
+        return damaged
     return UsageError(f"the query failed: {text}", "docs/results.md lists the views and their columns")
+
+
+def _damaged(root: Path) -> StoreError | None:
+    for run in Results(root).runs():
+        for table in TABLES:
+            try:
+                run.table(table)
+            except StoreError as error:
+                return error
+    return None

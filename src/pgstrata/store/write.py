@@ -146,7 +146,7 @@ class RunBuilder:
 
     def _disown(self) -> None:
         if self._owner is not None:
-            self._owner.close()
+            lock.unlock(self._owner)
             self._owner = None
 
 

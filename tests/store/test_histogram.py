@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hdrh.histogram import HdrHistogram
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgstrata.errors import StoreError
+from pgstrata.store.histogram import BUCKETS, HIGHEST_US, decode, merge, record
+
+MICROS = st.lists(
+    st.one_of(
+        st.integers(1, 3000),
+        st.integers(1, HIGHEST_US),
+        st.sampled_from([bound + d for _, bound in BUCKETS if bound for d in (-1, 0, 1)]),
+    ),
+    max_size=200,
+)
+
+
+@given(MICROS)
+def test_encoding_is_read_by_the_reference_implementation_and_back(values: list[int]) -> None:
+    mine = record(values)
+    theirs = HdrHistogram.decode(mine.encode())
+    assert theirs.get_total_count() == len(values)
+    assert list(theirs.counts) == mine.counts.tolist()
+    assert decode(mine.encode()).counts.tolist() == mine.counts.tolist()
+
+
+@given(MICROS.filter(bool))
+def test_figures_are_those_of_the_reference_implementation(values: list[int]) -> None:
+    theirs = HdrHistogram(1, HIGHEST_US, 3)
+    for value in values:
+        theirs.record_value(value)
+    mine = decode(theirs.encode().decode())
+    assert mine.responses == len(values)
+    assert mine.max_seconds == theirs.get_max_value() / 1e6
+    assert mine.percentile(50) == pytest.approx(theirs.get_value_at_percentile(50) / 1e6)
+    assert mine.percentile(100) == mine.max_seconds
+    assert mine.mean_seconds == pytest.approx(sum(values) / len(values) / 1e6, rel=1e-3)
+
+
+@given(MICROS.filter(bool), st.sampled_from([0, 0.1, 25, 50, 90, 99, 99.9, 100]))
+def test_percentiles_are_nearest_rank_within_three_digits(values: list[int], percent: float) -> None:
+    ordered = sorted(values)
+    rank = max(1, -(-round(percent * len(values) * 1000) // 100_000))
+    assert record(values).percentile(percent) == pytest.approx(ordered[rank - 1] / 1e6, rel=1e-3)
+
+
+@given(st.lists(MICROS, max_size=5))
+def test_merging_loses_nothing(parts: list[list[int]]) -> None:
+    together = merge([record(part) for part in parts])
+    assert together.counts.tolist() == record([v for part in parts for v in part]).counts.tolist()
+
+
+@given(MICROS)
+def test_buckets_hold_every_response_once_in_its_place(values: list[int]) -> None:
+    buckets = record(values).buckets()
+    assert [bucket.label for bucket in buckets] == [label for label, _ in BUCKETS]
+    assert sum(bucket.responses for bucket in buckets) == len(values)
+    assert sum(bucket.share for bucket in buckets) == pytest.approx(1.0 if values else 0.0)
+    below = 0
+    for bucket in buckets[:-1]:
+        assert bucket.up_to_seconds is not None
+        bound = bucket.up_to_seconds * 1e6
+        below += bucket.responses
+        # a slot is at most 0.1 % wide: only what lies that close above a bound may count below it
+        assert sum(v <= bound for v in values) <= below <= sum(v <= bound * 1.001 for v in values)
+
+
+def test_what_is_out_of_range_counts_at_the_nearest_end() -> None:
+    histogram = record([0, -5, 10**12])
+    assert histogram.responses == 3
+    assert histogram.percentile(1) == 1e-6
+    assert histogram.max_seconds == pytest.approx(3600, rel=1e-3)
+
+
+def test_nothing_recorded() -> None:
+    nothing = record([])
+    assert decode(nothing.encode()).responses == 0
+    assert nothing.max_seconds is None
+    assert nothing.mean_seconds is None
+    assert nothing.percentile(50) is None
+    assert [bucket.responses for bucket in nothing.buckets()] == [0] * len(BUCKETS)
+    assert merge([]).responses == 0
+
+
+def test_histograms_of_other_precision_are_not_merged() -> None:
+    other = HdrHistogram(1, 10_000, 2)
+    other.record_value(5)
+    with pytest.raises(StoreError, match="precision"):
+        merge([record([1]), decode(other.encode().decode())])
+
+
+@given(st.one_of(st.text(max_size=60), st.binary(max_size=80).map(lambda b: base64.b64encode(b).decode())))
+def test_rubbish_is_an_error_and_not_a_crash(text: str) -> None:
+    with pytest.raises(StoreError, match="damaged"):
+        decode(text)
+
+
+def test_a_cut_histogram_is_an_error() -> None:
+    text = record(range(1, 5000)).encode()
+    for end in (1, 8, 40, len(text) // 2 // 4 * 4, len(text) - 4):
+        with pytest.raises(StoreError, match="damaged"):
+            decode(text[:end])
