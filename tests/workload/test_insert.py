@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from pydantic import ValidationError
-from support_sql import role, statements, text, values
 
 from pgstrata.errors import UsageError
 from pgstrata.workload import catalog
 from pgstrata.workload.insert_options import InsertOptions
 from pgstrata.workload.language import Admin, Phase, Settle, Step
+from support_sql import role, statements, text, values
 
 INSERT = catalog.find("insert")
 
@@ -207,9 +207,10 @@ def test_one_shared_table_is_indexed_once_and_deleted_in_stripes() -> None:
     deleter = role(shared["l.i1"].spec(), "delete")
     assert deleter["clients"] == 4
     assert deleter["scripts"][0]["ops"][1] == {"set": "min_id", "expr": ":min_id + 200"}
+    assert deleter["start"][1] == {"set": "min_id", "expr": ":begin + :client_id * 50"}
     assert deleter["scripts"][0]["before"][0]["ops"][1] == {
         "set": "min_id",
-        "expr": ":min_id + :client_id * 50",
+        "expr": "greatest(:min_id, :begin + (:tail - :begin) / 200 * 200 + :client_id * 50)",
     }
     (insert,) = role(shared["l.i1"].spec(), "insert")["scripts"][0]["ops"]
     assert text(insert).startswith("INSERT INTO pi1 ")

@@ -134,7 +134,6 @@ def test_a_scale_by_memory_becomes_a_number_that_grows_with_it() -> None:
         ({"clients": [0]}, "clients"),
         ({"modes": []}, "modes"),
         ({"builtin": []}, "anything to run"),
-        ({"initialise": False}, "initialise"),
         ({"define": {"a b": 1}}, "a b"),
         ({"scale": "half"}, "scale"),
     ],

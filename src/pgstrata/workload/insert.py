@@ -115,29 +115,37 @@ def _inserter(o: InsertOptions, batch: int, *, operations: int | None, rate: int
     )
 
 
-def _read_min(o: InsertOptions) -> Sql:
+def _read_min(o: InsertOptions, into: str = "min_id") -> Sql:
     return Sql(
         "SELECT min(transactionid) FROM pi{t}",
         name="min",
         counted=False,
-        into=["min_id"],
+        into=[into],
         mode="simple",
         values=_table(o),
     )
 
 
-def _find_tail(o: InsertOptions, batch: int) -> list[Op]:
-    """Reads where the tail of the queue is.
+def _find_tail(o: InsertOptions, batch: int) -> tuple[list[Op], list[Op]]:
+    """How deleters of `batch` rows find the tail of the queue: before the step, and within it.
 
-    Clients that share a table delete stripes of it: client i starts (i − 1) × batch further on, else
-    all of them would want the same rows and wait for each other's locks.
+    Clients that share a table delete stripes of it, else all of them would want the same rows and wait
+    for each other's locks: of each `clients × batch` ids behind where the step began, client i takes
+    the i-th `batch`. A client that is ahead of the slowest stays where it is when it reads the tail.
     """
-    striped = o.tables == "shared" and o.clients > 1
-    return [_read_min(o), *([Set("min_id", f":min_id + :client_id * {batch}")] if striped else [])]
+    if o.tables == "per-client" or o.clients == 1:
+        return [], [_read_min(o)]
+    stripe, own = o.clients * batch, f":client_id * {batch}"
+    tail = f":begin + (:tail - :begin) / {stripe} * {stripe} + {own}"
+    return (
+        [_read_min(o, "begin"), Set("min_id", f":begin + {own}")],
+        [_read_min(o, "tail"), Set("min_id", f"greatest(:min_id, {tail})")],
+    )
 
 
 def _deleter(o: InsertOptions, batch: int, *, operations: int | None, rate: int | None) -> Role:
     stride = batch * (o.clients if o.tables == "shared" else 1)
+    begin, find_tail = _find_tail(o, batch)
     return Role(
         "delete",
         o.clients,
@@ -153,12 +161,13 @@ def _deleter(o: InsertOptions, batch: int, *, operations: int | None, rate: int 
                 ),
                 Set("min_id", f":min_id + {stride}"),
                 # The first read belongs to the step: finding the tail is what the benchmark shows.
-                before=[Every(o.min_refresh or _NEVER, *_find_tail(o, batch), first=True)],
+                before=[Every(o.min_refresh or _NEVER, *find_tail, first=True)],
             )
         ],
         operations=operations,
         rate=None if rate is None else Rate(math.ceil(rate / batch)),
         target_rows=None if rate is None else float(rate * o.clients),
+        start=begin,
     )
 
 

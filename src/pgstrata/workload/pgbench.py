@@ -90,7 +90,7 @@ def step(
         Headline("query", "operations", "transactions/s"),
         seconds=o.seconds,
         warmup=o.warmup,
-        tables=TABLES if o.initialise else [],
+        tables=TABLES if o.initialise or o.built_in else [],
         group=f"{name}, {mode}",
         reads_only=reads_only,
     )

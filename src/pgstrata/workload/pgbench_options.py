@@ -30,7 +30,9 @@ class PgbenchOptions(WorkloadOptions):
         description="size: 100,000 rows of pgbench_accounts (about 15 MB) each; or the share of this "
         "machine's memory the data should have, as in `50%` and `200%`",
     )
-    initialise: bool = Field(True, description="make pgbench's tables; false: scripts that need none")
+    initialise: bool = Field(
+        True, description="make and fill pgbench's tables; false: they are there, or none is needed"
+    )
     fillfactor: int = Field(100, ge=10, le=100, description="fill factor of the tables, percent")
     foreign_keys: bool = Field(False, description="foreign keys between the tables")
     partitions: int = Field(0, ge=0, le=10_000, description="partitions of pgbench_accounts; 0: none")
@@ -122,8 +124,6 @@ class PgbenchOptions(WorkloadOptions):
     def _something_to_run(self) -> PgbenchOptions:
         if not self.built_in and not self.scripts:
             raise ValueError("neither builtin nor scripts name anything to run")
-        if self.built_in and not self.initialise:
-            raise ValueError("initialise = false, but the built-in scripts need pgbench's tables")
         return self
 
     @property

@@ -1,0 +1,127 @@
+"""Runs phases of a workload on a real server with the real driver, and asks the server about them."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from pgstrata.campaign.measure import driver_spec
+from pgstrata.campaign.settle import run_admin, run_settle
+from pgstrata.driver import Driver
+from pgstrata.server.acquire import Server
+from pgstrata.server.cluster import Cluster
+from pgstrata.server.config import Fragment, resolve
+from pgstrata.workload.language import Admin, Phase, Settle, Step
+
+Json = dict[str, Any]
+
+CONF = """
+fsync = off
+synchronous_commit = off
+shared_buffers = 64MB
+max_connections = 60
+autovacuum = off
+shared_preload_libraries = pg_stat_statements
+pg_stat_statements.track = all
+"""
+
+
+@contextmanager
+def running(server: Server, more: str = "") -> Iterator[Cluster]:
+    """A cluster with pg_stat_statements; it and its folder are gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="pgs", dir="/tmp"))
+    folder.chmod(0o755)
+    config = resolve([Fragment("test", CONF + more, None)], server.version_num, 1 << 30)
+    try:
+        with Cluster(server, config, folder / "c") as cluster:
+            cluster.create()
+            cluster.start()
+            yield cluster
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def database(cluster: Cluster, name: str) -> Iterator[psycopg.Connection[Any]]:
+    """An empty database of this name, with pg_stat_statements, and a connection to it."""
+    with cluster.connect() as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+    with cluster.connect(name) as connection:
+        connection.execute("CREATE EXTENSION pg_stat_statements")
+        yield connection
+    with cluster.connect() as admin:
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@dataclass
+class Outcome:
+    """Everything the driver said about one step."""
+
+    events: list[Json]
+    seconds: list[Json] = field(default_factory=list)
+    done: Json = field(default_factory=dict)
+
+    def role(self, name: str) -> Json:
+        (found,) = [r for r in self.done["roles"] if r["name"] == name]
+        return found
+
+    def statement(self, role: str, name: str) -> Json:
+        (found,) = [s for s in self.role(role)["statements_by_name"] if s["name"] == name]
+        return found
+
+
+def run_step(cluster: Cluster, database: str, step: Step, seed: int = 1, engine: str = "auto") -> Outcome:
+    spec = driver_spec(step, cluster.connection(database), seed, engine)
+    outcome = Outcome([])
+    with Driver(spec) as driver:
+        outcome.events.append(driver.ready())
+        driver.start()
+        for event in driver.events():
+            outcome.events.append(event)
+            if event["event"] == "second":
+                outcome.seconds.append(event)
+            assert event["event"] != "error", event
+        outcome.done = outcome.events[-1]
+        driver.close()
+    return outcome
+
+
+def run_phase(cluster: Cluster, database: str, phase: Phase, seed: int = 1) -> Outcome | None:
+    match phase:
+        case Step():
+            return run_step(cluster, database, phase, seed)
+        case Admin():
+            run_admin(cluster, phase, database)
+        case Settle():
+            run_settle(cluster, phase, database, cluster.server.version_num)
+    return None
+
+
+def with_transactions(step: Step, n: int) -> Step:
+    """The step, with n transactions for each client in place of its time."""
+    return replace(step, seconds=None, warmup=0, roles=[replace(r, operations=n) for r in step.roles])
+
+
+def calls(connection: psycopg.Connection[Any]) -> dict[str, int]:
+    """What pg_stat_statements saw in this database since it was reset: statement → calls."""
+    rows = connection.execute(
+        "SELECT query, calls FROM pg_stat_statements WHERE toplevel "
+        "AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    ).fetchall()
+    found: dict[str, int] = {}
+    for query, count in rows:
+        text = " ".join(query.split())
+        if "pg_stat_statements" not in text:
+            found[text] = found.get(text, 0) + count
+    return found
+
+
+def forget_calls(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("SELECT pg_stat_statements_reset()")

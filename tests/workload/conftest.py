@@ -1,0 +1,18 @@
+"""One server for all tests of a module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pgstrata.server.acquire import Server
+from pgstrata.server.cluster import Cluster
+from support_steps import running
+
+
+@pytest.fixture(scope="module")
+def cluster(pg17: Server) -> Iterator[Cluster]:
+    """A current server with pg_stat_statements, without autovacuum."""
+    with running(pg17) as running_cluster:
+        yield running_cluster
