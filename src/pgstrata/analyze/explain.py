@@ -195,9 +195,9 @@ def _words(factor: Factor) -> str:
         return f"the plan of {factor.name}, which has another shape"
     assert factor.base is not None and factor.value is not None
     if factor.kind == "time":
-        return (
-            f"{factor.name} ({factor.value - factor.base:+,.3g} µs, {factor.share or 0.0:.0%} of the change)"
-        )
+        moved = factor.value - factor.base
+        sign = "+" if moved > 0 else "−"
+        return f"{factor.name} ({sign}{_number(abs(moved))} µs, {factor.share or 0.0:.0%} of the change)"
     steady = ", as much per second as before" if factor.steady else ""
     return f"{factor.name} ({_number(factor.base)} → {_number(factor.value)}{factor.unit}{steady})"
 
@@ -210,8 +210,9 @@ def _number(value: float) -> str:
     """Three significant digits, without an exponent."""
     if value == 0:
         return "0"
-    digits = max(0, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(digits, 6)}f}"
+    # taken after rounding: 9.996 is 10.0
+    exponent = int(f"{value:.2e}".partition("e")[2])
+    return f"{value:,.{min(max(0, 2 - exponent), 6)}f}"
 
 
 def _rates(records: Sequence[StepRecord]) -> list[float]:
