@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 # Okabe & Ito's colours for colour-blind readers, in an order in which neighbours differ most, and a
 # few between them; all readable on white and on near-black. Beyond twelve, dashes tell them apart.
@@ -22,6 +22,8 @@ PALETTE = (
     "#4fb3d9", "#9a8b2c", "#6d8f3a", "#a8718a", "#5a7d9a", "#b0793f",
 )  # fmt: skip
 DASHES = ("solid", "dash", "dot", "dashdot")
+
+Floats = npt.NDArray[np.float64]
 
 POINTS_PER_CHART = 24_000
 MOST_POINTS = 2_000
@@ -44,7 +46,7 @@ def label(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def rounded(values: Sequence[float | None]) -> list[float | None]:
+def rounded(values: Iterable[float | None]) -> list[float | None]:
     """Numbers with four significant digits: a chart shows no more, and the page stays light."""
     return [
         None if v is None or not math.isfinite(v) else (int(v) if v == int(v) else float(f"{v:.4g}"))
@@ -52,29 +54,24 @@ def rounded(values: Sequence[float | None]) -> list[float | None]:
     ]
 
 
-def thinned(xs: Sequence[float], ys: Sequence[float], most: int) -> tuple[list[float], list[float]]:
+def thinned(xs: Floats, ys: Floats, most: int) -> tuple[Floats, Floats]:
     """At most about `most` points of a line, keeping the smallest and the largest of each stretch.
 
-    A mean would hide exactly what per-second charts are for: the one second that stalled. NaN
-    marks a gap and is kept where its stretch holds nothing else.
+    A mean would hide exactly what per-second charts are for: the one second that stalled. NaN marks a
+    gap; a stretch that holds nothing else keeps one. First and last point stay.
     """
     if len(xs) <= most:
-        return list(xs), list(ys)
-    values = np.asarray(ys, dtype=float)
-    keep: set[int] = {0, len(values) - 1}
-    edges = np.linspace(0, len(values), max(1, most // 2) + 1).astype(int)
-    for start, end in pairwise(edges):
-        part = values[start:end]
-        if not len(part):
-            continue
-        known = np.flatnonzero(~np.isnan(part))
-        if not len(known):
-            keep.add(int(start))
-            continue
-        keep.add(int(start + known[np.argmin(part[known])]))
-        keep.add(int(start + known[np.argmax(part[known])]))
-    order = sorted(keep)
-    return [xs[i] for i in order], [ys[i] for i in order]
+        return xs, ys
+    stretch = -(-len(ys) // max(1, most // 2))
+    padded = np.full(-(-len(ys) // stretch) * stretch, np.nan)
+    padded[: len(ys)] = ys
+    table = padded.reshape(-1, stretch)
+    starts = np.arange(len(table)) * stretch
+    unknown = np.isnan(table)
+    lowest = np.where(unknown, np.inf, table).argmin(axis=1) + starts
+    highest = np.where(unknown, -np.inf, table).argmax(axis=1) + starts
+    keep = np.unique(np.concatenate((lowest, highest, [0, len(ys) - 1])))
+    return xs[keep], ys[keep]
 
 
 def budget(lines: int) -> int:

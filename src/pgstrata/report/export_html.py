@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pgstrata.report.blocks import SIGNS, Block, Chart, Section
+from pgstrata.report.blocks import SIGNS, Block, Chart, Section, Table
 from pgstrata.report.charts import color
 
 SPOKEN = {
@@ -63,6 +63,24 @@ def _kind(block: Block) -> str:
     return type(block).__name__
 
 
+@dataclass(frozen=True)
+class _Style:
+    """How the cells of a column look, worked out once for all of them."""
+
+    css: str
+    long: bool
+    swatch: bool
+
+
+def _styled(table: Table) -> list[_Style]:
+    made = []
+    for place, column in enumerate(table.columns):
+        names = [column.align, "lead" if place < table.lead else "", "rule" if column.rule else ""]
+        css = " ".join(name for name in names if name)
+        made.append(_Style(css, column.align == "left", column.key == "variant"))
+    return made
+
+
 @cache
 def _asset(name: str) -> Markup:
     return Markup((files("pgstrata.report") / "templates" / name).read_text(encoding="utf-8"))
@@ -91,6 +109,7 @@ def write_html(page: Page) -> str:
     )
     environment.globals.update(
         kind_of=_kind,
+        styled=_styled,
         figure=_figure,
         palette=color,
         signs=SIGNS,

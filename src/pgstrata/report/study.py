@@ -6,6 +6,7 @@ import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,11 @@ class Place:
 
     repeats: tuple[Measured, ...]
 
-    @property
+    @cached_property
     def rates(self) -> list[float]:
         return [m.rate for m in self.repeats if m.rate is not None]
 
-    @property
+    @cached_property
     def rate(self) -> float | None:
         """The median rate of the repeats, per second."""
         return statistics.median(self.rates) if self.rates else None
@@ -64,7 +65,7 @@ class Place:
     def sla_met(self) -> bool:
         return all(m.sla_met for m in self.repeats)
 
-    @property
+    @cached_property
     def shown(self) -> Measured:
         """The repeat whose rate is nearest to the median: its seconds are the ones drawn."""
         middle = self.rate
@@ -90,7 +91,7 @@ class StepOf:
     anchor: str
     places: Mapping[str, Place]
 
-    @property
+    @cached_property
     def role_names(self) -> list[str]:
         """Every role any variant had in this step, the headline's first."""
         names: dict[str, None] = {}
@@ -151,7 +152,7 @@ class Study:
         """Every variant but the base."""
         return [v for v in self.variants if v != self.base]
 
-    @property
+    @cached_property
     def most_repeats(self) -> int:
         return max(
             (len(p.repeats) for w in self.workloads for s in w.steps for p in s.places.values()), default=0

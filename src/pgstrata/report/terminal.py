@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from pgstrata.analyze.tones import THRESHOLDS
-from pgstrata.report.blocks import Cell, Column, Findings, Prose, Row, Table
+from pgstrata.report.blocks import SIGNS, Cell, Column, Findings, Prose, Row, Table
 from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
 from pgstrata.report.study import Study, read_study
@@ -87,9 +87,7 @@ def _table(table: Table, console: Console) -> None:
         console.width = max(screen, _width(columns, rows))
         console.print(made, crop=False)
         console.width = screen
-    signs = (
-        f"{Cell(None, '', tone).sign} {text}" for tone, text in table.legend if Cell(None, "", tone).sign
-    )
+    signs = [f"{SIGNS[tone]} {text}" for tone, text in table.legend if tone in SIGNS]
     if legend := ", ".join(signs):
         console.print(Text(legend, "bright_black"))
 

@@ -19,8 +19,7 @@ from pgstrata.report.export_html import Page, Switch, write_html
 from pgstrata.report.export_markdown import write_markdown
 from pgstrata.report.frames import Frames
 from pgstrata.report.page import lede, sections, tables
-from pgstrata.report.study import Study, campaigns, read_study
-from pgstrata.store import slug
+from pgstrata.report.study import Study, read_study
 
 
 @dataclass(frozen=True)
@@ -37,36 +36,18 @@ def write_report(
     results: Path,
     campaign: str | None = None,
     base: str | None = None,
-    out: Path | None = None,
+    *,
+    out: Path,
     thresholds: tuple[float, float] = THRESHOLDS,
 ) -> Report:
     """Writes `out`/index.html, plotly.min.js, report.md and tables/*.csv; files of these names are replaced.
 
     campaign: needed where the results hold several. base: label of the variant the others are held
-    against, the first if None. out: `default_folder` if None.
+    against, the first if None.
     Raises StoreError without runs or where `out` cannot be written, UsageError for a name that is not there.
     """
     study = read_study(results, campaign, base, thresholds)
-    return write_study(study, out or default_folder(results, study.campaign))
-
-
-def write_all(
-    results: Path, out: Path | None = None, thresholds: tuple[float, float] = THRESHOLDS
-) -> list[Report]:
-    """A report of every campaign, each in a folder of its own below `out`; the newest campaign first."""
-    found = campaigns(results)
-    if not found:
-        raise StoreError(
-            f"no runs in {results}", "Run a campaign first, or name another folder with --results."
-        )
-    return [
-        write_report(results, name, None, out / slug(name) if out else None, thresholds) for name in found
-    ]
-
-
-def default_folder(results: Path, campaign: str) -> Path:
-    """Where a report goes if nobody says: beside the runs of its campaign."""
-    return results / slug(campaign) / "report"
+    return write_study(study, out)
 
 
 def write_study(study: Study, out: Path) -> Report:

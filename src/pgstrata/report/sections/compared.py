@@ -139,6 +139,8 @@ _HOST: tuple[tuple[str, str], ...] = (
 
 
 def _fact(name: str, value: Any) -> str:
+    if name == "virtual":
+        return str(value) if value else "no"
     if value is None or value == "":
         return "not known"
     if isinstance(value, bool):

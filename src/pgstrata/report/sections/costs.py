@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import polars as pl
-
 from pgstrata.analyze.metrics import METRICS
 from pgstrata.analyze.tones import Tone, relative_tone
 from pgstrata.report import numbers
@@ -73,13 +71,11 @@ def cpu_table(study: Study, step: StepOf, frames: Frames, keys: Keys) -> Table |
 
 def _connections(place: Place, step: StepOf, role: str, frames: Frames) -> list[float]:
     """CPU seconds of each connection of a role, over all repeats."""
-    found: list[float] = []
-    for measured in place.repeats:
-        table = frames.backends.get((measured.run.run_id, step.name))
-        if table is not None:
-            own = table.filter(pl.col("role") == role)["cpu_seconds"].drop_nulls()
-            found += [float(value) for value in own]
-    return found
+    return [
+        seconds
+        for measured in place.repeats
+        for seconds in frames.backends.get((measured.run.run_id, step.name, role), ())
+    ]
 
 
 def _spread(values: Sequence[float]) -> Cell:

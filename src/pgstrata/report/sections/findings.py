@@ -41,7 +41,6 @@ def _finding(study: Study, workload: WorkloadOf, variant: str) -> Finding:
         by_tone.setdefault(cell.tone, []).append((step, cell))
     slower = sorted(by_tone.get("bad", []), key=lambda pair: _ratio(pair[1]))
     faster = sorted(by_tone.get("good", []), key=lambda pair: -_ratio(pair[1]))
-    low, high = study.thresholds
     fair = [_ratio(cell) for _, cell in cells if cell.tone in ("good", "bad", "even")]
     items: list[Item] = []
     if slower:
@@ -49,7 +48,7 @@ def _finding(study: Study, workload: WorkloadOf, variant: str) -> Finding:
     if faster:
         items.append(("good", "faster", _named(faster)))
     if even := by_tone.get("even"):
-        items.append(("even", f"between {low:g} and {high:g}", _named(even)))
+        items.append(("even", "between", _named(even)))
     if not fair and study.has_failed(variant):
         return Finding(variant, study.color(variant), "failed; nothing to compare", [])
     if missed := by_tone.get("missed"):

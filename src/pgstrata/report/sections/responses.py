@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import polars as pl
-
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.report.frames import Frames
@@ -64,13 +62,9 @@ def response_table(study: Study, step: StepOf, frames: Frames, keys: Keys) -> Ta
 def _counts(place: Place, step: StepOf, role: str, frames: Frames) -> list[int]:
     counts = [0] * len(BUCKETS)
     for measured in place.repeats:
-        table = frames.buckets.get((measured.run.run_id, step.name))
-        if table is None:
-            continue
-        own = table.filter(pl.col("role") == role)
-        for order, responses in zip(own["bucket_order"], own["responses"], strict=True):
-            if order is not None and 1 <= order <= len(counts):
-                counts[order - 1] += responses or 0
+        own = frames.buckets.get((measured.run.run_id, step.name, role), ())
+        for i, responses in enumerate(own):
+            counts[i] += responses
     return counts
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import polars as pl
+import numpy as np
 
 from pgstrata.analyze.metrics import counts_rows
 from pgstrata.report.blocks import Chart
 from pgstrata.report.charts import SHOWN_AT_FIRST, axis, budget, color, dash, label, rounded, thinned, trace
-from pgstrata.report.frames import Frames
+from pgstrata.report.frames import Floats, Frames, Line
 from pgstrata.report.study import StepOf, Study, number
 
 _ROW_HEIGHT, _GAP, _EDGES = 132, 26, 92
@@ -50,15 +50,18 @@ def seconds_chart(study: Study, step: StepOf, frames: Frames) -> Chart | None:
             domain=domains[row - 1],
             rangemode="tozero",
         )
-        for variant, series in _lines(study, step, frames, role):
-            xs, ys = _rates(series, by_rows)
-            data.append(_line(study, variant, row, *thinned(xs, ys, most), legend=row == 1))
+        for variant, line in _lines(study, step, frames, role):
+            rates = line.rows if by_rows else line.operations
+            data.append(_line(study, variant, row, *thinned(line.second, rates, most), legend=row == 1))
     row = len(roles) + 1
     layout[f"yaxis{row}"] = axis("longest\nresponse, ms", domain=domains[row - 1], type="log", nticks=5)
     for variant in variants:
-        longest = _longest(frames, step, variant, roles)
+        longest = frames.longest.get((step.places[variant].shown.run.run_id, step.name))
         if longest is not None:
-            data.append(_line(study, variant, row, *thinned(*longest, most), legend=False, unit=" ms"))
+            seconds, responses = longest
+            # the axis is logarithmic: a second without a response is a gap, not a zero
+            millis = np.where(responses > 0, responses * 1e3, np.nan)
+            data.append(_line(study, variant, row, *thinned(seconds, millis, most), legend=False, unit=" ms"))
     if with_events:
         layout[f"yaxis{row + 1}"] = axis(
             domain=domains[row],
@@ -137,45 +140,24 @@ def _by_rows(step: StepOf, role: str) -> bool:
     )
 
 
-def _lines(study: Study, step: StepOf, frames: Frames, role: str) -> list[tuple[str, pl.DataFrame]]:
-    """The series of a role by variant; one with a handful of operations is no line."""
+def _lines(study: Study, step: StepOf, frames: Frames, role: str) -> list[tuple[str, Line]]:
+    """The seconds of a role by variant; one with a handful of operations is no line."""
     found = []
     for variant in study.variants:
         if variant in step.places:
             run = step.places[variant].shown.run
-            series = frames.series.get((run.run_id, step.name, role))
-            if series is not None and (series["operations"].sum() or 0) >= _FEWEST_OPERATIONS:
-                found.append((variant, series))
+            line = frames.lines.get((run.run_id, step.name, role))
+            if line is not None and line.total_operations >= _FEWEST_OPERATIONS:
+                found.append((variant, line))
     return found
-
-
-def _rates(series: pl.DataFrame, by_rows: bool) -> tuple[list[float], list[float]]:
-    """Rates per second; a last second shorter than half of one says little and is left out."""
-    whole = series.filter(pl.col("seconds") >= 0.5)
-    counts = pl.col("rows" if by_rows else "operations").fill_null(0)
-    rates = whole.select((counts / pl.col("seconds")).alias("rate"))["rate"]
-    return [float(s) for s in whole["second"]], [float(r) for r in rates]
-
-
-def _longest(
-    frames: Frames, step: StepOf, variant: str, roles: Sequence[str]
-) -> tuple[list[float], list[float]] | None:
-    """The longest response time of each second over all roles, in ms; NaN where there was no response."""
-    run = step.places[variant].shown.run
-    parts = [part for role in roles if (part := frames.series.get((run.run_id, step.name, role))) is not None]
-    if not parts:
-        return None
-    table = pl.concat(parts).group_by("second").agg(pl.col("max_seconds").max()).sort("second")
-    millis = [float("nan") if not s else s * 1e3 for s in table["max_seconds"]]
-    return [float(s) for s in table["second"]], millis
 
 
 def _line(
     study: Study,
     variant: str,
     row: int,
-    xs: Sequence[float],
-    ys: Sequence[float],
+    xs: Floats,
+    ys: Floats,
     *,
     legend: bool,
     unit: str = "",
