@@ -1,0 +1,1 @@
+"""Campaigns: what to compare, in which order, and doing it."""

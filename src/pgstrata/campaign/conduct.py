@@ -1,0 +1,300 @@
+"""One run from its cluster to its folder."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+import pgstrata
+from pgstrata.campaign.foreign import borrowed_database
+from pgstrata.campaign.interrupt import Interrupts
+from pgstrata.campaign.measure import Measured, driver_spec, measure, step_seed
+from pgstrata.campaign.plan import PlannedRun
+from pgstrata.campaign.progress import Progress
+from pgstrata.campaign.settle import run_admin, run_settle
+from pgstrata.campaign.spec import Campaign
+from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError
+from pgstrata.observe import StepWatch, machine
+from pgstrata.server.cluster import Cluster, ForeignCluster
+from pgstrata.store import RunBuilder, series_rows
+from pgstrata.workload.language import Admin, Phase, Settle, Step
+
+Json = dict[str, Any]
+
+DATABASE = "pgstrata"
+
+BLOAT_BYTES = 1 << 30
+"""Largest table that is read whole by pgstattuple after the last step."""
+
+
+@dataclass
+class Timings:
+    """Seconds outside measurement, by name."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.add(name, time.monotonic() - begun)
+
+    def add(self, name: str, seconds: float) -> None:
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+
+@dataclass
+class Conductor:
+    """What one run needs to know and to tell; made anew for each."""
+
+    campaign: Campaign
+    run: PlannedRun
+    builder: RunBuilder
+    data_root: Path
+    progress: Progress
+    interrupts: Interrupts
+    timings: Timings = field(default_factory=Timings)
+    facts: Json = field(default_factory=dict)
+    sizes: Json = field(default_factory=dict)
+    driver_version: str = ""
+    started: bool = False
+
+    def conduct(self) -> tuple[Path, str | None]:
+        """Measures the run. Returns its folder, and the sentence that says why it failed or None.
+
+        Raises StoreError where results cannot be stored, and Interrupted; nothing is left running.
+        """
+        error: PgstrataError | None = None
+        log_tail = ""
+        cluster = self._cluster()
+        try:
+            try:
+                self._check_disk()
+                self._start(cluster)
+                self._work(cluster)
+            except PgstrataError as failure:
+                log_tail = cluster.log_tail()
+                error = self._explained(failure, cluster, log_tail)
+            self._keep_log(cluster)
+        finally:
+            with self.interrupts.shield(), self.timings.of("stop"):
+                self._take_down(cluster)
+        if isinstance(error, StoreError):
+            raise error
+        folder = self._finish(error, log_tail)
+        return folder, error.message if error else None
+
+    # --- the cluster --------------------------------------------------------------------------
+
+    def _cluster(self) -> Cluster | ForeignCluster:
+        variant = self.run.variant
+        if not variant.server.managed:
+            return ForeignCluster(variant.server)
+        return Cluster(
+            variant.server,
+            variant.config,
+            self.data_root / self.builder.run_id,
+            env=variant.spec.env,
+            initdb=variant.spec.initdb,
+        )
+
+    def _check_disk(self) -> None:
+        if not self.run.variant.server.managed:
+            return
+        free = shutil.disk_usage(self.data_root).free
+        if free < self.run.disk_bytes:
+            raise ServerError(
+                f"{self.data_root} has {gigabytes(free)} free, "
+                f"this run needs about {gigabytes(self.run.disk_bytes)}",
+                "make room, or name another disk: data_dir in the campaign, or --data-dir",
+            )
+
+    def _start(self, cluster: Cluster | ForeignCluster) -> None:
+        if self.run.variant.server.managed:
+            self.progress.phase("initdb")
+            with self.timings.of("initdb"):
+                cluster.create()
+            self.progress.phase("starting the server")
+            with self.timings.of("start"):
+                cluster.start()
+        self.started = True
+        self.facts = (
+            machine.facts(cluster.data_dir) if cluster.data_dir else {"hostname": socket.gethostname()}
+        )
+
+    def _take_down(self, cluster: Cluster | ForeignCluster) -> None:
+        if self.campaign.spec.keep_data:
+            cluster.keep()
+            if cluster.data_dir:
+                self.progress.say(f"  data kept in {cluster.data_dir}")
+        else:
+            cluster.stop("immediate")
+            cluster.remove()
+
+    def _keep_log(self, cluster: Cluster | ForeignCluster) -> None:
+        log = cluster.log_file
+        if log is not None and log.exists():
+            self.builder.server_log(log)
+
+    # --- the phases ---------------------------------------------------------------------------
+
+    def _work(self, cluster: Cluster | ForeignCluster) -> None:
+        chosen, server = self.run.workload, self.run.variant.server
+        phases = chosen.workload.phases(chosen.options, server.version_num)
+        if server.dsn is None:
+            with self.timings.of("setup"):
+                _execute(cluster, f"CREATE DATABASE {DATABASE}")
+            self._phases(cluster, phases, DATABASE)
+            return
+        keep = self.campaign.spec.keep_data
+        with borrowed_database(cluster, server.dsn, phases, keep=keep, say=self.progress.say) as database:
+            self._phases(cluster, phases, database)
+
+    def _phases(self, cluster: Cluster | ForeignCluster, phases: Sequence[Phase], database: str) -> None:
+        with cluster.connect(database) as connection:
+            self.builder.settings(connection.execute("SHOW ALL").fetchall())
+        steps = [phase for phase in phases if isinstance(phase, Step)]
+        order = 0
+        for phase in phases:
+            self.interrupts.check()
+            match phase:
+                case Admin():
+                    self.progress.phase(phase.name)
+                    with self.timings.of("setup"):
+                        run_admin(cluster, phase, database)
+                case Settle():
+                    self.progress.phase("settle", phase.seconds)
+                    version = self.run.variant.server.version_num
+                    with self.timings.of("settle"):
+                        run_settle(cluster, phase, database, version, self.interrupts.check)
+                case Step():
+                    order += 1
+                    self._step(cluster, phase, order, database, last=phase is steps[-1])
+
+    def _step(
+        self, cluster: Cluster | ForeignCluster, step: Step, order: int, database: str, *, last: bool
+    ) -> None:
+        self.progress.step_begins(step)
+        options, key = self.run.workload.options, self.run.key
+        spec = driver_spec(
+            step,
+            cluster.connection(database),
+            step_seed(getattr(options, "seed", self.campaign.spec.seed), key.repeat, order, step.name),
+            self.campaign.spec.engine,
+        )
+        self.builder.spec(order, step.name, _without_password(spec))
+        watch = StepWatch(cluster, step.tables, database, bloat_bytes=BLOAT_BYTES if last else 0)
+        begun = time.monotonic()
+        measured = measure(step, order, spec, watch, on_second=self.progress.second)
+        around = time.monotonic() - begun - measured.record["seconds"] - step.warmup
+        self.timings.add("observe", measured.observed.observe_seconds)
+        self.timings.add("connect", max(0.0, around - measured.observed.observe_seconds))
+        self.driver_version = measured.driver_version
+        self.sizes = measured.observed.sizes or self.sizes
+        self._store(measured)
+        self.progress.step_ended(measured.record)
+        if measured.error is not None:
+            raise DriverError(
+                f"{step.name}: {measured.error.message}", measured.error.hint, measured.error.event
+            )
+
+    def _store(self, measured: Measured) -> None:
+        observed = measured.observed
+        with self.timings.of("store"):
+            self.builder.step(
+                measured.record,
+                series=series_rows(measured.seconds),
+                histograms=measured.histograms,
+                host=observed.host,
+                backends=observed.backends,
+                pgstat=observed.pgstat,
+            )
+
+    def _explained(
+        self, error: PgstrataError, cluster: Cluster | ForeignCluster, log_tail: str
+    ) -> PgstrataError:
+        """The cause behind what the driver or psycopg saw: a full disk, a server that died."""
+        if isinstance(error, StoreError):
+            return error
+        event = error.event if isinstance(error, DriverError) else {}
+        if event.get("sqlstate") == "53100" or "No space left on device" in f"{error.message} {log_tail}":
+            return ServerError(
+                f"the disk of the data folder is full: {error.message}",
+                "its space has been freed; make room, take fewer rows, or name another disk with --data-dir",
+            )
+        if self.started and not cluster.alive():
+            return ServerError(
+                f"the server died: {error.message}", "its last words are in the run's server.log.gz"
+            )
+        return error
+
+    # --- the record ---------------------------------------------------------------------------
+
+    def _finish(self, error: PgstrataError | None, log_tail: str) -> Path:
+        variant, server, config = self.run.variant, self.run.variant.server, self.run.variant.config
+        return self.builder.finish(
+            {
+                "status": "failed" if error else "done",
+                "error": {"message": error.message, "hint": error.hint, "log_tail": log_tail}
+                if error
+                else None,
+                "pgstrata_version": pgstrata.__version__,
+                "driver_version": self.driver_version,
+                "server": {
+                    "spec": _public(server.spec),
+                    "label": server.label,
+                    "version": server.version,
+                    "version_num": server.version_num,
+                    "build": server.build,
+                    "managed": server.managed,
+                },
+                "config": config.record(),
+                "env": dict(variant.spec.env),
+                "initdb": list(variant.spec.initdb),
+                "options": self.run.workload.all_options,
+                "seed": self.campaign.spec.seed,
+                "order": self.campaign.spec.order,
+                "host": self.facts,
+                "timings": self.timings.seconds,
+                "sizes": self.sizes,
+            }
+        )
+
+
+def gigabytes(count: float) -> str:
+    """Bytes for people: `3.1 GB`, `420 MB`."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def _execute(cluster: Cluster | ForeignCluster, statement: str) -> None:
+    try:
+        with cluster.connect() as connection:
+            connection.execute(statement.encode())
+    except psycopg.Error as error:
+        raise ServerError(f"{statement}: {' '.join(str(error).split())}") from error
+
+
+def _without_password(spec: Json) -> Json:
+    connection = {k: v for k, v in spec["connection"].items() if k != "password"}
+    return {**spec, "connection": connection}
+
+
+def _public(spec: str) -> str:
+    """A server's spec without the password a DSN may hold."""
+    if not spec.startswith("dsn:"):
+        return spec
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    parts = conninfo_to_dict(spec.removeprefix("dsn:"))
+    parts.pop("password", None)
+    return f"dsn:{make_conninfo('', **parts)}"

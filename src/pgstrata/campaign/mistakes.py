@@ -1,0 +1,157 @@
+"""Turns what pydantic finds wrong into one sentence that names the key and says what was meant."""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from pgstrata.errors import UsageError
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant, None where nothing is near."""
+    candidates = {k.lower(): k for k in known}
+    low = word.lower()
+    if low in candidates:
+        return candidates[low]
+    found = difflib.get_close_matches(low, candidates, n=1, cutoff=0.6)
+    if found:
+        return candidates[found[0]]
+    begins = [k for k in candidates if len(low) >= 3 and (k.startswith(low) or low.startswith(k))]
+    return candidates[begins[0]] if len(begins) == 1 else None
+
+
+def meant(word: str, known: Iterable[str], what: str) -> str:
+    """The second half of "X is not known": what was probably meant, or all there is."""
+    known = list(known)
+    if guess := nearest(word, known):
+        return f"did you mean `{guess}`?"
+    return f"{what}: {', '.join(known)}" if known else ""
+
+
+def dotted(location: Sequence[str | int]) -> str:
+    """`("workloads", 0, "options", "rows")` as `workloads[1].options.rows`, counted from 1 as people do."""
+    text = ""
+    for key in location:
+        if isinstance(key, int):
+            text += f"[{key + 1}]"
+        else:
+            text += f".{key}" if text else key
+    return text
+
+
+def explain(error: ValidationError, model: type[BaseModel], source: str, prefix: str = "") -> UsageError:
+    """The first thing wrong as a UsageError; more of them are counted.
+
+    source: the file, or what else the values came from. prefix: where in it the model begins.
+    """
+    details = error.errors(include_url=False)
+    # An unknown key explains a missing one beside it, never the other way round.
+    details.sort(key=lambda d: d["type"] != "extra_forbidden")
+    first = details[0]
+    key = dotted([*([prefix] if prefix else []), *_real(model, first["loc"])])
+    hint = ""
+    if first["type"] == "extra_forbidden":
+        known = _keys(model, first["loc"][:-1])
+        message = f"{source}: unknown key `{key}`"
+        hint = meant(str(first["loc"][-1]), known, "known here")
+    elif first["type"] == "missing":
+        message = f"{source}: `{key}` is missing"
+    else:
+        message = f"{source}: `{key}` {_reason(first)}"
+    if len(details) > 1:
+        hint += f"{'; ' if hint else ''}{len(details) - 1} more after this one"
+    return UsageError(message, hint)
+
+
+_KINDS = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text in quotes",
+    "list_type": "a list in [brackets]",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+}
+
+
+def _reason(detail: ErrorDetails) -> str:
+    kind, value = detail["type"], detail["input"]
+    context: dict[str, Any] = detail.get("ctx", {})
+    if kind in _KINDS:
+        return f"must be {_KINDS[kind]}, not {_shown(value)}"
+    if kind == "literal_error":
+        return f"must be {context.get('expected', '')}, not {_shown(value)}"
+    limits = {
+        "greater_than_equal": ("ge", "at least"),
+        "greater_than": ("gt", "greater than"),
+        "less_than_equal": ("le", "at most"),
+        "less_than": ("lt", "less than"),
+        "multiple_of": ("multiple_of", "a multiple of"),
+    }
+    if kind in limits:
+        name, words = limits[kind]
+        return f"must be {words} {context.get(name)}, not {_shown(value)}"
+    if kind in ("string_too_short", "too_short"):
+        return "must not be empty"
+    if kind in ("value_error", "assertion_error") and "error" in context:
+        return f"is not right: {context['error']}"
+    message = detail["msg"]
+    return f"is not right: {message[:1].lower()}{message[1:]} (found {_shown(value)})"
+
+
+def _shown(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return f'"{value[:60]}{"…" if len(value) > 60 else ""}"'
+        case int() | float():
+            return str(value)
+        case dict():
+            return "a table"
+        case list():
+            return "a list"
+    return type(value).__name__
+
+
+def _real(model: type[BaseModel], location: Sequence[str | int]) -> list[str | int]:
+    """Drops the names of union branches, which pydantic puts into locations, from its end."""
+    real: list[str | int] = []
+    for key in location:
+        if isinstance(key, str) and real and ("[" in key or key in ("str", "int", "float", "bool", "none")):
+            continue
+        real.append(key)
+    return real
+
+
+def _keys(model: type[BaseModel], location: Sequence[str | int]) -> list[str]:
+    """The fields of the model at a location inside `model`."""
+    here: type[BaseModel] = model
+    for key in location:
+        if isinstance(key, int) or key not in here.model_fields:
+            continue
+        inner = _model_in(here.model_fields[key].annotation)
+        if inner is None:
+            return []
+        here = inner
+    return list(here.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in typing.get_args(annotation):
+        if found := _model_in(inner):
+            return found
+    return None

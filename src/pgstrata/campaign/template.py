@@ -1,0 +1,74 @@
+"""The campaign that `pgstrata init` writes: every key with its meaning."""
+
+TEMPLATE = """\
+# A campaign of pgstrata: variants x workloads x repeats, and how to run them.
+#
+#     pgstrata run THIS-FILE --dry-run      what it means: runs, order, time, disk
+#     pgstrata run THIS-FILE                does what is missing
+#     pgstrata report                       writes the report again
+
+# How the campaign is called in results and reports (default: the name of this file).
+# name = "upgrade-to-17"
+
+# --- what to compare ---------------------------------------------------------------------------
+
+# Servers: "pg:17" (newest 17, fetched), "pg:17.6", "pg:latest",
+#          "path:/usr/lib/postgresql/15" (an installation or your own build),
+#          "dsn:postgresql://user@host/db" (a server that runs already).
+servers = ["pg:12", "pg:17"]
+
+# Stacks of config fragments; every server is combined with every stack. `pgstrata config list` shows
+# what is there; your own .conf files are named by their path from here. Without this line: "default".
+# configs = ["cached-by-pg", ["cached-by-pg", "a1"], "./mine.conf"]
+
+# Variants that do not fit into servers x configs, one table each:
+#
+# [[variants]]
+# server = "pg:17"
+# config = ["cached-by-pg", "./mine.conf"]
+# label = "pg17-mine"                                   # its name in tables
+# env = { LD_PRELOAD = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2" }
+# initdb = ["--data-checksums"]
+
+# The variant that the others are compared with: its label or the beginning of it (default: the first).
+# base = "pg12"
+
+# --- how to run --------------------------------------------------------------------------------
+
+# Runs of every variant x workload. More than one shows how much a rate varies by itself.
+repeats = 1
+
+# "sequential": one variant after the other. "shuffled": with repeats, variants take turns in random
+# order, so that a machine that gets slower over the day does not hit always the same one.
+order = "sequential"
+
+# Folder for the runs, and the disk to be measured: the servers' data is below it while they run.
+results = "results"
+# data_dir = "/srv/nvme/pgstrata"
+
+# Leave the data folder of each run behind, to look at it.
+keep_data = false
+
+# The same seed gives the same rows, keys and order of operations.
+seed = 1
+
+# Who moves the driver's bytes: "auto", "blocking" or "io_uring".
+engine = "auto"
+
+# --- what to run -------------------------------------------------------------------------------
+
+# One table each; `pgstrata workloads` lists them, `pgstrata workloads insert` the options of one.
+[[workloads]]
+name = "insert"
+# A named set of options to start from: quick, demo, small, medium, large.
+scale = "small"
+# Needed where a campaign has a workload twice, with different options.
+# label = "insert-4-clients"
+
+# Options win over those of the scale.
+[workloads.options]
+clients = 1
+# rows = 1_000_000
+# seconds = 60
+# steps = ["100:range", "100:point", "1000:range", "1000:point"]
+"""

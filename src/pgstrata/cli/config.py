@@ -1,0 +1,85 @@
+"""`pgstrata config`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgstrata.cli.output import Format, TextOrJson
+
+if TYPE_CHECKING:
+    from pgstrata.server.config import Change
+
+app = typer.Typer(
+    help="Config fragments: what there is, what a version makes of it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.command("list")
+def list_(format: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table) -> None:
+    """List the fragments that come with pgstrata.
+
+    \b
+    Examples:
+      pgstrata config list
+    """
+    from pgstrata.cli.output import print_rows
+    from pgstrata.server.config import shipped_fragments
+
+    rows = [[fragment.name, summary_of(fragment.text)] for fragment in shipped_fragments()]
+    print_rows(["fragment", "what it is"], rows, format)
+
+
+def summary_of(text: str) -> str:
+    """The first comment line of a fragment."""
+    for line in text.splitlines():
+        if line.startswith("#"):
+            return line.lstrip("# ").strip()
+    return ""
+
+
+@app.command("explain")
+def explain(
+    fragments: Annotated[
+        list[str], typer.Argument(metavar="FRAGMENT…", help="Names or .conf files; later ones win.")
+    ],
+    server: Annotated[str, typer.Option("--server", metavar="SPEC", help="pg:11, path:DIR, …")],
+    format: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
+) -> None:
+    """Show what a version makes of fragments: settings taken, mapped, dropped, and why.
+
+    \b
+    Examples:
+      pgstrata config explain cached-by-pg --server pg:11
+      pgstrata config explain cached-by-pg mine.conf --server pg:9.6 --format json
+    """
+    import psutil
+
+    from pgstrata.campaign.lookup import version_of
+    from pgstrata.cli.output import print_json
+    from pgstrata.server.config import find_fragment, resolve
+
+    version, number = version_of(server)
+    found = [find_fragment(name, Path.cwd()) for name in fragments]
+    resolved = resolve(found, number, psutil.virtual_memory().total)
+    if format is TextOrJson.json:
+        print_json({"version": version, **resolved.record()})
+        return
+    stack = " + ".join(fragment.name for fragment in found)
+    print(f"# PostgreSQL {version} with {stack}, sizes for the memory of this machine")
+    width = max((len(name) for name in resolved.settings), default=0)
+    for name, value in resolved.settings.items():
+        print(f"{name:<{width}} = {value}")
+    for change in resolved.mapped:
+        became = f"{change.name} = {change.value} → {change.to} = {change.to_value}"
+        print(f"# mapped: {became} ({_place(change)}): {change.reason}")
+    for change in resolved.dropped:
+        print(f"# left out: {change.name} = {change.value} ({_place(change)}): {change.reason}")
+
+
+def _place(change: Change) -> str:
+    return f"{change.fragment}, line {change.line}"

@@ -1,0 +1,91 @@
+"""The program `pgstrata`: its commands, and how it ends.
+
+Exit codes: 0 all went well; 1 something failed (a run, a server, a check); 2 what was asked for is
+not valid; 130 and 143 ended by Ctrl-C and by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from pgstrata.cli import config, doctor, init, query, report, run, runs, servers, show, workloads
+from pgstrata.cli.ending import Interruption, report_error
+from pgstrata.errors import PgstrataError
+
+EPILOG = (
+    "Exit codes: 0 all went well, 1 something failed, 2 the question was not valid, "
+    "130 ended by Ctrl-C. PGSTRATA_TRACE=1 shows where an error came from."
+)
+
+app = typer.Typer(
+    name="pgstrata",
+    help="Did PostgreSQL get slower — where, by how much, is it real, and why?",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from pgstrata import __version__
+
+        typer.echo(f"pgstrata {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    pass
+
+
+app.command("run", short_help="Run a campaign, or go on with one.")(run.run)
+app.command("init", short_help="Write a commented campaign.")(init.init)
+app.command("report", short_help="Write the report of a campaign.")(report.report)
+app.command("runs", short_help="List the runs.")(runs.runs)
+app.command("show", short_help="Show one run.")(show.show)
+app.command("query", short_help="Ask the runs anything in SQL.")(query.query)
+app.add_typer(servers.app, name="servers", short_help="List, fetch, remove servers.")
+app.add_typer(config.app, name="config", short_help="Config fragments, and what a version makes of them.")
+app.command("doctor", short_help="Is this machine fit to measure?")(doctor.doctor)
+app.command("workloads", short_help="List workloads and their options.")(workloads.workloads)
+
+
+def invoke(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command line and returns its exit code; errors are printed, never raised."""
+    try:
+        code = app(
+            args=list(sys.argv[1:] if arguments is None else arguments),
+            prog_name="pgstrata",
+            standalone_mode=False,
+        )
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except Interruption as interruption:
+        return interruption.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has enough; nothing is left to flush at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except PgstrataError as error:
+        return report_error(error)
+    except Exception as error:
+        return report_error(error)
+
+
+def main() -> None:
+    """Entry point of the command `pgstrata`."""
+    sys.exit(invoke())

@@ -1,0 +1,82 @@
+"""`pgstrata report`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder with the runs.")] = Path(
+        "results"
+    ),
+    results_option: Annotated[
+        Path | None, typer.Option("--results", metavar="DIR", help="The same as the argument.")
+    ] = None,
+    campaign: Annotated[
+        str | None, typer.Option("--campaign", metavar="NAME", help="Only this one (default: all).")
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option("--base", metavar="LABEL", help="Variant to compare with.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Where to (default: RESULTS/<campaign>.report)."),
+    ] = None,
+    threshold: Annotated[
+        float,
+        typer.Option("--threshold", metavar="SHARE", help="Relative rates up to this far from 1 are grey."),
+    ] = 0.05,
+) -> None:
+    """Write the reports of the campaigns: HTML, Markdown, CSV, and the summary on the terminal.
+
+    \b
+    Examples:
+      pgstrata report
+      pgstrata report results --campaign insert-cached --base pg12.22.cached-by-pg
+      pgstrata report results --threshold 0.03 --out /tmp/report
+    """
+    from pgstrata.errors import UsageError
+    from pgstrata.report.study import campaigns
+
+    folder = results_option or results
+    if not folder.is_dir():
+        raise UsageError(f"there is no results folder {folder}", "pgstrata run makes one")
+    if not 0 < threshold < 1:
+        raise UsageError(
+            f"--threshold {threshold}: must lie between 0 and 1", "0.05 greys everything from 0.95 to 1.05"
+        )
+    names = [campaign] if campaign else campaigns(folder)
+    if not names:
+        raise UsageError(f"{folder} has no runs", "pgstrata run makes some")
+    if len(names) > 1 and (base or out):
+        raise UsageError(
+            f"{folder} has several campaigns: {', '.join(names)}",
+            "--base and --out are for one: choose it with --campaign",
+        )
+    for name in names:
+        write_and_show(
+            folder, campaign=name, base=base, out=out or report_folder(folder, name), threshold=threshold
+        )
+
+
+def report_folder(results: Path, campaign: str) -> Path:
+    """Beside the campaign's folder, not in it: what is in it are variants."""
+    from pgstrata.store import slug
+
+    return results / f"{slug(campaign)}.report"
+
+
+def write_and_show(
+    results: Path, *, campaign: str, base: str | None, out: Path, threshold: float = 0.05
+) -> None:
+    """Writes the report, prints the three summary tables and where the page is."""
+    from pgstrata.report import write_report
+    from pgstrata.report.terminal import summary
+
+    thresholds = (1 - threshold, 1 + threshold)
+    summary(results, campaign=campaign, base=base, thresholds=thresholds)
+    written = write_report(results, campaign=campaign, base=base, out=out, thresholds=thresholds)
+    print(f"\nreport: {written.html.resolve()}")

@@ -1,0 +1,166 @@
+"""`pgstrata run`"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pgstrata.campaign.execute import Outcome
+    from pgstrata.campaign.plan import Plan
+    from pgstrata.campaign.spec import Campaign
+
+
+def run(
+    campaign: Annotated[
+        Path | None,
+        typer.Argument(metavar="CAMPAIGN.toml", help="A campaign file; none: one is made ad hoc."),
+    ] = None,
+    server: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--server", metavar="SPEC", help="pg:17, pg:17.11, pg:latest, path:DIR, dsn:URL. Repeatable."
+        ),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="NAME[+NAME]", help="A stack of config fragments. Repeatable."),
+    ] = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option("--workload", metavar="NAME", help="What to run (default: insert). Repeatable."),
+    ] = None,
+    scale: Annotated[
+        str | None, typer.Option("--scale", metavar="NAME", help="A named set of options of the workload.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="An option of the workload (workload.key=value for one)."
+        ),
+    ] = None,
+    results: Annotated[
+        Path | None, typer.Option("--results", metavar="DIR", help="Folder for the runs (default: results).")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the campaign.")] = None,
+    repeats: Annotated[
+        int | None, typer.Option("--repeats", metavar="N", help="Runs of each variant.")
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option("--base", metavar="LABEL", help="Variant to compare with.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder on the disk to be measured.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of all random streams.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show runs, order, time and disk; do nothing.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure anew what is there already.")] = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Do not write the HTML report.")] = False,
+) -> None:
+    """Run a campaign: only what is missing, so the same command again goes on after a stop.
+
+    \b
+    Examples:
+      pgstrata run campaigns/insert-cached.toml
+      pgstrata run campaigns/insert-cached.toml --dry-run
+      pgstrata run --server pg:13 --server pg:17 --workload insert --scale quick
+      pgstrata run --server pg:17 --config cached-by-pg --config cached-by-pg+a1 --set rows=5000000
+    """
+    from pgstrata.campaign.read import Overrides, adhoc_campaign, read_campaign
+
+    overrides = Overrides(
+        servers=server or [],
+        configs=config or [],
+        workloads=workload or [],
+        scale=scale,
+        sets=set_ or [],
+        fields={
+            "name": name,
+            "results": str(results) if results else None,
+            "repeats": repeats,
+            "base": base,
+            "data_dir": str(data_dir) if data_dir else None,
+            "seed": seed,
+        },
+    )
+    chosen = read_campaign(campaign, overrides) if campaign else adhoc_campaign(overrides)
+    if dry_run:
+        _show_plan(chosen, fresh)
+        return
+    raise typer.Exit(_execute(chosen, fresh, report=not no_report))
+
+
+def _execute(campaign: Campaign, fresh: bool, *, report: bool) -> int:
+    from rich.console import Console
+
+    from pgstrata.campaign.execute import execute
+    from pgstrata.campaign.interrupt import Interrupted
+    from pgstrata.cli.ending import Interruption
+    from pgstrata.store import Results
+
+    results = Path(campaign.spec.results)
+    console = Console(stderr=False)
+    try:
+        outcome = execute(campaign, Results(results), console, fresh=fresh)
+    except Interrupted as interrupted:
+        again = shlex.join(["pgstrata", *sys.argv[1:]])
+        print(
+            f"stopped; what is finished is kept, the rest is done by the same command: {again}",
+            file=sys.stderr,
+        )
+        raise Interruption(interrupted.exit_code) from interrupted
+    for planned, error in outcome.failed:
+        print(f"failed: {planned.key.variant}, {planned.key.workload}: {error}", file=sys.stderr)
+    if report and len(outcome.failed) < len(outcome.plan.runs):
+        _report(outcome, results, console)
+    return 1 if outcome.failed else 0
+
+
+def _report(outcome: Outcome, results: Path, console: object) -> None:
+    from pgstrata.cli.report import report_folder, write_and_show
+
+    name = outcome.plan.campaign.name
+    write_and_show(results, campaign=name, base=outcome.plan.base, out=report_folder(results, name))
+
+
+def _show_plan(campaign: Campaign, fresh: bool) -> None:
+    from pgstrata.campaign.lookup import look_up
+    from pgstrata.campaign.plan import make_plan
+    from pgstrata.store import Results
+
+    plan = make_plan(campaign, Results(campaign.spec.results), look_up, fresh=fresh)
+    for line in plan_lines(plan):
+        print(line)
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """The plan as text: every run in its order, then time and disk."""
+    from pgstrata.campaign.conduct import gigabytes
+    from pgstrata.campaign.progress import duration
+    from pgstrata.cli.output import aligned
+
+    rows = [
+        [
+            number,
+            run.key.variant,
+            run.key.workload,
+            run.key.repeat,
+            "there already" if run.existing else "to do",
+            "" if run.existing else duration(run.seconds),
+            "" if run.existing else gigabytes(run.disk_bytes),
+        ]
+        for number, run in enumerate(plan.runs, 1)
+    ]
+    columns = ["", "variant", "workload", "repeat", "state", "time about", "disk about"]
+    total = (
+        f"campaign {plan.campaign.name}: {len(plan.missing)} of {len(plan.runs)} runs to do, "
+        f"about {duration(plan.seconds)}, up to {gigabytes(plan.disk_bytes)} of disk; "
+        f"compared with {plan.base}"
+    )
+    return [*aligned(columns, rows), "", total]

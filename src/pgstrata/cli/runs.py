@@ -1,0 +1,53 @@
+"""`pgstrata runs`"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pgstrata.cli.arguments import RESULTS, ResultsOption
+from pgstrata.cli.output import Format
+
+
+def runs(
+    results: ResultsOption = RESULTS,
+    campaign: Annotated[
+        str | None, typer.Option("--campaign", metavar="NAME", help="Only of this one.")
+    ] = None,
+    format: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
+) -> None:
+    """List the runs of a results folder, failed ones with their reason.
+
+    \b
+    Examples:
+      pgstrata runs
+      pgstrata runs --results /srv/results --campaign insert-cached --format json
+    """
+    from pgstrata.cli.output import print_rows
+    from pgstrata.store import Results
+
+    store = Results(results)
+    found = [run for run in store.runs() if campaign in (None, run.campaign)]
+    columns = ["run_id", "campaign", "variant", "workload", "repeat", "status", "started", "steps", "error"]
+    rows = [
+        [
+            run.run_id,
+            run.campaign,
+            run.variant,
+            run.workload,
+            run.repeat,
+            run.data["status"],
+            run.data.get("started"),
+            len(run.steps),
+            (run.data.get("error") or {}).get("message"),
+        ]
+        for run in found
+    ]
+    if rows or format is not Format.table:
+        print_rows(columns, rows, format)
+    else:
+        print(f"no runs in {results}")
+    for broken in store.broken:
+        print(f"left out: {broken}", file=sys.stderr)

@@ -1,0 +1,66 @@
+"""`pgstrata workloads`"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pgstrata.cli.output import TextOrJson
+
+if TYPE_CHECKING:
+    from pgstrata.workload.catalog import Workload
+
+
+def workloads(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show the options of this one.")] = None,
+    format: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
+) -> None:
+    """List the workloads, or the scales and options of one.
+
+    \b
+    Examples:
+      pgstrata workloads
+      pgstrata workloads insert
+    """
+    from pgstrata.cli.output import print_json
+    from pgstrata.workload import catalog
+
+    chosen = [catalog.find(name)] if name else [catalog.find(n) for n in catalog.names()]
+    if format is TextOrJson.json:
+        print_json([_record(workload) for workload in chosen])
+    elif name:
+        _print_one(chosen[0])
+    else:
+        for workload in chosen:
+            print(f"{workload.name:<10} {workload.summary}")
+        print("\npgstrata workloads NAME shows scales and options")
+
+
+def _record(workload: Workload) -> dict[str, Any]:
+    return {
+        "name": workload.name,
+        "summary": workload.summary,
+        "scales": {name: dict(values) for name, values in workload.scales.items()},
+        "options": workload.Options.model_json_schema()["properties"],
+    }
+
+
+def _print_one(workload: Workload) -> None:
+    print(f"{workload.name}: {workload.summary}\n\nscales (--scale NAME)")
+    for name, values in workload.scales.items():
+        print(f"  {name:<10} {', '.join(f'{k}={v}' for k, v in values.items())}")
+    print("\noptions (--set KEY=VALUE)")
+    for name, field in workload.Options.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        print(f"  {name} = {default_text(default)}")
+        for line in textwrap.wrap(field.description or "", 90):
+            print(f"      {line}")
+
+
+def default_text(value: Any) -> str:
+    """A default as it would be written in a campaign file."""
+    import json
+
+    return "(not set)" if value is None else json.dumps(value, default=str, ensure_ascii=False)

@@ -1,0 +1,48 @@
+"""The reference page is made from the models and up to date; ready campaigns and the template are valid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pgstrata.campaign import reference
+from pgstrata.campaign.read import read_campaign
+from pgstrata.campaign.spec import CampaignSpec, VariantSpec, WorkloadSpec
+from pgstrata.campaign.template import TEMPLATE
+from pgstrata.workload import catalog
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_page_is_current() -> None:
+    written = (ROOT / "docs/campaign.md").read_text()
+    assert written == reference.page(), "run: python -m pgstrata.campaign.reference > docs/campaign.md"
+
+
+def test_the_page_has_every_key() -> None:
+    page = reference.page()
+    models = [CampaignSpec, VariantSpec, WorkloadSpec, *(catalog.find(n).Options for n in catalog.names())]
+    for model in models:
+        for name, field in model.model_fields.items():
+            assert f"| `{name}` |" in page
+            assert field.description, f"{model.__name__}.{name} has no description"
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "campaigns").glob("*.toml")), ids=lambda p: p.name)
+def test_ready_campaigns_are_valid(file: Path) -> None:
+    campaign = read_campaign(file)
+    assert campaign.variants
+    assert campaign.workloads
+    assert file.read_text().startswith("#"), "a ready campaign says what it is for"
+
+
+def test_the_template_is_valid(tmp_path: Path) -> None:
+    file = tmp_path / "campaign.toml"
+    file.write_text(TEMPLATE)
+    assert len(read_campaign(file).variants) >= 2
+
+
+def test_every_key_of_the_template_is_explained() -> None:
+    for name in (*CampaignSpec.model_fields, *VariantSpec.model_fields, *WorkloadSpec.model_fields):
+        assert f"{name} =" in TEMPLATE or f"[[{name}]]" in TEMPLATE or f".{name}]" in TEMPLATE, name

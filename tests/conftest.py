@@ -1,0 +1,74 @@
+"""What all tests share: real servers, short folders an unprivileged account can reach, the program."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pgstrata.errors import PgstrataError
+from pgstrata.server.acquire import Server, acquire
+from support_program import Program, environment, living_in
+
+
+def _server(version: str) -> Server:
+    try:
+        return acquire(f"pg:{version}")
+    except PgstrataError as error:
+        pytest.fail(
+            f"PostgreSQL {version} is neither in the cache nor can it be fetched ({error.message}): "
+            f"run `pgstrata servers fetch {version}` once with a network",
+            pytrace=False,
+        )
+
+
+@pytest.fixture(scope="session")
+def pg17() -> Server:
+    """A current server, fetched once and then used from the cache."""
+    return _server("17")
+
+
+@pytest.fixture(scope="session")
+def pg12() -> Server:
+    """An old server that many still run."""
+    return _server("12")
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder with a short name (socket paths end at 107 bytes) that every account can enter.
+
+    At its end no process may be left that lives in it.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="pgs", dir="/tmp"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+        assert not living_in(folder)
+    finally:
+        for process in living_in(folder):
+            process.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def pgstrata(place: Path) -> Program:
+    """Runs the program in `place` and returns what it printed and its exit code."""
+
+    def call(*arguments: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "pgstrata", *map(str, arguments)],
+            cwd=place,
+            env=environment(**more),
+            text=True,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+        )
+
+    return call

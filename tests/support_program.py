@@ -1,0 +1,98 @@
+"""Running the program beside a test, and finding what it left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+
+def living_in(folder: Path) -> list[psutil.Process]:
+    """Processes with this folder in their command line or as working directory."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            words = [*process.cmdline(), process.cwd()]
+        except psutil.Error:
+            continue
+        if any(str(folder) in word for word in words):
+            found.append(process)
+    return found
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a pgstrata that tests start: no terminal, plain output."""
+    return {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "PGSTRATA_TRACE": "", **more}
+
+
+class Running:
+    """A pgstrata that runs beside the test, and what it has printed so far."""
+
+    def __init__(self, folder: Path, arguments: list[str]) -> None:
+        self.output = folder / f"output-{time.monotonic_ns()}"
+        with self.output.open("wb") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "pgstrata", *arguments],
+                cwd=folder,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def said(self) -> str:
+        return self.output.read_text()
+
+    def wait_for(self, what: Callable[[], Any], seconds: float = 90) -> Any:
+        """The first true answer of `what`; the test fails if the program ends before."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if found := what():
+                return found
+            assert self.process.poll() is None, self.said
+            time.sleep(0.02)
+        raise AssertionError(f"nothing happened for {seconds} s: {self.said}")
+
+    def wait_for_text(self, text: str) -> None:
+        self.wait_for(lambda: text in self.said)
+
+    def end(self) -> int:
+        return self.process.wait(90)
+
+    def child(self, name: str) -> psutil.Process | None:
+        """The first descendant whose program has this name."""
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                if process.name() == name:
+                    return process
+            except psutil.Error:
+                continue
+        return None
+
+    def backend(self) -> psutil.Process | None:
+        """A backend that serves the driver."""
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                words = " ".join(process.cmdline())
+            except psutil.Error:
+                continue
+            if words.startswith("postgres: ") and " pgstrata " in f"{words} ":
+                return process
+        return None
+
+
+Program = Callable[..., "subprocess.CompletedProcess[str]"]
+"""Runs pgstrata with these arguments to its end."""
+WriteCampaign = Callable[..., Path]
+"""Writes a campaign for these servers."""
+Start = Callable[..., Running]
+"""Starts pgstrata with these arguments."""
