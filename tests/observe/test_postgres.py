@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,21 +14,22 @@ from hypothesis import strategies as st
 
 from pgstrata.observe import postgres
 from pgstrata.observe.postgres import CLUSTER_VIEWS, DATABASE_VIEWS, Counters
+from pgstrata.server.cluster import Cluster
 
 
 @pytest.fixture
-def session(cluster: Any) -> Iterator[psycopg.Connection[Any]]:
+def session(cluster: Cluster) -> Iterator[psycopg.Connection[Any]]:
     with cluster.connect("pgstrata") as connection:
         connection.execute("DROP SCHEMA IF EXISTS public CASCADE; CREATE SCHEMA public")
         postgres.prepare(connection)
         yield connection
 
 
-def reported(session: psycopg.Connection[Any], ended: int) -> None:
+def reported(session: psycopg.Connection[Any], ended: int, data_dir: Path) -> None:
     """Waits until the statistics of a closed connection can be seen."""
     while postgres.backends_present(session, [ended]):
         pass
-    assert postgres.wait_for_fresh(session)
+    assert postgres.wait_for_fresh(session, data_dir)
 
 
 def test_every_numeric_column_of_every_view_there_is(session: psycopg.Connection[Any]) -> None:
@@ -67,7 +69,7 @@ def test_wal_position_grows_by_what_is_written(session: psycopg.Connection[Any])
     assert 1_000_000 < second - first < 20_000_000
 
 
-def test_sizes(session: psycopg.Connection[Any], cluster: Any) -> None:
+def test_sizes(session: psycopg.Connection[Any], cluster: Cluster) -> None:
     session.execute("CREATE TABLE t (a int PRIMARY KEY, b text)")
     session.execute("INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, 5000) i")
     sizes = postgres.sizes(session, ["t", "absent"], cluster.data_dir)
@@ -81,7 +83,7 @@ def test_sizes(session: psycopg.Connection[Any], cluster: Any) -> None:
     assert postgres.sizes(session, [], None)["data_dir_bytes"] is None
 
 
-def test_partitions_count_to_the_whole(session: psycopg.Connection[Any], cluster: Any) -> None:
+def test_partitions_count_to_the_whole(session: psycopg.Connection[Any], cluster: Cluster) -> None:
     session.execute("""
         CREATE TABLE p (a int, b text) PARTITION BY RANGE (a);
         CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (100);
@@ -92,7 +94,7 @@ def test_partitions_count_to_the_whole(session: psycopg.Connection[Any], cluster
     with cluster.connect("pgstrata") as other:
         other.execute("INSERT INTO p SELECT i, 'x' FROM generate_series(0, 199) i")
         pid = other.info.backend_pid
-    reported(session, pid)
+    reported(session, pid, cluster.data_dir)
     one = session.execute("SELECT sum(pg_table_size(t)) FROM unnest('{p1,p21}'::regclass[]) t").fetchone()
     assert one is not None
     assert postgres.table_sizes(session, ["p"])["p"]["table_bytes"] == one[0]
@@ -101,7 +103,7 @@ def test_partitions_count_to_the_whole(session: psycopg.Connection[Any], cluster
     assert described["indexes"] == {"p_a": "CREATE INDEX p_a ON ONLY public.p USING btree (a)"}
 
 
-def test_describe(session: psycopg.Connection[Any], cluster: Any) -> None:
+def test_describe(session: psycopg.Connection[Any], cluster: Cluster) -> None:
     session.execute("""
         CREATE TABLE t (id bigserial PRIMARY KEY, gone int, v varchar(4000), n numeric(10, 2));
         ALTER TABLE t DROP COLUMN gone;
@@ -111,7 +113,7 @@ def test_describe(session: psycopg.Connection[Any], cluster: Any) -> None:
         # Fewer than autovacuum's threshold, or it might clear them away.
         other.execute("INSERT INTO t (v) SELECT i FROM generate_series(1, 40) i; DELETE FROM t WHERE id <= 7")
         pid = other.info.backend_pid
-    reported(session, pid)
+    reported(session, pid, cluster.data_dir)
     table = postgres.describe(session, ["t", "absent"])
     assert list(table) == ["t"]
     assert (table["t"]["rows_estimate"], table["t"]["dead_estimate"]) == (33, 7)

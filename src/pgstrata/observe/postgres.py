@@ -143,23 +143,36 @@ def differences(before: Counters, after: Counters) -> list[Json]:
     return rows
 
 
-def wait_for_fresh(session: Session, limit: float = 1.5) -> bool:
-    """Waits until statistics sent before now can be read; False if that took longer than `limit` seconds.
+_COLLECTOR_SECONDS = 0.5  # PGSTAT_STAT_INTERVAL: how old a file the collector hands out
+
+
+def wait_for_fresh(session: Session, data_dir: Path | None, limit: float = 2.0) -> bool:
+    """Waits until this session sees the statistics sent before now; False after `limit` seconds.
 
     From 15 on statistics live in shared memory and are always fresh. Before, a collector writes them
-    to a file when somebody asks for them, and hands out one that is up to 500 ms old
-    (PGSTAT_STAT_INTERVAL); the file says how old it is.
+    to one file per database when a backend asks for them, unless the last one is not older than 0.5 s:
+    the time of the file tells. Where the file is out of sight the 0.5 s are waited for.
     """
     if session.info.server_version >= 150000:
         return True
-    now = _value(session, "SELECT clock_timestamp()")
-    deadline = time.monotonic() + limit
+    ask: LiteralString = "SELECT pg_stat_get_live_tuples('pg_class'::regclass)"
+    folder = None if data_dir is None else _value(session, "SELECT current_setting('stats_temp_directory')")
+    if data_dir is None or folder is None:
+        time.sleep(_COLLECTOR_SECONDS + 0.05)
+        _value(session, ask)
+        return True
+    oid = _value(session, "SELECT oid::int8 FROM pg_catalog.pg_database WHERE datname = current_database()")
+    file = data_dir / folder / f"db_{oid}.stat"
+    # What was sent just now needs a moment to reach the collector.
+    sent = time.time() + 0.01
+    deadline = sent + limit
+    time.sleep(0.015)
     while True:
-        # The snapshot lives until the end of the transaction, and every statement is one here.
-        written = _value(session, "SELECT pg_stat_get_snapshot_timestamp()")
-        if written is not None and written >= now:
+        # Every statement is a transaction, and every transaction reads the file anew.
+        _value(session, ask)
+        if file.exists() and file.stat().st_mtime >= sent:
             return True
-        if time.monotonic() > deadline:
+        if time.time() > deadline:
             return False
         time.sleep(0.02)
 

@@ -208,6 +208,7 @@ class StepWatch:
         # observed one has ended: so what the observer itself did is not in the differences.
         with self._cluster.connect(self._database) as session:
             postgres.prepare(session)
+            self._await_fresh(session)
             counters = postgres.counters(session, postgres.DATABASE_VIEWS, self._database)
             own = session.info.backend_pid
         self._session = self._connect_elsewhere()
@@ -215,7 +216,7 @@ class StepWatch:
         # The first call of a function loads catalogs: now, not at the begin of the step.
         self._wal_position()
         self._await_end([own])
-        postgres.wait_for_fresh(self._session)
+        self._await_fresh(self._session)
         return counters | postgres.counters(self._session, postgres.CLUSTER_VIEWS, self._database)
 
     def _connect_elsewhere(self) -> psycopg.Connection[Any]:
@@ -233,11 +234,11 @@ class StepWatch:
             self._result.notes.append(
                 "connections of the step were still open: their last second may be missing in pg_stat"
             )
-        if not postgres.wait_for_fresh(self._session):
-            self._result.notes.append("the statistics collector is late: pg_stat may lack the last 0.5 s")
+        self._await_fresh(self._session)
         counters = postgres.counters(self._session, postgres.CLUSTER_VIEWS, self._database)
         with self._cluster.connect(self._database) as session:
             postgres.prepare(session)
+            self._await_fresh(session)
             counters |= postgres.counters(session, postgres.DATABASE_VIEWS, self._database)
             folder = self._cluster.data_dir if self._managed else None
             self._result.sizes = (
@@ -251,6 +252,12 @@ class StepWatch:
                 or {}
             )
         return counters
+
+    def _await_fresh(self, session: psycopg.Connection[Any]) -> None:
+        data_dir = self._cluster.data_dir if self._managed else None
+        if not postgres.wait_for_fresh(session, data_dir):
+            note = "the statistics collector is late: pg_stat may lack what happened last"
+            self._result.notes.append(note)
 
     def _await_end(self, pids: Sequence[int], limit: float = 1.0) -> bool:
         """Waits until backends are gone, for then their statistics are reported. At most `limit` seconds."""
