@@ -70,6 +70,31 @@ def test_buckets_hold_every_response_once_in_its_place(values: list[int]) -> Non
         assert sum(v <= bound for v in values) <= below <= sum(v <= bound * 1.001 for v in values)
 
 
+@given(
+    st.lists(st.lists(st.integers(1, 10**9), min_size=1), min_size=1, max_size=4),
+    st.lists(MICROS, max_size=2),
+)
+def test_histograms_that_grew_as_needed_merge_with_full_ones(
+    small: list[list[int]], full: list[list[int]]
+) -> None:
+    """The driver's histograms reach only as far as what they hold."""
+    parts = [record(values) for values in full]
+    for values in small:
+        theirs = HdrHistogram(1, max(2, *values), 3)
+        for value in values:
+            theirs.record_value(value)
+        mine = decode(theirs.encode().decode())
+        assert mine.max_seconds == pytest.approx(max(values) / 1e6, rel=1e-3)
+        assert [b.responses for b in mine.buckets()] == [b.responses for b in record(values).buckets()]
+        parts.append(mine)
+    together = record([v for part in (*small, *full) for v in part])
+    merged = merge(parts)
+    length = len(merged.counts)
+    assert merged.counts.tolist() == together.counts[:length].tolist()
+    assert not together.counts[length:].any()
+    assert [b.responses for b in merged.buckets()] == [b.responses for b in together.buckets()]
+
+
 def test_what_is_out_of_range_counts_at_the_nearest_end() -> None:
     histogram = record([0, -5, 10**12])
     assert histogram.responses == 3

@@ -1,8 +1,8 @@
 """Latency histograms as the driver encodes them, and the field's response-time buckets.
 
-Histograms are HDR (G. Tene, HdrHistogram.org): 3 significant digits from 1 µs to 1 h, values in
-microseconds, V2 compressed encoding in base64. Counting is done on whole arrays, because one
-report reads thousands of histograms with 23 552 counters each.
+Histograms are HDR (G. Tene, HdrHistogram.org): 3 significant digits from 1 µs to at most 1 h, values
+in microseconds, V2 compressed encoding in base64. Counting is done on whole arrays, because one
+report reads thousands of histograms with up to 23 552 counters each.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BUCKETS: tuple[tuple[str, int | None], ...] = (
 )
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def _slots(lowest: int, highest: int, digits: int) -> tuple[Values, Values]:
     """The smallest and the largest value in µs that each counter of such a histogram stands for."""
     geometry = HdrHistogram(lowest, highest, digits)
@@ -53,7 +53,7 @@ def _slots(lowest: int, highest: int, digits: int) -> tuple[Values, Values]:
     return low, low + (np.int64(1) << shift) - 1
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def _bucket_ends(lowest: int, highest: int, digits: int) -> list[int]:
     """For each bound of the field's buckets the number of the first counter beyond it."""
     low, _ = _slots(lowest, highest, digits)
@@ -173,11 +173,15 @@ def record(microseconds: Iterable[int]) -> Histogram:
 def merge(histograms: Sequence[Histogram]) -> Histogram:
     """All responses together: of roles, seconds, repeats or machines. Exact.
 
-    Raises StoreError when the histograms do not have the same range and precision.
+    They may reach up to different values, as the driver's grow with what they record: counters of
+    equal number stand for equal values. Raises StoreError when the precision is not the same.
     """
     if not histograms:
         return record([])
-    geometries = {h.geometry for h in histograms}
-    if len(geometries) > 1:
-        raise StoreError("histograms of different range or precision cannot be merged")
-    return Histogram(np.sum([h.counts for h in histograms], axis=0, dtype=np.int64), geometries.pop())
+    if len({(lowest, digits) for lowest, _, digits in (h.geometry for h in histograms)}) > 1:
+        raise StoreError("histograms of different precision cannot be merged")
+    longest = max(histograms, key=lambda h: len(h.counts))
+    counts = np.zeros_like(longest.counts)
+    for histogram in histograms:
+        counts[: len(histogram.counts)] += histogram.counts
+    return Histogram(counts, longest.geometry)
