@@ -132,7 +132,9 @@ class RunBuilder:
             for folder in (self.folder, *(path for path in self.folder.rglob("*") if path.is_dir())):
                 disk.sync_folder(folder)
             self.folder.rename(self._final)
-            disk.sync_folder(self._parent)
+            # up to the results folder: the folders of campaign, variant and workload may be new
+            for folder in (self._parent, *self._parent.parents[:3]):
+                disk.sync_folder(folder)
         self._disown()
         return self._final
 
