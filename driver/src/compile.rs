@@ -105,7 +105,7 @@ struct Compiler {
     counters: usize,
 }
 
-fn script_failure(e: ScriptError) -> Failure {
+pub fn script_failure(e: ScriptError) -> Failure {
     Failure {
         file: Some(e.file.clone()),
         line: Some(e.line),

@@ -1,11 +1,13 @@
 //! `pgstrata-driver`: what pgstrata needs done at the speed of the machine.
 
+mod check;
 mod clock;
 mod compile;
 mod connect;
 mod engine;
 mod events;
 mod fetch;
+mod flame;
 mod generate;
 mod pace;
 mod program;
@@ -30,6 +32,10 @@ struct Cli {
 enum Command {
     /// Run one step: spec and commands on standard input, events on standard output
     Run,
+    /// Parse a pgbench script and say what is wrong with it
+    Check(check::CheckArgs),
+    /// Fold stacks and draw flame graphs
+    Flame(flame::FlameArgs),
     /// Download, check and unpack a server
     Fetch(fetch::FetchArgs),
     /// List the versions that can be fetched
@@ -39,6 +45,8 @@ enum Command {
 fn main() {
     let code = match Cli::parse().command {
         Command::Run => run::run(),
+        Command::Check(args) => check::run(&args),
+        Command::Flame(args) => flame::run(&args),
         Command::Fetch(args) => fetch::fetch(&args),
         Command::Versions(args) => fetch::versions(&args),
     };

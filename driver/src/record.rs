@@ -80,7 +80,7 @@ impl Tally {
         self.sum += seconds;
         self.sum_of_squares += seconds * seconds;
         let micros = ((t.latency + 500) / 1000).clamp(1, LONGEST_US);
-        self.histogram.saturating_record(micros);
+        self.histogram.record(micros).expect("histograms of this module grow as needed");
     }
 
     fn merge(&mut self, other: &Tally) {
@@ -311,5 +311,79 @@ impl Board {
             latency: self.total.latency(),
             statements_by_name: statements_by_name.collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hdrhistogram::serialization::Deserializer;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decoded(text: &str) -> Histogram<u64> {
+        let bytes = base64::engine::general_purpose::STANDARD.decode(text).unwrap();
+        Deserializer::new().deserialize(&mut &bytes[..]).unwrap()
+    }
+
+    fn ended(latency: Nanos) -> Transaction {
+        Transaction { latency, operations: 1, statements: 2, rows: 3, ..Transaction::default() }
+    }
+
+    proptest! {
+        /// Whatever ends when, and however often the collector comes by: the seconds add up to the
+        /// totals and their histograms merge to the step's.
+        #[test]
+        fn seconds_add_up_to_the_step(
+            mut work in prop::collection::vec((0u64..5 * SECOND, 1u64..4_000 * SECOND, 0usize..3), 1..200),
+            visits in prop::collection::vec(0u64..6, 0..6),
+        ) {
+            work.sort_unstable();
+            let mut board = Board::new("query".into(), vec![]);
+            let slabs: Vec<_> = (0..3).map(|_| board.slab()).collect();
+            board.begin(SECOND);
+            let mut visits = visits;
+            visits.sort_unstable();
+            let mut seconds = Vec::new();
+            for (i, (at, latency, slab)) in work.iter().enumerate() {
+                if i % 20 == 19 && let Some(visit) = visits.pop() {
+                    board.collect(visit);
+                }
+                slabs[*slab].transaction(SECOND + at, &ended(*latency));
+            }
+            board.collect(10);
+            for second in 0..10 {
+                seconds.push(board.second(second));
+            }
+            let done = board.done(5.0);
+            prop_assert_eq!(done.counts.transactions, work.len() as u64);
+            prop_assert_eq!(seconds.iter().map(|s| s.counts.operations).sum::<u64>(), done.counts.operations);
+            prop_assert_eq!(seconds.iter().map(|s| s.counts.rows).sum::<u64>(), done.counts.rows);
+            let mut merged = histogram();
+            for second in &seconds {
+                merged.add(decoded(&second.histogram)).unwrap();
+            }
+            prop_assert_eq!(merged, decoded(&done.histogram));
+            let longest = work.iter().map(|w| w.1).max().unwrap();
+            prop_assert_eq!(done.latency.max, longest as f64 / 1e9);
+        }
+    }
+
+    #[test]
+    fn nothing_before_the_clock_counts() {
+        let mut board = Board::new("query".into(), vec!["q".into()]);
+        let slab = board.slab();
+        slab.transaction(5, &ended(5));
+        board.begin(100);
+        slab.transaction(99, &ended(5));
+        slab.statement(99, 0, 5, 1, false);
+        slab.transaction(100, &ended(1_234_567));
+        slab.statement(100, 0, 1_234_567, 7, false);
+        board.collect(9);
+        let done = board.done(1.0);
+        assert_eq!(done.counts.transactions, 1);
+        assert_eq!(done.statements_by_name[0].count, 1);
+        assert_eq!(done.statements_by_name[0].rows, 7);
+        assert!((done.latency.p99 - 1.234_567e-3).abs() < 2e-6, "{}", done.latency.p99);
     }
 }

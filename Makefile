@@ -1,0 +1,65 @@
+# pgstrata: `make demo` shows it, `make test` checks it. Both set up what is missing.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+SOURCES := $(shell find driver/src -name '*.rs') driver/Cargo.toml Cargo.toml Cargo.lock pyproject.toml
+# A toolchain installed by rustup is used even where the shell does not know of it yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+# The servers that demo and tests need are fetched by them; everything else is here.
+JOBS ?= $(shell nproc)
+
+.PHONY: help demo test test-python test-rust slow check format setup clean
+
+help:
+	@echo "make demo    compare PostgreSQL 12 and 17 with a small Insert Benchmark (about eight minutes)"
+	@echo "make test    run every test"
+	@echo "make slow    run the long studies that 'make test' leaves out"
+	@echo "make check   formatters and linters"
+	@echo "make setup   only set up: $(BIN)/pgstrata"
+	@echo "make clean   remove what setup and builds made (not results, not fetched servers)"
+
+demo: setup
+	$(BIN)/pgstrata run campaigns/demo.toml
+
+test: test-rust test-python
+
+test-rust: setup
+	cargo test --release --locked
+
+test-python: setup
+	$(BIN)/pytest -n $(JOBS) -m "not slow"
+
+slow: setup
+	$(BIN)/pytest -m slow
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	cargo fmt --check
+	cargo clippy --release --locked --all-targets -- -D warnings
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	cargo fmt
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: $(SOURCES) | $(BIN)/python
+	@command -v cargo >/dev/null || { echo "error: no Rust toolchain: install rustup, then run this again"; exit 1; }
+	@echo "Building the driver and installing pgstrata into $(VENV) (two to five minutes the first time)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+# Debian ships Python without the module that puts pip into a new environment.
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo "error: no $(PYTHON): install it, or name another with 'make PYTHON=…' (3.11 or later)"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { rm -rf $(VENV); \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -q && apt-get install -y -q python3-venv && $(PYTHON) -m venv $(VENV); \
+	  else echo "error: $(PYTHON) has no venv module: apt-get install python3-venv"; exit 1; fi; }
+
+clean:
+	rm -rf $(VENV) target

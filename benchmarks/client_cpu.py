@@ -1,0 +1,291 @@
+"""What the client costs: pgstrata's driver against pgbench and sysbench, paired and alternating.
+
+    .venv/bin/python benchmarks/client_cpu.py                 every pair, about five minutes
+    .venv/bin/python benchmarks/client_cpu.py --pairs point   only those whose name contains `point`
+
+One server, one database, one connection per client over the Unix socket, one client thread on each
+side, everything the driver records switched on. Each round runs both sides, the order turned every
+round (A B B A). CPU is that of the whole client process, user and system (wait4), start-up included
+on both sides; the table shows the median of the rounds and the ratio of each pair's medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from pgstrata.driver_path import find_driver
+from pgstrata.server.acquire import acquire
+from pgstrata.server.cluster import Cluster
+from pgstrata.server.config import Fragment, resolve
+
+SCALE = 20
+ROWS = 500_000
+
+CONFIG = """
+shared_buffers = 2GB
+max_wal_size = 16GB
+checkpoint_timeout = 3600s
+synchronous_commit = off
+autovacuum = off
+max_connections = 200
+"""
+
+SELECT_ONLY = """\\set aid random(1, 100000 * :scale)
+SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
+"""
+TPCB = """\\set aid random(1, 100000 * :scale)
+\\set bid random(1, 1 * :scale)
+\\set tid random(1, 10 * :scale)
+\\set delta random(-5000, 5000)
+BEGIN;
+UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
+SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
+UPDATE pgbench_tellers SET tbalance = tbalance + :delta WHERE tid = :tid;
+UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = :bid;
+INSERT INTO pgbench_history (tid, bid, aid, delta, mtime)
+    VALUES (:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP);
+END;
+"""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run of one side: operations/s, and client CPU in µs per operation."""
+
+    rate: float
+    cpu: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    name: str
+    peer: str
+    clients: int
+    theirs: Callable[[Place, int], Sample]
+    ours: Callable[[Place, int], Sample]
+
+
+@dataclass(frozen=True)
+class Place:
+    host: str
+    port: int
+    seconds: int
+    engine: str
+
+
+def _finish(process: subprocess.Popen[str]) -> tuple[str, float]:
+    """Standard output, and the CPU seconds of the process."""
+    assert process.stdout
+    text = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{process.args} ended with {process.returncode}:\n{text}")
+    return text, usage.ru_utime + usage.ru_stime
+
+
+def pgbench(builtin: str) -> Callable[[Place, int], Sample]:
+    def run(place: Place, clients: int) -> Sample:
+        command = [
+            "pgbench",
+            "-h",
+            place.host,
+            "-p",
+            str(place.port),
+            "-U",
+            "postgres",
+            "-n",
+            "-M",
+            "prepared",
+        ]
+        command += ["-b", builtin, "-c", str(clients), "-j", "1", "-T", str(place.seconds), "bench"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        text, cpu = _finish(process)
+        done = re.search(r"actually processed: (\d+)", text)
+        tps = re.search(r"tps = ([\d.]+)", text)
+        assert done and tps, text
+        return Sample(float(tps[1]), cpu * 1e6 / int(done[1]))
+
+    return run
+
+
+def sysbench(script: str, *options: str) -> Callable[[Place, int], Sample]:
+    def run(place: Place, clients: int) -> Sample:
+        command = [
+            "sysbench",
+            script,
+            "--db-driver=pgsql",
+            f"--pgsql-host={place.host}",
+            "--pgsql-user=postgres",
+        ]
+        command += [f"--pgsql-port={place.port}", "--pgsql-db=bench", "--tables=1", f"--table-size={ROWS}"]
+        command += [f"--threads={clients}", f"--time={place.seconds}", "--rand-type=uniform", *options, "run"]
+        text, cpu = _finish(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        queries = re.search(r"queries: +(\d+) +\(([\d.]+) per sec", text)
+        assert queries, text
+        return Sample(float(queries[2]), cpu * 1e6 / int(queries[1]))
+
+    return run
+
+
+def drive(place: Place, spec: dict[str, Any]) -> Sample:
+    process = subprocess.Popen(
+        [find_driver(), "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    assert process.stdin and process.stdout
+    where = {"host": place.host, "port": place.port, "user": "postgres", "database": "bench"}
+    whole = {"version": 1, "step": "pair", "connection": where, "engine": place.engine, "threads": 1}
+    process.stdin.write(json.dumps({**whole, "seconds": place.seconds, **spec}) + "\n")
+    done: dict[str, Any] = {}
+    for line in process.stdout:
+        event = json.loads(line)
+        if event["event"] == "error":
+            raise SystemExit(event["message"])
+        if event["event"] == "ready":
+            process.stdin.write('{"command":"start"}\n')
+        if event["event"] == "done":
+            done = event
+            process.stdin.write('{"command":"close"}\n')
+    _, cpu = _finish(process)
+    role = done["roles"][0]
+    return Sample(role["operations"] / done["seconds"], cpu * 1e6 / role["operations"])
+
+
+def script(text: str) -> Callable[[Place, int], Sample]:
+    def run(place: Place, clients: int) -> Sample:
+        role = {"name": "query", "clients": clients, "mode": "prepared", "variables": {"scale": SCALE}}
+        return drive(place, {"roles": [{**role, "scripts": [{"name": "script", "text": text}]}]})
+
+    return run
+
+
+def statement(*parts: Any) -> Callable[[Place, int], Sample]:
+    def run(place: Place, clients: int) -> Sample:
+        role = {"name": "query", "clients": clients, "mode": "prepared"}
+        op = {"sql": list(parts), "name": "statement"}
+        return drive(place, {"roles": [{**role, "scripts": [{"name": "event", "ops": [op]}]}]})
+
+    return run
+
+
+KEY = {"expr": f"random(1, {ROWS})", "type": "int4"}
+POINT = statement("SELECT c FROM sbtest1 WHERE id=", KEY)
+POINTS = statement("SELECT id, k, c, pad FROM sbtest1 WHERE k IN (", {"repeat": 100, "of": [KEY]}, ")")
+UPDATE = statement("UPDATE sbtest1 SET k=k+1 WHERE id=", KEY)
+
+PAIRS = [
+    *[Pair("point select", "pgbench", c, pgbench("select-only"), script(SELECT_ONLY)) for c in (1, 2, 8, 32)],
+    Pair("TPC-B-like", "pgbench", 32, pgbench("tpcb-like"), script(TPCB)),
+    *[Pair("point-query", "sysbench", c, sysbench("oltp_point_select"), POINT) for c in (1, 8)],
+    Pair("random-points=100", "sysbench", 8, sysbench("select_random_points", "--random-points=100"), POINTS),
+    Pair("update-index", "sysbench", 8, sysbench("oltp_update_index"), UPDATE),
+]
+
+
+def measure(pair: Pair, place: Place, rounds: int) -> dict[str, float]:
+    theirs: list[Sample] = []
+    ours: list[Sample] = []
+    for i in range(rounds):
+        both = [(pair.theirs, theirs), (pair.ours, ours)]
+        for side, samples in both if i % 2 == 0 else reversed(both):
+            samples.append(side(place, pair.clients))
+
+    def median(values: list[float]) -> float:
+        return statistics.median(values)
+
+    return {
+        "their_rate": median([s.rate for s in theirs]),
+        "our_rate": median([s.rate for s in ours]),
+        "their_cpu": median([s.cpu for s in theirs]),
+        "our_cpu": median([s.cpu for s in ours]),
+        "rate_ratio": median([o.rate / t.rate for o, t in zip(ours, theirs, strict=True)]),
+        "cpu_ratio": median([o.cpu / t.cpu for o, t in zip(ours, theirs, strict=True)]),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--server", default="pg:17", help="server to run against (default %(default)s)")
+    parser.add_argument("--seconds", type=int, default=5, help="of each side in each round (default 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="of each pair (default 5)")
+    parser.add_argument("--engine", default="auto", help="auto, blocking or io_uring (default auto)")
+    parser.add_argument("--pairs", default="", help="only pairs whose name contains this")
+    parser.add_argument("--format", default="table", choices=("table", "json"))
+    args = parser.parse_args()
+    for peer in ("pgbench", "sysbench"):
+        if not shutil.which(peer):
+            raise SystemExit(f"{peer} is not here: apt-get install {peer}")
+    server = acquire(args.server)
+    config = resolve([Fragment("benchmark", CONFIG, None)], server.version_num, 16 << 30)
+    pairs = [p for p in PAIRS if args.pairs in p.name]
+    with (
+        tempfile.TemporaryDirectory(prefix="pgs") as folder,
+        Cluster(server, config, Path(folder) / "c") as cluster,
+    ):
+        cluster.create()
+        cluster.start()
+        host, port = str(cluster.socket_dir), cluster.port
+        with cluster.connect() as admin:
+            admin.execute("CREATE DATABASE bench")
+        base = ["-h", host, "-p", str(port), "-U", "postgres"]
+        if any(p.peer == "pgbench" for p in pairs):
+            subprocess.run(
+                ["pgbench", *base, "-i", "-q", "-s", str(SCALE), "bench"], check=True, capture_output=True
+            )
+        if any(p.peer == "sysbench" for p in pairs):
+            options = [
+                f"--pgsql-host={host}",
+                f"--pgsql-port={port}",
+                "--pgsql-user=postgres",
+                "--pgsql-db=bench",
+            ]
+            command = [
+                "sysbench",
+                "oltp_read_write",
+                "--db-driver=pgsql",
+                *options,
+                f"--table-size={ROWS}",
+                "prepare",
+            ]
+            subprocess.run(command, check=True, capture_output=True)
+        with psycopg.connect(host=host, port=port, user="postgres", dbname="bench", autocommit=True) as admin:
+            admin.execute("VACUUM ANALYZE")
+            admin.execute("CHECKPOINT")
+        place = Place(host, port, args.seconds, args.engine)
+        if args.format == "table":
+            print(
+                f"server {server.label}, engine {args.engine}, {args.rounds} rounds of {args.seconds} s a side"
+            )
+            head = f"\n{'work':<20}{'clients':>8}  {'peer':<9}{'peer/s':>10}{'pgstrata/s':>12}{'ratio':>8}"
+            print(head + f"{'peer µs/op':>13}{'pgstrata µs/op':>16}{'CPU ratio':>11}", flush=True)
+        for pair in pairs:
+            r = measure(pair, place, args.rounds)
+            if args.format == "json":
+                print(
+                    json.dumps({"work": pair.name, "peer": pair.peer, "clients": pair.clients, **r}),
+                    flush=True,
+                )
+                continue
+            left = f"{pair.name:<20}{pair.clients:>8}  {pair.peer:<9}{r['their_rate']:>10,.0f}"
+            middle = f"{r['our_rate']:>12,.0f}{r['rate_ratio']:>8.2f}"
+            right = f"{r['their_cpu']:>13.2f}{r['our_cpu']:>16.2f}{r['cpu_ratio']:>11.2f}"
+            print(left + middle + right, flush=True)
+
+
+if __name__ == "__main__":
+    main()

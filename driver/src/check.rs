@@ -1,0 +1,43 @@
+//! `check`: whether a pgbench script compiles, without a server.
+
+use std::path::PathBuf;
+
+use crate::compile::script_failure;
+use crate::events::{Event, Events, Failure};
+use crate::script;
+
+#[derive(clap::Args, Debug)]
+pub struct CheckArgs {
+    /// The script
+    file: PathBuf,
+    /// Also check what only the extended and prepared protocols demand
+    #[arg(long)]
+    extended: bool,
+    /// Allow \shell and \setshell
+    #[arg(long)]
+    allow_shell: bool,
+}
+
+/// Says one `error` event if the script does not compile; returns the exit code.
+pub fn run(args: &CheckArgs) -> i32 {
+    match check(args) {
+        Ok(()) => 0,
+        Err(failure) => {
+            Events::new().say(&Event::Error(failure));
+            1
+        }
+    }
+}
+
+fn check(args: &CheckArgs) -> Result<(), Failure> {
+    let name = args.file.display().to_string();
+    let bytes = std::fs::read(&args.file)
+        .map_err(|e| Failure::new("io", format!("cannot read the script {name}: {e}")))?;
+    let text = script::decode(&bytes, &name).map_err(script_failure)?;
+    let mut names = script::Names::new();
+    let script = script::parse_script(text, &name, &mut names, args.allow_shell).map_err(script_failure)?;
+    if args.extended {
+        script.check_extended(text).map_err(script_failure)?;
+    }
+    Ok(())
+}
