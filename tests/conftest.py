@@ -10,10 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from pgstrata.errors import PgstrataError
 from pgstrata.server.acquire import Server, acquire
 from support_program import Program, environment, living_in
+
+# how long one example takes says more about what else the machine is doing than about the code
+settings.register_profile("pgstrata", deadline=None)
+settings.load_profile("pgstrata")
 
 
 def _server(version: str) -> Server:
