@@ -14,6 +14,7 @@ from pgstrata.errors import PgstrataError
 from pgstrata.observe import disks, host, postgres
 from pgstrata.observe.backends import CpuReading, ServerCpu
 from pgstrata.observe.log import LogWindow
+from pgstrata.observe.waits import Waits, WaitSampler
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -40,6 +41,7 @@ class StepObserved:
     docs/results.md. disk: reads, read_bytes, writes, write_bytes, context_switches and cpu_seconds of
     the host over the step. rss_bytes: of all server processes at the end (see `resident_bytes`).
     sampler_cpu_seconds: CPU the per-second sampling used. observe_seconds: time `before` and `after` took.
+    waits: shares of time by wait event, None unless asked for.
     """
 
     backends: list[Json] = field(default_factory=list)
@@ -55,6 +57,7 @@ class StepObserved:
     disk: Json | None = None
     sampler_cpu_seconds: float | None = None
     observe_seconds: float = 0.0
+    waits: Waits | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -73,12 +76,15 @@ class StepWatch:
         database: str = "pgstrata",
         interval: float = 1.0,
         bloat_bytes: int = 0,
+        waits_hertz: float = 0.0,
     ) -> None:
         self._cluster = cluster
         self._tables = list(tables)
         self._database = database
         self._interval = interval
         self._bloat_bytes = bloat_bytes
+        self._waits_hertz = waits_hertz
+        self._waits: WaitSampler | None = None
         # Somebody else's server may run anywhere: its host and processes are out of sight.
         self._managed = cluster.pid is not None
         self._result = StepObserved()
@@ -116,6 +122,8 @@ class StepWatch:
         counters = self._try("pg_stat views before", self._read_before)
         if counters is not None:
             self._before, self._have_before = counters, True
+        if self._waits_hertz > 0:
+            self._waits = self._try("wait events", lambda: self._open_waits(pids))
         self._result.observe_seconds += time.monotonic() - started
 
     def begin(self) -> None:
@@ -127,6 +135,8 @@ class StepWatch:
             self._host_begin = self._try("host", self._counters.read)
         if self._sampler is not None and self._host_begin is not None:
             self._sampler.start(self._host_begin)
+        if self._waits is not None:
+            self._waits.start()
         self._wal_begin = self._wal_position()
 
     def end(self) -> None:
@@ -148,6 +158,10 @@ class StepWatch:
         wal = self._wal_position()
         if wal is not None and self._wal_begin is not None:
             result.wal_bytes = wal - self._wal_begin
+        if self._waits is not None:
+            result.waits = self._try("wait events", self._waits.stop)
+            if result.waits is not None and result.waits.failure:
+                result.notes.append(f"sampling of wait events ended early: {result.waits.failure}")
 
     def after(self) -> StepObserved:
         """The driver's connections are closed: statistics, sizes, tables, log events. Ends the watch."""
@@ -175,6 +189,8 @@ class StepWatch:
         """Ends what is still open: for a step that broke off before `after`. May be called again."""
         if self._sampler is not None:
             self._sampler.stop()
+        if self._waits is not None:
+            self._try("wait events", self._waits.stop)
         if self._counters is not None:
             self._counters.close()
         if self._session is not None:
@@ -198,6 +214,10 @@ class StepWatch:
         if not devices:
             self._result.notes.append("disk not observed: the data folder is on no block device of this host")
         return host.HostCounters(devices)
+
+    def _open_waits(self, pids: Mapping[str, Sequence[int]]) -> WaitSampler:
+        own = [] if self._session is None else [self._session.info.backend_pid]
+        return WaitSampler(self._connect_elsewhere(), pids, self._waits_hertz, self._managed, own)
 
     def _wal_position(self) -> int | None:
         session = self._session
