@@ -24,7 +24,6 @@ Json = dict[str, Any]
 
 CONF = """
 fsync = off
-synchronous_commit = off
 shared_buffers = 64MB
 max_connections = 60
 autovacuum = off
@@ -53,11 +52,13 @@ def database(cluster: Cluster, name: str) -> Iterator[psycopg.Connection[Any]]:
     """An empty database of this name, with pg_stat_statements, and a connection to it."""
     with cluster.connect() as admin:
         admin.execute(f"CREATE DATABASE {name}")
-    with cluster.connect(name) as connection:
-        connection.execute("CREATE EXTENSION pg_stat_statements")
-        yield connection
-    with cluster.connect() as admin:
-        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    try:
+        with cluster.connect(name) as connection:
+            connection.execute("CREATE EXTENSION pg_stat_statements")
+            yield connection
+    finally:
+        with cluster.connect() as admin:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @dataclass

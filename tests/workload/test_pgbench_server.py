@@ -1,0 +1,170 @@
+"""The pgbench workload against pgbench itself: same tables, same rows, same statements."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgstrata.server.cluster import Cluster
+from pgstrata.workload import catalog, pgbench_load
+from pgstrata.workload.language import Phase, Step
+from pgstrata.workload.pgbench_options import PgbenchOptions
+from support_steps import calls, database, forget_calls, run_phase, run_step, with_transactions
+
+PGBENCH = catalog.find("pgbench")
+
+
+def pgbench_program() -> str | None:
+    """A pgbench on this machine, of version 14 or later if Debian's layout is there."""
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/pgbench"), key=lambda p: float(p.parts[4]))
+    return str(installed[-1]) if installed else shutil.which("pgbench")
+
+
+PROGRAM = pgbench_program()
+needs_pgbench = pytest.mark.skipif(
+    PROGRAM is None, reason="pgbench is not installed (apt: postgresql-contrib)"
+)
+
+
+def pgbench(cluster: Cluster, name: str, *arguments: str) -> str:
+    assert PROGRAM is not None
+    where = ["-h", str(cluster.socket_dir), "-p", str(cluster.port), "-U", "postgres"]
+    done = subprocess.run([PROGRAM, *where, *arguments, name], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def phases(**options: object) -> list[Phase]:
+    chosen = {"scale": 1, "modes": ["simple", "extended", "prepared"], "clients": [2], **options}
+    return PGBENCH.phases(PgbenchOptions.model_validate(chosen), 170_000)
+
+
+def initialise(cluster: Cluster, name: str, **options: object) -> None:
+    for phase in pgbench_load.initialise(PgbenchOptions.model_validate({"scale": 1, **options}), 170_000):
+        run_phase(cluster, name, phase)
+
+
+LAYOUT = {
+    "columns": """SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull
+        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+        WHERE c.relname LIKE 'pgbench%' AND c.relkind IN ('r', 'p') AND a.attnum > 0 ORDER BY 1, a.attnum""",
+    "storage": """SELECT relname, relkind, reloptions, relpersistence, pg_get_expr(relpartbound, oid),
+        pg_get_partkeydef(oid) FROM pg_class WHERE relname LIKE 'pgbench%' ORDER BY 1""",
+    "indexes": "SELECT indexname, indexdef FROM pg_indexes WHERE tablename LIKE 'pgbench%' ORDER BY 1",
+    "constraints": """SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
+        WHERE conrelid::regclass::text LIKE 'pgbench%' ORDER BY 1, 2""",
+    "size": """SELECT relname, relpages, reltuples, relallvisible FROM pg_class
+        WHERE relname ~ '^pgbench_(accounts|branches|tellers|history)' AND relkind = 'r' ORDER BY 1""",
+    **{
+        table: f"SELECT count(*), md5(string_agg(t::text, ',' ORDER BY {key})) FROM pgbench_{table} t"
+        for table, key in (("accounts", "aid"), ("branches", "bid"), ("tellers", "tid"), ("history", "tid"))
+    },
+}
+
+
+def layout(connection: psycopg.Connection[Any]) -> dict[str, list[tuple[Any, ...]]]:
+    return {what: connection.execute(query).fetchall() for what, query in LAYOUT.items()}
+
+
+@needs_pgbench
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ({"scale": 2}, ["-s", "2"]),
+        ({"fillfactor": 80, "foreign_keys": True}, ["-F", "80", "--foreign-keys"]),
+        ({"partitions": 3}, ["--partitions=3"]),
+        ({"partitions": 2, "partition_method": "hash"}, ["--partitions=2", "--partition-method=hash"]),
+    ],
+    ids=["plain", "foreign-keys", "range", "hash"],
+)
+def test_the_database_is_that_of_pgbench(
+    cluster: Cluster, options: dict[str, object], arguments: list[str]
+) -> None:
+    with database(cluster, "ours") as ours, database(cluster, "theirs") as theirs:
+        initialise(cluster, "ours", **options)
+        pgbench(cluster, "theirs", "-i", "-q", *arguments)
+        assert layout(ours) == layout(theirs)
+
+
+@needs_pgbench
+def test_databases_are_interchangeable_both_ways(cluster: Cluster) -> None:
+    with database(cluster, "ours") as ours:
+        initialise(cluster, "ours")
+        said = pgbench(cluster, "ours", "-c", "2", "-t", "20")
+        assert "number of transactions actually processed: 40/40" in said
+        assert "scaling factor: 1" in said
+        assert ours.execute("SELECT count(*) FROM pgbench_history").fetchone() == (40,)
+    with database(cluster, "theirs") as theirs:
+        pgbench(cluster, "theirs", "-i", "-q")
+        for phase in phases(builtin="tpcb-like", modes="prepared", initialise=False):
+            if isinstance(phase, Step):
+                run_step(cluster, "theirs", with_transactions(phase, 20))
+        history = theirs.execute("SELECT count(*), sum(delta) FROM pgbench_history").fetchone()
+        assert history is not None and history[0] == 40
+        for table, column in (("accounts", "a"), ("tellers", "t"), ("branches", "b")):
+            total = theirs.execute(f"SELECT sum({column}balance) FROM pgbench_{table}").fetchone()
+            assert total == (history[1],)
+
+
+@pytest.fixture(scope="module")
+def loaded(cluster: Cluster) -> Iterator[psycopg.Connection[Any]]:
+    """A database called `loaded` with pgbench's tables, for tests that do not mind what others wrote."""
+    with database(cluster, "loaded") as connection:
+        initialise(cluster, "loaded")
+        yield connection
+
+
+@needs_pgbench
+@pytest.mark.parametrize("script", ["select-only", "simple-update", "tpcb-like"])
+@pytest.mark.parametrize("mode", ["simple", "extended", "prepared"])
+def test_the_server_sees_the_statements_of_pgbench(
+    cluster: Cluster, loaded: psycopg.Connection[Any], script: str, mode: str
+) -> None:
+    forget_calls(loaded)
+    pgbench(cluster, "loaded", "-n", "-b", script, "-M", mode, "-c", "2", "-t", "25")
+    theirs = {text: n for text, n in calls(loaded).items() if "count(" not in text and "pg_" not in text}
+    forget_calls(loaded)
+    (step,) = [p for p in phases(builtin=script, modes=mode, initialise=False) if isinstance(p, Step)]
+    outcome = run_step(cluster, "loaded", with_transactions(step, 25))
+    ours = calls(loaded)
+    assert ours == theirs
+    # a prepared BEGIN is seen once per connection only, with either program
+    assert {n for text, n in ours.items() if "pgbench_" in text} == {50}
+    assert outcome.role("query")["transactions"] == 50
+
+
+@pytest.mark.usefixtures("loaded")
+def test_rows_are_counted_and_named_per_statement(cluster: Cluster) -> None:
+    (step,) = [
+        p for p in phases(builtin="tpcb-like", modes="simple", initialise=False) if isinstance(p, Step)
+    ]
+    outcome = run_step(cluster, "loaded", with_transactions(step, 10))
+    role = outcome.role("query")
+    assert (role["operations"], role["transactions"], role["statements"]) == (20, 20, 20 * 7)
+    # one row each: three updates, a select and an insert
+    assert role["rows"] == 20 * 5
+    assert all(s["count"] == 20 for s in role["statements_by_name"])
+
+
+def test_own_scripts_are_drawn_by_weight(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "often.sql").write_text("SELECT 'often';\n")
+    (tmp_path / "seldom.sql").write_text("SELECT 'seldom', 2;\n")
+    with database(cluster, "own") as connection:
+        scripts = [f"{tmp_path}/often.sql@9", f"{tmp_path}/seldom.sql"]
+        (step,) = [
+            p
+            for p in phases(scripts=scripts, modes="simple", initialise=False, checkpoint=False)
+            if isinstance(p, Step)
+        ]
+        run_step(cluster, "own", with_transactions(step, 500))
+        seen = calls(connection)
+        often, seldom = seen["SELECT $1"], seen["SELECT $1, $2"]
+        assert often + seldom == 1000
+        # nine tenths of 1000 draws: ± 5 standard deviations of the binomial
+        assert 850 < often < 950
