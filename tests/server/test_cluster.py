@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ import psycopg
 import pytest
 
 from pgstrata.errors import PgstrataError, ServerError, UsageError
+from pgstrata.server import cluster as cluster_module
 from pgstrata.server.account import server_account
 from pgstrata.server.acquire import Server, acquire
 from pgstrata.server.cluster import Cluster, clear_leftovers
@@ -49,10 +51,16 @@ def posix_memory(names: list[str]) -> list[str]:
 
 def semaphores_of(pid: int) -> int:
     """Sets of System V semaphores whose last operation was by `pid`; ipcs is asked, not our own code."""
-    rows = subprocess.run(["ipcs", "-s", "-c"], capture_output=True, text=True).stdout
-    sets = [line.split()[0] for line in rows.splitlines() if line[:1].isdigit()]
-    details = [subprocess.run(["ipcs", "-s", "-i", s], capture_output=True, text=True).stdout for s in sets]
-    return sum(f" {pid}" in text.splitlines()[-2] for text in details if len(text.splitlines()) > 2)
+    account = server_account()
+    who = {"user": account.uid, "group": account.gid} if account else {}
+
+    def ipcs(*options: str) -> list[str]:
+        return subprocess.run(
+            ["ipcs", "-s", *options], capture_output=True, text=True, **who
+        ).stdout.splitlines()
+
+    sets = [line.split()[0] for line in ipcs("-c") if line[:1].isdigit()]
+    return sum(any(line.split()[-1:] == [str(pid)] for line in ipcs("-i", number)) for number in sets)
 
 
 def test_a_cluster_lives_and_goes(server: Server, place: Path) -> None:
@@ -293,6 +301,16 @@ def test_tcp_only_on_loopback_and_only_when_asked(pg17: Server, place: Path) -> 
         with psycopg.connect(host=there["host"], port=there["port"], user=there["user"]) as other:
             row = other.execute("SELECT inet_server_addr()::text").fetchone()
             assert row == ("127.0.0.1/32",)
+
+
+def test_a_port_that_was_taken_in_between(pg17: Server, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        ports = [taken.getsockname()[1], free.getsockname()[1]]
+        free.close()
+        monkeypatch.setattr(cluster_module, "_free_port", lambda: ports.pop(0))
+        with started(pg17, place, tcp=True) as cluster:
+            assert ports == [] and cluster.port != taken.getsockname()[1]
 
 
 def test_a_full_disk(pg17: Server, place: Path) -> None:

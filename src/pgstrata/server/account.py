@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import pwd
 import subprocess
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.errors import ServerError, UsageError
+
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -94,3 +99,42 @@ def need_way(path: Path, account: Account | None, what: str) -> None:
             f"{what} {path}",
             f"chmod o+x {folder}, choose a place elsewhere, or name another account with PGSTRATA_USER",
         )
+
+
+@contextlib.contextmanager
+def seeing_as(account: Account | None) -> Iterator[None]:
+    """Lets this thread read /proc as the account does.
+
+    Root may read the working folders and memory maps of other accounts' processes only with
+    CAP_SYS_PTRACE, which containers lack; an account may always read those of its own.
+    """
+    if account is None:
+        yield
+        return
+    _libc.setfsgid(account.gid)
+    _libc.setfsuid(account.uid)
+    try:
+        yield
+    finally:
+        _libc.setfsuid(os.geteuid())
+        _libc.setfsgid(os.getegid())
+
+
+def run_as(account: Account | None, work: Callable[[], None]) -> None:
+    """Runs `work` as the account, in a child where that is somebody else; its errors are lost.
+
+    For what only an owner may do where root lacks CAP_SYS_ADMIN, such as removing shared memory.
+    """
+    if account is None:
+        work()
+        return
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups(account.groups)
+            os.setgid(account.gid)
+            os.setuid(account.uid)
+            work()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)

@@ -42,6 +42,7 @@ START_SECONDS = 300.0
 FAST_SECONDS = 120.0
 IMMEDIATE_SECONDS = 15.0
 POLL_SECONDS = 0.005
+PORT_ATTEMPTS = 5
 
 _REFUSED_INITDB = re.compile(r"(--(pgdata|username|auth|waldir|xlogdir|pwfile|pwprompt|sync-only)|-[DUAXWS])")
 _PLAIN_PATH = re.compile(r"[\w./+-]+", re.ASCII)
@@ -134,6 +135,16 @@ class Cluster:
 
     def start(self) -> None:
         """Starts the server and returns when it accepts connections. Raises ServerError if it does not."""
+        for attempt in range(PORT_ATTEMPTS):
+            try:
+                return self._start()
+            except ServerError as error:
+                # Between the choice of a TCP port and its use somebody else may have taken it.
+                taken = self._tcp and "Address already in use" in error.hint
+                if not taken or attempt == PORT_ATTEMPTS - 1:
+                    raise
+
+    def _start(self) -> None:
         if self._tcp:
             self.port = _free_port()
             (self.data_dir / "pgstrata.conf").write_text(self._conf())

@@ -139,10 +139,8 @@ def end_server(folder: Path, facts: Json) -> None:
         wait_until_empty(data, QUIT_SECONDS)
     # A server that could end by itself has removed its pid file and its shared memory.
     if (data / "postmaster.pid").exists():
-        ipc.remove_sysv_memory(data / "postmaster.pid")
-        ipc.remove_posix([str(name) for name in facts.get("segments", [])])
-        if postmaster:
-            ipc.remove_sysv_semaphores(postmaster)
+        segments = [str(name) for name in facts.get("segments", [])]
+        ipc.remove_left(data / "postmaster.pid", postmaster, segments)
 
 
 def wait_until_empty(data: Path, seconds: float) -> bool:

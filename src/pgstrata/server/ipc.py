@@ -13,6 +13,8 @@ import re
 import struct
 from pathlib import Path
 
+from pgstrata.server.account import run_as, seeing_as, server_account
+
 _IPC_RMID = 0
 _GETPID = 11  # semctl: the process that last changed a semaphore
 _GETVAL = 12
@@ -26,17 +28,30 @@ def posix_segments(pid: int) -> list[str]:
     """Names in /dev/shm of the segments that a process has mapped; for the postmaster, its control
     segment, in which the handles of all others are written."""
     try:
-        maps = Path(f"/proc/{pid}/maps").read_text()
+        with seeing_as(server_account()):
+            maps = Path(f"/proc/{pid}/maps").read_text()
     except OSError:
         return []
     return sorted(set(re.findall(r"/dev/shm/(PostgreSQL\.\d+)", maps)))
 
 
-def remove_posix(names: list[str]) -> None:
-    """Removes control segments and the segments whose handles they hold.
+def remove_left(pid_file: Path, postmaster: int, segments: list[str]) -> None:
+    """Removes what a killed server has left; only when none of its processes runs any more.
 
-    Call it only when no process of the server is left.
+    pid_file: its postmaster.pid; segments: as `posix_segments` found them while it ran.
     """
+
+    def remove() -> None:
+        _remove_sysv_memory(pid_file)
+        _remove_posix(segments)
+        if postmaster:
+            _remove_sysv_semaphores(postmaster)
+
+    run_as(server_account(), remove)
+
+
+def _remove_posix(names: list[str]) -> None:
+    """Removes control segments and the segments whose handles they hold."""
     for name in names:
         path = _SHM / name
         try:
@@ -55,7 +70,7 @@ def remove_posix(names: list[str]) -> None:
             path.unlink()
 
 
-def remove_sysv_memory(pid_file: Path) -> None:
+def _remove_sysv_memory(pid_file: Path) -> None:
     """Removes the System V segment named in a postmaster.pid, unless a process is attached."""
     try:
         fields = pid_file.read_text().splitlines()[6].split()
@@ -70,7 +85,7 @@ def remove_sysv_memory(pid_file: Path) -> None:
             _libc.shmctl(identifier, _IPC_RMID, None)
 
 
-def remove_sysv_semaphores(pid: int) -> None:
+def _remove_sysv_semaphores(pid: int) -> None:
     """Removes the semaphore sets a postmaster of 9.6 made: each carries its number and a magic value."""
     try:
         rows = [line.split() for line in Path("/proc/sysvipc/sem").read_text().splitlines()[1:]]

@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from pgstrata.server.account import Account
+import psutil
+
+from pgstrata.server.account import Account, seeing_as, server_account
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -112,10 +114,14 @@ def server_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def children(pid: int) -> list[int]:
     """The processes a process has started and that are still there."""
     found: list[int] = []
-    with contextlib.suppress(OSError):
+    try:
         for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(OSError):
-                found += [int(child) for child in (task / "children").read_text().split()]
+            found += [int(child) for child in (task / "children").read_text().split()]
+    except FileNotFoundError:  # it has ended, or the kernel does not keep this list
+        with contextlib.suppress(psutil.Error):
+            return [child.pid for child in psutil.Process(pid).children()]
+    except OSError:
+        pass
     return found
 
 
@@ -127,10 +133,11 @@ def working_in(folder: Path) -> list[int]:
     """
     wanted = os.path.realpath(folder)
     found = []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                # A removed folder is shown with " (deleted)" behind it.
-                if os.readlink(f"/proc/{entry.name}/cwd").removesuffix(" (deleted)") == wanted:  # noqa: PTH115
-                    found.append(int(entry.name))
+    with seeing_as(server_account()):
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    # A removed folder is shown with " (deleted)" behind it.
+                    if os.readlink(f"/proc/{entry.name}/cwd").removesuffix(" (deleted)") == wanted:  # noqa: PTH115
+                        found.append(int(entry.name))
     return found
