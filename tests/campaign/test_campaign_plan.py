@@ -12,19 +12,7 @@ from pgstrata.campaign.read import read_campaign
 from pgstrata.errors import UsageError
 from pgstrata.server.acquire import Server
 from pgstrata.store import Results
-
-VERSIONS = {"pg:12": ("12.22", 120022), "pg:15": ("15.14", 150014), "pg:17": ("17.6", 170006)}
-
-
-def server(spec: str) -> Server:
-    version, number = VERSIONS[spec]
-    return Server(f"pg:{version}", f"pg{version}", version, number, "", Path("/nowhere"), None)
-
-
-def plan(folder: Path, head: str, *, fresh: bool = False, name: str = "study") -> Plan:
-    file = folder / f"{name}.toml"
-    file.write_text(f'{head}\n[[workloads]]\nname = "insert"\nscale = "quick"\n')
-    return make_plan(read_campaign(file), Results(folder / "results"), server, fresh=fresh)
+from support_campaign import plan
 
 
 def keys(made: Plan) -> list[tuple[str, int]]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from pgstrata.server.acquire import Server
 from pgstrata.store import Results
-from support_program import Start, WriteCampaign, living_in
+from support_program import Program, Start, WriteCampaign, living_in
 
 
 def statuses(place: Path) -> dict[str, str]:
@@ -98,24 +103,41 @@ def test_sigterm_is_143(place: Path, start: Start, campaign: WriteCampaign, pg17
     assert not list((place / "results").rglob("*.building"))
 
 
-def test_kill_9_leaves_nothing_running_and_the_next_start_clears_up(
-    place: Path, start: Start, campaign: WriteCampaign, pg12: Server, pg17: Server
+@pytest.mark.parametrize("after", ["l.i0", "l.x", "l.i1", "l.i2", "qr100"])
+def test_kill_9_between_steps_loses_nothing(
+    place: Path, start: Start, campaign: WriteCampaign, pg17: Server, after: str
 ) -> None:
-    running = start("run", campaign(pg12, pg17, steps='"100:range"', seconds=2))
-    running.wait_for_text("run 2 of 2")
-    # Between two steps: l.i0 has been reported, the next has not.
-    running.wait_for(lambda: running.said.rpartition("run 2 of 2")[2].count("l.i0"))
+    options = ["--set", "seconds=0.5", "--set", "rows=1000", "--no-report"]
+    running = start("run", campaign(pg17), *options)
+    running.wait_for_text(f"  {after} ")
     running.process.kill()
     running.end()
     await_nothing_lives(place / "data")
-    assert statuses(place) == {pg12.label: "done"}
+    assert statuses(place) == {}
 
-    again = start("run", place / "tiny.toml")
+    again = start("run", place / "tiny.toml", *options)
     assert again.end() == 0, again.said
-    assert "run 1 of 1" in again.said
-    assert statuses(place) == {pg12.label: "done", pg17.label: "done"}
+    (run,) = Results(place / "results").runs()
+    assert [step["name"] for step in run.steps] == ["l.i0", "l.x", "l.i1", "l.i2", "qr100", "qp100"]
     assert list((place / "data").iterdir()) == []
     assert not list((place / "results").rglob("*.building"))
+
+
+def test_kill_9_keeps_the_runs_that_are_finished(
+    place: Path, start: Start, campaign: WriteCampaign, pg12: Server, pg17: Server
+) -> None:
+    options = ["--set", "seconds=0.5", "--set", "rows=1000", "--no-report"]
+    running = start("run", campaign(pg12, pg17), *options)
+    running.wait_for_text("run 2 of 2")
+    running.process.kill()
+    running.end()
+    (kept,) = Results(place / "results").runs()
+    again = start("run", place / "tiny.toml", *options)
+    assert again.end() == 0, again.said
+    assert "run 1 of 1" in again.said
+    runs = Results(place / "results").runs()
+    assert [run.variant for run in runs] == [pg12.label, pg17.label]
+    assert runs[0].data == kept.data
 
 
 def test_two_at_once_on_one_results_folder(
@@ -130,3 +152,48 @@ def test_two_at_once_on_one_results_folder(
     assert first.process.poll() is None
     first.process.send_signal(signal.SIGINT)
     assert first.end() == 130
+
+
+@pytest.fixture
+def small_disk(place: Path) -> Iterator[Path]:
+    """A data folder on a file system of 500 MB."""
+    data = place / "data"
+    data.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=500m,mode=755", "tmpfs", str(data)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode != 0:
+        pytest.skip("mounting a small file system is not permitted here")
+    yield data
+    subprocess.run(["umount", "-l", str(data)], check=False)
+
+
+def fill(folder: Path) -> None:
+    """Takes all the space there is."""
+    with (folder / "filler").open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 1_000_000)
+        except OSError:
+            return
+
+
+def test_a_full_disk_fails_the_run_and_frees_its_space(
+    place: Path, start: Start, campaign: WriteCampaign, pg17: Server, small_disk: Path
+) -> None:
+    running = start("run", campaign(pg17), "--set", "rows=500000")
+    running.wait_for(running.backend)
+    fill(small_disk)
+    assert running.end() == 1, running.said
+    assert "the disk of the data folder is full" in running.said
+    assert "Traceback" not in running.said
+    assert statuses(place) == {pg17.label: "failed"}
+    assert [p.name for p in small_disk.iterdir()] == ["filler"]
+
+
+def test_too_little_space_is_said_before_anything_starts(
+    place: Path, pgstrata: Program, campaign: WriteCampaign, pg17: Server, small_disk: Path
+) -> None:
+    done = pgstrata("run", campaign(pg17), "--set", "rows=50000000")
+    assert done.returncode == 1
+    assert "free, even the smallest run needs about" in done.stderr
+    assert "--data-dir" in done.stderr
+    assert statuses(place) == {}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from pgstrata.server.acquire import Server
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config import resolve
 from pgstrata.store import Results
-from support_program import Program, WriteCampaign, living_in
+from support_program import Program, WriteCampaign
 
 STEPS = ["l.i0", "l.x", "l.i1", "l.i2", "qr100", "qp100"]
 
@@ -199,7 +197,7 @@ def test_a_data_folder_that_cannot_be_written(
 def test_a_server_that_does_not_start_fails_its_run_only(
     place: Path, pgstrata: Program, campaign: WriteCampaign, pg12: Server, pg17: Server
 ) -> None:
-    (place / "bad.conf").write_text("shared_buffers = 900TB\n")
+    (place / "bad.conf").write_text("shared_buffers = 7TB\n")
     file = campaign(pg12, more='[[variants]]\nserver = "pg:17"\nconfig = "bad.conf"\nlabel = "bad"')
     text = file.read_text().replace(f'servers = ["{pg12.spec}"]\n', "")
     file.write_text(text.replace("[[workloads]]", f'[[variants]]\nserver = "{pg12.spec}"\n[[workloads]]'))
@@ -287,34 +285,3 @@ def test_passwords_of_a_dsn_stay_out_of_the_results(place: Path, pgstrata: Progr
     for path in (place / "results").rglob("*"):
         if path.is_file():
             assert b"topsecret" not in path.read_bytes()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
-def test_a_full_disk_fails_the_run_and_frees_the_space(
-    place: Path, pgstrata: Program, campaign: WriteCampaign, pg17: Server
-) -> None:
-    data = place / "data"
-    data.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(data)], capture_output=True
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"mounting is not permitted here: {mounted.stderr.decode().strip()}")
-    try:
-        # The estimate lets it begin; long texts then need more than it reckons with.
-        done = pgstrata(
-            "run",
-            campaign(pg17),
-            "--set",
-            "rows=150000",
-            "--set",
-            "data_length_min=3900",
-            "--set",
-            "data_length_max=4000",
-        )
-        assert done.returncode == 1
-        assert "full" in done.stderr or "free" in done.stderr
-        assert sum(p.stat().st_size for p in data.rglob("*") if p.is_file()) < 1_000_000
-        assert not living_in(data)
-    finally:
-        subprocess.run(["umount", str(data)], check=False)

@@ -19,6 +19,7 @@ from pgstrata.campaign.progress import Progress, progress_on
 from pgstrata.campaign.spec import Campaign
 from pgstrata.driver import find_driver
 from pgstrata.errors import ServerError, UsageError
+from pgstrata.observe.doctor import examine
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import clear_leftovers
 from pgstrata.store import Results
@@ -82,6 +83,8 @@ def execute(campaign: Campaign, results: Results, console: Console, *, fresh: bo
         _check_space(plan, root)
         outcome = Outcome(plan)
         _announce(plan, say)
+        if plan.missing:
+            _warn(root, plan, say)
         with progress_on(console, plan) as progress:
             for number, run in enumerate(plan.missing, 1):
                 interrupts.check()
@@ -89,6 +92,7 @@ def execute(campaign: Campaign, results: Results, console: Console, *, fresh: bo
                 begun = time.monotonic()
                 error = _make(run, campaign, results, root, progress, interrupts, outcome)
                 progress.run_ended(run, error, time.monotonic() - begun)
+            interrupts.check()
         return outcome
 
 
@@ -144,6 +148,13 @@ def _announce(plan: Plan, say: Callable[[str], None]) -> None:
     for variant in plan.variants:
         for change in variant.config.dropped:
             say(f"{variant.label}: {change.name} left out: {change.reason}")
+
+
+def _warn(root: Path, plan: Plan, say: Callable[[str], None]) -> None:
+    """What makes every number of this machine doubtful."""
+    for check in examine(root, needed_bytes=plan.disk_bytes):
+        if check.state == "bad":
+            say(f"warning: {check.name}: {check.seen}. {check.fix}")
 
 
 __all__ = ["Interrupted", "Outcome", "data_root", "default_data_dir", "execute", "plan_campaign"]

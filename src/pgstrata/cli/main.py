@@ -7,12 +7,13 @@ not valid; 130 and 143 ended by Ctrl-C and by SIGTERM.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 import typer
 
-from pgstrata.cli import config, doctor, init, query, report, run, runs, servers, show, workloads
+from pgstrata.cli import bench, config, doctor, init, query, report, run, runs, servers, show, workloads
 from pgstrata.cli.ending import Interruption, report_error
 from pgstrata.errors import PgstrataError
 
@@ -51,6 +52,7 @@ def _root(
 
 
 app.command("run", short_help="Run a campaign, or go on with one.")(run.run)
+app.command("bench", short_help="Run pgbench scripts against a running server.")(bench.bench)
 app.command("init", short_help="Write a commented campaign.")(init.init)
 app.command("report", short_help="Write the report of a campaign.")(report.report)
 app.command("runs", short_help="List the runs.")(runs.runs)
@@ -79,7 +81,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # Whoever read our output has enough; nothing is left to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 128 + signal.SIGPIPE
     except PgstrataError as error:
         return report_error(error)
     except Exception as error:

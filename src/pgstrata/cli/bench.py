@@ -1,0 +1,167 @@
+"""`pgstrata bench`"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from pgstrata.cli.output import TextOrJson
+
+if TYPE_CHECKING:
+    from pgstrata.bench import Measured
+
+
+def bench(
+    url: Annotated[
+        str, typer.Argument(metavar="[URL]", help="postgresql://…, key=value words or a database's name.")
+    ] = "",
+    script: Annotated[
+        list[str] | None,
+        typer.Option("-f", "--script", "--file", metavar="FILE[@WEIGHT]", help="A script. Repeatable."),
+    ] = None,
+    builtin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-b", "--builtin", metavar="NAME[@W]", help="tpcb-like (default), simple-update, select-only."
+        ),
+    ] = None,
+    clients: Annotated[int, typer.Option("-c", "--client", min=1, help="Connections.")] = 1,
+    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Threads of the driver.")] = 1,
+    time: Annotated[
+        float | None, typer.Option("-T", "--time", metavar="SECONDS", help="How long to run.")
+    ] = None,
+    transactions: Annotated[
+        int | None, typer.Option("-t", "--transactions", min=1, help="Transactions of each client (10).")
+    ] = None,
+    protocol: Annotated[
+        Literal["simple", "extended", "prepared"],
+        typer.Option("-M", "--protocol", metavar="MODE", help="simple, extended or prepared."),
+    ] = "simple",
+    define: Annotated[
+        list[str] | None, typer.Option("-D", "--define", metavar="NAME=VALUE", help="A variable. Repeatable.")
+    ] = None,
+    report: Annotated[
+        bool, typer.Option("-r", "--report-per-command", help="Latency per statement.")
+    ] = False,
+    rate: Annotated[
+        float | None, typer.Option("-R", "--rate", help="Transactions/s in total; latency from schedule.")
+    ] = None,
+    no_vacuum: Annotated[
+        bool, typer.Option("-n", "--no-vacuum", help="No vacuum before a built-in script.")
+    ] = False,
+    scale: Annotated[int | None, typer.Option("-s", "--scale", min=1, help="What :scale says.")] = None,
+    progress: Annotated[
+        int | None, typer.Option("-P", "--progress", min=1, metavar="SECONDS", help="Say how it goes.")
+    ] = None,
+    max_tries: Annotated[int, typer.Option(min=0, help="Tries after a deadlock; 0: no limit.")] = 1,
+    random_seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same stream.")] = None,
+    engine: Annotated[
+        Literal["auto", "io_uring", "blocking"], typer.Option(help="Who moves the driver's bytes.")
+    ] = "auto",
+    allow_shell: Annotated[
+        bool, typer.Option("--allow-shell", help="Let scripts start programs: \\shell, \\setshell.")
+    ] = False,
+    format: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
+) -> None:
+    """Run pgbench scripts against a running server and print rate and latency.
+
+    Short options mean what they mean to pgbench.
+
+    \b
+    Examples:
+      pgstrata bench -c 8 -T 60 postgresql://postgres@localhost/bench
+      pgstrata bench --script mine.sql -c 8 -T 60 -M prepared -r mydb
+      pgstrata bench -f reads.sql@9 -f writes.sql@1 -R 500 -T 60 --format json mydb
+    """
+    from pgstrata.bench import Bench, run
+    from pgstrata.errors import UsageError
+
+    if time is not None and transactions is not None:
+        raise UsageError("-T and -t cannot be used together", "give the time or the number, not both")
+    for option, number in {"-T": time, "-R": rate}.items():
+        if number is not None and not number > 0:
+            raise UsageError(f"{option} {number:g} is not above 0")
+    variables = {}
+    for text in define or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"-D {text}: not of the form NAME=VALUE")
+        variables[name] = value
+    stop = False
+
+    def on_signal(*_: object) -> None:
+        nonlocal stop
+        stop = True
+
+    if time is None and transactions is None:
+        transactions = 10
+    wanted = Bench(
+        url, script or [], builtin or [], clients, jobs, time, transactions, protocol, variables, rate,
+        scale, max_tries, random_seed, not no_vacuum, engine, allow_shell,
+    )  # fmt: skip
+    for caught in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(caught, on_signal)
+    measured = run(wanted, _progress(progress), lambda: stop)
+    if format is TextOrJson.json:
+        from pgstrata.cli.output import print_json
+
+        print_json(measured.as_json())
+    else:
+        print("\n".join(_text(measured, report)))
+    if measured.failure is not None:
+        raise measured.failure
+    raise typer.Exit(130 if stop else 0)
+
+
+def _progress(every: int | None) -> Any:
+    def say(event: dict[str, Any]) -> None:
+        second = event["second"] + 1
+        if every and second % every == 0:
+            role = event["roles"][0]
+            tps = role["transactions"] / max(event["seconds"], 1e-9)
+            line = f"progress: {second} s, {tps:.1f} tps, latency p50 {role['p50'] * 1e3:.3f} ms"
+            line += f" p99 {role['p99'] * 1e3:.3f} ms max {role['max'] * 1e3:.3f} ms, {role['errors']} failed"
+            print(line, file=sys.stderr, flush=True)
+
+    return say
+
+
+def _text(measured: Measured, per_statement: bool) -> list[str]:
+    bench, role, latency = measured.bench, measured.role, measured.role["latency"]
+    total = role["transactions"] + role["errors"]
+    lines = [
+        f"transaction type: {measured.scripts[0] if len(measured.scripts) == 1 else 'multiple scripts'}",
+        f"scaling factor: {measured.scale}",
+        f"query mode: {bench.mode}",
+        f"number of clients: {bench.clients}",
+        f"engine: {measured.engine}"
+        + (f", {min(bench.threads, bench.clients)} thread(s)" if measured.engine == "io_uring" else ""),
+        f"maximum number of tries: {bench.max_tries or 'unlimited'}",
+    ]
+    if bench.seconds is not None:
+        lines.append(f"duration: {bench.seconds:g} s")
+    else:
+        lines.append(f"number of transactions per client: {bench.transactions}")
+    share = 100 * role["errors"] / total if total else 0.0
+    lines += [
+        f"number of transactions actually processed: {role['transactions']}",
+        f"number of failed transactions: {role['errors']} ({share:.3f}%)",
+        f"number of retries: {role['retries']}",
+        f"latency average = {latency['mean'] * 1e3:.3f} ms",
+        f"latency stddev = {latency['stddev'] * 1e3:.3f} ms",
+        "latency "
+        + ", ".join(f"{key} = {latency[key] * 1e3:.3f} ms" for key in ("p50", "p95", "p99", "max")),
+    ]
+    if role["transactions"]:
+        cost = measured.driver_cpu_seconds * 1e6 / role["transactions"]
+        lines.append(f"driver CPU = {cost:.2f} µs per transaction")
+    lines.append(f"tps = {measured.tps:.6f} (without initial connection time)")
+    if per_statement:
+        lines.append("statement latencies in milliseconds and failures:")
+        for s in role["statements_by_name"]:
+            mean = s["seconds_total"] * 1e3 / s["count"] if s["count"] else 0.0
+            lines.append(f"  {mean:12.3f} {s['errors']:10d}  {s['name']}")
+    return lines
