@@ -38,7 +38,9 @@ def data_root(campaign: Campaign) -> Path:
     """The folder the clusters live in, made if need be. Raises UsageError if it cannot be written to."""
     root = Path(campaign.spec.data_dir) if campaign.spec.data_dir else default_data_dir()
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        if not root.exists():
+            root.mkdir(parents=True)
+            root.chmod(0o755)  # whatever the umask: the account of servers has to pass
         with tempfile.TemporaryFile(dir=root):
             pass
     except OSError as error:
@@ -51,7 +53,11 @@ def data_root(campaign: Campaign) -> Path:
 
 def default_data_dir() -> Path:
     """On a disk: /tmp is memory on many systems, /var/tmp is not."""
-    return Path(os.environ.get("TMPDIR") or "/var/tmp") / f"pgstrata-{getpass.getuser()}"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a user that has no name
+        user = str(os.getuid())
+    return Path(os.environ.get("TMPDIR") or "/var/tmp") / f"pgstrata-{user}"
 
 
 def plan_campaign(
