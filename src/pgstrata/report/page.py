@@ -12,6 +12,7 @@ from pgstrata.report.sections.failures import failures
 from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.operations import operations
 from pgstrata.report.sections.relative import relative_charts
+from pgstrata.report.sections.scaling import scaling
 from pgstrata.report.sections.steps import steps_section
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
 from pgstrata.report.study import Study
@@ -20,6 +21,7 @@ from pgstrata.report.study import Study
 def sections(study: Study, frames: Frames) -> list[Section]:
     """The whole report; sections without data are left out."""
     made: list[Section | None] = [summary(study)]
+    made += [scaling(study, workload) for workload in study.workloads]
     made += [operations(study, workload) for workload in study.workloads]
     made.append(compared(study))
     made += [steps_section(study, workload, frames) for workload in study.workloads]

@@ -10,6 +10,8 @@ from pgstrata.report.sections.summary import relative_cell
 from pgstrata.report.study import StepOf, Study, WorkloadOf
 
 MOST_NAMED = 10
+# More variants than this get a line each instead of a paragraph, so that the answer stays in view.
+MOST_PARAGRAPHS = 6
 
 Item = tuple[Tone, str, list[tuple[str, str, str]]]
 
@@ -30,7 +32,14 @@ def findings(study: Study) -> list[Block]:
     for workload in study.workloads:
         title = f"{workload.name}, against {study.base}:" if len(study.workloads) > 1 else ""
         found = [_finding(study, workload, variant) for variant in study.others]
-        blocks.append(Findings(title, found))
+        if len(found) <= MOST_PARAGRAPHS:
+            blocks.append(Findings(title, found))
+            continue
+        changed = [_shortened(finding) for finding in found if _tells(finding)]
+        if changed:
+            blocks.append(Findings(title, changed))
+        if alike := [finding.variant for finding in found if not _tells(finding)]:
+            blocks.append(Prose(f"Neither slower nor faster at any step: {', '.join(alike)}."))
     return blocks
 
 
@@ -58,6 +67,20 @@ def _finding(study: Study, workload: WorkloadOf, variant: str) -> Finding:
     return Finding(
         variant, study.color(variant), _headline(study, len(slower), len(faster), len(fair), fair), items
     )
+
+
+def _tells(finding: Finding) -> bool:
+    """Whether there is more to say than that nothing changed."""
+    return any(tone != "even" for tone, _, _ in finding.items) or not finding.items
+
+
+def _shortened(finding: Finding) -> Finding:
+    """One line: how many steps changed, and where most."""
+    said = finding.headline.partition(";")[0]
+    for tone, word, steps in finding.items:
+        if tone in ("bad", "good") and steps:
+            said += f"; most {word} at {steps[0][0]}, {steps[0][1]}"
+    return Finding(finding.variant, finding.color, said, [])
 
 
 def _headline(study: Study, slower: int, faster: int, steps: int, ratios: list[float]) -> str:

@@ -1,0 +1,122 @@
+"""The page in a real browser: no errors, no requests, charts drawn, light and dark, on paper."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from pgstrata.report import write_report
+from pgstrata.store import RunKey
+from support_runs import make_run
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="needs chromium: apt-get install chromium to look at reports in a browser"
+)
+
+
+# Alone with the page: the browser's own errands (updates, accounts, the time) find nobody.
+OPTIONS = (
+    ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--enable-logging=stderr", "--virtual-time-budget=8000"]
+    + ["--host-resolver-rules=MAP * ~NOTFOUND"]
+)
+
+
+def browse(
+    page: Path, *options: str, width: int = 1400, height: int = 30000
+) -> subprocess.CompletedProcess[str]:
+    """Opens the page; the console goes to standard error, the DOM to standard output."""
+    with tempfile.TemporaryDirectory(prefix="pgs-browser", ignore_cleanup_errors=True) as profile:
+        own = [f"--user-data-dir={profile}", f"--window-size={width},{height}"]
+        command = [str(BROWSER), *OPTIONS, *own, *options, page.as_uri()]
+        return subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+
+
+def console(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+def requested(net_log: Path) -> set[str]:
+    """Every URL that the page asked for, from the browser's own log of its network.
+
+    What the browser asks for by itself (updates, the time) has no page as its initiator.
+    """
+    text = net_log.read_text(errors="replace")
+    try:
+        log = json.loads(text)
+    except ValueError:  # the log lacks its end where the browser was quick to leave
+        log = json.loads(text.rstrip().rstrip(",") + "]}")
+    asked = [e["params"] for e in log["events"] if isinstance(e.get("params"), dict)]
+    return {
+        str(p["url"]) for p in asked if "url" in p and p.get("initiator", "not an origin") != "not an origin"
+    }
+
+
+@pytest.mark.timeout(300)
+def test_charts_are_drawn_without_errors_or_requests(comparison, tmp_path: Path) -> None:
+    page = comparison.report.html
+    log = tmp_path / "net.json"
+    done = browse(page, "--dump-dom", f"--log-net-log={log}")
+    assert console(done) == []
+    assert requested(log) == set()
+    charts = page.read_text().count('class="plot"')
+    assert charts == 10  # the relative rates and every step but l.x, which has no seconds worth drawing
+    assert len(re.findall(r'class="plot js-plotly-plot"', done.stdout)) == charts
+
+
+@pytest.mark.timeout(300)
+def test_a_request_would_be_noticed(tmp_path: Path) -> None:
+    page, log = tmp_path / "page.html", tmp_path / "net.json"
+    page.write_text('<!doctype html><link rel="stylesheet" href="https://fonts.invalid/a.css">')
+    browse(page, f"--log-net-log={log}", "--dump-dom")
+    assert requested(log) == {"https://fonts.invalid/a.css"}
+
+
+@pytest.mark.timeout(300)
+def test_charts_out_of_sight_are_left_for_later(comparison) -> None:
+    done = browse(comparison.report.html, "--dump-dom", height=500)
+    assert console(done) == []
+    assert len(re.findall(r'class="plot js-plotly-plot"', done.stdout)) < 5
+
+
+@pytest.mark.timeout(300)
+def test_a_page_without_its_script_says_so(comparison, tmp_path: Path) -> None:
+    page = tmp_path / "index.html"
+    shutil.copy(comparison.report.html, page)
+    done = browse(page, "--dump-dom", height=3000)
+    assert "plotly.min.js is missing beside this page" in done.stdout
+
+
+@pytest.mark.timeout(300)
+def test_dark_is_dark_and_light_is_light(comparison, tmp_path: Path) -> None:
+    seen = {}
+    for name, option in (("light", "preferredColorScheme=1"), ("dark", "preferredColorScheme=0")):
+        image = tmp_path / f"{name}.png"
+        browse(
+            comparison.report.html,
+            f"--blink-settings={option}",
+            f"--screenshot={image}",
+            width=500,
+            height=900,
+        )
+        seen[name] = image.read_bytes()
+    assert seen["light"][:8] == b"\x89PNG\r\n\x1a\n"
+    assert seen["light"] != seen["dark"]
+
+
+@pytest.mark.timeout(300)
+def test_a_name_that_is_a_script_does_not_run(tmp_path: Path) -> None:
+    name = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
+    for variant in (name, "pg17.11.x"):
+        make_run(tmp_path / "results", RunKey(name, variant, "insert", 1), seconds=3)
+    done = browse(write_report(tmp_path / "results", out=tmp_path / "report").html, "--dump-dom")
+    assert console(done) == []
+    title = re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL)
+    assert title is not None and title.group(1).startswith("&lt;/script&gt;")

@@ -1,0 +1,69 @@
+"""How numbers are written."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgstrata.report import numbers
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (48213.7, "48,214"),
+        (1234567.0, "1,234,567"),
+        (0.8724, "0.872"),
+        (0.99951, "1.00"),
+        (1.0449, "1.04"),
+        (12.34, "12.3"),
+        (999.6, "1,000"),
+        (0.000253, "2.53e-4"),
+        (0.0, "0"),
+        (-0.5, "-0.500"),
+        (None, "–"),
+        (float("nan"), "–"),
+        (float("inf"), "∞"),
+    ],
+)
+def test_three_significant_digits(value: float | None, text: str) -> None:
+    assert numbers.significant(value) == text
+
+
+@given(st.floats(min_value=1e-12, max_value=1e15))
+def test_what_is_written_is_within_half_a_unit_of_the_third_digit(value: float) -> None:
+    written = float(numbers.significant(value).replace(",", ""))
+    assert written == pytest.approx(value, rel=0.0051)
+
+
+@given(st.floats(min_value=0, max_value=1, exclude_min=True, exclude_max=True))
+def test_a_share_that_is_there_never_looks_like_none_or_all(share: float) -> None:
+    assert numbers.percent(share) not in ("0", "100", "0.000", "100.000")
+
+
+def test_shares_of_nothing_and_everything() -> None:
+    assert numbers.percent(0.0) == "0"
+    assert numbers.percent(1.0) == "100"
+    assert numbers.percent(0.12553) == "12.553"
+
+
+@given(st.integers(min_value=0, max_value=2**60))
+def test_sizes_have_a_unit_and_few_digits(size: int) -> None:
+    assert re.fullmatch(r"[\d,]+(\.\d+)? (B|KiB|MiB|GiB|TiB)", numbers.size(size))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.5, "0.500 s"), (60, "60.0 s"), (200, "3 min 20 s"), (180, "3 min"), (7500, "2 h 5 min"), (None, "–")],
+)
+def test_durations(seconds: float | None, text: str) -> None:
+    assert numbers.duration(seconds) == text
+
+
+def test_moments_are_utc_and_strangers_stay_as_they_are() -> None:
+    assert numbers.moment("2026-01-31T13:05:00+02:00") == "2026-01-31 11:05 UTC"
+    assert numbers.moment("yesterday") == "yesterday"
+    assert numbers.moment(None) == "–"

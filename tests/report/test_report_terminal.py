@@ -1,0 +1,87 @@
+"""The summary in the terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from pgstrata.report.blocks import Cell, Column, Row, Table, words
+from pgstrata.report.study import read_study
+from pgstrata.report.terminal import print_study, split, summary
+
+
+def shown(study, width: int = 100, terminal: bool = False) -> str:
+    out = io.StringIO()
+    print_study(
+        study,
+        Console(
+            file=out, width=width, force_terminal=terminal, color_system="standard" if terminal else None
+        ),
+    )
+    return out.getvalue()
+
+
+def test_three_tables_within_100_columns_with_whole_numbers(comparison) -> None:
+    study = read_study(comparison.results)
+    text = shown(study)
+    assert max(map(cell_len, text.splitlines())) <= 100
+    assert "…" not in text
+    for title in ("Rates: insert", "Relative rates: insert", "Background writes: insert"):
+        assert title in text
+    for row in study.workloads[0].summary.absolute.rows:
+        for cell in row.cells:
+            if cell.value is not None:
+                assert f"{cell.value:,.0f}" in text
+
+
+def test_plain_where_there_is_no_terminal_and_coloured_where_there_is_one(comparison) -> None:
+    study = read_study(comparison.results)
+    assert "\x1b" not in shown(study)
+    assert "▼" in shown(study) and "▲" in shown(study)
+    assert "\x1b[32m" in shown(study, terminal=True)
+    assert "\x1b[31m" in shown(study, terminal=True)
+
+
+def test_columns_of_numbers_end_where_their_heading_ends(single) -> None:
+    lines = shown(read_study(single.results)).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("Variant"))
+    units = [m.end() for m in re.finditer(r"\S+( rows)?/s", lines[at])]
+    values = [m.end() for m in re.finditer(r"[\d,]+(?=\s|$)", lines[at + 2][14:])]
+    assert [v + 14 for v in values] == units
+
+
+def test_a_narrow_terminal_cuts_no_number(comparison) -> None:
+    text = shown(read_study(comparison.results), width=40, terminal=True)
+    assert "…" not in text
+    for row in read_study(comparison.results).workloads[0].summary.absolute.rows:
+        for cell in row.cells:
+            if cell.value is not None:
+                assert f"{cell.value:,.0f}" in text
+
+
+def test_names_are_no_markup(comparison, capsys: pytest.CaptureFixture[str]) -> None:
+    summary(comparison.results)
+    assert "insert" in capsys.readouterr().out
+    made = Table("t", "[red]T[/]", [Column("v", "[bold]V")], [Row([words("[link]x")])], "")
+    assert split(made, 100)[0][1][0].cells[0].text == "[link]x"
+
+
+@given(
+    st.lists(st.integers(min_value=1, max_value=30), min_size=1, max_size=40),
+    st.integers(min_value=20, max_value=200),
+)
+def test_splitting_keeps_every_column_once_and_in_order(widths: list[int], width: int) -> None:
+    columns = [Column("variant", "V"), *(Column(f"c{i}", "x" * w) for i, w in enumerate(widths))]
+    table = Table("t", "T", columns, [Row([words("a")] + [Cell(1, "1")] * len(widths))], "")
+    parts = split(table, width)
+    assert [c.key for own, _ in parts for c in own[1:]] == [f"c{i}" for i in range(len(widths))]
+    for own, rows in parts:
+        assert own[0].key == "variant" and len(rows[0].cells) == len(own)
+        needed = sum(len(c.title) + 2 for c in own)
+        assert needed <= width + 2 or len(own) == 2
