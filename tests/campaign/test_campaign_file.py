@@ -113,6 +113,13 @@ def test_a_variant_is_named_by_its_place(tmp_path: Path) -> None:
     assert "variants[2]" in error.message
 
 
+@pytest.mark.parametrize("more", ['config = "cached-by-pg"', 'env = { A = "b" }', 'initdb = ["-k"]'])
+def test_a_running_server_takes_no_settings(tmp_path: Path, more: str) -> None:
+    text = GOOD + f'\n[[variants]]\nserver = "dsn:host=db"\n{more}\n'
+    error = refused(tmp_path, text)
+    assert f"`{more.split()[0]}` cannot be set for a dsn: server" in error.message
+
+
 def test_two_workloads_of_one_name_need_labels(tmp_path: Path) -> None:
     error = refused(tmp_path, GOOD + '\n[[workloads]]\nname = "insert"\n')
     assert "two workloads are called `insert`" in error.message

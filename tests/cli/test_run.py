@@ -252,6 +252,8 @@ def test_a_server_somebody_else_runs(place: Path, pgstrata: Program, foreign: Cl
     assert "creating pgstrata" in done.stdout
     (run,) = Results(place / "results").runs()
     assert run.data["server"]["managed"] is False
+    assert run.data["config"]["settings"] == {}
+    assert run.variant == run.data["server"]["label"]
     assert run.steps[0]["server_cpu_seconds"] is None
     assert foreign.alive()
     with foreign.connect() as connection:

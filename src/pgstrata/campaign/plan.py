@@ -109,9 +109,10 @@ def _variants(campaign: Campaign, find_server: Callable[[str], Server]) -> list[
         if spec.server not in servers:
             servers[spec.server] = find_server(spec.server)
         server = servers[spec.server]
-        fragments = [find_fragment(name, campaign.folder) for name in spec.config]
+        stack = spec.config if server.managed else []  # what runs already keeps its settings
+        fragments = [find_fragment(name, campaign.folder) for name in stack]
         config = resolve(fragments, server.version_num, ram, server.build)
-        label = spec.label or server.label + _suffix(spec.config)
+        label = spec.label or server.label + (_suffix(stack) if server.managed else "")
         if same := next((v for v in variants if v.label == label), None):
             raise UsageError(
                 f"two variants are called {label}: {_told(same.spec)} and {_told(spec)}",

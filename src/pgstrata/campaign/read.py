@@ -124,12 +124,30 @@ def _check_variant(
     beside = file.parent if file else Path.cwd()
     try:
         check_spec(variant.server)
+        _check_foreign(variant)
         for fragment in variant.config:
             find_fragment(fragment, beside)
     except UsageError as error:
         product = len(spec.servers) * max(1, len(spec.configs))
         where = f"variants[{place - product + 1}]" if place >= product else "servers and configs"
         raise UsageError(f"{source}: {where}: {error.message}", error.hint) from error
+
+
+def _check_foreign(variant: VariantSpec) -> None:
+    """A server that runs already keeps the settings and the environment it has."""
+    if not variant.server.startswith("dsn:"):
+        return
+    given = [
+        ("config", variant.config not in ([], ["default"])),
+        ("env", variant.env),
+        ("initdb", variant.initdb),
+    ]
+    for key, there in given:
+        if there:
+            raise UsageError(
+                f"`{key}` cannot be set for a dsn: server, which runs already",
+                "leave it out, and list the server under [[variants]] where others have configs",
+            )
 
 
 def _choose(spec: CampaignSpec, source: str, overrides: Overrides) -> list[ChosenWorkload]:

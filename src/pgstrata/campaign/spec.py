@@ -39,7 +39,8 @@ class VariantSpec(Strict):
     config: Stack = Field(
         default=["default"],
         description="Stack of config fragments, later ones win: shipped names (`pgstrata config list`) or "
-        "paths of .conf files, relative to the campaign file. `[]`: the server's own defaults.",
+        "paths of .conf files, relative to the campaign file. `[]`: the server's own defaults. "
+        "A `dsn:` server keeps the settings it has.",
     )
     label: str | None = Field(
         default=None,
