@@ -20,7 +20,7 @@ _TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 _SECTOR = 512  # Documentation/block/stat.rst: sectors of 512 bytes whatever the device has
 # Reading the memory of more processes than this in one second would cost more than 1 ms of CPU;
 # with more of them it is read less often.
-_PROCESSES_PER_SECOND = 100
+_PROCESSES_PER_SECOND = 50
 
 
 # --- one reading ------------------------------------------------------------------------------
