@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -178,7 +179,8 @@ def test_no_server_outlives_its_owner(number: signal.Signals, pg17: Server, plac
     assert running.stdout
     assert any(line == "up\n" for line in running.stdout)
     data = place / "elsewhere" / "data"
-    assert working_in(data)
+    segments = json.loads((place / "c" / MARKER).read_text())["segments"]
+    assert working_in(data) and posix_memory(segments) == segments != []
     busy = Cluster(pg17, PLAIN, place / "c")
     with pytest.raises(ServerError, match=f"in use by pgstrata, process {running.pid}"):
         busy.create()
@@ -188,7 +190,7 @@ def test_no_server_outlives_its_owner(number: signal.Signals, pg17: Server, plac
     deadline = time.monotonic() + 10
     while working_in(data) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert not working_in(data)
+    assert not working_in(data) and posix_memory(segments) == []
     said = clear_leftovers(place)
     assert len(said) == 2 and all(f"process {running.pid}" in text for text in said)
     assert list(place.iterdir()) == []
