@@ -38,8 +38,7 @@ def test_stacks_of_the_roles(new_cluster: Cluster, tmp_path: Path) -> None:
     profiler = Profiler(pids, tmp_path, SHORT, step_seconds=2.0)
     profiler.prepare()
     profiler.start()
-    end = time.monotonic() + 2.0
-    while time.monotonic() < end:
+    while not profiler.done:
         busy.execute("SELECT sum(i) FROM generate_series(1, 100000) i")
     profiler.stop()
     query, nothing = profiler.finish()
@@ -48,13 +47,13 @@ def test_stacks_of_the_roles(new_cluster: Cluster, tmp_path: Path) -> None:
     assert (query.role, query.backends, query.note) == ("query/../x", 1, "")
     assert query.script.parent == tmp_path
     text = query.script.read_text()
-    assert query.samples == text.count(f"{query.event}:") > 20
+    assert query.samples == text.count(f"{query.event}:") > 5
     # The stacks are whole: from what ran in the executor up to the server's main function.
     stacks = [stack for stack in text.split("\n\n") if "ExecutorRun" in stack]
     assert len(stacks) > query.samples / 4
     assert sum("PostmasterMain" in stack for stack in stacks) > 0.9 * len(stacks)
     assert query.perf_cpu_seconds is not None and query.perf_cpu_seconds > 0
-    assert query.seconds >= 0.9
+    assert query.seconds >= SHORT.seconds
     assert nothing.role == "idle" and nothing.samples == 0 and "did not use the CPU" in nothing.note
     assert not list(tmp_path.glob(".*"))
 

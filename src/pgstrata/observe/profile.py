@@ -125,6 +125,11 @@ class Profiler:
         if not self._missing:
             self._thread.start()
 
+    @property
+    def done(self) -> bool:
+        """Whether the recording has had its time, or there will be none."""
+        return bool(self._missing) or (self._thread.ident is not None and not self._thread.is_alive())
+
     def stop(self) -> None:
         """The step has ended: so does the recording, if it has not yet. May be called again."""
         self._stop.set()
