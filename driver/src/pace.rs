@@ -1,5 +1,6 @@
 //! When a transaction may start: the step's beginning and end, fixed rates, lockstep.
 
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -8,19 +9,39 @@ use crate::clock::{self, Nanos, SECOND};
 use crate::script::Rng;
 use crate::spec::{RateSpec, Schedule};
 
+/// Each engine's thread takes one of these from the eventfd, a semaphore, when the step is stopped.
+const WAKINGS: u64 = 1 << 32;
+
 /// The step's beginning and end, as all threads see them.
 pub struct Control {
     deadline: AtomicU64,
     opened: Mutex<Option<Nanos>>,
     bell: Condvar,
+    /// Clients whose last transaction the step waits for; 0 where it ends by time.
+    unfinished: AtomicU64,
+    /// An eventfd that wakes engines that wait in the kernel.
+    wake: Option<RawFd>,
 }
 
 impl Control {
-    pub fn new() -> Control {
+    /// `unfinished`: clients that end by themselves, and the step with the last of them; 0 where
+    /// the step ends by time.
+    pub fn new(unfinished: u64, wake: Option<RawFd>) -> Control {
         Control {
             deadline: AtomicU64::new(Nanos::MAX),
             opened: Mutex::new(None),
             bell: Condvar::new(),
+            unfinished: AtomicU64::new(unfinished),
+            wake,
+        }
+    }
+
+    /// A client has done all its transactions. The last one ends the step, for those too that
+    /// would go on forever.
+    pub fn client_finished(&self) {
+        let less = |n: u64| n.checked_sub(1);
+        if self.unfinished.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) == Ok(1) {
+            self.stop();
         }
     }
 
@@ -55,8 +76,15 @@ impl Control {
     /// Ends the step: no transaction starts any more, sleepers wake up.
     pub fn stop(&self) {
         self.deadline.store(0, Ordering::SeqCst);
-        let _guard = self.lock();
-        self.bell.notify_all();
+        {
+            let _guard = self.lock();
+            self.bell.notify_all();
+        }
+        if let Some(fd) = self.wake {
+            let many = WAKINGS.to_ne_bytes();
+            // SAFETY: `many` is readable for 8 bytes. A full counter also wakes, so the result is moot.
+            unsafe { libc::write(fd, many.as_ptr().cast(), 8) };
+        }
     }
 
     /// True when no transaction may start at `now`.
@@ -189,6 +217,25 @@ impl Lockstep {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_client_to_finish_ends_the_step() {
+        let control = Control::new(2, None);
+        control.open(5, Nanos::MAX);
+        control.client_finished();
+        assert!(!control.over(10));
+        control.client_finished();
+        assert!(control.over(10));
+    }
+
+    #[test]
+    fn clients_that_finish_do_not_end_a_step_that_ends_by_time() {
+        let control = Control::new(0, None);
+        control.open(5, 100);
+        control.client_finished();
+        assert!(!control.over(99));
+        assert!(control.over(100));
+    }
 
     #[test]
     fn even_pace_does_not_drift() {

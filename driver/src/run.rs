@@ -91,11 +91,14 @@ fn step(spec: &Spec, roles: &[Role], events: &Events) -> Result<i32, Failure> {
     let copies = roles.iter().any(|r| !r.copies.is_empty());
     let most = roles.iter().map(|r| r.clients as usize).max().unwrap_or(1);
     let engine = Engine::choose(spec.engine, spec.threads, most, copies).map_err(Failure::spec)?;
-    let control = Control::new();
+    let wake = eventfd()?;
+    let ends_by_time = spec.seconds.is_some();
+    let finite = roles.iter().filter(|r| !ends_by_time && r.operations.is_some());
+    let unfinished = finite.map(|r| u64::from(r.clients)).sum();
+    let control = Control::new(unfinished, Some(wake.as_raw_fd()));
     let reporter = Reporter::new(events, spec.results_dir.as_deref());
     let mut boards: Vec<Board> = roles.iter().map(board).collect();
     let (workers, pids) = connect_all(spec, roles, engine, &control, &mut boards)?;
-    let wake = eventfd()?;
 
     let (tell, news) = mpsc::channel();
     listen(tell.clone());
@@ -122,7 +125,7 @@ fn step(spec: &Spec, roles: &[Role], events: &Events) -> Result<i32, Failure> {
             threads,
             roles: ready_roles(roles, &pids),
         });
-        let conductor = Conductor { spec, roles, events, control: &control, news: &news, wake: wake.as_raw_fd() };
+        let conductor = Conductor { spec, roles, events, control: &control, news: &news };
         let code = conductor.conduct(&mut boards, threads);
         // Workers that hang in a call to a dead server cannot be joined.
         std::process::exit(code)
@@ -314,7 +317,6 @@ struct Conductor<'a> {
     events: &'a Events,
     control: &'a Control,
     news: &'a Receiver<News>,
-    wake: RawFd,
 }
 
 impl Conductor<'_> {
@@ -366,11 +368,11 @@ impl Conductor<'_> {
                     for failure in failures.into_iter().take(usize::from(!failed)) {
                         failed = true;
                         self.events.say(&Event::Error(failure));
-                        self.stop();
+                        self.control.stop();
                         give_up = clock::now() + PATIENCE.as_nanos() as Nanos;
                     }
                 }
-                Ok(News::Stop) => self.stop(),
+                Ok(News::Stop) => self.control.stop(),
                 Ok(News::Start | News::Close) => {}
                 Err(RecvTimeoutError::Timeout) if clock::now() >= due => {
                     said += 1;
@@ -381,13 +383,6 @@ impl Conductor<'_> {
             }
         }
         (failed, said, clock::now())
-    }
-
-    fn stop(&self) {
-        self.control.stop();
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: `one` is readable for 8 bytes. A full counter also wakes, so the result is moot.
-        unsafe { libc::write(self.wake, one.as_ptr().cast(), 8) };
     }
 
     fn finish(&self, boards: &mut [Board], from: Nanos, until: Nanos, ended: Nanos, said: u64, cpu: f64) {
@@ -433,7 +428,7 @@ fn allow_files(wanted: usize) {
 fn eventfd() -> Result<OwnedFd, Failure> {
     // SAFETY: the call makes a descriptor that nobody else owns.
     unsafe {
-        match libc::eventfd(0, libc::EFD_CLOEXEC) {
+        match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) {
             -1 => Err(Failure::new("io", std::io::Error::last_os_error().to_string())),
             fd => Ok(OwnedFd::from_raw_fd(fd)),
         }

@@ -27,7 +27,13 @@ pub fn run(line: &mut Line<'_>, control: &Control, reporter: &Reporter<'_>) {
                 session.wait_for_partner();
                 Ok(())
             }
-            Want::Finished | Want::Failed => return,
+            Want::Finished => {
+                if session.role.operations.is_some() {
+                    control.client_finished();
+                }
+                return;
+            }
+            Want::Failed => return,
         };
         if !session.reports.is_empty() {
             publish(session, reporter);

@@ -98,6 +98,8 @@ impl<'l, 'a> Loop<'l, 'a> {
             for (user_data, result) in done.drain(..) {
                 now = clock::now();
                 match user_data {
+                    // It rings once, when the step is stopped.
+                    WAKE if self.control.over(now) => {}
                     WAKE => self.watch(wake)?,
                     i => self.completed(i as usize, result, now)?,
                 }
@@ -191,7 +193,13 @@ impl<'l, 'a> Loop<'l, 'a> {
             }
             Want::Wait(then) => self.timers.push(Reverse((then, i))),
             Want::Blocked => self.blocked.push(i),
-            Want::Finished | Want::Failed => self.active -= 1,
+            Want::Finished => {
+                if session.role.operations.is_some() {
+                    self.control.client_finished();
+                }
+                self.active -= 1;
+            }
+            Want::Failed => self.active -= 1,
         }
         Ok(())
     }
