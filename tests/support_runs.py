@@ -148,7 +148,7 @@ def clone_run(root: Path, folder: Path, key: RunKey, factor: float = 1.0) -> Pat
     assert isinstance(source, RunRecord)
     run = Results(root).begin(key)
     histograms = source.histograms()
-    tables = {name: pl.read_parquet(folder / f"{name}.parquet") for name in TABLES if name != "histograms"}
+    tables = {name: source.table(name) for name in TABLES if name != "histograms"}
     for step in source.steps:
         rows = {
             name: table.filter(pl.col("step") == step["name"]).drop("run_id", "step").to_dicts()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError
 from pgstrata.observe import StepWatch, machine
 from pgstrata.server.cluster import Cluster, ForeignCluster
 from pgstrata.store import RunBuilder, series_rows
-from pgstrata.workload.language import Admin, Phase, Settle, Step
+from pgstrata.workload.language import Admin, Digest, Phase, Scene, Settle, Step, Work
 
 Json = dict[str, Any]
 
@@ -65,6 +66,8 @@ class Conductor:
     interrupts: Interrupts
     timings: Timings = field(default_factory=Timings)
     facts: Json = field(default_factory=dict)
+    work_facts: Json = field(default_factory=dict)
+    plans: Json = field(default_factory=dict)
     sizes: Json = field(default_factory=dict)
     driver_version: str = ""
     started: bool = False
@@ -177,12 +180,35 @@ class Conductor:
                     version = self.run.variant.server.version_num
                     with self.timings.of("settle"):
                         run_settle(cluster, phase, database, version, self.interrupts.check)
+                case Work():
+                    self.progress.phase(phase.name)
+                    with self.timings.of(phase.name):
+                        scene = Scene(
+                            lambda: cluster.connect(database), self.progress.say, self.interrupts.check
+                        )
+                        self.work_facts |= phase.do(scene)
                 case Step():
                     order += 1
                     self._step(cluster, phase, order, database, last=phase is steps[-1])
 
     def _step(
         self, cluster: Cluster | ForeignCluster, step: Step, order: int, database: str, *, last: bool
+    ) -> None:
+        if step.digest is None:
+            self._measure(cluster, step, order, database, None, last=last)
+            return
+        with tempfile.TemporaryDirectory(prefix="pgstrata-rows-", dir=self.data_root) as rows:
+            self._measure(cluster, step, order, database, Path(rows), last=last)
+
+    def _measure(
+        self,
+        cluster: Cluster | ForeignCluster,
+        step: Step,
+        order: int,
+        database: str,
+        rows: Path | None,
+        *,
+        last: bool,
     ) -> None:
         self.progress.step_begins(step)
         options, key = self.run.workload.options, self.run.key
@@ -191,6 +217,7 @@ class Conductor:
             cluster.connection(database),
             step_seed(getattr(options, "seed", self.campaign.spec.seed), key.repeat, order, step.name),
             self.campaign.spec.engine,
+            results_dir=str(rows) if rows else None,
         )
         self.builder.spec(order, step.name, _without_password(spec))
         watch = StepWatch(cluster, step.tables, database, bloat_bytes=BLOAT_BYTES if last else 0)
@@ -201,15 +228,24 @@ class Conductor:
         self.timings.add("connect", max(0.0, around - measured.observed.observe_seconds))
         self.driver_version = measured.driver_version
         self.sizes = measured.observed.sizes or self.sizes
-        self._store(measured)
+        self._store(step, measured, rows)
         self.progress.step_ended(measured.record)
         if measured.error is not None:
             raise DriverError(
                 f"{step.name}: {measured.error.message}", measured.error.hint, measured.error.event
             )
 
-    def _store(self, measured: Measured) -> None:
+    def _store(self, step: Step, measured: Measured, rows: Path | None) -> None:
         observed = measured.observed
+        digest = Digest([])
+        if step.digest is not None and rows is not None:
+            with self.timings.of("digest"):
+                digest = step.digest(measured.statements, rows)
+            self.plans |= {step.name: list(digest.plans)} if digest.plans else {}
+            if digest.rate is not None:
+                measured.record["rate"] = digest.rate
+            for role in measured.record["roles"].values():
+                role["statements_by_name"] = []  # the table `queries` has each one
         with self.timings.of("store"):
             self.builder.step(
                 measured.record,
@@ -218,6 +254,7 @@ class Conductor:
                 host=observed.host,
                 backends=observed.backends,
                 pgstat=observed.pgstat,
+                queries=digest.queries,
             )
 
     def _explained(
@@ -241,6 +278,8 @@ class Conductor:
     # --- the record ---------------------------------------------------------------------------
 
     def _finish(self, error: PgstrataError | None, log_tail: str) -> Path:
+        if self.plans:
+            self.builder.plans(self.plans)
         variant, server, config = self.run.variant, self.run.variant.server, self.run.variant.config
         return self.builder.finish(
             {
@@ -267,6 +306,7 @@ class Conductor:
                 "host": self.facts,
                 "timings": self.timings.seconds,
                 "sizes": self.sizes,
+                "facts": self.work_facts,
             }
         )
 

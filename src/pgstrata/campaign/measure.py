@@ -40,7 +40,14 @@ class Measured:
     error: DriverError | None = None
 
 
-def driver_spec(step: Step, connection: Mapping[str, Any], seed: int, engine: str, threads: int = 0) -> Json:
+def driver_spec(
+    step: Step,
+    connection: Mapping[str, Any],
+    seed: int,
+    engine: str,
+    threads: int = 0,
+    results_dir: str | None = None,
+) -> Json:
     """The whole spec: what the step says of itself, and where and how it runs."""
     return {
         **step.spec(),
@@ -49,7 +56,7 @@ def driver_spec(step: Step, connection: Mapping[str, Any], seed: int, engine: st
         "seed": seed,
         "engine": engine,
         "threads": threads,
-        "results_dir": None,
+        "results_dir": results_dir,
     }
 
 

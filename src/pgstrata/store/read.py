@@ -13,7 +13,7 @@ import polars as pl
 
 from pgstrata.errors import StoreError
 from pgstrata.store.names import RUN_FOLDER, RunKey
-from pgstrata.store.tables import TABLES
+from pgstrata.store.tables import OPTIONAL, TABLES, empty
 from pgstrata.store.write import FORMAT, STATUSES
 
 Json = dict[str, Any]
@@ -78,6 +78,9 @@ class RunRecord:
         Raises StoreError when the file is damaged.
         """
         path = self.folder / f"{name}.parquet"
+        if name in OPTIONAL and not path.exists():
+            nothing = empty(name)
+            return nothing.select(columns) if columns else nothing
         try:
             return pl.read_parquet(path, columns=list(columns) if columns else None)
         except (OSError, pl.exceptions.PolarsError) as cause:
@@ -88,6 +91,10 @@ class RunRecord:
         return {
             str(name): str(value) for name, value in _optional_json(self.folder / "settings.json").items()
         }
+
+    def plans(self) -> dict[str, list[Json]]:
+        """The plans that were kept, `{step: [{name, plan}]}`; empty where there are none."""
+        return _optional_json(self.folder / "plans.json")
 
     def histograms(self) -> dict[str, dict[str, str]]:
         """The whole-step histograms in base64, by step and role."""
@@ -111,7 +118,9 @@ def read_run(folder: Path) -> RunRecord | BrokenRun:
     try:
         record = RunRecord(folder, _checked(folder))
         for table in TABLES:
-            _check_parquet(folder / f"{table}.parquet")
+            path = folder / f"{table}.parquet"
+            if table not in OPTIONAL or path.exists():
+                _check_parquet(path)
         return record
     except _BrokenError as reason:
         return BrokenRun(folder, str(reason))

@@ -12,8 +12,13 @@ from pgstrata.store.histogram import decode
 
 Row = Mapping[str, Any]
 
-_SQL_TYPES: dict[Any, str] = {pl.String: "VARCHAR", pl.Int64: "BIGINT", pl.Float64: "DOUBLE"}
-_POLARS_TYPES: dict[str, Any] = {"text": pl.String, "int": pl.Int64, "float": pl.Float64}
+_SQL_TYPES: dict[Any, str] = {
+    pl.String: "VARCHAR",
+    pl.Int64: "BIGINT",
+    pl.Float64: "DOUBLE",
+    pl.Boolean: "BOOLEAN",
+}
+_POLARS_TYPES: dict[str, Any] = {"text": pl.String, "int": pl.Int64, "float": pl.Float64, "bool": pl.Boolean}
 
 
 def _columns(text: str) -> dict[str, Any]:
@@ -38,7 +43,15 @@ TABLES: dict[str, dict[str, Any]] = {
         "disk_write_bytes:float memory_used_bytes:int page_cache_bytes:int server_rss_bytes:int"
     ),
     "pgstat": _columns("run_id:text step:text view:text object:text counter:text before:float after:float"),
+    "queries": _columns(
+        "run_id:text variant:text step:text query:text stream:int execution:int start:float seconds:float "
+        "rows:int digest:text answer:text timed_out:bool sqlstate:text error:text temp_read_bytes:int "
+        "temp_written_bytes:int shared_hit_bytes:int shared_read_bytes:int"
+    ),
 }
+
+OPTIONAL = frozenset({"queries"})
+"""Tables that only some workloads fill: a run without the file has no rows of it."""
 
 
 def sql_columns(table: str) -> list[tuple[str, str]]:

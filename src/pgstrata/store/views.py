@@ -17,7 +17,7 @@ import duckdb
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.store.layout import Results
 from pgstrata.store.read import BrokenRun, RunRecord
-from pgstrata.store.tables import TABLES, sql_columns
+from pgstrata.store.tables import OPTIONAL, TABLES, sql_columns
 from pgstrata.store.write import finite
 
 Json = dict[str, Any]
@@ -120,7 +120,8 @@ def connect(root: Path, *, results: Results | None = None) -> duckdb.DuckDBPyCon
     _fill(connection, "steps", [(name, kind) for name, kind, _ in _STEPS], _step_rows(runs))
     _forbid(connection, root)
     for table in TABLES:
-        _view(connection, table, [run.folder.resolve() / f"{table}.parquet" for run in runs])
+        files = [run.folder.resolve() / f"{table}.parquet" for run in runs]
+        _view(connection, table, [f for f in files if table not in OPTIONAL or f.exists()])
     return connection
 
 

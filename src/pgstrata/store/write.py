@@ -58,6 +58,7 @@ class RunBuilder:
         host: Iterable[tables.Row] = (),
         backends: Iterable[tables.Row] = (),
         pgstat: Iterable[tables.Row] = (),
+        queries: Iterable[tables.Row] = (),
     ) -> None:
         """A step that has ended: its record (docs/results.md) and its tables.
 
@@ -75,10 +76,15 @@ class RunBuilder:
             "host": host,
             "backends": backends,
             "pgstat": pgstat,
+            "queries": [{"variant": self.key.variant, **row} for row in queries],
             "histograms": tables.bucket_rows(self._histograms[name]),
         }
         for table, its_rows in rows.items():
             self._tables[table].append(tables.frame(table, self.run_id, name, its_rows))
+
+    def plans(self, plans: Mapping[str, Any]) -> None:
+        """Plans of queries: `{step: [{name, plan}]}`, plan as EXPLAIN (FORMAT JSON) gives it."""
+        self.attach("plans.json", _json(plans))
 
     def settings(self, rows: Mapping[str, str] | Iterable[Sequence[Any]]) -> None:
         """What SHOW ALL said: its rows (name, setting, description), or setting by name."""
@@ -123,7 +129,9 @@ class RunBuilder:
         whole |= {name: value for name, value in record.items() if name not in {"run_id", "format"}}
         whole["steps"] = self._steps
         for name, parts in self._tables.items():
-            self.attach(f"{name}.parquet", tables.parquet(pl.concat(parts)))
+            whole_table = pl.concat(parts)
+            if name not in tables.OPTIONAL or not whole_table.is_empty():
+                self.attach(f"{name}.parquet", tables.parquet(whole_table))
         self.attach("histograms.json", _json(self._histograms))
         # last: a folder with a run.json has everything else
         self.attach("run.json", _json(whole))

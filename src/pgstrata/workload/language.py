@@ -20,9 +20,13 @@ part of the driver's spec that describes it (docs/driver.md); everything about *
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import psycopg
 
 Json = dict[str, Any]
 Mode = Literal["simple", "extended", "prepared"]
@@ -175,6 +179,15 @@ class Sql:
             self._op["record"] = True
             self._op["on_error"] = on_error
 
+    @classmethod
+    def verbatim(
+        cls, text: str, *, name: str = "", record: bool = False, on_error: Literal["stop", "record"] = "stop"
+    ) -> Sql:
+        """A statement of somebody else: braces in it are its own."""
+        made = cls("", name=name, record=record, on_error=on_error)
+        made._op["sql"] = [text]
+        return made
+
     def op(self) -> Json:
         return self._op
 
@@ -307,6 +320,7 @@ class Role:
     mode: Mode = "simple"
     prepare: Literal["eager", "lazy"] = "eager"
     binary: bool = False
+    allow_shell: bool = False
     counts: Literal["transactions", "statements"] = "transactions"
     operations: int | None = None
     rate: Rate | None = None
@@ -323,6 +337,7 @@ class Role:
             "mode": self.mode,
             "prepare": self.prepare,
             "binary": self.binary,
+            "allow_shell": self.allow_shell,
             "counts": self.counts,
             "operations": self.operations,
             "rate": self.rate.spec() if self.rate else None,
@@ -354,6 +369,20 @@ class Headline:
 
 
 @dataclass(frozen=True)
+class Digest:
+    """What a step's recorded statements came to.
+
+    queries: rows of the run's table `queries` (docs/results.md). plans: `{name, plan}`, plan as EXPLAIN
+    (FORMAT JSON) gives it. rate: takes the place of the headline's, where statements count otherwise
+    than the driver counted them (a query over its limit).
+    """
+
+    queries: Sequence[Json]
+    plans: Sequence[Json] = ()
+    rate: float | None = None
+
+
+@dataclass(frozen=True)
 class Step:
     """A timed part of a workload, executed by the driver, with one headline rate.
 
@@ -362,6 +391,8 @@ class Step:
     measured=False marks a load: recorded and shown with the run, but in no comparison.
     reads_only: the step leaves the data as it is, so it may be cut into slices.
     estimated_seconds: what the plan shows where `seconds` is None.
+    digest: called once the step is over with the driver's `statement` events and the folder that holds
+    the rows of recorded statements, also where the step failed in the middle.
     """
 
     name: str
@@ -376,6 +407,7 @@ class Step:
     measured: bool = True
     reads_only: bool = False
     estimated_seconds: float | None = None
+    digest: Callable[[Sequence[Json], Path], Digest] | None = None
 
     def spec(self) -> Json:
         return {
@@ -413,4 +445,27 @@ class Settle:
     checkpoint: bool = True
 
 
-Phase = Step | Admin | Settle
+@dataclass(frozen=True)
+class Scene:
+    """What work in Python has at hand: the run's database, somebody to tell, and when to give up.
+
+    check: raises when the user has asked for the end; called at least every second or so.
+    """
+
+    connect: Callable[[], psycopg.Connection[Any]]
+    say: Callable[[str], None]
+    check: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Work:
+    """Untimed work in Python: making the data of a benchmark, looking at what a load left behind.
+
+    `do` returns facts that run.json keeps under `facts`; it raises PgstrataError where it cannot go on.
+    """
+
+    name: str
+    do: Callable[[Scene], Mapping[str, Any]]
+
+
+Phase = Step | Admin | Settle | Work
