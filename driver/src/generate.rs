@@ -52,10 +52,9 @@ pub fn literal(
             }
             Part::Splice => number(scene.splice, out),
             Part::Expr(expr, ParamType::Text) if quote => {
-                let value = expr.eval(scene.vars, scene.rng)?;
-                match value {
-                    Value::Text(text) => quoted(text.as_bytes(), out),
-                    other => other.write_text(out),
+                match expr.text(scene.vars) {
+                    Some(text) => quoted(text.as_bytes(), out),
+                    None => expr.eval(scene.vars, scene.rng)?.write_text(out),
                 }
             }
             Part::Expr(expr, _) => expr.eval(scene.vars, scene.rng)?.write_text(out),
@@ -108,14 +107,15 @@ pub fn parameters(
                 out.extend_from_slice(&8u32.to_be_bytes());
                 out.extend_from_slice(&value.to_be_bytes());
             }
-            Part::Expr(expr, _) => {
-                let value = expr.eval(scene.vars, scene.rng)?;
-                if value == Value::Null {
-                    out.extend_from_slice(&(-1i32).to_be_bytes());
-                } else {
-                    sized(out, |out| value.write_text(out));
+            Part::Expr(expr, kind) => match expr.text(scene.vars) {
+                Some(text) if *kind == ParamType::Text => {
+                    sized(out, |out| out.extend_from_slice(text.as_bytes()));
                 }
-            }
+                _ => match expr.eval(scene.vars, scene.rng)? {
+                    Value::Null => out.extend_from_slice(&(-1i32).to_be_bytes()),
+                    value => sized(out, |out| value.write_text(out)),
+                },
+            },
             Part::Variable(slot, _) => match scene.vars.read(*slot) {
                 Some(value) => sized(out, |out| value.write_text(out)),
                 None => out.extend_from_slice(&(-1i32).to_be_bytes()),

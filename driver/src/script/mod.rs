@@ -1,0 +1,45 @@
+//! The pgbench script language: what `\set`, `\if`, `:name` and the rest mean.
+//!
+//! A script is compiled once into [`Script`], a flat list of [`Command`]s in which `\if` has become
+//! jumps and every variable a slot number. Nothing here does I/O but the function `debug()`, which
+//! writes to standard error because that is what it is for.
+//!
+//! The authority is the documentation of pgbench in the newest PostgreSQL release
+//! (<https://www.postgresql.org/docs/current/pgbench.html>); what this module does where the
+//! documentation is silent was checked against a running pgbench. `docs/pgbench-scripts.md` lists
+//! the differences.
+
+mod command;
+mod compile;
+mod distribution;
+mod error;
+mod evaluate;
+mod expr;
+mod function;
+mod hash;
+mod lexer;
+mod nearest;
+mod node;
+mod number;
+mod operator;
+mod parser;
+mod rng;
+mod scanner;
+mod source;
+mod sql;
+mod value;
+mod vars;
+mod zipf;
+
+#[cfg(test)]
+mod tests;
+
+pub use command::{Command, Script, ShellWord, Sleep, SleepTime, Store, TimeUnit};
+pub use compile::parse_script;
+pub use error::{EvalError, ScriptError};
+pub use expr::Expr;
+pub use rng::Rng;
+pub use source::decode;
+pub use sql::{SqlPart, SqlText};
+pub use value::{Value, ValueRef};
+pub use vars::{Names, Vars};
