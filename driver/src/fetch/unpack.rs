@@ -26,34 +26,23 @@ pub fn download(args: &FetchArgs, version: &Version) -> Result<Checked, Failure>
     progress("download", &text, format!("downloading PostgreSQL {text}"));
     let exact = requirement(&format!("={version}"));
     let again = "run the command again; a proxy or a full disk on the way may also cut it";
-    match within(args.timeout, move || {
-        blocking::get_archive(zonky::URL, &exact)
-    }) {
+    match within(args.timeout, move || blocking::get_archive(zonky::URL, &exact)) {
         // The library has compared them with the published SHA-512; the digest is computed again
         // because it does not hand it out.
-        Some(Ok((_, bytes))) => Ok(Checked {
-            digest: format!("sha512:{}", sha512(&bytes)?),
-            bytes,
-        }),
+        Some(Ok((_, bytes))) => Ok(Checked { digest: format!("sha512:{}", sha512(&bytes)?), bytes }),
         Some(Err(ArchiveError::ArchiveHashMismatch { .. })) => Err(failure(
             format!("the archive of PostgreSQL {text} does not match its published digest"),
             again,
         )),
         Some(Err(error)) if error.to_string().contains("404 Not Found") => Err(failure(
-            format!(
-                "the archive of PostgreSQL {text} has no published SHA-512 to check it against"
-            ),
+            format!("the archive of PostgreSQL {text} has no published SHA-512 to check it against"),
             format!("take another release of {}", version.major),
         )),
-        Some(Err(error)) => Err(failure(
-            format!("the download of PostgreSQL {text} was cut off ({error})"),
-            again,
-        )),
+        Some(Err(error)) => {
+            Err(failure(format!("the download of PostgreSQL {text} was cut off ({error})"), again))
+        }
         None => Err(failure(
-            format!(
-                "the download of PostgreSQL {text} took longer than {} s",
-                args.timeout
-            ),
+            format!("the download of PostgreSQL {text} took longer than {} s", args.timeout),
             "give it more with --timeout",
         )),
     }
@@ -66,15 +55,10 @@ fn sha512(bytes: &Vec<u8>) -> Result<String, Failure> {
 /// Reads an archive that somebody brought, and checks it against the digest beside it.
 pub fn read_archive(file: &Path) -> Result<Checked, Failure> {
     let shown = file.display();
-    let bytes =
-        fs::read(file).map_err(|error| failure(format!("{shown} cannot be read: {error}"), ""))?;
-    for (kind, hash) in [
-        (
-            "sha512",
-            hasher::sha2_512::hash as hasher::registry::HasherFn,
-        ),
-        ("sha256", hasher::sha2_256::hash),
-    ] {
+    let bytes = fs::read(file).map_err(|error| failure(format!("{shown} cannot be read: {error}"), ""))?;
+    for (kind, hash) in
+        [("sha512", hasher::sha2_512::hash as hasher::registry::HasherFn), ("sha256", hasher::sha2_256::hash)]
+    {
         let mut beside = file.as_os_str().to_owned();
         beside.push(format!(".{kind}"));
         let Ok(text) = fs::read_to_string(&beside) else {
@@ -87,10 +71,7 @@ pub fn read_archive(file: &Path) -> Result<Checked, Failure> {
                 "copy the archive again",
             ));
         }
-        return Ok(Checked {
-            bytes,
-            digest: format!("{kind}:{digest}"),
-        });
+        return Ok(Checked { bytes, digest: format!("{kind}:{digest}") });
     }
     Err(failure(
         format!("{shown} has no digest beside it"),
@@ -104,20 +85,11 @@ fn cache_failure(place: &Path, error: impl Display) -> Failure {
     let place = place.display();
     let is = |number: i32| text.contains(&format!("os error {number})"));
     if is(libc::ENOSPC) || is(libc::EDQUOT) {
-        failure(
-            format!("no space left in {place}"),
-            "free some, or name another place with PGSTRATA_CACHE",
-        )
+        failure(format!("no space left in {place}"), "free some, or name another place with PGSTRATA_CACHE")
     } else if is(libc::EACCES) || is(libc::EPERM) || is(libc::EROFS) {
-        failure(
-            format!("{place} cannot be written: {text}"),
-            "name another place with PGSTRATA_CACHE",
-        )
+        failure(format!("{place} cannot be written: {text}"), "name another place with PGSTRATA_CACHE")
     } else {
-        failure(
-            format!("the server cannot be unpacked into {place}: {text}"),
-            "",
-        )
+        failure(format!("the server cannot be unpacked into {place}: {text}"), "")
     }
 }
 
@@ -153,12 +125,7 @@ pub fn install(
     fetched(&args.cache, version)
 }
 
-fn unpack(
-    archive: &Checked,
-    version: &Version,
-    building: &Path,
-    target: &Path,
-) -> Result<(), Failure> {
+fn unpack(archive: &Checked, version: &Version, building: &Path, target: &Path) -> Result<(), Failure> {
     let place = target.parent().unwrap_or(target);
     let failed = |error: io::Error| cache_failure(place, error);
     let text = name(version);
@@ -167,10 +134,7 @@ fn unpack(
     let root = building.join("server");
     blocking::extract(zonky::URL, &archive.bytes, &root).map_err(|error| match error {
         ArchiveError::IoError(_) => cache_failure(place, error),
-        _ => failure(
-            format!("the archive of PostgreSQL {text} is damaged ({error})"),
-            "fetch it again",
-        ),
+        _ => failure(format!("the archive of PostgreSQL {text} is damaged ({error})"), "fetch it again"),
     })?;
     let about = json!({
         "version": text,
@@ -183,9 +147,7 @@ fn unpack(
     open_to_all(&root).map_err(failed)?;
     runs_here(&root, &text)?;
     fs::rename(&root, target).map_err(failed)?;
-    File::open(place)
-        .and_then(|folder| folder.sync_all())
-        .map_err(failed)
+    File::open(place).and_then(|folder| folder.sync_all()).map_err(failed)
 }
 
 /// Makes a tree readable for every account, whatever the umask, and forces it to disk: a server
@@ -196,11 +158,7 @@ fn open_to_all(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     let mode = about.permissions().mode();
-    let execute = if about.is_dir() || mode & 0o100 != 0 {
-        0o111
-    } else {
-        0
-    };
+    let execute = if about.is_dir() || mode & 0o100 != 0 { 0o111 } else { 0 };
     fs::set_permissions(path, fs::Permissions::from_mode(mode | 0o444 | execute))?;
     if about.is_dir() {
         for entry in fs::read_dir(path)? {
@@ -212,10 +170,7 @@ fn open_to_all(path: &Path) -> io::Result<()> {
 
 /// A binary that misses a library of this system should say so now and not at the first initdb.
 fn runs_here(root: &Path, version: &str) -> Result<(), Failure> {
-    let said = Command::new(root.join("bin/postgres"))
-        .arg("--version")
-        .env_clear()
-        .output();
+    let said = Command::new(root.join("bin/postgres")).arg("--version").env_clear().output();
     let problem = match &said {
         Ok(said) if said.status.success() => {
             let text = String::from_utf8_lossy(&said.stdout);
@@ -240,9 +195,6 @@ mod tests {
     #[test]
     fn a_full_disk_is_named() {
         let error = io::Error::from_raw_os_error(libc::ENOSPC);
-        assert_eq!(
-            cache_failure(Path::new("/c"), error).message,
-            "no space left in /c"
-        );
+        assert_eq!(cache_failure(Path::new("/c"), error).message, "no space left in /c");
     }
 }

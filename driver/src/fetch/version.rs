@@ -51,10 +51,7 @@ impl Wanted {
                 format!(">={major}.{minor}.0-0, <{major}.{}.0", minor + 1)
             }
             Wanted::Release(major, minor, patch) => {
-                format!(
-                    ">={major}.{minor}.{patch}-0, <{major}.{minor}.{}",
-                    patch + 1
-                )
+                format!(">={major}.{minor}.{patch}-0, <{major}.{minor}.{}", patch + 1)
             }
         }
     }
@@ -78,10 +75,7 @@ pub fn name(version: &Version) -> String {
 }
 
 /// Runs `work` on its own thread for at most `seconds`; None when it has not ended by then.
-pub fn within<T: Send + 'static>(
-    seconds: u64,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
+pub fn within<T: Send + 'static>(seconds: u64, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(work()));
     receiver.recv_timeout(Duration::from_secs(seconds)).ok()
@@ -105,16 +99,9 @@ pub fn walk(range: &str, enough: impl Fn(&Version) -> bool) -> Result<Vec<Versio
     let mut next = newest(range, RESOLVE_SECONDS)?;
     while let Some(version) = next {
         let done = enough(&version);
-        let below = format!(
-            "{range}, <{}.{}.{}",
-            version.major, version.minor, version.patch
-        );
+        let below = format!("{range}, <{}.{}.{}", version.major, version.minor, version.patch);
         found.push(version);
-        next = if done {
-            None
-        } else {
-            newest(&below, RESOLVE_SECONDS)?
-        };
+        next = if done { None } else { newest(&below, RESOLVE_SECONDS)? };
     }
     Ok(found)
 }
@@ -126,9 +113,7 @@ pub fn nearest(wanted: Wanted) -> Vec<String> {
         Wanted::Major(major, minor) => (major, minor, 0),
         Wanted::Release(major, minor, patch) => (major, minor, patch),
     };
-    let below = newest(&format!("<{major}.{minor}.{patch}"), RESOLVE_SECONDS)
-        .ok()
-        .flatten();
+    let below = newest(&format!("<{major}.{minor}.{patch}"), RESOLVE_SECONDS).ok().flatten();
     let from = format!(">={major}.{minor}.{patch}");
     let last = match wanted {
         Wanted::Release(major, _, _) if major >= 10 => format!("{from}, <{}.0.0", major + 1),
@@ -136,17 +121,11 @@ pub fn nearest(wanted: Wanted) -> Vec<String> {
         _ => from,
     };
     let above = if matches!(wanted, Wanted::Release(..)) {
-        walk(&last, |_| false)
-            .ok()
-            .and_then(|found| found.last().cloned())
+        walk(&last, |_| false).ok().and_then(|found| found.last().cloned())
     } else {
         // The next major version that exists, by its newest release.
-        let majors =
-            std::iter::once(Wanted::Major(9, 6)).chain((10..100).map(|n| Wanted::Major(n, 0)));
-        let latest = newest("*", RESOLVE_SECONDS)
-            .ok()
-            .flatten()
-            .map_or(0, |version| version.major);
+        let majors = std::iter::once(Wanted::Major(9, 6)).chain((10..100).map(|n| Wanted::Major(n, 0)));
+        let latest = newest("*", RESOLVE_SECONDS).ok().flatten().map_or(0, |version| version.major);
         majors
             .take_while(|other| matches!(other, Wanted::Major(n, _) if *n <= latest))
             .filter(|other| matches!(other, Wanted::Major(a, b) if (*a, *b) > (major, minor)))
@@ -175,17 +154,12 @@ mod tests {
 
     #[test]
     fn rebuilds_belong_to_their_release() {
-        let matches = |wanted: &str, version: &str| {
-            parse(wanted)
-                .unwrap()
-                .matches(&Version::parse(version).unwrap())
-        };
+        let matches =
+            |wanted: &str, version: &str| parse(wanted).unwrap().matches(&Version::parse(version).unwrap());
         assert!(matches("11.22", "11.22.0") && matches("11.22", "11.22.1"));
         assert!(matches("10.15", "10.15.0-1"));
         assert!(!matches("11.2", "11.22.0") && !matches("11.22", "11.23.0"));
-        assert!(
-            matches("9.6", "9.6.24") && matches("9.6.24", "9.6.24") && !matches("9.6.2", "9.6.24")
-        );
+        assert!(matches("9.6", "9.6.24") && matches("9.6.24", "9.6.24") && !matches("9.6.2", "9.6.24"));
         assert_eq!(name(&Version::parse("11.22.1").unwrap()), "11.22");
         assert_eq!(name(&Version::parse("9.6.24").unwrap()), "9.6.24");
     }
