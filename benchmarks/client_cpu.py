@@ -237,6 +237,8 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="pgs") as folder,
         Cluster(server, config, Path(folder) / "c") as cluster,
     ):
+        # As root the server runs as another account, which has to get into the folder.
+        Path(folder).chmod(0o755)
         cluster.create()
         cluster.start()
         host, port = str(cluster.socket_dir), cluster.port
@@ -269,7 +271,7 @@ def main() -> None:
         place = Place(host, port, args.seconds, args.engine)
         if args.format == "table":
             print(
-                f"server {server.label}, engine {args.engine}, {args.rounds} rounds of {args.seconds} s a side"
+                f"server {server.label}, engine {args.engine}, {args.rounds} rounds, {args.seconds} s a side"
             )
             head = f"\n{'work':<20}{'clients':>8}  {'peer':<9}{'peer/s':>10}{'pgstrata/s':>12}{'ratio':>8}"
             print(head + f"{'peer µs/op':>13}{'pgstrata µs/op':>16}{'CPU ratio':>11}", flush=True)

@@ -37,21 +37,22 @@ pub fn until(then: Nanos, now: Nanos) -> Duration {
 
 /// CPU time of this process in seconds, user and system.
 pub fn cpu_seconds() -> f64 {
-    let usage = usage();
+    // SAFETY: rusage is plain data for which all zeros is a valid value; the call only writes to it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
     let time = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
-/// The largest resident size this process has had, in bytes.
+/// The largest resident size this process has had, in bytes; 0 where the kernel does not tell.
+///
+/// Not getrusage's: that one remembers the size of whoever started this program.
 pub fn peak_rss_bytes() -> u64 {
-    usage().ru_maxrss as u64 * 1024
-}
-
-fn usage() -> libc::rusage {
-    // SAFETY: rusage is plain data for which all zeros is a valid value; the call only writes to it.
-    unsafe {
-        let mut usage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        usage
-    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
 }

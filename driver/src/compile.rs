@@ -36,6 +36,7 @@ pub fn role(spec: RoleSpec, index: usize, shared: &[String]) -> Result<Role, Fai
         role: spec.name.clone(),
         mode: spec.mode,
         binary: spec.binary,
+        allow_shell: spec.allow_shell,
         names,
         row_slot,
         statements: Vec::new(),
@@ -89,7 +90,7 @@ fn variable(name: &str, value: &Json) -> Result<Value, Failure> {
             (None, Some(double)) => Ok(Value::Double(double)),
             _ => Err(Failure::spec(format!("variable {name} is out of range"))),
         },
-        Json::String(text) => Ok(Value::Text(text.as_str().into())),
+        Json::String(text) => Ok(Value::from_text(text)),
         _ => Err(Failure::spec(format!("variable {name} is neither number, text, boolean nor null"))),
     }
 }
@@ -98,6 +99,7 @@ struct Compiler {
     role: String,
     mode: Mode,
     binary: bool,
+    allow_shell: bool,
     names: Names,
     row_slot: u32,
     statements: Vec<Statement>,
@@ -207,7 +209,8 @@ impl Compiler {
     }
 
     fn pgbench(&mut self, text: &str, file: &str) -> Result<Program, Failure> {
-        let script = script::parse_script(text, file, &mut self.names, false).map_err(script_failure)?;
+        let script = script::parse_script(text, file, &mut self.names, self.allow_shell)
+            .map_err(script_failure)?;
         if self.mode != Mode::Simple {
             script.check_extended(text).map_err(script_failure)?;
         }
@@ -222,9 +225,8 @@ impl Compiler {
                 Command::StartPipeline { .. } => Op::Pipeline(Pipeline::Start),
                 Command::SyncPipeline { .. } => Op::Pipeline(Pipeline::Sync),
                 Command::EndPipeline { .. } => Op::Pipeline(Pipeline::End),
-                Command::Shell { .. } | Command::SetShell { .. } => {
-                    return Err(Failure::spec("shell commands are not allowed"));
-                }
+                Command::Shell { words, .. } => Op::Shell { words, result: None },
+                Command::SetShell { slot, words, .. } => Op::Shell { words, result: Some(slot) },
             });
         }
         Ok(Program { code, body: 0 })

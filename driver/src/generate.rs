@@ -1,6 +1,6 @@
 //! Values: the parts of a statement turned into bytes, without allocating.
 
-use crate::script::{EvalError, Expr, Rng, Value, Vars};
+use crate::script::{EvalError, Expr, Rng, Value, Vars, write_int};
 use crate::spec::{FillSpec, ParamType};
 
 /// One piece of a statement or of a row for COPY.
@@ -41,16 +41,16 @@ pub fn literal(
 ) -> Result<(), EvalError> {
     for part in parts {
         match part {
-            Part::Text(text) => out.extend_from_slice(text),
+            Part::Text(text) => put(text, out),
             Part::Repeat { n, of, separator } => {
                 for i in 0..*n {
                     if i > 0 {
-                        out.extend_from_slice(separator);
+                        put(separator, out);
                     }
                     literal(of, scene, quote, out)?;
                 }
             }
-            Part::Splice => number(scene.splice, out),
+            Part::Splice => write_int(scene.splice, out),
             Part::Expr(expr, ParamType::Text) if quote => {
                 match expr.text(scene.vars) {
                     Some(text) => quoted(text.as_bytes(), out),
@@ -128,12 +128,22 @@ pub fn parameters(
     Ok(())
 }
 
+/// Appends text. What stands between values is a byte or two, for which a call is too much.
+#[inline]
+fn put(text: &[u8], out: &mut Vec<u8>) {
+    if let [byte] = text {
+        out.push(*byte);
+    } else {
+        out.extend_from_slice(text);
+    }
+}
+
 /// The text to prepare, with `$1`, `$2`, … for values; `params` counts them.
 pub fn template(parts: &[Part], splice: i64, params: &mut u32, out: &mut Vec<u8>) {
     for part in parts {
         match part {
             Part::Text(text) => out.extend_from_slice(text),
-            Part::Splice => number(splice, out),
+            Part::Splice => write_int(splice, out),
             Part::Repeat { n, of, separator } => {
                 for i in 0..*n {
                     if i > 0 {
@@ -145,7 +155,7 @@ pub fn template(parts: &[Part], splice: i64, params: &mut u32, out: &mut Vec<u8>
             _ => {
                 *params += 1;
                 out.push(b'$');
-                number(i64::from(*params), out);
+                write_int(i64::from(*params), out);
             }
         }
     }
@@ -233,27 +243,6 @@ fn fill_text(fill: FillSpec, rng: &mut Rng, out: &mut Vec<u8>) {
     }
 }
 
-/// A decimal integer.
-#[inline]
-pub fn number(value: i64, out: &mut Vec<u8>) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    let mut rest = value.unsigned_abs();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if value < 0 {
-        at -= 1;
-        digits[at] = b'-';
-    }
-    out.extend_from_slice(&digits[at..]);
-}
-
 /// The local time to the second, as text that is made anew only when the second changes.
 pub struct LocalTime {
     second: libc::time_t,
@@ -306,13 +295,6 @@ mod tests {
     use super::*;
 
     proptest! {
-        #[test]
-        fn numbers_are_as_std_writes_them(value in any::<i64>()) {
-            let mut out = Vec::new();
-            number(value, &mut out);
-            prop_assert_eq!(out, value.to_string().into_bytes());
-        }
-
         #[test]
         fn fill_has_its_share_of_random_characters(seed in any::<u64>()) {
             let mut out = Vec::new();

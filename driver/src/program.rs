@@ -3,7 +3,7 @@
 
 use crate::events::Failure;
 use crate::generate::{self, Part};
-use crate::script::{Expr, Names, Sleep, Value};
+use crate::script::{Expr, Names, ShellWord, Sleep, Value};
 use crate::spec::{Counts, Mode, ParamType, Pipeline, Prepare, RateSpec, RetrySpec};
 use crate::wire;
 
@@ -29,6 +29,11 @@ pub enum Op {
     Jump(usize),
     Sleep(Sleep),
     Pipeline(Pipeline),
+    /// Runs a program; its output becomes the value of `result` if there is one.
+    Shell {
+        words: Box<[ShellWord]>,
+        result: Option<u32>,
+    },
 }
 
 /// The code of one script: `before`, then from `body` on what is timed.

@@ -100,6 +100,9 @@ pub struct RoleSpec {
     pub prepare: Prepare,
     #[serde(default)]
     pub binary: bool,
+    /// Whether pgbench scripts may start programs (`\shell`, `\setshell`).
+    #[serde(default)]
+    pub allow_shell: bool,
     #[serde(default)]
     pub counts: Counts,
     /// Transactions per client.

@@ -41,5 +41,5 @@ pub use expr::Expr;
 pub use rng::Rng;
 pub use source::decode;
 pub use sql::{SqlPart, SqlText};
-pub use value::{Value, ValueRef};
+pub use value::{Value, ValueRef, write_int};
 pub use vars::{Names, Vars};

@@ -3,6 +3,7 @@
 
 mod answer;
 mod copy;
+mod shell;
 
 use std::sync::Arc;
 
@@ -378,6 +379,16 @@ impl<'a> Session<'a> {
                     self.pc = at;
                     self.sleeping = true;
                     return Ok(Some(Want::Wait(now.saturating_add(nanos))));
+                }
+            }
+            Op::Shell { words, result } => {
+                let value = match result {
+                    Some(_) => shell::number(words, &self.vars),
+                    None => shell::run(words, &self.vars).map(|_| 0),
+                };
+                let value = value.map_err(|e| self.expression_failure(&e))?;
+                if let Some(slot) = result {
+                    self.vars.set(*slot, Value::Int(value));
                 }
             }
             Op::Pipeline(Pipeline::Start) => self.pipelining = true,
