@@ -73,7 +73,7 @@ def pgstrata(place: Path) -> Program:
             text=True,
             capture_output=True,
             stdin=subprocess.DEVNULL,
-            timeout=300,
+            timeout=600,
         )
 
     return call

@@ -52,7 +52,7 @@ class Running:
     def said(self) -> str:
         return self.output.read_text()
 
-    def wait_for(self, what: Callable[[], Any], seconds: float = 90) -> Any:
+    def wait_for(self, what: Callable[[], Any], seconds: float = 240) -> Any:
         """The first true answer of `what`; the test fails if the program ends before."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -66,7 +66,7 @@ class Running:
         self.wait_for(lambda: text in self.said)
 
     def end(self) -> int:
-        return self.process.wait(90)
+        return self.process.wait(240)
 
     def child(self, name: str) -> psutil.Process | None:
         """The first descendant whose program has this name."""

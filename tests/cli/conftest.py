@@ -58,4 +58,4 @@ def start(place: Path) -> Iterator[Callable[..., Running]]:
     for running in begun:
         if running.process.poll() is None:
             os.kill(running.process.pid, signal.SIGTERM)
-            running.process.wait(60)
+            running.process.wait(240)

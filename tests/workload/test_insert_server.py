@@ -302,6 +302,17 @@ def test_an_open_transaction_is_held_and_ended(cluster: Cluster) -> None:
         assert 5 <= outcome.role("htap")["operations"] <= 8
 
 
+@pytest.mark.parametrize("engine", ["blocking", "io_uring"])
+def test_a_step_by_rows_does_not_wait_for_an_open_transaction(cluster: Cluster, engine: str) -> None:
+    with database(cluster, "held"):
+        for phase in phases(clients=2, rows=2_000, rows_i1=2_000, rows_i2=0, htap_seconds=300, steps=[]):
+            if isinstance(phase, Step) and phase.name == "l.i1":
+                outcome = run_step(cluster, "held", phase, engine=engine)
+                assert outcome.role("insert")["rows"] == outcome.role("delete")["rows"] == 2_000
+            else:
+                run_phase(cluster, "held", phase)
+
+
 def test_the_same_seed_gives_the_same_rows(cluster: Cluster) -> None:
     def load(seed: int) -> tuple[Any, ...]:
         with database(cluster, "seeded") as connection:
