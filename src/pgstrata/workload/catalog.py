@@ -10,10 +10,11 @@ from pgstrata.workload.insert import InsertBenchmark
 from pgstrata.workload.options import Estimate, Workload, WorkloadOptions
 from pgstrata.workload.pgbench import Pgbench
 from pgstrata.workload.sysbench import Sysbench
+from pgstrata.workload.tpcds import Tpcds
 
 __all__ = ["Estimate", "Workload", "WorkloadOptions", "find", "names", "scale"]
 
-_WORKLOADS: dict[str, Workload] = {w.name: w for w in (InsertBenchmark(), Sysbench(), Pgbench())}
+_WORKLOADS: dict[str, Workload] = {w.name: w for w in (InsertBenchmark(), Sysbench(), Pgbench(), Tpcds())}
 
 
 def names() -> list[str]:

@@ -1,0 +1,172 @@
+"""The rows of TPC-DS: made once for each scale factor by tpcgen-cli, kept in the cache, read by COPY."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+from pgstrata.errors import ServerError
+from pgstrata.server.cache import cache_dir
+from pgstrata.workload.tpcds.source import tables
+
+ABOUT = "about.json"
+_CHUNK = 1 << 20
+
+Json = dict[str, Any]
+
+
+def raw_bytes(scale: float) -> int:
+    """About how many bytes the generator makes: the small tables have the same size at every scale."""
+    return int(120e6 + scale * 1.15e9)
+
+
+def folder(scale: float) -> Path:
+    """Where the rows of a scale factor lie; another release of the generator has a folder of its own."""
+    return cache_dir() / "tpcds" / f"sf{scale:g}-tpcgen{version('tpcgen-cli')}"
+
+
+def file(scale: float, table: str) -> Path:
+    """The rows of one table, ready for COPY."""
+    return folder(scale) / f"{table}.dat"
+
+
+def about(scale: float) -> Json | None:
+    """`{scale, raw_bytes, tables: {name: {rows, bytes}}}`; None where the data is not there yet."""
+    try:
+        data = json.loads((folder(scale) / ABOUT).read_text())
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def make(
+    scale: float, say: Callable[[str], None] = lambda text: None, check: Callable[[], None] = lambda: None
+) -> Json:
+    """Makes the data unless it is there. check: called often, may raise to give up.
+
+    It is built in a hidden folder and renamed when whole. Raises ServerError where the disk is too
+    small or the generator fails.
+    """
+    if there := about(scale):
+        return there
+    final = folder(scale)
+    _clear(final.parent)
+    building = final.with_name(f".{final.name}.building-{os.getpid()}")
+    building.mkdir(parents=True, exist_ok=True)
+    try:
+        _check_disk(building, raw_bytes(scale))
+        say(f"  making the data of scale factor {scale:g} (kept in {final})")
+        begun = time.monotonic()
+        made: Json = {"scale": scale, "raw_bytes": 0, "tables": {}}
+        for table in tables():
+            made["tables"][table] = _generate(scale, table, building / f"{table}.dat", check)
+        made["raw_bytes"] = sum(t["bytes"] for t in made["tables"].values())
+        made["seconds"] = round(time.monotonic() - begun, 3)
+        (building / ABOUT).write_text(json.dumps(made, indent=1) + "\n")
+        try:
+            building.rename(final)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            # Another pgstrata was faster, and its data is the same; or what is there was damaged.
+            if about(scale) is None:
+                shutil.rmtree(final)
+                building.rename(final)
+        return made
+    except OSError as error:
+        raise _disk_error(error, building) from error
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _generate(scale: float, table: str, to: Path, check: Callable[[], None]) -> Json:
+    """The rows of one table, as they come out of the generator. Raises ServerError and OSError."""
+    command = [_generator(), "tpcds", "-s", f"{scale:g}", "-T", table, "--stdout", "-q"]
+    with (
+        to.open("wb", buffering=0) as out,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as generator,
+    ):
+        assert generator.stdout is not None and generator.stderr is not None
+        try:
+            rows, size = without_last_delimiter(generator.stdout, out.write, check)
+            said = generator.stderr.read().decode(errors="replace").strip()
+        except BaseException:
+            generator.kill()
+            raise
+    if generator.returncode != 0 or rows == 0:
+        raise ServerError(
+            f"tpcgen-cli failed to make table {table} of scale factor {scale:g}", said[-500:] or "no output"
+        )
+    return {"rows": rows, "bytes": size}
+
+
+def without_last_delimiter(
+    source: IO[bytes],
+    write: Callable[[bytes], object],
+    check: Callable[[], None] = lambda: None,
+    chunk_bytes: int = _CHUNK,
+) -> tuple[int, int]:
+    """Copies rows and leaves out the `|` at each row's end, which COPY takes for one more column.
+
+    Returns rows and bytes written. Never holds more than a chunk.
+    """
+    rows = size = 0
+    held = b""
+    while chunk := source.read(chunk_bytes):
+        check()
+        text = held + chunk
+        # A chunk may end between the delimiter and its newline.
+        held = b"|" if text.endswith(b"|") else b""
+        text = (text[: len(text) - len(held)]).replace(b"|\n", b"\n")
+        rows += text.count(b"\n")
+        size += len(text)
+        write(text)
+    if held:
+        write(held)
+        size += len(held)
+    return rows, size
+
+
+def _generator() -> str:
+    beside = Path(sys.executable).parent / "tpcgen-cli"
+    found = str(beside) if beside.exists() else shutil.which("tpcgen-cli")
+    if found is None:
+        raise ServerError("tpcgen-cli, which makes the data of TPC-DS, is missing", "pip install tpcgen-cli")
+    return found
+
+
+def _check_disk(where: Path, needed: int) -> None:
+    free = shutil.disk_usage(where).free
+    if free < needed:
+        raise ServerError(
+            f"{where.parent} has {free / 1e9:.1f} GB free, the data needs about {needed / 1e9:.1f} GB",
+            "make room, take a smaller scale, or name another folder with PGSTRATA_CACHE",
+        )
+
+
+def _disk_error(error: OSError, where: Path) -> ServerError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ServerError(
+            f"the disk of {where.parent} became full while the data was made",
+            "its space has been freed; make room, or name another folder with PGSTRATA_CACHE",
+        )
+    return ServerError(f"the data cannot be kept in {where.parent}: {error.strerror}")
+
+
+def _clear(parent: Path) -> None:
+    """Removes what generators left that were killed."""
+    for left in parent.glob(".*.building-*"):
+        pid = left.name.rpartition("-")[2]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(left, ignore_errors=True)

@@ -1,0 +1,142 @@
+"""From what the driver recorded to rows of the table `queries`: times, answers, plans."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pgstrata.workload.language import Digest
+from pgstrata.workload.tpcds import reference
+from pgstrata.workload.tpcds.compare import Answer, compare, rows_of
+
+Json = dict[str, Any]
+
+CANCELLED = "57014"
+"""SQLSTATE of a statement that ran into statement_timeout."""
+
+PER_HOUR = 3600.0
+
+_BLOCK = 8192
+_BUFFERS = {
+    "temp_read_bytes": "Temp Read Blocks",
+    "temp_written_bytes": "Temp Written Blocks",
+    "shared_hit_bytes": "Shared Hit Blocks",
+    "shared_read_bytes": "Shared Read Blocks",
+}
+
+
+def rows_from(events: Sequence[Mapping[str, Any]], folder: Path, time_limit: float) -> list[Json]:
+    """One row for each execution; a query that was cancelled counts twice the limit, in seconds."""
+    seen: Counter[tuple[int, str]] = Counter()
+    rows: list[Json] = []
+    for event in events:
+        stream, query = int(event["client"]) + 1, str(event["name"])
+        seen[stream, query] += 1
+        error = event.get("error") or {}
+        timed_out = error.get("sqlstate") == CANCELLED
+        result = event.get("result")
+        rows.append(
+            {
+                "query": query,
+                "stream": stream,
+                "execution": seen[stream, query],
+                "start": event["start"],
+                "seconds": 2 * time_limit if timed_out else event["seconds"],
+                "rows": None if error else event["rows"],
+                "digest": None if error or not result else _md5(folder / str(result)),
+                "answer": None,
+                "timed_out": timed_out,
+                "sqlstate": error.get("sqlstate"),
+                "error": error.get("message"),
+            }
+        )
+    return rows
+
+
+def _md5(path: Path) -> str:
+    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+
+
+def counted_rate(rows: Sequence[Mapping[str, Any]], factor: float = PER_HOUR) -> float | None:
+    """Executions × factor ÷ seconds of the stream that took longest.
+
+    A query over its limit counts as one execution of twice the limit; one that the server rejected
+    counts in neither.
+    """
+    seconds: defaultdict[int, float] = defaultdict(float)
+    executions = 0
+    for row in rows:
+        if row["error"] is None or row["timed_out"]:
+            seconds[row["stream"]] += row["seconds"]
+            executions += 1
+    longest = max(seconds.values(), default=0.0)
+    return executions * factor / longest if longest > 0 else None
+
+
+def judge(
+    scale: float, time_limit: float, *, answers: bool
+) -> Callable[[Sequence[Mapping[str, Any]], Path], Digest]:
+    """The digest of a power or throughput run."""
+
+    def digest(events: Sequence[Mapping[str, Any]], folder: Path) -> Digest:
+        rows = rows_from(events, folder, time_limit)
+        if answers:
+            verdicts = _Verdicts(scale)
+            for row, event in zip(rows, events, strict=True):
+                row["answer"] = verdicts.of(row, folder / str(event.get("result")))
+        return Digest(rows, rate=counted_rate(rows))
+
+    return digest
+
+
+class _Verdicts:
+    """Verdicts on results; equal ones are read and compared once."""
+
+    def __init__(self, scale: float) -> None:
+        self._scale = scale
+        self._right: dict[str, Answer | None] = {}
+        self._known: dict[tuple[str, str], str] = {}
+
+    def of(self, row: Mapping[str, Any], result: Path) -> str:
+        query, digest = row["query"], row["digest"]
+        if digest is None:
+            return "not run"
+        if query not in self._right:
+            self._right[query] = reference.answer(self._scale, int(query.removeprefix("q")))
+        right = self._right[query]
+        if right is None:
+            return "not run"
+        if (query, digest) not in self._known:
+            text = result.read_text(encoding="utf-8", errors="replace")
+            self._known[query, digest] = compare(rows_of(text), right)
+        return self._known[query, digest]
+
+
+def explained(time_limit: float) -> Callable[[Sequence[Mapping[str, Any]], Path], Digest]:
+    """The digest of a pass of EXPLAIN (FORMAT JSON): plans, and their buffers where they were executed."""
+
+    def digest(events: Sequence[Mapping[str, Any]], folder: Path) -> Digest:
+        rows = rows_from(events, folder, time_limit)
+        plans: list[Json] = []
+        for row, event in zip(rows, events, strict=True):
+            if row["error"] is not None or not event.get("result"):
+                continue
+            plan = _plan(folder / str(event["result"]))
+            root = plan.get("Plan", {})
+            plans.append({"name": row["query"], "plan": plan})
+            row["digest"] = None
+            row["rows"] = root.get("Actual Rows")
+            row |= {name: root[key] * _BLOCK for name, key in _BUFFERS.items() if key in root}
+        return Digest(rows, plans, counted_rate(rows))
+
+    return digest
+
+
+def _plan(result: Path) -> Json:
+    text = "\n".join(row[0] or "" for row in rows_of(result.read_text(encoding="utf-8")))
+    plan = json.loads(text)[0]
+    return dict(plan)

@@ -1,0 +1,62 @@
+"""What DuckDB's TPC-DS extension knows: tables, columns and the texts of the queries.
+
+Nothing of that is kept in pgstrata: the extension is a package of its own, loaded from the file it
+brings, without a network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import duckdb
+import duckdb_extension_tpcds
+
+from pgstrata.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column with its type, which PostgreSQL and DuckDB write alike."""
+
+    name: str
+    type: str
+
+
+def load_extension(connection: duckdb.DuckDBPyConnection) -> None:
+    """Raises UsageError where DuckDB and the extension are of different releases."""
+    release = f"v{duckdb.__version__}"
+    file = Path(duckdb_extension_tpcds.__file__).parent / "extensions" / release / "tpcds.duckdb_extension"
+    try:
+        connection.execute(f"LOAD '{str(file).replace(chr(39), chr(39) * 2)}'")
+    except duckdb.Error as error:
+        raise UsageError(
+            f"DuckDB {duckdb.__version__} cannot load its TPC-DS extension: {str(error).splitlines()[0]}",
+            "install both in one release: pip install duckdb==1.5.5 duckdb-extension-tpcds==1.5.5",
+        ) from error
+
+
+@cache
+def tables() -> dict[str, tuple[Column, ...]]:
+    """The 24 tables by name, columns in their order."""
+    with duckdb.connect(":memory:") as connection:
+        load_extension(connection)
+        connection.execute("CALL dsdgen(sf = 0)")
+        rows = connection.execute(
+            "SELECT table_name, column_name, data_type FROM information_schema.columns "
+            "ORDER BY table_name, ordinal_position"
+        ).fetchall()
+    found: dict[str, list[Column]] = {}
+    for table, column, kind in rows:
+        found.setdefault(str(table), []).append(Column(str(column), str(kind)))
+    return {table: tuple(columns) for table, columns in found.items()}
+
+
+@cache
+def queries() -> dict[int, str]:
+    """The texts of the queries by number, without the semicolon at their end."""
+    with duckdb.connect(":memory:") as connection:
+        load_extension(connection)
+        rows = connection.execute("SELECT query_nr, query FROM tpcds_queries() ORDER BY query_nr").fetchall()
+    return {int(number): str(text).strip().rstrip(";") for number, text in rows}
