@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import io
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from pgstrata.campaign.progress import LiveProgress, Pace, PlainProgress, duration, progress_on, quantity
+from pgstrata.campaign.progress import (
+    LiveProgress,
+    Pace,
+    PlainProgress,
+    duration,
+    progress_on,
+    quantity,
+    seconds_left,
+)
 from pgstrata.workload.language import Headline, Role, Step
 from support_campaign import plan
 
@@ -102,6 +111,16 @@ def test_what_runs_took_corrects_what_is_left(tmp_path: Path) -> None:
     pace.end(pace.runs[0], 500)
     pace.begin(pace.runs[1])
     assert pace.left() == pytest.approx(1000, abs=5)
+
+
+def test_what_is_left_of_a_step() -> None:
+    assert seconds_left(STEP, 10, 5000) == 50
+    load = Step("l.i0", [Role("insert", 2, [], operations=100)], Headline("insert", "rows", "rows/s"))
+    assert seconds_left(load, 10, 50) == 30
+    assert seconds_left(load, 10, 0) is None
+    guessed = replace(load, estimated_seconds=15)
+    assert seconds_left(guessed, 10, 0) == 5
+    assert seconds_left(guessed, 20, 0) is None
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,19 @@ def headline_amount(headline: Headline, roles: list[dict[str, Any]]) -> float:
     return 0.0
 
 
+def seconds_left(step: Step, at: float, done: int) -> float | None:
+    """Seconds until a step ends, `at` seconds after its begin with `done` operations of the headline's
+    role; None where nobody knows."""
+    if step.seconds is not None:
+        return max(0.0, step.seconds - at)
+    role = next(role for role in step.roles if role.name == step.headline.role)
+    if role.operations and done and at > 0:
+        return max(0.0, (role.operations * role.clients - done) * at / done)
+    if step.estimated_seconds and step.estimated_seconds > at:
+        return step.estimated_seconds - at
+    return None
+
+
 def step_line(record: dict[str, Any]) -> str:
     """One step in one line: name, rate, seconds, and whether its writers kept up."""
     line = f"{record['name']:<10} {quantity(record['rate'] or 0.0, record['rate_unit']):>28}"
@@ -158,6 +171,7 @@ class LiveProgress(PlainProgress):
         self._where = ""
         self._what = ""
         self._until: float | None = None
+        self._done = 0
         self._live = Live(console=console, refresh_per_second=2, transient=True, get_renderable=self._render)
 
     def __enter__(self) -> LiveProgress:
@@ -188,6 +202,7 @@ class LiveProgress(PlainProgress):
     def step_begins(self, step: Step) -> None:
         super().step_begins(step)
         self._what = f"{step.name}: connecting"
+        self._done = 0
         self._until = None
 
     def second(self, event: dict[str, Any]) -> None:
@@ -198,8 +213,9 @@ class LiveProgress(PlainProgress):
         self._what = f"{step.name}: {at:.0f} s"
         if step.headline.fixed is None:
             self._what += f", {quantity(amount / max(event['seconds'], 1e-9), step.headline.unit)}"
-        whole = step.seconds if step.seconds is not None else step.estimated_seconds
-        self._until = time.monotonic() + max(0.0, whole - at) if whole else None
+        self._done += sum(r["operations"] for r in event["roles"] if r["name"] == step.headline.role)
+        left = seconds_left(step, at, self._done)
+        self._until = None if left is None else time.monotonic() + left
 
 
 @contextmanager
