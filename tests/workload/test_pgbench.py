@@ -74,6 +74,13 @@ def test_own_scripts_are_mixed_by_weight_in_one_step(tmp_path: Path) -> None:
     ]
 
 
+def test_scripts_start_programs_only_where_that_is_allowed(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("\\shell true\n")
+    for allowed in (False, True):
+        (step,) = measured(scripts=[f"{tmp_path}/a.sql"], modes="simple", clients=1, allow_shell=allowed)
+        assert step.spec()["roles"][0]["allow_shell"] is allowed
+
+
 def test_a_script_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere\.sql"):
         phases(scripts=[str(tmp_path / "nowhere.sql")])

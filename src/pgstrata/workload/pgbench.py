@@ -79,6 +79,7 @@ def step(
         scripts,
         mode=mode,
         prepare="lazy",
+        allow_shell=o.allow_shell,
         rate=None if o.rate is None else Rate(o.rate / clients, "poisson"),
         retry_sqlstates=RETRIED if o.max_tries > 1 else (),
         max_tries=o.max_tries,

@@ -51,6 +51,9 @@ class PgbenchOptions(WorkloadOptions):
     define: dict[str, int | float | str] = Field(
         default_factory=dict, description="variables of the scripts, as pgbench's -D name=value"
     )
+    allow_shell: bool = Field(
+        False, description="scripts may start programs on this machine (`\\shell`, `\\setshell`)"
+    )
     modes: tuple[Mode, ...] = Field(
         ("simple", "extended", "prepared"),
         min_length=1,
