@@ -11,10 +11,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgstrata.server.acquire import Server
 from pgstrata.server.cluster import Cluster
 from pgstrata.workload import catalog, pgbench_load
 from pgstrata.workload.language import Phase, Step
 from pgstrata.workload.pgbench_options import PgbenchOptions
+from support_program import Program
 from support_steps import calls, database, forget_calls, run_phase, run_step, with_transactions
 
 PGBENCH = catalog.find("pgbench")
@@ -168,3 +170,21 @@ def test_own_scripts_are_drawn_by_weight(cluster: Cluster, tmp_path: Path) -> No
         assert often + seldom == 1000
         # nine tenths of 1000 draws: ± 5 standard deviations of the binomial
         assert 850 < often < 950
+
+
+def test_a_campaign_finds_scripts_beside_itself_and_the_command_line_where_it_is(
+    pg17: Server, pgstrata: Program, place: Path
+) -> None:
+    (place / "study").mkdir()
+    (place / "study" / "one.sql").write_text("SELECT 1;\n")
+    (place / "two.sql").write_text("SELECT 2;\n")
+    options = 'modes = "simple"\nclients = 1\nseconds = 0.3\nwarmup = 0\ninitialise = false\n'
+    (place / "study" / "own.toml").write_text(
+        f'servers = ["{pg17.spec}"]\n[[workloads]]\nname = "pgbench"\n[workloads.options]\n'
+        f'scripts = ["one.sql"]\n{options}'
+    )
+    for arguments in (["study/own.toml"], ["study/own.toml", "--script", "two.sql@2", "--name", "other"]):
+        done = pgstrata("run", *arguments, "--no-report")
+        assert done.returncode == 0, done.stdout + done.stderr
+    said = pgstrata("query", "select campaign, step from steps order by 1", "--format", "csv")
+    assert said.stdout.splitlines()[1:] == ["other,two-simple-c1", "own,one-simple-c1"]

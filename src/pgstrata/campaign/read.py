@@ -89,7 +89,7 @@ def _check(document: dict[str, Any], source: str, file: Path | None, overrides: 
         raise UsageError(f"{source}: nothing to run", 'add [[workloads]] with name = "insert"')
     for place, variant in enumerate(variants):
         _check_variant(variant, place, spec, source, file)
-    workloads = _choose(spec, source, overrides)
+    workloads = _choose(spec, source, file, overrides)
     name = spec.name or (file.stem if file else _name_of(workloads, overrides))
     return Campaign(name=name, file=file, spec=spec, variants=variants, workloads=workloads)
 
@@ -150,7 +150,7 @@ def _check_foreign(variant: VariantSpec) -> None:
             )
 
 
-def _choose(spec: CampaignSpec, source: str, overrides: Overrides) -> list[ChosenWorkload]:
+def _choose(spec: CampaignSpec, source: str, file: Path | None, overrides: Overrides) -> list[ChosenWorkload]:
     sets = [_parse_set(text) for text in overrides.sets]
     labels = [w.label or w.name for w in spec.workloads]
     for label in labels:
@@ -183,7 +183,9 @@ def _choose(spec: CampaignSpec, source: str, overrides: Overrides) -> list[Chose
                 values[key] = value
                 used.add(number)
         try:
-            options = workload.Options.model_validate(values)
+            # Files that options name are looked for beside the campaign.
+            context = {"folder": file.parent if file else Path.cwd()}
+            options = workload.Options.model_validate(values, context=context)
         except ValidationError as error:
             raise explain(error, workload.Options, source, f"{where}.options") from error
         chosen.append(ChosenWorkload(label=labels[place], workload=workload, options=options))

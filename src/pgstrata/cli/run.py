@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -33,6 +35,12 @@ def run(
     workload: Annotated[
         list[str] | None,
         typer.Option("--workload", metavar="NAME", help="What to run (default: insert). Repeatable."),
+    ] = None,
+    script: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--script", metavar="FILE[@WEIGHT]", help="A pgbench script, run by workload pgbench. Repeatable."
+        ),
     ] = None,
     scale: Annotated[
         str | None, typer.Option("--scale", metavar="NAME", help="A named set of options of the workload.")
@@ -71,9 +79,14 @@ def run(
       pgstrata run campaigns/insert-cached.toml --dry-run
       pgstrata run --server pg:13 --server pg:17 --workload insert --scale quick
       pgstrata run --server pg:17 --config cached-by-pg --config cached-by-pg+a1 --set rows=5000000
+      pgstrata run --server pg:13 --server pg:17 --script mine.sql@3 --script other.sql
     """
     from pgstrata.campaign.read import Overrides, adhoc_campaign, read_campaign
 
+    if script:
+        workload = workload or ["pgbench"]
+        # JSON's lists of text are TOML's
+        set_ = [*(set_ or []), f"scripts={json.dumps([os.path.abspath(s) for s in script])}"]  # noqa: PTH100
     overrides = Overrides(
         servers=server or [],
         configs=config or [],
