@@ -19,6 +19,8 @@ from pgstrata.campaign.foreign import borrowed_database
 from pgstrata.campaign.interrupt import Interrupts
 from pgstrata.campaign.measure import Measured, driver_spec, measure, step_seed
 from pgstrata.campaign.plan import PlannedRun
+from pgstrata.campaign.plans import step_plans
+from pgstrata.campaign.profiles import keep_profiles, profiler_of
 from pgstrata.campaign.progress import Progress
 from pgstrata.campaign.settle import run_admin, run_settle
 from pgstrata.campaign.spec import Campaign
@@ -220,9 +222,34 @@ class Conductor:
             results_dir=str(rows) if rows else None,
         )
         self.builder.spec(order, step.name, _without_password(spec))
-        watch = StepWatch(cluster, step.tables, database, bloat_bytes=BLOAT_BYTES if last else 0)
+        watch = StepWatch(
+            cluster,
+            step.tables,
+            database,
+            bloat_bytes=BLOAT_BYTES if last else 0,
+            waits_hertz=self.campaign.spec.waits,
+        )
         begun = time.monotonic()
-        measured = measure(step, order, spec, watch, on_second=self.progress.second)
+        with tempfile.TemporaryDirectory(prefix="pgstrata-perf-", dir=self.data_root) as recordings:
+            profile = self.campaign.spec.profile if step.measured else None
+            measured = measure(
+                step,
+                order,
+                spec,
+                watch,
+                on_second=self.progress.second,
+                profiler=profile and profiler_of(profile, Path(recordings), step.seconds),
+            )
+            record = measured.record
+            if profile is not None:
+                record["profile"], notes = keep_profiles(
+                    measured.profiles, order, step.name, self.builder.attach
+                )
+                record["notes"] += notes
+        if step.digest is None and measured.error is None:
+            with cluster.connect(database) as connection:
+                record["plans"], notes = step_plans(connection, spec)
+                record["notes"] += notes
         around = time.monotonic() - begun - measured.record["seconds"] - step.warmup
         self.timings.add("observe", measured.observed.observe_seconds)
         self.timings.add("connect", max(0.0, around - measured.observed.observe_seconds))
@@ -303,6 +330,8 @@ class Conductor:
                 "options": self.run.workload.all_options,
                 "seed": self.campaign.spec.seed,
                 "order": self.campaign.spec.order,
+                "variant_order": variant.place,
+                "base": self.campaign.spec.base,
                 "host": self.facts,
                 "timings": self.timings.seconds,
                 "sizes": self.sizes,

@@ -24,12 +24,16 @@ AROUND_SECONDS = 8.0
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of the campaign with its server found and its configuration resolved."""
+    """A variant of the campaign with its server found and its configuration resolved.
+
+    place: from 0, in the campaign's order.
+    """
 
     spec: VariantSpec
     server: Server
     config: Resolved
     label: str
+    place: int = 0
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def _variants(campaign: Campaign, find_server: Callable[[str], Server]) -> list[
                 f"two variants are called {label}: {_told(same.spec)} and {_told(spec)}",
                 'give one of them a label of its own: label = "…"',
             )
-        variants.append(Variant(spec, server, config, label))
+        variants.append(Variant(spec, server, config, label, len(variants)))
     return variants
 
 

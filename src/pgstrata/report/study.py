@@ -203,7 +203,7 @@ def read_study(
 ) -> Study:
     """Reads a campaign. Without a name there must be only one.
 
-    base: label of the variant the others are compared with; the campaign's first if None.
+    base: label of the variant the others are compared with; the campaign's if None, else its first.
     Raises StoreError when there are no runs, UsageError for a campaign or base that is not there and
     for thresholds that make no sense.
     """
@@ -227,6 +227,8 @@ def read_study(
     if base is not None and base not in variants:
         raise UsageError(f"no variant {base!r} in campaign {chosen!r}", f"There is: {', '.join(variants)}.")
     done = _newest(run for run in own if run.done)
+    if base is None:
+        base = _told_base(done, variants)
     if base is None:
         base = next((v for v in variants if any(run.variant == v for run in done)), variants[0])
     summaries = summarise(done, variants=variants, base=base, thresholds=thresholds)
@@ -257,6 +259,14 @@ def _ordered_variants(runs: Sequence[RunRecord]) -> list[str]:
         key = (place if place is not None else float("inf"), str(run.data.get("started") or ""))
         first[run.variant] = min(first.get(run.variant, key), key)
     return sorted(first, key=lambda v: (first[v], natural(v)))
+
+
+def _told_base(done: Sequence[RunRecord], variants: Sequence[str]) -> str | None:
+    """The base that the campaign named when it was last run: a label, or the beginning of one."""
+    last = max(done, key=lambda r: str(r.data.get("started") or ""), default=None)
+    told = str(last.data.get("base") or "") if last else ""
+    found = [v for v in variants if v == told] or [v for v in variants if told and v.startswith(told)]
+    return found[0] if len(found) == 1 else None
 
 
 def _newest(runs: Iterable[RunRecord]) -> list[RunRecord]:
