@@ -102,7 +102,8 @@ def test_settling_is_between_the_writes_and_the_reads_after_them() -> None:
     names = [p.name if isinstance(p, Step | Admin) else "settle" for p in phases(steps="full")]
     assert names[names.index("settle") - 1] == "read-write=100"
     assert names[names.index("settle") + 1] == "scan"
-    assert names[:6] == ["create tables", "load", "index", "continue ids", "point-query.warm", "scan.warm"]
+    before = ["create tables", "load", "index", "continue ids", "analyze", "point-query.warm", "scan.warm"]
+    assert names[:7] == before
 
 
 def test_settling_takes_a_minute_and_one_for_ten_million_rows() -> None:
