@@ -6,6 +6,7 @@ import difflib
 from typing import Any
 
 from pgstrata.errors import UsageError
+from pgstrata.workload.fulltext import Fulltext
 from pgstrata.workload.insert import InsertBenchmark
 from pgstrata.workload.options import Estimate, Workload, WorkloadOptions
 from pgstrata.workload.pgbench import Pgbench
@@ -14,7 +15,9 @@ from pgstrata.workload.tpcds import Tpcds
 
 __all__ = ["Estimate", "Workload", "WorkloadOptions", "find", "names", "scale"]
 
-_WORKLOADS: dict[str, Workload] = {w.name: w for w in (InsertBenchmark(), Sysbench(), Pgbench(), Tpcds())}
+_WORKLOADS: dict[str, Workload] = {
+    w.name: w for w in (InsertBenchmark(), Sysbench(), Pgbench(), Tpcds(), Fulltext())
+}
 
 
 def names() -> list[str]:

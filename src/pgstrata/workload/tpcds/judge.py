@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pgstrata.workload.language import Digest
+from pgstrata.workload.recorded import counted_rate, rows_from
 from pgstrata.workload.tpcds import reference
 from pgstrata.workload.tpcds.compare import Answer, compare, rows_of
 
 Json = dict[str, Any]
-
-CANCELLED = "57014"
-"""SQLSTATE of a statement that ran into statement_timeout."""
-
-PER_HOUR = 3600.0
 
 _BLOCK = 8192
 _BUFFERS = {
@@ -27,54 +21,6 @@ _BUFFERS = {
     "shared_hit_bytes": "Shared Hit Blocks",
     "shared_read_bytes": "Shared Read Blocks",
 }
-
-
-def rows_from(events: Sequence[Mapping[str, Any]], folder: Path, time_limit: float) -> list[Json]:
-    """One row for each execution; a query that was cancelled counts twice the limit, in seconds."""
-    seen: Counter[tuple[int, str]] = Counter()
-    rows: list[Json] = []
-    for event in events:
-        stream, query = int(event["client"]) + 1, str(event["name"])
-        seen[stream, query] += 1
-        error = event.get("error") or {}
-        timed_out = error.get("sqlstate") == CANCELLED
-        result = event.get("result")
-        rows.append(
-            {
-                "query": query,
-                "stream": stream,
-                "execution": seen[stream, query],
-                "start": event["start"],
-                "seconds": 2 * time_limit if timed_out else event["seconds"],
-                "rows": None if error else event["rows"],
-                "digest": None if error or not result else _md5(folder / str(result)),
-                "answer": None,
-                "timed_out": timed_out,
-                "sqlstate": error.get("sqlstate"),
-                "error": error.get("message"),
-            }
-        )
-    return rows
-
-
-def _md5(path: Path) -> str:
-    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-
-
-def counted_rate(rows: Sequence[Mapping[str, Any]], factor: float = PER_HOUR) -> float | None:
-    """Executions × factor ÷ seconds of the stream that took longest.
-
-    A query over its limit counts as one execution of twice the limit; one that the server rejected
-    counts in neither.
-    """
-    seconds: defaultdict[int, float] = defaultdict(float)
-    executions = 0
-    for row in rows:
-        if row["error"] is None or row["timed_out"]:
-            seconds[row["stream"]] += row["seconds"]
-            executions += 1
-    longest = max(seconds.values(), default=0.0)
-    return executions * factor / longest if longest > 0 else None
 
 
 def judge(

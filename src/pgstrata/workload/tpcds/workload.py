@@ -22,11 +22,10 @@ from pgstrata.workload.language import (
     Work,
 )
 from pgstrata.workload.options import Estimate
+from pgstrata.workload.recorded import PER_HOUR
 from pgstrata.workload.tpcds import data, judge, reference, schema
 from pgstrata.workload.tpcds.options import TpcdsOptions
 from pgstrata.workload.tpcds.source import queries, tables
-
-PER_HOUR = judge.PER_HOUR
 
 # Orders of magnitude of a small current server: raw bytes loaded per second and connection, indexed,
 # vacuumed; seconds all 99 queries take at scale factor 1.

@@ -1,0 +1,205 @@
+"""One message: any bytes in, text that PostgreSQL accepts out.
+
+The standard library's parser reads the headers that are kept, and the whole message where it has
+several parts. Whatever is wrong with a message is repaired and counted, or counted and left out.
+"""
+
+from __future__ import annotations
+
+import binascii
+import email
+import email.message
+import email.utils
+import hashlib
+import quopri
+import re
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.errors import HeaderParseError
+from email.header import decode_header
+
+MOST_TEXT = 500_000
+"""Characters of a body that are kept: a tsvector ends at a megabyte, positions included."""
+
+MOST_LINE = 1_000
+"""Characters of a subject or an author that are kept."""
+
+_WANTED = re.compile(
+    rb"^(?:message-id|in-reply-to|references|date|from|subject|content-type|content-transfer-encoding)"
+    rb"[ \t]*:[^\n]*(?:\n[ \t][^\n]*)*\n?",
+    re.MULTILINE | re.IGNORECASE,
+)
+_BLANK = re.compile(rb"\r?\n\r?\n")
+_ID = re.compile(r"<([^<>\s]{1,500})>")
+_TAG = re.compile(r"<(?:script|style)\b.*?</(?:script|style)>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Mail:
+    """A message as it is loaded. sent: in UTC; parent_id: message id of what it answers."""
+
+    id: str
+    parent_id: str | None
+    sent: datetime | None
+    subject: str
+    author: str
+    body: str
+
+
+def parse(raw: bytes, counts: Counter[str]) -> Mail | None:
+    """The message, or None where it has neither headers nor text.
+
+    counts: `messages`; `repaired_*` for what was wrong; `skipped_messages`.
+    """
+    blank = _BLANK.search(raw)
+    head, body = (raw[: blank.start() + 1], raw[blank.end() :]) if blank else (raw, b"")
+    if raw.startswith((b"\n", b"\r\n")):
+        head, body = b"", raw
+    headers = b"".join(_WANTED.findall(head))
+    if not headers and not body.strip():
+        counts["skipped_messages"] += 1
+        return None
+    try:
+        mail = _mail(raw, headers, body, counts)
+    except Exception:  # the library raises what it likes: AttributeError, RecursionError, AssertionError, …
+        counts["repaired_structure"] += 1
+        mail = Mail(_invented(raw), None, None, "", "", _text(body, "utf-8", counts))
+    counts["messages"] += 1
+    return mail
+
+
+def _mail(raw: bytes, headers: bytes, body: bytes, counts: Counter[str]) -> Mail:
+    message = email.message_from_bytes(headers)
+    own = _ID.search(_header(message, "Message-ID", counts))
+    if own is None:
+        counts["repaired_id"] += 1
+    parents = (
+        _ID.findall(_header(message, "In-Reply-To", counts))
+        or _ID.findall(_header(message, "References", counts))[-1:]
+    )
+    sent = _date(_header(message, "Date", counts))
+    if sent is None:
+        counts["repaired_date"] += 1
+    return Mail(
+        id=own.group(1) if own else _invented(raw),
+        parent_id=parents[0] if parents else None,
+        sent=sent,
+        subject=_line(_header(message, "Subject", counts)),
+        author=_line(_header(message, "From", counts)),
+        body=_body(raw, message, body, counts)[:MOST_TEXT],
+    )
+
+
+def _invented(raw: bytes) -> str:
+    return hashlib.md5(raw, usedforsecurity=False).hexdigest() + "@no-message-id"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:MOST_LINE]
+
+
+# --- headers ----------------------------------------------------------------------------------
+
+
+def _header(message: email.message.Message, name: str, counts: Counter[str]) -> str:
+    value = message.get(name)
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else str(value)
+    if "=?" in text:
+        text = _encoded_words(text, counts)
+    return clean(text, counts)
+
+
+def _encoded_words(text: str, counts: Counter[str]) -> str:
+    try:
+        parts = decode_header(text)
+    except (HeaderParseError, ValueError, binascii.Error):
+        counts["repaired_header"] += 1
+        return text
+    return "".join(
+        part if isinstance(part, str) else _text(part, charset or "latin-1", counts)
+        for part, charset in parts
+    )
+
+
+def _date(text: str) -> datetime | None:
+    """The date in UTC; None for what is none, or lies before 1970 or after 2100."""
+    try:
+        found = email.utils.parsedate_to_datetime(text)
+        found = found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return found if 1970 <= found.year <= 2100 else None
+
+
+# --- bodies -----------------------------------------------------------------------------------
+
+
+def _body(raw: bytes, message: email.message.Message, body: bytes, counts: Counter[str]) -> str:
+    kind = message.get_content_type()
+    if kind.startswith("multipart/"):
+        return _of_parts(email.message_from_bytes(raw), counts)
+    encoding = str(message.get("Content-Transfer-Encoding", "")).strip().lower()
+    if encoding in ("quoted-printable", "base64"):
+        body = _decoded(body, encoding, counts)
+    text = _text(body, str(message.get_content_charset("utf-8")), counts)
+    return _without_tags(text) if kind == "text/html" else text
+
+
+def _of_parts(message: email.message.Message, counts: Counter[str]) -> str:
+    plain: list[str] = []
+    marked_up: list[str] = []
+    if message.defects:
+        counts["repaired_structure"] += 1
+    for part in message.walk():
+        kind = part.get_content_type()
+        if part.is_multipart() or kind not in ("text/plain", "text/html"):
+            continue
+        payload = part.get_payload(decode=True)
+        text = _text(
+            payload if isinstance(payload, bytes) else b"", str(part.get_content_charset("utf-8")), counts
+        )
+        (plain if kind == "text/plain" else marked_up).append(text)
+    return "\n".join(plain) if plain else "\n".join(map(_without_tags, marked_up))
+
+
+def _without_tags(text: str) -> str:
+    return _TAG.sub(" ", text)
+
+
+def _decoded(body: bytes, encoding: str, counts: Counter[str]) -> bytes:
+    if encoding == "quoted-printable":
+        return quopri.decodestring(body)
+    try:
+        return binascii.a2b_base64(body)
+    except binascii.Error:
+        counts["repaired_encoding"] += 1
+        usable = re.sub(rb"[^A-Za-z0-9+/]", b"", body)
+        return binascii.a2b_base64(usable[: len(usable) - len(usable) % 4])
+
+
+def _text(data: bytes, charset: str, counts: Counter[str]) -> str:
+    """Bytes as text; a charset that nobody knows or that does not fit gives way to UTF-8, then Latin-1."""
+    try:
+        return clean(data.decode(charset), counts)
+    except (LookupError, ValueError, UnicodeError, AssertionError):
+        pass
+    counts["repaired_charset"] += 1
+    try:
+        return clean(data.decode("utf-8"), counts)
+    except UnicodeDecodeError:
+        return clean(data.decode("latin-1"), counts)
+
+
+def clean(text: str, counts: Counter[str]) -> str:
+    """Without NUL and without halves of surrogate pairs, which UTF-8 cannot hold."""
+    if "\0" in text:
+        counts["repaired_nul"] += 1
+        text = text.replace("\0", "")
+    if not text.isascii() and _LONE.search(text):
+        counts["repaired_bytes"] += 1
+        text = _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return text

@@ -1,0 +1,165 @@
+"""Where messages come from: mbox files, compressed or not, maildirs, single messages, folders of them.
+
+Everything is read in pieces of a megabyte; of one message no more than `MOST_BYTES` is kept.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from pgstrata.errors import UsageError
+
+MOST_BYTES = 8 << 20
+"""The rest of a longer message is read and left out: it is an attachment, and no tsvector holds it."""
+
+CHUNK = 1 << 20
+
+# The line between two messages: `From somebody Thu Feb 11 18:27:14 2010`. The time keeps sentences apart
+# that begin with "From" and were not quoted by the program that wrote the archive.
+_SEPARATOR = re.compile(rb"^From \S[^\n]*\d:\d\d[^\n]*\n", re.MULTILINE)
+_HEADER = re.compile(rb"[!-9;-~]+:")
+_QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
+
+
+class Reads(Protocol):
+    """An open file, for reading only."""
+
+    def read(self, n: int, /) -> bytes: ...
+
+
+def files(root: Path) -> list[Path]:
+    """Every file below, sorted by path; a file is its own list. Raises UsageError where there is none."""
+    if root.is_file():
+        return [root]
+    if not root.is_dir():
+        raise UsageError(
+            f"there is no mail archive {root}",
+            "name an mbox file, an .mbox.gz, a maildir or a folder of them",
+        )
+    found: list[Path] = []
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        found += [Path(folder) / name for name in sorted(names) if not name.startswith(".")]
+    return found
+
+
+def messages(file: Path, counts: Counter[str], check: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+    """The messages of one file, bytes as they are. What cannot be read is counted, never raised.
+
+    counts: `read_bytes`, `cut_messages` (longer than MOST_BYTES), `cut_files` (compressed and ending too
+    early), `unreadable_files`, `skipped_files` (neither mbox nor message).
+    """
+    try:
+        with file.open("rb") as plain:
+            compressed = plain.read(2) == b"\x1f\x8b"
+            plain.seek(0)
+            source: Reads = gzip.GzipFile(fileobj=plain) if compressed else plain
+            yield from _messages(_Counted(source, counts, check), counts)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        counts["cut_files"] += 1
+    except OSError:
+        counts["unreadable_files"] += 1
+
+
+class _Counted:
+    """A source that counts its bytes and remembers that its compressed stream broke off."""
+
+    def __init__(self, source: Reads, counts: Counter[str], check: Callable[[], None]) -> None:
+        self._source, self._counts, self._check = source, counts, check
+
+    def read(self, n: int, /) -> bytes:
+        self._check()
+        try:
+            data = self._source.read(n)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            # What came before the break is good: it ends here, as if the file did.
+            self._counts["cut_files"] += 1
+            return b""
+        self._counts["read_bytes"] += len(data)
+        return data
+
+
+def _messages(source: Reads, counts: Counter[str]) -> Iterator[bytes]:
+    first = source.read(CHUNK)
+    if first.startswith(b"From "):
+        yield from split(source, first, counts)
+    elif _HEADER.match(first):
+        yield _whole(source, first, counts)
+    elif first:
+        counts["skipped_files"] += 1
+
+
+def _whole(source: Reads, first: bytes, counts: Counter[str]) -> bytes:
+    message = _Growing(counts)
+    message.add(first)
+    while chunk := source.read(CHUNK):
+        message.add(chunk)
+    return message.take()
+
+
+class _Growing:
+    """The message that is being read; what exceeds MOST_BYTES is dropped."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        self._counts = counts
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._cut = False
+
+    def add(self, piece: bytes) -> None:
+        room = MOST_BYTES - self._size
+        if len(piece) > room:
+            self._cut = True
+            piece = piece[:room]
+        if piece:
+            self._parts.append(piece)
+            self._size += len(piece)
+
+    def take(self) -> bytes:
+        whole = b"".join(self._parts)
+        self._counts["cut_messages"] += self._cut
+        self._parts, self._size, self._cut = [], 0, False
+        return whole
+
+
+def split(source: Reads, first: bytes, counts: Counter[str]) -> Iterator[bytes]:
+    """The messages of an mbox that begins with `first`; `From ` at the beginning of lines is unquoted."""
+    message = _Growing(counts)
+    carry, chunk = b"", first
+    line_begins = True
+    started = False
+    while chunk:
+        data = carry + chunk
+        whole_lines = data.rfind(b"\n") + 1
+        if not whole_lines and len(data) < CHUNK:
+            carry, chunk = data, source.read(CHUNK)
+            continue
+        # A line of a megabyte is no separator: it goes to the message piece by piece.
+        block = data[:whole_lines] if whole_lines else data
+        carry = data[len(block) :]
+        at = 0
+        for separator in _SEPARATOR.finditer(block):
+            if separator.start() == 0 and not line_begins:
+                continue
+            message.add(block[at : separator.start()])
+            if started:
+                yield _unquoted(message.take())
+            started, at = True, separator.end()
+        message.add(block[at:])
+        started = True
+        line_begins = block.endswith(b"\n")
+        chunk = source.read(CHUNK)
+    message.add(carry)
+    if started or carry:
+        yield _unquoted(message.take())
+
+
+def _unquoted(message: bytes) -> bytes:
+    return _QUOTED_FROM.sub(rb"\1", message) if b"\n>" in message and b">From " in message else message

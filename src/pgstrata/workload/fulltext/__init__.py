@@ -1,0 +1,5 @@
+"""Full text search: mail loaded under GIN and GiST indexes, then searched."""
+
+from pgstrata.workload.fulltext.workload import Fulltext
+
+__all__ = ["Fulltext"]

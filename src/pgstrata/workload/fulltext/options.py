@@ -1,0 +1,76 @@
+"""Options of full text search."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from pgstrata.workload.options import WorkloadOptions
+
+Index = Literal["gin", "gist"]
+
+
+class FulltextOptions(WorkloadOptions):
+    """Options of full text search."""
+
+    corpus: str = Field(
+        "synthetic",
+        min_length=1,
+        description="`synthetic`, or the path of a mail archive: an mbox file, an .mbox.gz, a maildir or a "
+        "folder of them",
+    )
+    messages: int = Field(
+        200_000, ge=1, le=100_000_000, description="messages of a synthetic corpus, 4.5 kB each on average"
+    )
+    indexes: tuple[Index, ...] = Field(
+        ("gin", "gist"), min_length=1, description="kinds of index to compare: `gin`, `gist`"
+    )
+    build: Literal["both", "before", "after"] = Field(
+        "both",
+        description="loads with the index in place (`before`), builds it when all rows are there (`after`), "
+        "or measures each",
+    )
+    queries: str | None = Field(
+        None,
+        description="file of queries, one tsquery a line as in `backup & !dump`; null: made up from the "
+        "words of the corpus",
+    )
+    query_count: int = Field(
+        2000, ge=1, le=1_000_000, description="queries that are made up, or read of the file at most"
+    )
+    passes: int = Field(1, ge=1, le=1000, description="times each query is executed")
+    warmup: int = Field(0, ge=0, le=100, description="passes over the queries before those that are measured")
+    clients: int = Field(1, ge=1, le=1000, description="connections that share the queries")
+    time_limit: float = Field(
+        60,
+        ge=0.001,
+        description="seconds a query may take; then it is cancelled on the server and counted at twice that",
+    )
+    language: str = Field(
+        "english", description="text search configuration that makes the tsvectors, say `simple`"
+    )
+
+    @field_validator("language")
+    @classmethod
+    def _plain(cls, value: str) -> str:
+        if not re.fullmatch(r"[a-z_][a-z0-9_.]{0,62}", value):
+            raise ValueError(f"{value!r} is no name of a text search configuration, say english or simple")
+        return value
+
+    @field_validator("indexes", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return value.split() if isinstance(value, str) else value
+
+    @property
+    def archive(self) -> Path | None:
+        """The mail archive; None for a synthetic corpus."""
+        return None if self.corpus == "synthetic" else Path(self.corpus).expanduser()
+
+    @property
+    def kinds(self) -> list[Index]:
+        """The kinds of index, each once."""
+        return list(dict.fromkeys(self.indexes))
