@@ -100,7 +100,7 @@ def test_set_aside_keeps_the_figures() -> None:
     v = compare([100.0, 101.0, 100.0], [50.0, 50.0, 51.0])
     assert v.word == "slower" and v.decided
     aside = set_aside(v, "pg18 failed after 3 slices")
-    assert aside == replace(v, word="unclear", reason="pg18 failed after 3 slices")
+    assert aside == replace(v, word="unclear", reason="pg18 failed after 3 slices", aside=True)
     assert not aside.decided
 
 

@@ -37,7 +37,8 @@ class Verdict:
     there is none. `margin`: a share. `n`: pairs behind it (seconds of the shorter run for a single
     run). `p_value`: of "no difference at all"; `adjusted_p`: over all steps of the campaign, None until
     adjusted. `single_run`: there was one run on each side, so the interval leaves out what differs from
-    run to run. `reason`: one clause a person can read.
+    run to run. `reason`: one clause a person can read. `aside`: called unclear for a reason from outside
+    the figures.
     """
 
     word: Word
@@ -51,6 +52,7 @@ class Verdict:
     adjusted_p: float | None
     reason: str
     single_run: bool = False
+    aside: bool = False
 
     @property
     def decided(self) -> bool:
@@ -134,7 +136,7 @@ def judge(
 
 def set_aside(verdict: Verdict, reason: str) -> Verdict:
     """The same figures, called unclear for a reason from outside them: a variant failed, say."""
-    return replace(verdict, word="unclear", reason=reason)
+    return replace(verdict, word="unclear", reason=reason, aside=True)
 
 
 def check_share(name: str, value: float) -> None:

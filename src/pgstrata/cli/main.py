@@ -1,7 +1,7 @@
 """The program `pgstrata`: its commands, and how it ends.
 
 Exit codes: 0 all went well; 1 something failed (a run, a server, a check); 2 what was asked for is
-not valid; 130 and 143 ended by Ctrl-C and by SIGTERM.
+not valid; 3 a check is unclear; 130 and 143 ended by Ctrl-C and by SIGTERM.
 """
 
 from __future__ import annotations
@@ -13,13 +13,26 @@ from collections.abc import Sequence
 
 import typer
 
-from pgstrata.cli import bench, config, doctor, init, query, report, run, runs, servers, show, workloads
+from pgstrata.cli import (
+    bench,
+    compare,
+    config,
+    doctor,
+    init,
+    query,
+    report,
+    run,
+    runs,
+    servers,
+    show,
+    workloads,
+)
 from pgstrata.cli.ending import Interruption, report_error
 from pgstrata.errors import PgstrataError
 
 EPILOG = (
     "Exit codes: 0 all went well, 1 something failed, 2 the question was not valid, "
-    "130 ended by Ctrl-C. PGSTRATA_TRACE=1 shows where an error came from."
+    "3 a check is unclear, 130 ended by Ctrl-C. PGSTRATA_TRACE=1 shows where an error came from."
 )
 
 app = typer.Typer(
@@ -57,6 +70,8 @@ app.command("init", short_help="Write a commented campaign.")(init.init)
 app.command("report", short_help="Write the report of a campaign.")(report.report)
 app.command("runs", short_help="List the runs.")(runs.runs)
 app.command("show", short_help="Show one run.")(show.show)
+app.command("compare", short_help="Slower, faster, same or unclear?")(compare.compare)
+app.command("check", short_help="For scripts: fail where something is slower.")(compare.check)
 app.command("query", short_help="Ask the runs anything in SQL.")(query.query)
 app.add_typer(servers.app, name="servers", short_help="List, fetch, remove servers.")
 app.add_typer(config.app, name="config", short_help="Config fragments, and what a version makes of them.")

@@ -1,0 +1,223 @@
+"""`pgstrata compare` and `pgstrata check`"""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgstrata.cli.arguments import RESULTS, ResultsOption
+
+if TYPE_CHECKING:
+    from pgstrata.analyze.compare import Comparison, StepVerdict
+    from pgstrata.store.choose import Side
+
+
+class VerdictFormat(StrEnum):
+    """How verdicts are printed."""
+
+    table = "table"
+    json = "json"
+    markdown = "markdown"
+    junit = "junit"
+    github = "github"
+
+
+CampaignOption = Annotated[
+    str | None,
+    typer.Option("--campaign", metavar="NAME", help="Where labels are looked up (default: the newest)."),
+]
+StepOption = Annotated[
+    list[str] | None, typer.Option("--step", metavar="NAME", help="Only this step. Repeatable.")
+]
+FormatOption = Annotated[VerdictFormat, typer.Option("--format", help="How it is printed.")]
+ConfidenceOption = Annotated[
+    float, typer.Option("--confidence", metavar="SHARE", help="Of the intervals: 0.95 is 95 %.")
+]
+AcrossOption = Annotated[
+    bool,
+    typer.Option(
+        "--across-hosts", help="Compare runs of different machines: their rates differ for other reasons."
+    ),
+]
+DespiteOption = Annotated[
+    bool,
+    typer.Option("--despite-options", help="Compare runs with different sizes, clients or other options."),
+]
+
+
+def compare(
+    base: Annotated[str, typer.Argument(metavar="BASE", help="Label of a variant, id of a run, or folder.")],
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="The same; what is judged.")],
+    results: ResultsOption = RESULTS,
+    campaign: CampaignOption = None,
+    step: StepOption = None,
+    margin: Annotated[
+        str, typer.Option("--margin", metavar="SHARE", help="Smaller differences are none: 2% or 0.02.")
+    ] = "2%",
+    confidence: ConfidenceOption = 0.95,
+    across_hosts: AcrossOption = False,
+    despite_options: DespiteOption = False,
+    form: FormatOption = VerdictFormat.table,
+) -> None:
+    """Slower, faster, same or unclear: the verdict on every step, with its interval.
+
+    \b
+    Examples:
+      pgstrata compare pg16.10 pg17.11
+      pgstrata compare pg16.10 pg17.11 --step point-query --format markdown
+      pgstrata compare results/nightly/pg17.11 elsewhere/nightly/pg17.11 --across-hosts
+    """
+    from pgstrata.store.choose import choose
+
+    found = _compare(
+        choose(base, results, campaign),
+        [choose(other, results, campaign)],
+        step or [],
+        share("--margin", margin),
+        confidence,
+        across_hosts,
+        despite_options,
+    )
+    _print(found, form, [s for c in found for s in c.steps if s.verdict.word == "slower"])
+
+
+def check(
+    base: Annotated[
+        str, typer.Option("--base", metavar="LABEL", help="Label of a variant, id of a run, or folder.")
+    ],
+    fail_slower: Annotated[
+        str, typer.Option("--fail-slower", metavar="SHARE", help="What is too slow: 3% or 0.03.")
+    ],
+    other: Annotated[
+        list[str] | None,
+        typer.Option("--other", metavar="LABEL", help="What is judged (default: all others). Repeatable."),
+    ] = None,
+    results: ResultsOption = RESULTS,
+    campaign: CampaignOption = None,
+    step: StepOption = None,
+    confidence: ConfidenceOption = 0.95,
+    across_hosts: AcrossOption = False,
+    despite_options: DespiteOption = False,
+    form: FormatOption = VerdictFormat.table,
+) -> None:
+    """For scripts: is anything proven slower than the base?
+
+    Exit codes: 0 every step is known not to be slower by more than that; 1 at least one is proven slower;
+    3 at least one is unclear; 2 the question was not valid.
+
+    \b
+    Examples:
+      pgstrata check --base pg16.10 --fail-slower 3%
+      pgstrata check --base pg16.10 --other pg17.11 --fail-slower 5% --format junit > verdicts.xml
+    """
+    from pgstrata.errors import UsageError
+    from pgstrata.store.choose import campaign_runs, choose
+
+    margin = share("--fail-slower", fail_slower)
+    first = choose(base, results, campaign)
+    if other:
+        sides = [choose(name, results, campaign) for name in other]
+    else:
+        runs = campaign_runs(results, campaign)
+        own = {run.variant for run in first.runs}
+        sides = [choose(v, results, campaign) for v in dict.fromkeys(r.variant for r in runs) if v not in own]
+    if not sides:
+        raise UsageError("there is nothing to compare with the base", "name it: --other")
+    found = _compare(first, sides, step or [], margin, confidence, across_hosts, despite_options)
+    steps = [s for c in found for s in c.steps]
+    slower = [s for s in steps if s.verdict.word == "slower"]
+    # Unclear between same and faster is clear enough here: too slow is what it is not.
+    open_ = [s for s in steps if s.verdict.word == "unclear" and not _known(s, margin)]
+    _print(found, form, slower)
+    _say_end(slower, open_, margin)
+    raise typer.Exit(1 if slower else 3 if open_ else 0)
+
+
+def _known(step: StepVerdict, margin: float) -> bool:
+    """Whether the interval of an unclear verdict leaves out what is too slow, and nothing went wrong."""
+    verdict = step.verdict
+    return verdict.low > 1 - margin and not verdict.aside
+
+
+def share(option: str, text: str) -> float:
+    """A share above 0 and below 1: `3%`, `3 %` or `0.03`. Raises UsageError; a bare `3` may mean both."""
+    from pgstrata.errors import UsageError
+
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", text, re.ASCII)
+    value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < value < 1:
+        raise UsageError(
+            f"{option} {text}: not a share between 0 and 100 %", f"write {option} 3% or {option} 0.03"
+        )
+    return value
+
+
+def _compare(
+    base: Side,
+    others: list[Side],
+    steps: list[str],
+    margin: float,
+    confidence: float,
+    across_hosts: bool,
+    despite_options: bool,
+) -> list[Comparison]:
+    from pgstrata.analyze.compare import compare_all
+    from pgstrata.errors import UsageError
+
+    if not 0 < confidence < 1:
+        raise UsageError(f"--confidence {confidence}: must lie between 0 and 1", "0.95 is usual")
+    found = compare_all(base, others, margin=margin, confidence=confidence, steps=steps)
+    for comparison in found:
+        for difference in comparison.doubts:
+            host = difference.kind == "host" and difference.name == "hostname"
+            if (host and not across_hosts) or (difference.kind == "option" and not despite_options):
+                raise UsageError(
+                    f"{comparison.base} and {comparison.other} cannot be compared: {difference}",
+                    f"{'--across-hosts' if host else '--despite-options'} compares them all the same",
+                )
+        missing = sorted({s for s in steps if s not in {v.step for v in comparison.steps}})
+        if missing:
+            raise UsageError(
+                f"{comparison.base} and {comparison.other} have no step {', '.join(missing)} in common",
+                f"both have: {', '.join(comparison.common) or 'none'}",
+            )
+        if not comparison.steps:
+            raise UsageError(f"{comparison.base} and {comparison.other} have no measured step in common")
+    return found
+
+
+def _print(found: list[Comparison], form: VerdictFormat, slower: list[StepVerdict]) -> None:
+    from pgstrata.cli.output import aligned, print_json
+    from pgstrata.report import verdicts
+
+    match form:
+        case VerdictFormat.json:
+            print_json([c.record() for c in found])
+        case VerdictFormat.markdown:
+            print(verdicts.markdown(found), end="")
+        case VerdictFormat.junit:
+            print(verdicts.junit(found, slower), end="")
+        case VerdictFormat.github:
+            print(verdicts.github(found, slower), end="")
+        case VerdictFormat.table:
+            for number, comparison in enumerate(found):
+                print(("\n" if number else "") + f"{comparison.other} against {comparison.base}")
+                for line in aligned(*verdicts.rows(comparison)):
+                    print(line)
+                for note in verdicts.notes(comparison):
+                    print(note)
+
+
+def _say_end(slower: list[StepVerdict], open_: list[StepVerdict], margin: float) -> None:
+    """On standard error: standard output may be a file that another program reads."""
+    if slower:
+        text = f"slower by more than {margin:.3g}: {', '.join(s.step for s in slower)}"
+    elif open_:
+        text = f"unclear: {', '.join(s.step for s in open_)}; nothing proven slower by more than {margin:.3g}"
+    else:
+        text = f"nothing slower by more than {margin:.3g}"
+    print(f"check: {text}", file=sys.stderr)

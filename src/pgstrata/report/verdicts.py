@@ -1,0 +1,146 @@
+"""Verdicts for people and for programs: text, Markdown, JUnit XML, annotations of GitHub."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from pgstrata.analyze.compare import Comparison, StepVerdict
+from pgstrata.report import numbers
+
+Cells = list[str]
+
+COLUMNS = ("workload", "step", "verdict", "relative", "95 %", "base", "other", "evidence")
+
+EVIDENCE = {"slices": "pairs of slices", "repeats": "pairs of repeats", "seconds": "seconds, one run each"}
+
+
+def interval(low: float, high: float) -> str:
+    """`0.962 … 0.981`; `none` where it is not finite."""
+    return f"{low:.3f} … {high:.3f}" if low > 0 and high != float("inf") else "none"
+
+
+def rows(comparison: Comparison) -> tuple[Cells, list[Cells]]:
+    """Columns and rows of the table of one comparison."""
+    columns = [c if c != "95 %" else f"{_confidence(comparison)} interval" for c in COLUMNS]
+    return columns, [
+        [
+            s.workload,
+            s.step,
+            s.verdict.word,
+            f"{s.verdict.ratio:.3f}",
+            interval(s.verdict.low, s.verdict.high),
+            _rate(s, s.base_rate),
+            _rate(s, s.other_rate),
+            f"{s.verdict.n} {EVIDENCE[s.evidence]}",
+        ]
+        for s in comparison.steps
+    ]
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What a reader must know beside the table: doubts, steps of one side only, why something is unclear."""
+    said = [f"warning: the sides differ: {difference}" for difference in comparison.doubts]
+    said += [f"only {comparison.base} has {step}" for step in comparison.only_base]
+    said += [f"only {comparison.other} has {step}" for step in comparison.only_other]
+    reasons: dict[str, list[str]] = {}
+    for s in comparison.steps:
+        if s.verdict.word == "unclear":
+            reasons.setdefault(s.verdict.reason, []).append(s.step)
+    said += [f"unclear: {', '.join(steps)}: {reason}" for reason, steps in reasons.items()]
+    single = [s for s in comparison.steps if s.verdict.single_run]
+    if single:
+        said.append(
+            "one run on each side: the intervals know nothing of the variance from run to run; "
+            'repeats or order = "interleaved" do'
+        )
+    return said
+
+
+def markdown(comparisons: Sequence[Comparison]) -> str:
+    """A table for each comparison, to paste into a mail or a pull request."""
+    parts = []
+    for comparison in comparisons:
+        columns, cells = rows(comparison)
+        lines = [f"**{_md(comparison.other)}** against **{_md(comparison.base)}**", ""]
+        lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+        lines += [f"| {' | '.join(map(_md, row))} |" for row in cells]
+        lines += ["", *(f"- {_md(note)}" for note in notes(comparison))]
+        parts.append("\n".join(lines).rstrip() + "\n")
+    return "\n".join(parts)
+
+
+def junit(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> str:
+    """JUnit XML: a test per step; slower ones (`failing`) fail, unclear ones are skipped."""
+    root = ElementTree.Element("testsuites", name="pgstrata")
+    for comparison in comparisons:
+        skipped = [s for s in comparison.steps if s not in failing and s.verdict.word == "unclear"]
+        suite = ElementTree.SubElement(
+            root,
+            "testsuite",
+            name=_xml(f"{comparison.other} against {comparison.base}"),
+            tests=str(len(comparison.steps)),
+            failures=str(sum(s in failing for s in comparison.steps)),
+            errors="0",
+            skipped=str(len(skipped)),
+        )
+        for s in comparison.steps:
+            name = f"{comparison.base}.{comparison.other}.{s.workload}"
+            case = ElementTree.SubElement(suite, "testcase", classname=_xml(name), name=_xml(s.step))
+            if s in failing:
+                ElementTree.SubElement(case, "failure", message=_xml(sentence(comparison, s)), type="slower")
+            elif s in skipped:
+                ElementTree.SubElement(case, "skipped", message=_xml(sentence(comparison, s)))
+            else:
+                ElementTree.SubElement(case, "system-out").text = _xml(sentence(comparison, s))
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def github(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> str:
+    """Workflow commands of GitHub: an error per slower step, a warning per unclear one and per doubt."""
+    lines = []
+    for comparison in comparisons:
+        for s in comparison.steps:
+            word = "error" if s in failing else "warning" if s.verdict.word == "unclear" else "notice"
+            title = f"{s.step} {'slower' if s in failing else s.verdict.word}"
+            lines.append(f"::{word} title={_property(title)}::{_command(sentence(comparison, s))}")
+        lines += [f"::warning title=comparability::{_command(str(d))}" for d in comparison.doubts]
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def sentence(comparison: Comparison, s: StepVerdict) -> str:
+    """One step in one sentence."""
+    v = s.verdict
+    return (
+        f"{s.workload}/{s.step}: {comparison.other} is {v.word} against {comparison.base}: relative rate "
+        f"{v.ratio:.3f}, {_confidence(comparison)} interval {interval(v.low, v.high)}, "
+        f"{v.n} {EVIDENCE[s.evidence]} ({v.reason})"
+    )
+
+
+def _confidence(comparison: Comparison) -> str:
+    return f"{comparison.steps[0].verdict.confidence:.0%}" if comparison.steps else "95%"
+
+
+def _rate(s: StepVerdict, rate: float | None) -> str:
+    return numbers.UNKNOWN if rate is None else f"{numbers.rate(rate)} {s.unit}"
+
+
+def _md(text: str) -> str:
+    """Text in a Markdown table: what would end a cell or begin markup is escaped."""
+    flat = " ".join(text.split())
+    return "".join(f"\\{c}" if c in "\\|*_`<>[]" else c for c in flat)
+
+
+def _xml(text: str) -> str:
+    """Without the characters that XML 1.0 cannot hold in any form."""
+    return "".join(c if c in "\t\n" or (c >= " " and not "\ud800" <= c <= "\udfff") else "?" for c in text)
+
+
+def _command(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _command(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,108 @@
+"""Which runs somebody means: by a variant's label, a run's id, or a folder."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgstrata.errors import StoreError, UsageError
+from pgstrata.store.layout import Results
+from pgstrata.store.names import RUN_FOLDER
+from pgstrata.store.read import BrokenRun, RunRecord, read_run
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: what it is called, and its runs."""
+
+    name: str
+    runs: tuple[RunRecord, ...]
+
+
+def campaign_runs(results: Path, campaign: str | None) -> list[RunRecord]:
+    """The runs of one campaign. Without a name, of the campaign that was started last.
+
+    Raises StoreError without runs, UsageError for a campaign that is not there.
+    """
+    if not results.is_dir():
+        raise UsageError(f"there is no results folder {results}", "pgstrata run makes one")
+    runs = Results(results).runs()
+    if not runs:
+        raise StoreError(f"no runs in {results}", "pgstrata run makes some")
+    if campaign is None:
+        campaign = max(runs, key=lambda run: str(run.data.get("started"))).campaign
+    own = [run for run in runs if run.campaign == campaign]
+    if not own:
+        there = ", ".join(sorted({run.campaign for run in runs}))
+        raise UsageError(f"no campaign {campaign!r} in {results}", f"there is: {there}")
+    return own
+
+
+def choose(text: str, results: Path, campaign: str | None = None) -> Side:
+    """The runs that `text` names: the label of a variant or a beginning of it that fits only one, the id
+    of a run, the folder of a run, or a folder with the runs of one variant.
+
+    Raises UsageError where nothing or several things fit, StoreError for damaged runs.
+    """
+    if not text.strip():
+        raise UsageError("an empty name stands for no run", "give a variant's label, a run's id or a folder")
+    folder = Path(text)
+    if "/" in text or (folder.is_dir() and not _is_label(text, results)):
+        return _folder(folder)
+    runs = campaign_runs(results, campaign)
+    labels = sorted({run.variant for run in runs})
+    if text in labels:
+        return Side(text, tuple(run for run in runs if run.variant == text))
+    if by_id := [run for run in Results(results).runs() if run.run_id == text]:
+        return Side(f"{by_id[0].variant} ({text})", tuple(by_id))
+    begins = [label for label in labels if label.startswith(text)]
+    if len(begins) == 1:
+        return choose(begins[0], results, campaign)
+    if begins:
+        raise UsageError(f"{text} fits several variants: {', '.join(begins)}", "write the whole label")
+    near = difflib.get_close_matches(text, labels, n=1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    raise UsageError(
+        f"no variant, run or folder is called {text}",
+        f"{meant}variants of campaign {runs[0].campaign}: {', '.join(labels)}",
+    )
+
+
+def _is_label(text: str, results: Path) -> bool:
+    return results.is_dir() and any(run.variant == text for run in Results(results).runs())
+
+
+def _folder(folder: Path) -> Side:
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}")
+    if (folder / "run.json").exists():
+        run = read_run(folder.resolve())
+        if isinstance(run, BrokenRun):
+            raise StoreError(f"{run}", "choose another run")
+        return Side(f"{run.variant} ({run.run_id})", (run,))
+    runs = _below(folder.resolve())
+    if not runs:
+        raise UsageError(f"there are no runs below {folder}")
+    variants = sorted({run.variant for run in runs})
+    campaigns = sorted({run.campaign for run in runs})
+    if len(variants) > 1 or len(campaigns) > 1:
+        what = variants if len(variants) > 1 else campaigns
+        raise UsageError(
+            f"{folder} holds several {'variants' if len(variants) > 1 else 'campaigns'}: {', '.join(what)}",
+            "name the folder of one variant: RESULTS/<campaign>/<variant>",
+        )
+    return Side(f"{variants[0]} in {folder}", tuple(runs))
+
+
+def _below(folder: Path) -> Sequence[RunRecord]:
+    """Runs at any depth down to a results folder's: it may be one, or a campaign's, variant's, workload's."""
+    return [
+        run
+        for depth in range(1, 5)
+        for path in sorted(folder.glob("/".join("*" * depth)))
+        if RUN_FOLDER.fullmatch(path.name)
+        and not any(p.startswith(".") for p in path.relative_to(folder).parts)
+        if isinstance(run := read_run(path), RunRecord)
+    ]

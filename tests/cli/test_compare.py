@@ -1,0 +1,168 @@
+"""`pgstrata compare` and `pgstrata check` on stored runs: words, exit codes, formats, refusals."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from pgstrata.cli.main import invoke
+from pgstrata.store import RunKey
+from support_program import environment
+from support_runs import HOST, clone_run, make_run
+
+# Rates of six repeats against the base's of the same repeat.
+FACTORS = {
+    "base": (1.0, 1.002, 0.998, 1.001, 0.999, 1.0),
+    "alike": (1.001, 1.001, 0.999, 1.0, 1.0, 0.999),
+    "slow": (0.951, 0.953, 0.947, 0.95, 0.951, 0.95),
+    "rough": (0.8, 1.2, 0.9, 1.15, 0.85, 1.05),
+}
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("results")
+    other = tmp_path_factory.mktemp("source")
+    source = make_run(other, RunKey("nightly", "base", "insert", 1), seconds=4)
+    for variant, factors in FACTORS.items():
+        for repeat, factor in enumerate(factors, 1):
+            clone_run(root, source, RunKey("nightly", variant, "insert", repeat), factor)
+    return root
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        code = invoke([str(a) for a in arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def test_every_exit_code_in_a_shell_script(repeated: Path) -> None:
+    script = Path(__file__).parent / "check.sh"
+    done = subprocess.run(
+        ["/bin/sh", script, sys.executable, repeated], env=environment(), text=True, capture_output=True
+    )
+    assert done.stdout.splitlines() == [
+        "alike 0",
+        "slow 1",
+        "slow is within 0",
+        "rough 3",
+        "all 1",
+        *["nonsense 2"] * 8,
+        "nobody 2",
+    ]
+
+
+def test_the_table_has_word_interval_and_evidence(repeated: Path, call: Call) -> None:
+    code, out, _ = call("compare", "base", "slow", "--results", repeated, "--step", "qr100")
+    assert code == 0
+    line = next(line for line in out.splitlines() if "qr100" in line)
+    assert line.split()[:4] == ["insert", "qr100", "slower", "0.950"]
+    assert "6 pairs of repeats" in line
+    assert "l.i1" not in out
+
+
+def test_exchanging_the_sides_exchanges_the_words(repeated: Path, call: Call) -> None:
+    _, out, _ = call("compare", "slow", "base", "--results", repeated, "--format", "json")
+    steps = json.loads(out)[0]["steps"]
+    assert {s["word"] for s in steps} == {"faster"}
+    for s in steps:
+        assert s["low"] < s["ratio"] < s["high"]
+        assert s["adjusted_p"] >= s["p_value"]
+        assert s["evidence"] == "repeats"
+
+
+def test_one_run_each_says_what_it_cannot_know(repeated: Path, call: Call, tmp_path: Path) -> None:
+    for variant in ("base", "slow"):
+        folder = next((repeated / "nightly" / variant / "insert").glob("1-*"))
+        shutil.copytree(folder, tmp_path / "nightly" / variant / "insert" / folder.name)
+    code, out, _ = call("compare", "base", "slow", "--results", tmp_path)
+    assert code == 0
+    assert "seconds, one run each" in out
+    assert "variance from run to run" in out
+
+
+def test_runs_and_folders_can_be_named(repeated: Path, call: Call) -> None:
+    folders = [next((repeated / "nightly" / v / "insert").glob("1-*")) for v in ("base", "slow")]
+    code, by_folder, _ = call("compare", *folders)
+    assert code == 0
+    ids = [folder.name.partition("-")[2] for folder in folders]
+    code, by_id, _ = call("compare", *ids, "--results", repeated)
+    assert code == 0
+    assert by_id == by_folder
+    code, out, _ = call("compare", repeated / "nightly" / "base", repeated / "nightly" / "slow")
+    assert code == 0
+    assert "6 pairs of repeats" in out
+    code, _, err = call("compare", repeated, repeated / "nightly" / "slow")
+    assert code == 2
+    assert "several variants" in err
+
+
+def test_junit_fails_slower_and_skips_unclear(repeated: Path, call: Call) -> None:
+    code, out, _ = call(
+        "check", "--base", "base", "--fail-slower", "3%", "--results", repeated, "--format", "junit"
+    )
+    assert code == 1
+    suites = {s.attrib["name"]: s for s in ElementTree.fromstring(out).iter("testsuite")}
+    assert set(suites) == {f"{v} against base" for v in ("alike", "slow", "rough")}
+    slow, rough = suites["slow against base"], suites["rough against base"]
+    assert slow.attrib["failures"] == slow.attrib["tests"] == str(len(slow.findall("testcase/failure")))
+    assert rough.attrib["skipped"] == rough.attrib["tests"] == str(len(rough.findall("testcase/skipped")))
+    assert suites["alike against base"].attrib["failures"] == "0"
+
+
+def test_github_and_markdown(repeated: Path, call: Call) -> None:
+    arguments = ("check", "--base", "base", "--other", "slow", "--fail-slower", "3%", "--results", repeated)
+    _, out, _ = call(*arguments, "--format", "github")
+    assert all(line.startswith("::error title=") for line in out.splitlines())
+    assert "::error title=qr100 slower::insert/qr100: slow is slower against base" in out
+    _, out, _ = call(*arguments, "--format", "markdown")
+    rows = [line for line in out.splitlines() if line.startswith("|")]
+    assert {row.count("|") for row in rows} == {9}
+
+
+def test_other_hosts_options_and_drivers(call: Call, tmp_path: Path) -> None:
+    make_run(tmp_path, RunKey("n", "a", "insert", 1), seconds=3)
+    make_run(tmp_path, RunKey("n", "b", "insert", 1), seconds=3, host={**HOST, "hostname": "bench2"})
+    make_run(tmp_path, RunKey("n", "c", "insert", 1), seconds=3, options={"rows": 5})
+    code, _, err = call("compare", "a", "b", "--results", tmp_path)
+    assert code == 2
+    assert "host hostname: bench1 and bench2" in err
+    assert "--across-hosts" in err
+    code, out, _ = call("compare", "a", "b", "--results", tmp_path, "--across-hosts")
+    assert code == 0
+    assert "warning: the sides differ: host hostname: bench1 and bench2" in out
+    code, _, err = call("compare", "a", "c", "--results", tmp_path)
+    assert code == 2
+    assert "option rows: 1000000 and 5" in err
+    code, out, _ = call("compare", "a", "c", "--results", tmp_path, "--despite-options")
+    assert code == 0
+    assert "warning: the sides differ: option rows" in out
+
+
+def test_what_failed_is_kept_and_unclear(call: Call, tmp_path: Path) -> None:
+    make_run(tmp_path, RunKey("n", "a", "insert", 1), seconds=3)
+    make_run(tmp_path, RunKey("n", "b", "insert", 1), seconds=3, failed_after="l.i1")
+    code, out, _ = call("compare", "a", "b", "--results", tmp_path, "--format", "json")
+    assert code == 0
+    found = json.loads(out)[0]
+    assert {s["word"] for s in found["steps"]} == {"unclear"}
+    assert all("b failed: the server died in step l.i1" in s["reason"] for s in found["steps"])
+    assert "insert/qr100" in found["only_base"]
+    code, _, _ = call("check", "--base", "a", "--other", "b", "--fail-slower", "50%", "--results", tmp_path)
+    assert code == 3
+    code, _, err = call("compare", "a", "b", "--results", tmp_path, "--step", "qr1OO")
+    assert code == 2
+    assert "both have: l.i" in err
