@@ -292,6 +292,8 @@ impl LocalTime {
 mod tests {
     use proptest::prelude::*;
 
+    // Named, since proptest brings a trait of this name.
+    use super::Rng;
     use super::*;
 
     proptest! {
@@ -312,7 +314,8 @@ mod tests {
             digits(pattern.as_bytes(), &mut Rng::new(seed), &mut out);
             prop_assert_eq!(out.len(), pattern.len());
             for (made, told) in out.iter().zip(pattern.bytes()) {
-                prop_assert!(if told == b'#' { made.is_ascii_digit() } else { *made == told });
+                let fits = if told == b'#' { made.is_ascii_digit() } else { *made == told };
+                prop_assert!(fits);
             }
         }
     }

@@ -34,12 +34,12 @@ mod zipf;
 #[cfg(test)]
 mod tests;
 
-pub use command::{Command, Script, ShellWord, Sleep, SleepTime, Store, TimeUnit};
+pub use command::{Command, ShellWord, Sleep, SleepTime, Store, TimeUnit};
 pub use compile::parse_script;
 pub use error::{EvalError, ScriptError};
 pub use expr::Expr;
 pub use rng::Rng;
 pub use source::decode;
 pub use sql::{SqlPart, SqlText};
-pub use value::{Value, ValueRef, write_int};
+pub use value::{Value, write_int};
 pub use vars::{Names, Vars};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::{Command, Names, Rng, Script, ShellWord, SqlText, Store, Value, Vars, parse_script};
+use super::super::command::Script;
+use super::super::{Command, Names, Rng, ShellWord, SqlText, Store, Value, Vars, parse_script};
 use super::{simple, vars_with};
 
 fn script(text: &str) -> (Script, Names) {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use super::super::{Expr, Names, Rng, Value, ValueRef, Vars};
+use super::super::value::ValueRef;
+use super::super::{Expr, Names, Rng, Value, Vars};
 use super::{printed, vars_with};
 
 /// `:v` evaluated with `v` set to a text.
