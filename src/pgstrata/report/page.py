@@ -10,17 +10,21 @@ from pgstrata.report.numbers import count, moment
 from pgstrata.report.sections.compared import compared
 from pgstrata.report.sections.failures import failures
 from pgstrata.report.sections.findings import findings
+from pgstrata.report.sections.fulltext import fulltext
 from pgstrata.report.sections.operations import operations
 from pgstrata.report.sections.relative import relative_charts
 from pgstrata.report.sections.scaling import scaling
 from pgstrata.report.sections.steps import steps_section
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
+from pgstrata.report.sections.tpcds import tpcds
 from pgstrata.report.study import Study
 
 
 def sections(study: Study, frames: Frames) -> list[Section]:
     """The whole report; sections without data are left out."""
     made: list[Section | None] = [summary(study)]
+    made += [tpcds(study, workload) for workload in study.workloads]
+    made += [fulltext(study, workload) for workload in study.workloads]
     made += [scaling(study, workload) for workload in study.workloads]
     made += [operations(study, workload) for workload in study.workloads]
     made.append(compared(study))

@@ -1,0 +1,112 @@
+"""Durations of single queries over variants: what all of them ran, totals, ratios. Pure functions."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+SUB_MILLISECOND = 1e-3
+"""Below this duration, in seconds, a ratio says more about the measurement than about the query."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A variant's executions of one query.
+
+    seconds: their median, None where the server rejected it each time. answer: `different` if any was,
+    else `not run` if any was, else `same`; None where answers were not checked.
+    """
+
+    seconds: float | None
+    executions: int
+    timed_out: bool = False
+    answer: str | None = None
+    sqlstate: str | None = None
+    error: str | None = None
+
+
+def timings(rows: Iterable[Mapping[str, Any]]) -> dict[str, Timing]:
+    """By query, from rows of the view `queries` of one variant; repeats and streams are taken together."""
+    grouped: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        grouped[str(row["query"])].append(row)
+    return {query: _timing(own) for query, own in grouped.items()}
+
+
+def _timing(rows: Sequence[Mapping[str, Any]]) -> Timing:
+    ran = [r for r in rows if r["error"] is None or r["timed_out"]]
+    failed = next((r for r in rows if r["error"] is not None), None)
+    answers = {r["answer"] for r in rows}
+    return Timing(
+        seconds=statistics.median(r["seconds"] for r in ran) if ran else None,
+        executions=len(rows),
+        timed_out=any(r["timed_out"] for r in rows),
+        answer=next((a for a in ("different", "not run", "same") if a in answers), None),
+        sqlstate=failed["sqlstate"] if failed else None,
+        error=failed["error"] if failed else None,
+    )
+
+
+def common(by_variant: Mapping[str, Mapping[str, Timing]]) -> list[str]:
+    """The queries that every variant ran, sorted; one over its limit was run, one rejected was not."""
+    sets = [{q for q, t in own.items() if t.seconds is not None} for own in by_variant.values()]
+    return sorted(set.intersection(*sets)) if sets else []
+
+
+def total(own: Mapping[str, Timing], queries: Sequence[str]) -> float:
+    """Seconds of these queries together; each has to have been run."""
+    return math.fsum(own[q].seconds or 0.0 for q in queries)
+
+
+def geometric_mean(own: Mapping[str, Timing], queries: Sequence[str]) -> float | None:
+    """Seconds: exp of the mean logarithm, every query weighing the same; None without queries.
+
+    A duration of 0 counts as a microsecond, the clock's resolution.
+    """
+    if not queries:
+        return None
+    return math.exp(math.fsum(math.log(max(1e-6, own[q].seconds or 0.0)) for q in queries) / len(queries))
+
+
+def faster(base: Timing | None, own: Timing | None) -> float | None:
+    """The base's seconds divided by the variant's; None where either did not run."""
+    if base is None or own is None or base.seconds is None or not own.seconds:
+        return None
+    return base.seconds / own.seconds
+
+
+@dataclass(frozen=True)
+class Shift:
+    """How single queries moved between two variants: shares 0 … 1 of all that both ran.
+
+    slower, faster, even: of the queries that took the base a millisecond or more; unsure: the others.
+    """
+
+    queries: int
+    slower: float
+    faster: float
+    even: float
+    unsure: float
+
+
+def shift(
+    base: Mapping[str, Timing], other: Mapping[str, Timing], thresholds: tuple[float, float]
+) -> Shift | None:
+    """thresholds: relative rates (base seconds ÷ seconds) that count as slower and as faster."""
+    both = common({"base": base, "other": other})
+    if not both:
+        return None
+    worse, better = thresholds
+    counts = {"slower": 0, "faster": 0, "even": 0, "unsure": 0}
+    for query in both:
+        before, after = base[query].seconds or 0.0, other[query].seconds or 0.0
+        if before < SUB_MILLISECOND:
+            counts["unsure"] += 1
+            continue
+        relative = before / after if after > 0 else math.inf
+        counts["slower" if relative <= worse else "faster" if relative >= better else "even"] += 1
+    return Shift(len(both), **{name: n / len(both) for name, n in counts.items()})

@@ -1,0 +1,67 @@
+"""The queries of a workload, read from its run folders once: durations by step and variant, and plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pgstrata.analyze.queries import Timing, timings
+from pgstrata.analyze.tones import relative_tone
+from pgstrata.report import numbers
+from pgstrata.report.blocks import Cell, missing
+from pgstrata.report.study import Study, WorkloadOf, part_of
+
+Json = dict[str, Any]
+
+COLUMNS = ("step", "query", "seconds", "answer", "timed_out", "sqlstate", "error")
+
+
+@dataclass(frozen=True)
+class Queries:
+    """by_step: step → variant → query → timing. plans: variant → query → plan. buffers: variant → query →
+    column of the view `queries` → bytes."""
+
+    by_step: Mapping[str, Mapping[str, Mapping[str, Timing]]]
+    plans: Mapping[str, Mapping[str, Any]]
+    buffers: Mapping[str, Mapping[str, Json]]
+
+
+def read(study: Study, workload: WorkloadOf) -> Queries:
+    """Variants in the study's order; those without queries are left out."""
+    rows: dict[str, dict[str, list[Json]]] = {}
+    plans: dict[str, dict[str, Any]] = {}
+    buffers: dict[str, dict[str, Json]] = {}
+    for variant in study.variants:
+        for run in workload.runs:
+            if run.variant != variant:
+                continue
+            for row in run.table("queries").to_dicts():
+                rows.setdefault(row["step"], {}).setdefault(variant, []).append(row)
+                if row["shared_hit_bytes"] is not None:
+                    buffers.setdefault(variant, {})[row["query"]] = row
+            for entries in run.plans().values():
+                kept = plans.setdefault(variant, {})
+                kept |= {str(e.get("name")): e.get("plan") for e in entries if isinstance(e, dict)}
+    by_step = {
+        step: {variant: timings(own) for variant, own in variants.items()} for step, variants in rows.items()
+    }
+    return Queries(by_step, plans, buffers)
+
+
+def facts(workload: WorkloadOf, variant: str, *path: str) -> Any:
+    """A fact that the workload found out about its data, of the variant's last run that has it."""
+    found = [part_of(run.data, "facts", *path) for run in workload.runs if run.variant == variant]
+    return next((f for f in reversed(found) if f is not None), None)
+
+
+def has(workload: WorkloadOf, fact: str) -> bool:
+    """Whether any run of the workload has this fact, which tells what kind of workload it is."""
+    return any(part_of(run.data, "facts", fact) is not None for run in workload.runs)
+
+
+def relative(study: Study, value: float | None) -> Cell:
+    """The base's duration divided by the variant's, coloured by the thresholds."""
+    if value is None:
+        return missing("the base has none")
+    return Cell(value, numbers.ratio(value), relative_tone(value, study.thresholds))

@@ -1,0 +1,79 @@
+"""Queries whose plan has another shape than the base's, both plans side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from pgstrata.analyze.plan_text import outline, side_by_side
+from pgstrata.analyze.plans import shape
+from pgstrata.analyze.queries import Timing, faster
+from pgstrata.report import numbers
+from pgstrata.report.blocks import Block, Cell, Column, Listing, Prose, Row, Table, words
+from pgstrata.report.queries import Queries, relative
+from pgstrata.report.study import Study, WorkloadOf
+
+MOST_LISTINGS = 40
+"""Pairs of plans that are spelled out, those whose duration changed most first."""
+
+ByVariant = Mapping[str, Mapping[str, Timing]]
+
+
+def changed_plans(study: Study, workload: WorkloadOf, by_variant: ByVariant, found: Queries) -> list[Block]:
+    base = found.plans.get(study.base)
+    if base is None or not study.others:
+        return []
+    changes: list[tuple[float, str, str, float | None]] = []
+    compared_plans = 0
+    for variant in study.others:
+        for query, plan in found.plans.get(variant, {}).items():
+            if query not in base:
+                continue
+            compared_plans += 1
+            if shape(plan) != shape(base[query]):
+                ratio = faster(
+                    by_variant.get(study.base, {}).get(query), by_variant.get(variant, {}).get(query)
+                )
+                weight = abs(math.log(ratio)) if ratio else 0.0
+                changes.append((weight, query, variant, ratio))
+    if not compared_plans:
+        return []
+    if not changes:
+        return [Prose(f"All {compared_plans} plans have the shape of the base's.", "even")]
+    changes.sort(key=lambda c: (-c[0], c[1], c[2]))
+    table = Table(
+        "tpcds-plans",
+        f"Changed plans: {len(changes)} of {compared_plans}",
+        [
+            Column("query", "Query", align="left"),
+            Column("variant", "Variant", align="left"),
+            Column("relative", "Relative"),
+            Column("nodes_base", "Nodes", study.base),
+            Column("nodes", "Nodes", "variant"),
+        ],
+        [
+            Row(
+                [
+                    words(query),
+                    words(variant),
+                    Cell(None, numbers.UNKNOWN) if ratio is None else relative(study, ratio),
+                    Cell(n := len(outline(base[query])), numbers.count(n)),
+                    Cell(n := len(outline(found.plans[variant][query])), numbers.count(n)),
+                ],
+                variant=variant,
+            )
+            for _, query, variant, ratio in changes
+        ],
+        "Queries whose plan has other nodes, joins or indexes than the base's: the usual reason for another "
+        "duration. Those whose duration changed most come first; both plans stand side by side below.",
+        keys=(("workload", workload.name),),
+        notes=(f"The first {MOST_LISTINGS} are spelled out.",) if len(changes) > MOST_LISTINGS else (),
+    )
+    listings = [
+        Listing(
+            f"{query}: {study.base} and {variant}" + (f", relative {numbers.ratio(ratio)}" if ratio else ""),
+            side_by_side(outline(base[query]), outline(found.plans[variant][query]), (study.base, variant)),
+        )
+        for _, query, variant, ratio in changes[:MOST_LISTINGS]
+    ]
+    return [table, *listings]

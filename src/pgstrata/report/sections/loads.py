@@ -1,0 +1,91 @@
+"""What a load took, phase by phase: stacked bars and their table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pgstrata.report import numbers
+from pgstrata.report.blocks import Cell, Chart, Column, Row, Table, missing, words
+from pgstrata.report.charts import axis, color, label, rounded
+from pgstrata.report.study import StepOf, Study, WorkloadOf, anchor, number
+
+
+def seconds(step: StepOf | None, variant: str) -> float | None:
+    """Median seconds of a step over the repeats; None where it was not measured."""
+    place = step.places.get(variant) if step else None
+    return None if place is None else place.median(lambda m: number(m.record.get("seconds")))
+
+
+def step_named(workload: WorkloadOf, name: str) -> StepOf | None:
+    return next((step for step in workload.steps if step.name == name), None)
+
+
+def stacked(
+    study: Study, workload: WorkloadOf, phases: Mapping[str, Mapping[str, float | None]], title: str, how: str
+) -> Chart:
+    """One bar for each variant, its phases on top of each other. phases: name → variant → seconds."""
+    data: list[dict[str, Any]] = [
+        {
+            "type": "bar",
+            "name": label(phase),
+            "x": [label(v) for v in study.variants],
+            "y": rounded([by_variant.get(v) for v in study.variants]),
+            "marker": {"color": color(index)},
+            "hovertemplate": "%{y:,.4~g} s",
+        }
+        for index, (phase, by_variant) in enumerate(phases.items())
+    ]
+    layout = {
+        "barmode": "stack",
+        "margin": {"l": 60, "r": 12, "t": 40, "b": 44},
+        "hovermode": "x",
+        "showlegend": True,
+        "legend": {"orientation": "h", "x": 0, "y": 1.04, "yanchor": "bottom", "xanchor": "left"},
+        "xaxis": axis(type="category"),
+        "yaxis": axis("seconds", rangemode="tozero"),
+    }
+    return Chart(anchor("load", workload.name), title, data, layout, 340, how)
+
+
+def phase_table(
+    study: Study,
+    workload: WorkloadOf,
+    phases: Mapping[str, Mapping[str, float | None]],
+    title: str,
+    how: str,
+    *,
+    together: bool,
+) -> Table:
+    """Seconds of each phase, a row for each variant. together: with their sum."""
+    rows = []
+    for variant in study.variants:
+        values = [by_variant.get(variant) for by_variant in phases.values()]
+        cells = [words(variant), *(_cell(value) for value in values)]
+        if together:
+            known = [v for v in values if v is not None]
+            cells.append(_cell(sum(known) if known else None))
+        rows.append(Row(cells, "base" if variant == study.base else "", variant))
+    columns = [Column("variant", "Variant", align="left"), *(Column(p, p, "s") for p in phases)]
+    if together:
+        columns.append(Column("total", "Together", "s", rule=True))
+    return Table("load-phases", title, columns, rows, how, keys=(("workload", workload.name),))
+
+
+def _cell(value: float | None) -> Cell:
+    return missing() if value is None else Cell(value, numbers.significant(value))
+
+
+def sizes(step: StepOf | None, variant: str, tables: Sequence[str] = ()) -> tuple[float, float] | None:
+    """Bytes of the tables and of their indexes after a step; all of its tables unless named."""
+    place = step.places.get(variant) if step else None
+    if place is None:
+        return None
+    found = (place.shown.record.get("sizes") or {}).get("tables") or {}
+    own = [v for name, v in found.items() if (not tables or name in tables) and isinstance(v, dict)]
+    if not own:
+        return None
+    return (
+        float(sum(v.get("table_bytes") or 0 for v in own)),
+        float(sum(v.get("index_bytes") or 0 for v in own)),
+    )

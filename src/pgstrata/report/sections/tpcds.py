@@ -1,0 +1,317 @@
+"""TPC-DS: load phases, size, totals of the common set, every query against the base, changed plans."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pgstrata.analyze.queries import Timing, common, faster, geometric_mean, total
+from pgstrata.analyze.tones import relative_tone
+from pgstrata.report import numbers
+from pgstrata.report.blocks import (
+    Block,
+    Cell,
+    Chart,
+    Column,
+    Row,
+    Section,
+    Table,
+    missing,
+    words,
+)
+from pgstrata.report.charts import axis, label
+from pgstrata.report.queries import Queries, facts, has, read, relative
+from pgstrata.report.sections.changed_plans import changed_plans
+from pgstrata.report.sections.loads import phase_table, seconds, sizes, stacked, step_named
+from pgstrata.report.study import Study, WorkloadOf, anchor
+
+PHASES = ("copy", "indexes", "vacuum", "analyze")
+ByVariant = Mapping[str, Mapping[str, Timing]]
+
+
+def tpcds(study: Study, workload: WorkloadOf) -> Section | None:
+    """None for workloads of another kind."""
+    if not has(workload, "tpcds"):
+        return None
+    phases = {
+        name: {v: seconds(step, v) for v in study.variants}
+        for name in PHASES
+        if (step := step_named(workload, name)) is not None
+    }
+    blocks: list[Block] = [
+        stacked(
+            study,
+            workload,
+            phases,
+            "Load by phase — less is better",
+            "COPY of all tables, then primary keys and indexes, VACUUM, ANALYZE; tables at the same time on "
+            "as many connections as the option load_connections says.",
+        ),
+        phase_table(
+            study,
+            workload,
+            phases,
+            "Load by phase — less is better",
+            "Seconds of each phase; with several repeats their median.",
+            together=True,
+        ),
+        _size_table(study, workload),
+    ]
+    found = read(study, workload)
+    run = "power" if "power" in found.by_step else "throughput"
+    if by_variant := found.by_step.get(run):
+        blocks += _queries(study, workload, run, by_variant, found)
+    return Section(anchor("tpcds", workload.name), f"TPC-DS ({workload.name})", blocks)
+
+
+def _size_table(study: Study, workload: WorkloadOf) -> Table:
+    rows = []
+    last = [name for name in PHASES if step_named(workload, name) is not None][-1:]
+    for variant in study.variants:
+        raw = facts(workload, variant, "tpcds", "raw_bytes")
+        found = sizes(step_named(workload, last[0]), variant) if last else None
+        if not raw or found is None:
+            rows.append(Row([words(variant), *([missing()] * 4)], variant=variant))
+            continue
+        shares = [found[0] / raw, found[1] / raw, sum(found) / raw]
+        cells = [Cell(raw, numbers.size(raw)), *(Cell(s, numbers.significant(s)) for s in shares)]
+        rows.append(Row([words(variant), *cells], "base" if variant == study.base else "", variant))
+    return Table(
+        "tpcds-size",
+        "Database size per GB of raw data — less is better",
+        [
+            Column("variant", "Variant", align="left"),
+            Column("raw_bytes", "Raw data"),
+            Column("tables", "Tables", "GB/GB", rule=True),
+            Column("indexes", "Indexes", "GB/GB"),
+            Column("together", "Together", "GB/GB"),
+        ],
+        rows,
+        "After the load, TOAST with its table; raw data is what COPY read.",
+        keys=(("workload", workload.name),),
+    )
+
+
+# --- queries ----------------------------------------------------------------------------------
+
+
+def _queries(
+    study: Study, workload: WorkloadOf, step: str, by_variant: ByVariant, found: Queries
+) -> list[Block]:
+    same = common(by_variant)
+    every = sorted({q for own in by_variant.values() for q in own})
+    blocks: list[Block] = [_totals(study, workload, step, by_variant, same, len(every))]
+    if study.others and study.base in by_variant:
+        blocks.append(_heat_map(study, workload, by_variant, every))
+    blocks.append(_each(study, workload, step, by_variant, every, found))
+    if rejected := _rejected(study, workload, by_variant):
+        blocks.append(rejected)
+    return blocks + changed_plans(study, workload, by_variant, found)
+
+
+def _totals(
+    study: Study, workload: WorkloadOf, step: str, by_variant: ByVariant, same: Sequence[str], every: int
+) -> Table:
+    base = by_variant.get(study.base)
+    rows = []
+    for variant in study.variants:
+        own = by_variant.get(variant)
+        if own is None:
+            continue
+        seconds_total, mean = total(own, same), geometric_mean(own, same)
+        base_mean = geometric_mean(base, same) if base else None
+        of_mean = base_mean / mean if base_mean and mean else None
+        of_total = total(base, same) / seconds_total if base and seconds_total else None
+        answers = [t.answer for t in own.values()]
+        wrong = answers.count("different")
+        rows.append(
+            Row(
+                [
+                    words(variant),
+                    Cell(seconds_total, numbers.significant(seconds_total)),
+                    relative(study, of_total),
+                    missing("no common query") if mean is None else Cell(mean, numbers.significant(mean)),
+                    relative(study, of_mean),
+                    Cell(n := sum(t.timed_out for t in own.values()), numbers.count(n), "bad" if n else ""),
+                    Cell(
+                        n := sum(t.seconds is None for t in own.values()),
+                        numbers.count(n),
+                        "bad" if n else "",
+                    ),
+                    Cell(answers.count("same"), numbers.count(answers.count("same"))),
+                    Cell(wrong, numbers.count(wrong), "bad" if wrong else ""),
+                    Cell(answers.count("not run"), numbers.count(answers.count("not run"))),
+                ],
+                "base" if variant == study.base else "",
+                variant,
+            )
+        )
+    return Table(
+        "tpcds-totals",
+        f"Queries of the {step} run: {len(same)} of {every} were run by every variant",
+        [
+            Column("variant", "Variant", align="left"),
+            Column("total", "Total", "s"),
+            Column("total_relative", "Relative"),
+            Column("geometric_mean", "Geometric mean", "s", rule=True),
+            Column("geometric_mean_relative", "Relative"),
+            Column("timed_out", "Over the limit", rule=True),
+            Column("rejected", "Rejected"),
+            Column("same", "Same answer", rule=True),
+            Column("different", "Different"),
+            Column("not_run", "Not compared"),
+        ],
+        rows,
+        f"Total and geometric mean are over the {len(same)} queries that every variant ran; in the mean each "
+        "query weighs the same however long it takes. Relative is the base's time divided by the variant's: "
+        "above 1 is faster. A query over its limit was cancelled and counts as twice the limit. Answers are "
+        "compared with DuckDB's on the same data; not compared are those that were cancelled or rejected.",
+        keys=(("workload", workload.name),),
+        notes=() if len(same) == every else (f"{every - len(same)} queries are in no comparison.",),
+    )
+
+
+def _heat_map(study: Study, workload: WorkloadOf, by_variant: ByVariant, every: Sequence[str]) -> Chart:
+    base = by_variant[study.base]
+    others = [v for v in study.others if v in by_variant]
+    colours: list[list[float | None]] = []
+    texts: list[list[str]] = []
+    for query in every:
+        ratios = [faster(base.get(query), by_variant[v].get(query)) for v in others]
+        colours.append([None if r is None else max(-2.0, min(2.0, math.log2(r))) for r in ratios])
+        texts.append([_told(by_variant[v].get(query), r) for v, r in zip(others, ratios, strict=True)])
+    data: list[dict[str, Any]] = [
+        {
+            "type": "heatmap",
+            "x": [label(v) for v in others],
+            "y": list(every),
+            "z": [[None if c is None else round(c, 3) for c in row] for row in colours],
+            "text": texts,
+            "texttemplate": "%{text}",
+            "textfont": {"size": 10, "color": "#111"},
+            "hovertemplate": "%{y}, %{x}: %{text}<extra></extra>",
+            "zmin": -2,
+            "zmax": 2,
+            "colorscale": [[0, "#e0685a"], [0.45, "#f3e9d8"], [0.5, "#f5f2ea"], [0.55, "#e3eede"],
+                           [1, "#4fa37c"]],
+            "colorbar": {"title": {"text": "× faster"}, "tickvals": [-2, -1, 0, 1, 2],
+                         "ticktext": ["¼", "½", "1", "2", "4"], "len": 0.5},
+            "xgap": 2,
+            "ygap": 1,
+        }
+    ]  # fmt: skip
+    layout = {
+        "margin": {"l": 50, "r": 12, "t": 30, "b": 10},
+        "xaxis": axis(type="category", side="top"),
+        "yaxis": axis(type="category", autorange="reversed", dtick=1, tickfont={"size": 10}),
+    }
+    return Chart(
+        anchor("tpcds-queries", workload.name),
+        f"Each query relative to {study.base} — above 1 (green, ▲) is faster",
+        data,
+        layout,
+        80 + 15 * len(every),
+        "The base's duration divided by the variant's. ▼ and ▲ mark what lies beyond the thresholds, ⏱ a "
+        "query that was cancelled at its limit, ✕ one that the server rejected, ≠ a wrong answer.",
+    )
+
+
+def _told(own: Timing | None, ratio: float | None) -> str:
+    if own is None:
+        return ""
+    if own.seconds is None:
+        return "✕"
+    marks = ("⏱" if own.timed_out else "") + ("≠" if own.answer == "different" else "")
+    if ratio is None:
+        return marks or "no base"
+    sign = {"bad": "▼", "good": "▲"}.get(relative_tone(ratio), "")
+    return f"{numbers.ratio(ratio)} {sign}{marks}".strip()
+
+
+def _each(
+    study: Study,
+    workload: WorkloadOf,
+    step: str,
+    by_variant: ByVariant,
+    every: Sequence[str],
+    found: Queries,
+) -> Table:
+    base = by_variant.get(study.base, {})
+    rows = []
+    for query in every:
+        first = True
+        for variant, own in by_variant.items():
+            timing = own.get(query)
+            if timing is None:
+                continue
+            ratio = None if variant == study.base else faster(base.get(query), timing)
+            buffers = found.buffers.get(variant, {}).get(query, {})
+            temporary = (buffers.get("temp_read_bytes") or 0) + (buffers.get("temp_written_bytes") or 0)
+            note = "cancelled at its limit, counted twice" if timing.timed_out else (timing.error or "")
+            rows.append(
+                Row(
+                    [
+                        words(query),
+                        words(variant),
+                        missing(note)
+                        if timing.seconds is None
+                        else Cell(
+                            timing.seconds,
+                            numbers.significant(timing.seconds),
+                            "missed" if timing.timed_out else "",
+                            note,
+                        ),
+                        Cell(None, numbers.UNKNOWN) if ratio is None else relative(study, ratio),
+                        Cell(temporary, numbers.size(temporary)) if buffers else missing("not explained"),
+                        words(
+                            timing.answer or "not checked", tone="bad" if timing.answer == "different" else ""
+                        ),
+                    ],
+                    "" if first else "next",
+                    variant,
+                )
+            )
+            first = False
+    return Table(
+        "tpcds-queries",
+        f"Every query of the {step} run",
+        [
+            Column("query", "Query", align="left"),
+            Column("variant", "Variant", align="left"),
+            Column("seconds", "Duration", "s"),
+            Column("relative", "Relative"),
+            Column("temporary_bytes", "Temporary I/O"),
+            Column("answer", "Answer", align="left"),
+        ],
+        rows,
+        "Durations are the median of all executions, as the driver saw them. Temporary I/O is what sorts and "
+        "hashes read and wrote on disk because work_mem was too small, in the pass that explained the query.",
+        keys=(("workload", workload.name),),
+        lead=2,
+    )
+
+
+def _rejected(study: Study, workload: WorkloadOf, by_variant: ByVariant) -> Table | None:
+    rows = [
+        Row([words(variant), words(query), words(t.sqlstate or ""), words(t.error or "")], variant=variant)
+        for variant, own in by_variant.items()
+        for query, t in sorted(own.items())
+        if t.seconds is None
+    ]
+    if not rows:
+        return None
+    return Table(
+        "tpcds-rejected",
+        "Queries that a server rejected",
+        [
+            Column("variant", "Variant", align="left"),
+            Column("query", "Query", align="left"),
+            Column("sqlstate", "SQLSTATE", align="left"),
+            Column("message", "What the server said", align="left"),
+        ],
+        rows,
+        "A query that one variant cannot run is in no total of any. Syntax that a version lacks is the usual "
+        "reason; division by zero comes from groups without sales on small scale factors.",
+        keys=(("workload", workload.name),),
+    )
