@@ -72,6 +72,7 @@ class Conductor:
     plans: Json = field(default_factory=dict)
     sizes: Json = field(default_factory=dict)
     driver_version: str = ""
+    comparison: Json | None = None
     started: bool = False
 
     def conduct(self) -> tuple[Path, str | None]:
@@ -81,27 +82,27 @@ class Conductor:
         """
         error: PgstrataError | None = None
         log_tail = ""
-        cluster = self._cluster()
+        cluster = self.make_cluster()
         try:
             try:
-                self._check_disk()
-                self._start(cluster)
+                self.check_disk()
+                self.start(cluster)
                 self._work(cluster)
             except PgstrataError as failure:
                 log_tail = cluster.log_tail()
-                error = self._explained(failure, cluster, log_tail)
-            self._keep_log(cluster)
+                error = self.explained(failure, cluster, log_tail)
+            self.keep_log(cluster)
         finally:
             with self.interrupts.shield(), self.timings.of("stop"):
-                self._take_down(cluster)
+                self.take_down(cluster)
         if isinstance(error, StoreError):
             raise error
-        folder = self._finish(error, log_tail)
+        folder = self.finish(error, log_tail)
         return folder, error.message if error else None
 
     # --- the cluster --------------------------------------------------------------------------
 
-    def _cluster(self) -> Cluster | ForeignCluster:
+    def make_cluster(self) -> Cluster | ForeignCluster:
         variant = self.run.variant
         if not variant.server.managed:
             return ForeignCluster(variant.server)
@@ -111,9 +112,11 @@ class Conductor:
             self.data_root / self.builder.run_id,
             env=variant.spec.env,
             initdb=variant.spec.initdb,
+            cpus=self.campaign.spec.server_cpus,
+            memory=variant.memory,
         )
 
-    def _check_disk(self) -> None:
+    def check_disk(self) -> None:
         if not self.run.variant.server.managed:
             return
         free = shutil.disk_usage(self.data_root).free
@@ -124,11 +127,12 @@ class Conductor:
                 "make room, or name another disk: data_dir in the campaign, or --data-dir",
             )
 
-    def _start(self, cluster: Cluster | ForeignCluster) -> None:
+    def start(self, cluster: Cluster | ForeignCluster, copy_of: Path | None = None) -> None:
+        """copy_of: data folder of a stopped server that is copied instead of a new one being made."""
         if self.run.variant.server.managed:
             self.progress.phase("initdb")
             with self.timings.of("initdb"):
-                cluster.create()
+                cluster.create(copy_of)
             self.progress.phase("starting the server")
             with self.timings.of("start"):
                 cluster.start()
@@ -137,7 +141,7 @@ class Conductor:
             machine.facts(cluster.data_dir) if cluster.data_dir else {"hostname": socket.gethostname()}
         )
 
-    def _take_down(self, cluster: Cluster | ForeignCluster) -> None:
+    def take_down(self, cluster: Cluster | ForeignCluster) -> None:
         if self.campaign.spec.keep_data:
             cluster.keep()
             if cluster.data_dir:
@@ -146,7 +150,7 @@ class Conductor:
             cluster.stop("immediate")
             cluster.remove()
 
-    def _keep_log(self, cluster: Cluster | ForeignCluster) -> None:
+    def keep_log(self, cluster: Cluster | ForeignCluster) -> None:
         log = cluster.log_file
         if log is not None and log.exists():
             self.builder.server_log(log)
@@ -158,7 +162,7 @@ class Conductor:
         phases = chosen.workload.phases(chosen.options, server.version_num)
         if server.dsn is None:
             with self.timings.of("setup"):
-                _execute(cluster, f"CREATE DATABASE {DATABASE}")
+                execute_sql(cluster, f"CREATE DATABASE {DATABASE}")
             self._phases(cluster, phases, DATABASE)
             return
         keep = self.campaign.spec.keep_data
@@ -171,29 +175,33 @@ class Conductor:
         steps = [phase for phase in phases if isinstance(phase, Step)]
         order = 0
         for phase in phases:
-            self.interrupts.check()
-            match phase:
-                case Admin():
-                    self.progress.phase(phase.name)
-                    with self.timings.of("setup"):
-                        run_admin(cluster, phase, database)
-                case Settle():
-                    self.progress.phase("settle", phase.seconds)
-                    version = self.run.variant.server.version_num
-                    with self.timings.of("settle"):
-                        run_settle(cluster, phase, database, version, self.interrupts.check)
-                case Work():
-                    self.progress.phase(phase.name)
-                    with self.timings.of(phase.name):
-                        scene = Scene(
-                            lambda: cluster.connect(database), self.progress.say, self.interrupts.check
-                        )
-                        self.work_facts |= phase.do(scene)
-                case Step():
-                    order += 1
-                    self._step(cluster, phase, order, database, last=phase is steps[-1])
+            if isinstance(phase, Step):
+                self.interrupts.check()
+                order += 1
+                self.step(cluster, phase, order, database, last=phase is steps[-1])
+            else:
+                self.prepare(cluster, phase, database)
 
-    def _step(
+    def prepare(self, cluster: Cluster | ForeignCluster, phase: Admin | Settle | Work, database: str) -> None:
+        """A phase outside measurement."""
+        self.interrupts.check()
+        match phase:
+            case Admin():
+                self.progress.phase(phase.name)
+                with self.timings.of("setup"):
+                    run_admin(cluster, phase, database)
+            case Settle():
+                self.progress.phase("settle", phase.seconds)
+                version = self.run.variant.server.version_num
+                with self.timings.of("settle"):
+                    run_settle(cluster, phase, database, version, self.interrupts.check)
+            case Work():
+                self.progress.phase(phase.name)
+                with self.timings.of(phase.name):
+                    scene = Scene(lambda: cluster.connect(database), self.progress.say, self.interrupts.check)
+                    self.work_facts |= phase.do(scene)
+
+    def step(
         self, cluster: Cluster | ForeignCluster, step: Step, order: int, database: str, *, last: bool
     ) -> None:
         if step.digest is None:
@@ -221,48 +229,64 @@ class Conductor:
             self.campaign.spec.engine,
             results_dir=str(rows) if rows else None,
         )
-        self.builder.spec(order, step.name, _without_password(spec))
-        watch = StepWatch(
-            cluster,
-            step.tables,
-            database,
-            bloat_bytes=BLOAT_BYTES if last else 0,
-            waits_hertz=self.campaign.spec.waits,
-        )
+        self.builder.spec(order, step.name, without_password(spec))
         begun = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="pgstrata-perf-", dir=self.data_root) as recordings:
-            profile = self.campaign.spec.profile if step.measured else None
-            measured = measure(
-                step,
-                order,
-                spec,
-                watch,
-                on_second=self.progress.second,
-                profiler=profile and profiler_of(profile, Path(recordings), step.seconds),
-            )
-            record = measured.record
-            if profile is not None:
-                record["profile"], notes = keep_profiles(
-                    measured.profiles, order, step.name, self.builder.attach
-                )
-                record["notes"] += notes
-        if step.digest is None and measured.error is None:
-            with cluster.connect(database) as connection:
-                record["plans"], notes = step_plans(connection, spec)
-                record["notes"] += notes
+        measured = self._observed(cluster, step, order, database, spec, last=last)
         around = time.monotonic() - begun - measured.record["seconds"] - step.warmup
         self.timings.add("observe", measured.observed.observe_seconds)
         self.timings.add("connect", max(0.0, around - measured.observed.observe_seconds))
         self.driver_version = measured.driver_version
         self.sizes = measured.observed.sizes or self.sizes
-        self._store(step, measured, rows)
+        self.store(step, measured, rows)
         self.progress.step_ended(measured.record)
         if measured.error is not None:
             raise DriverError(
                 f"{step.name}: {measured.error.message}", measured.error.hint, measured.error.event
             )
 
-    def _store(self, step: Step, measured: Measured, rows: Path | None) -> None:
+    def _observed(
+        self,
+        cluster: Cluster | ForeignCluster,
+        step: Step,
+        order: int,
+        database: str,
+        spec: Json,
+        *,
+        last: bool,
+    ) -> Measured:
+        """The step, watched; its profile and its plans, which are made when it is over."""
+        wanted = self.campaign.spec
+        bloat = BLOAT_BYTES if last else 0
+        watch = StepWatch(cluster, step.tables, database, bloat_bytes=bloat, waits_hertz=wanted.waits)
+        profile = wanted.profile if step.measured else None
+        notes: list[str] = []
+        if profile is not None and cluster.pid is None:
+            profile, notes = None, ["no profile: the processes of a foreign server are out of sight"]
+        with tempfile.TemporaryDirectory(prefix="pgstrata-perf-", dir=self.data_root) as recordings:
+            profiler = profiler_of(profile, Path(recordings), step.seconds) if profile else None
+            measured = measure(
+                step,
+                order,
+                spec,
+                watch,
+                on_second=self.progress.second,
+                profiler=profiler,
+                cpus=wanted.driver_cpus,
+            )
+            begun = time.monotonic()
+            if profile is not None:
+                measured.record["profile"], more = keep_profiles(
+                    measured.profiles, order, step.name, self.builder.attach
+                )
+                notes += more
+        if step.digest is None and measured.error is None:
+            measured.record["plans"], more = step_plans(lambda: cluster.connect(database), spec)
+            notes += more
+        measured.record["notes"] += notes
+        measured.observed.observe_seconds += time.monotonic() - begun
+        return measured
+
+    def store(self, step: Step, measured: Measured, rows: Path | None) -> None:
         observed = measured.observed
         digest = Digest([])
         if step.digest is not None and rows is not None:
@@ -284,7 +308,7 @@ class Conductor:
                 queries=digest.queries,
             )
 
-    def _explained(
+    def explained(
         self, error: PgstrataError, cluster: Cluster | ForeignCluster, log_tail: str
     ) -> PgstrataError:
         """The cause behind what the driver or psycopg saw: a full disk, a server that died."""
@@ -304,7 +328,7 @@ class Conductor:
 
     # --- the record ---------------------------------------------------------------------------
 
-    def _finish(self, error: PgstrataError | None, log_tail: str) -> Path:
+    def finish(self, error: PgstrataError | None, log_tail: str) -> Path:
         if self.plans:
             self.builder.plans(self.plans)
         variant, server, config = self.run.variant, self.run.variant.server, self.run.variant.config
@@ -327,6 +351,9 @@ class Conductor:
                 "config": config.record(),
                 "env": dict(variant.spec.env),
                 "initdb": list(variant.spec.initdb),
+                "memory": variant.memory,
+                "cpus": {"server": self.campaign.spec.server_cpus, "driver": self.campaign.spec.driver_cpus},
+                **({"comparison": self.comparison} if self.comparison else {}),
                 "options": self.run.workload.all_options,
                 "seed": self.campaign.spec.seed,
                 "order": self.campaign.spec.order,
@@ -345,7 +372,7 @@ def gigabytes(count: float) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
-def _execute(cluster: Cluster | ForeignCluster, statement: str) -> None:
+def execute_sql(cluster: Cluster | ForeignCluster, statement: str) -> None:
     try:
         with cluster.connect() as connection:
             connection.execute(statement.encode())
@@ -353,7 +380,7 @@ def _execute(cluster: Cluster | ForeignCluster, statement: str) -> None:
         raise ServerError(f"{statement}: {' '.join(str(error).split())}") from error
 
 
-def _without_password(spec: Json) -> Json:
+def without_password(spec: Json) -> Json:
     connection = {k: v for k, v in spec["connection"].items() if k != "password"}
     return {**spec, "connection": connection}
 

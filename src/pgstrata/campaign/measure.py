@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from pgstrata.campaign.record import step_record
 from pgstrata.driver import Driver, driver_failure
 from pgstrata.errors import DriverError
 from pgstrata.observe import StepObserved, StepWatch
+from pgstrata.observe.profile import Profile, Profiler
 from pgstrata.workload.language import Step
 
 Json = dict[str, Any]
@@ -29,7 +31,10 @@ def step_seed(seed: int, repeat: int, order: int, name: str) -> int:
 
 @dataclass
 class Measured:
-    """What one step gave. `error` says why it ended before its time; the rest is until then."""
+    """What one step gave. `error` says why it ended before its time; the rest is until then.
+
+    `ready`, `done`: the driver's events, from which the slices of a step are put together.
+    """
 
     record: Json
     seconds: list[Json]
@@ -37,7 +42,10 @@ class Measured:
     observed: StepObserved
     driver_version: str
     statements: list[Json] = field(default_factory=list)
+    profiles: list[Profile] = field(default_factory=list)
     error: DriverError | None = None
+    ready: Json = field(default_factory=dict)
+    done: Json = field(default_factory=dict)
 
 
 def driver_spec(
@@ -67,8 +75,11 @@ def measure(
     watch: StepWatch,
     *,
     on_second: Callable[[Json], None] = lambda event: None,
+    profiler: Callable[[Mapping[str, Sequence[int]]], Profiler] | None = None,
+    cpus: Sequence[int] = (),
 ) -> Measured:
-    """Runs one step to its end and observes it.
+    """Runs one step to its end and observes it. profiler: makes one for the backends of each role;
+    cpus: the only ones the driver uses.
 
     Raises DriverError where nothing was measured; an error in the middle is in `Measured.error`.
     """
@@ -76,15 +87,19 @@ def measure(
     statements: list[Json] = []
     error: DriverError | None = None
     unix_time, done = time.time(), None
+    profile = _Profiling(profiler)
     try:
-        with Driver(spec) as driver:
+        with Driver(spec, cpus=cpus) as driver:
             ready = driver.ready()
-            watch.before({role["name"]: role["pids"] for role in ready["roles"]})
+            pids = {role["name"]: role["pids"] for role in ready["roles"]}
+            watch.before(pids)
+            profile.prepare(pids)
             driver.start()
             for event in driver.events():
                 match event["event"]:
                     case "measuring":
                         watch.begin()
+                        profile.start()
                         unix_time = float(event["unix_time"])
                     case "second":
                         seconds.append(event)
@@ -95,16 +110,67 @@ def measure(
                         error = driver_failure(event)
                     case "done":
                         watch.end()
+                        profile.stop()
                         done = event
             driver.close()
         # Backends report the last of their statistics when they end: the connections are closed now.
         observed = watch.after()
     finally:
+        profile.stop()
         watch.close()
     assert done is not None  # events() raises where it does not come
     record = step_record(step, order, ready, unix_time, seconds, done, observed)
-    record["notes"] = observed.notes
+    begun = time.monotonic()
+    profiles = profile.finish()
+    observed.observe_seconds += time.monotonic() - begun
+    record["notes"] = [*observed.notes, *profile.notes]
     if error is not None:
         record["error"] = error.message
     histograms = {role["name"]: role["histogram"] for role in done["roles"]}
-    return Measured(record, seconds, histograms, observed, str(ready["driver"]), statements, error)
+    driver = str(ready["driver"])
+    return Measured(
+        record, seconds, histograms, observed, driver, statements, profiles, error, ready, done
+    )
+
+
+class _Profiling:
+    """A profiler whose troubles are notes: observing never ends a run."""
+
+    def __init__(self, make: Callable[[Mapping[str, Sequence[int]]], Profiler] | None) -> None:
+        self._make = make
+        self._profiler: Profiler | None = None
+        self.notes: list[str] = []
+
+    def prepare(self, pids: Mapping[str, Sequence[int]]) -> None:
+        if self._make is not None:
+            self._try(lambda make=self._make: self._begin(make(pids)))  # type: ignore[misc]
+
+    def start(self) -> None:
+        if self._profiler is not None:
+            self._try(self._profiler.start)
+
+    def stop(self) -> None:
+        if self._profiler is not None:
+            self._try(self._profiler.stop)
+
+    def finish(self) -> list[Profile]:
+        profiles: list[Profile] = []
+        if self._profiler is not None:
+            finish = self._profiler.finish
+            self._try(lambda: profiles.extend(finish()))
+        return profiles
+
+    def _begin(self, profiler: Profiler) -> None:
+        self._profiler = profiler
+        profiler.prepare()
+
+    def _try(self, do: Callable[[], None]) -> None:
+        try:
+            do()
+        except Exception as error:
+            note = f"no profile: {type(error).__name__}: {error}"
+            self._profiler, profiler = None, self._profiler
+            if profiler is not None:
+                with suppress(Exception):
+                    profiler.stop()
+            self.notes.append(note)

@@ -114,7 +114,10 @@ def _with(document: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
         ]
     elif "workloads" not in document and overrides.servers:
         document["workloads"] = [{"name": "insert"}]
-    document.update({key: value for key, value in overrides.fields.items() if value is not None})
+    fields = {key: value for key, value in overrides.fields.items() if value is not None}
+    if fields.get("profile") is True and document.get("profile"):
+        del fields["profile"]  # the file says more about it: how long, which event
+    document.update(fields)
     return document
 
 
@@ -141,6 +144,7 @@ def _check_foreign(variant: VariantSpec) -> None:
         ("config", variant.config not in ([], ["default"])),
         ("env", variant.env),
         ("initdb", variant.initdb),
+        ("memory", variant.memory),
     ]
     for key, there in given:
         if there:

@@ -12,6 +12,7 @@ from pgstrata.analyze.metrics import metric_line
 from pgstrata.analyze.rates import per_second, rate_percentiles
 from pgstrata.analyze.sla import sla
 from pgstrata.observe import StepObserved
+from pgstrata.observe.waits import Waits
 from pgstrata.store import series_rows
 from pgstrata.workload.language import Headline, Role, Step
 
@@ -79,7 +80,7 @@ def step_record(
     )
     percentiles = rate_percentiles(in_seconds)
     kept_up = sla(roles)
-    return {
+    record = {
         "name": step.name,
         "order": order,
         "group": step.group,
@@ -117,4 +118,27 @@ def step_record(
         "tables": observed.tables,
         "events": observed.events,
         "plans": [],
+    }
+    return record if observed.waits is None else record | waits_record(observed.waits)
+
+
+def waits_record(waits: Waits) -> Json:
+    """`waits` and `waits_cost` of a step record: parallel workers count to the role they work for."""
+    samples: dict[str, dict[str, int]] = {}
+    for row in waits.rows:
+        kind, event = row["wait_event_type"], row["wait_event"]
+        name = "running" if kind == "CPU" else f"{kind}: {event}"
+        of_role = samples.setdefault(row["role"], {})
+        of_role[name] = of_role.get(name, 0) + row["samples"]
+    return {
+        "waits": {
+            role: {name: count / sum(counts.values()) for name, count in counts.items()}
+            for role, counts in samples.items()
+        },
+        "waits_cost": {
+            "polls": waits.polls,
+            "wanted": waits.wanted,
+            "sampler_cpu_seconds": waits.sampler_cpu_seconds,
+            "backend_cpu_seconds": waits.backend_cpu_seconds,
+        },
     }

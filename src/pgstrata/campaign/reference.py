@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from pgstrata.campaign.spec import CampaignSpec, VariantSpec, WorkloadSpec
+from pgstrata.campaign.spec import CampaignSpec, ProfileSpec, VariantSpec, WorkloadSpec
 from pgstrata.workload import catalog
 
 HEAD = """\
@@ -35,8 +35,8 @@ scale = "quick"
 `campaigns/` holds ready ones. Unknown keys and wrong types are errors that name the key and what was
 probably meant. What the command line says replaces what the file says: `--server`, `--config`,
 `--workload`, `--scale`, `--set key=value`, `--name`, `--results`, `--repeats`, `--base`, `--data-dir`,
-`--seed`. A value of `--set` is TOML; a bare word is text; `--set insert.rows=1000` is for one workload
-where there are several. `--config a+b` is a stack of two fragments.
+`--seed`, `--profile`, `--waits`. A value of `--set` is TOML; a bare word is text; `--set
+insert.rows=1000` is for one workload where there are several. `--config a+b` is a stack of two fragments.
 
 A run that is there and finished is never made again; a failed one is. If a campaign of the same name
 was measured with other options, pgstrata says so and stops: choose another name, another results
@@ -57,6 +57,7 @@ def page() -> str:
     """The whole page as Markdown."""
     parts = [HEAD]
     parts.append("\n## Keys of the campaign\n\n" + _table(CampaignSpec))
+    parts.append("\n## `[profile]`\n\n" + _table(ProfileSpec))
     parts.append("\n## `[[variants]]`\n\n" + _table(VariantSpec))
     parts.append("\n## `[[workloads]]`\n\n" + _table(WorkloadSpec))
     parts.append(MIDDLE)

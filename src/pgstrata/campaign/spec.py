@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-Order = Literal["sequential", "shuffled"]
+Order = Literal["sequential", "shuffled", "interleaved"]
 Engine = Literal["auto", "blocking", "io_uring"]
 
 
@@ -55,6 +55,11 @@ class VariantSpec(Strict):
         default=[],
         description="Further options of initdb, say `--data-checksums`. Locale C and UTF-8 unless said here.",
     )
+    memory: str | None = Field(
+        default=None,
+        description="Most memory the server's processes may use, page cache included: `2GB`. By a cgroup, "
+        "which needs root or a cgroup that is yours. A study of what does not fit, on a small data set.",
+    )
 
 
 class WorkloadSpec(Strict):
@@ -74,6 +79,38 @@ class WorkloadSpec(Strict):
         default={},
         description="Options of the workload; they win over those of `scale`.",
     )
+
+
+class ProfileSpec(Strict):
+    """How the backends of a step are profiled."""
+
+    seconds: float = Field(
+        default=10.0, gt=0, le=3600, description="How long, in the middle of each step; a shorter step: all."
+    )
+    frequency: int = Field(
+        default=99, ge=1, le=10_000, description="Samples per second of CPU that a backend uses."
+    )
+    event: str = Field(
+        default="auto",
+        min_length=1,
+        description="What perf counts, by perf's name. `auto`: `cycles` where the hardware counts them, "
+        "else `cpu-clock`.",
+    )
+    call_graph: Literal["dwarf", "fp"] = Field(
+        default="dwarf",
+        description="How stacks are found: `fp` is cheaper, and right only for servers built with frame "
+        "pointers.",
+    )
+    stack_bytes: int = Field(
+        default=16384, ge=1024, le=65528, multiple_of=8, description="Stack copied per sample for `dwarf`."
+    )
+
+
+def _switched(value: object) -> object:
+    """`profile = true` means the defaults, `false` none."""
+    if isinstance(value, bool):
+        return {} if value else None
+    return value
 
 
 class CampaignSpec(Strict):
@@ -105,7 +142,46 @@ class CampaignSpec(Strict):
         default="sequential",
         description="`sequential`: all workloads and repeats of one variant, then the next variant. "
         "`shuffled`: one repeat of everything after the other, variants in a random order (from `seed`) "
-        "within each, so that what drifts on the machine does not always hit the same variant.",
+        "within each, so that what drifts on the machine does not always hit the same variant. "
+        "`interleaved`: all variants are up at the same time and take turns, A B B A …: steps that only read "
+        "in slices, steps that write whole, from a snapshot of the data folder (see docs/verdicts.md).",
+    )
+    slice_seconds: float = Field(
+        default=2.0,
+        ge=0.2,
+        le=600,
+        description="Length of a slice in `interleaved`.",
+    )
+    rounds: int = Field(
+        default=4,
+        ge=1,
+        le=1000,
+        description="How often `interleaved` repeats a whole step of each variant where it cannot be cut "
+        "into slices.",
+    )
+    until: Literal["time", "verdict"] = Field(
+        default="time",
+        description="`verdict`: an interleaved step goes on until each variant is known to be slower, "
+        "faster or the same, or `max_seconds` is reached. `time`: for as long as the step says.",
+    )
+    max_seconds: float = Field(
+        default=240.0,
+        gt=0,
+        description='Most measured seconds of a step with `until = "verdict"`, all variants together.',
+    )
+    margin: float = Field(
+        default=0.02,
+        gt=0,
+        lt=1,
+        description='Differences up to this share are none: decides when `until = "verdict"` ends.',
+    )
+    server_cpus: list[int] = Field(
+        default=[],
+        description="Numbers of the only CPUs that servers use. `[]`: all.",
+    )
+    driver_cpus: list[int] = Field(
+        default=[],
+        description="Numbers of the only CPUs that the driver uses. `[]`: all.",
     )
     seed: int = Field(
         default=1,
@@ -121,6 +197,19 @@ class CampaignSpec(Strict):
     engine: Engine = Field(
         default="auto",
         description="Who moves the driver's bytes: `blocking` or `io_uring`; `auto` takes what fits.",
+    )
+    profile: Annotated[ProfileSpec | None, BeforeValidator(_switched)] = Field(
+        default=None,
+        description="`true`, or a table with the keys below: perf samples the backends of each role in the "
+        "middle of every compared step, and the report has flame graphs. Needs perf and, as a rule, root; "
+        "where it cannot work the runs say why and go on.",
+    )
+    waits: float = Field(
+        default=0.0,
+        ge=0,
+        le=1000,
+        description="How often per second wait events are sampled from pg_stat_activity on a connection of "
+        "its own, say 10; 0: never.",
     )
     servers: list[str] = Field(
         default=[],

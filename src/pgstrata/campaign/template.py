@@ -29,6 +29,7 @@ servers = ["pg:12", "pg:17"]
 # label = "pg17-mine"                                   # its name in tables
 # env = { LD_PRELOAD = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2" }
 # initdb = ["--data-checksums"]
+# memory = "2GB"                                        # at most, page cache included (cgroup)
 
 # The variant that the others are compared with: its label or the beginning of it (default: the first).
 # base = "pg12"
@@ -40,7 +41,20 @@ repeats = 1
 
 # "sequential": one variant after the other. "shuffled": with repeats, variants take turns in random
 # order, so that a machine that gets slower over the day does not hit always the same one.
+# "interleaved": all variants are up together and take turns every few seconds: the smallest differences.
 order = "sequential"
+
+# For "interleaved": seconds of a turn; turns of steps that write, which are repeated whole; and whether to
+# stop as soon as the verdict is known ("verdict", at most max_seconds for a step) or after the step's time.
+# slice_seconds = 2.0
+# rounds = 4
+# until = "verdict"
+# max_seconds = 240.0
+# margin = 0.02
+
+# CPUs for servers and for the driver, by number, so that they do not push each other around.
+# server_cpus = [0, 1, 2]
+# driver_cpus = [3]
 
 # Folder for the runs, and the disk to be measured: the servers' data is below it while they run.
 results = "results"
@@ -54,6 +68,10 @@ seed = 1
 
 # Who moves the driver's bytes: "auto", "blocking" or "io_uring".
 engine = "auto"
+
+# Why a rate changed: flame graphs by perf from the middle of each step, and wait events at 10 Hz.
+# profile = true
+# waits = 10
 
 # --- what to run -------------------------------------------------------------------------------
 

@@ -65,6 +65,14 @@ def run(
         Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder on the disk to be measured.")
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of all random streams.")] = None,
+    profile: Annotated[
+        bool,
+        typer.Option("--profile", help="Flame graphs: perf in the middle of each step (needs perf, root)."),
+    ] = False,
+    waits: Annotated[
+        float | None,
+        typer.Option("--waits", metavar="HERTZ", help="Sample wait events so often per second, say 10."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show runs, order, time and disk; do nothing.")
     ] = False,
@@ -100,6 +108,8 @@ def run(
             "base": base,
             "data_dir": str(data_dir) if data_dir else None,
             "seed": seed,
+            "profile": profile or None,
+            "waits": waits,
         },
     )
     chosen = read_campaign(campaign, overrides) if campaign else adhoc_campaign(overrides)

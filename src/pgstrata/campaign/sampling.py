@@ -1,0 +1,211 @@
+"""Sample statements of a step, to ask the server for their plans: values where the driver draws some.
+
+The driver draws values at random; a sample takes the middle of each distribution (of the n-th of m
+repeats: the n-th of m parts), so it is the same for every version. What cannot be worked out without
+running the step, say a value an earlier statement returned, is 1.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+Scalar = int | float | str | bool | None
+
+# Names for which sample data are made: a plan of COPY, BEGIN or VACUUM there is not.
+_PLANNED = re.compile(r"\s*(select|insert|update|delete|with|values|table|merge)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A statement with sample values. name: as in `statements_by_name`; sql: complete, without `;`."""
+
+    name: str
+    sql: str
+
+
+def samples(spec: Mapping[str, Any]) -> list[Sample]:
+    """The statements of a step's spec that have a plan, each name and text once."""
+    found: dict[tuple[str, str], Sample] = {}
+    for role in spec["roles"]:
+        variables: dict[str, Scalar] = {"client": 1, "client_id": 0, **role.get("variables", {})}
+        for op in role.get("start", []):
+            _collect([op], variables, found)
+        for script in role["scripts"]:
+            if "text" in script:
+                _collect_text(script["text"], dict(variables), found)
+            else:
+                _collect([*script.get("before", []), *script["ops"]], dict(variables), found)
+    return list(found.values())
+
+
+Found = dict[tuple[str, str], Sample]
+
+
+def _keep(name: str, sql: str, found: Found) -> None:
+    sql = sql.strip()
+    if _PLANNED.match(sql):
+        shown = name or " ".join(sql.split())[:80]
+        found.setdefault((shown, re.sub(r"\d+", "0", sql)), Sample(shown, sql))
+
+
+def _collect(ops: Sequence[Json], variables: dict[str, Scalar], found: Found) -> None:
+    for op in ops:
+        if "set" in op:
+            variables[op["set"]] = evaluate(op["expr"], variables)
+        elif "sql" in op:
+            _keep(op.get("name", ""), sample_text(op["sql"], variables), found)
+        elif "every" in op:
+            _collect(op["ops"], variables, found)
+        elif "if" in op:
+            for _, branch in op["if"]:
+                _collect(branch, variables, found)
+            _collect(op.get("else", []), variables, found)
+
+
+def sample_text(parts: Sequence[str | Json], variables: Mapping[str, Scalar], at: float = 0.5) -> str:
+    """The text of a statement from its parts (docs/driver.md). at: where in each distribution, 0 … 1."""
+    return "".join(_part_text(part, variables, at) for part in parts)
+
+
+def _part_text(part: str | Json, variables: Mapping[str, Scalar], at: float) -> str:
+    if isinstance(part, str):
+        return part
+    if "expr" in part:
+        value = evaluate(part["expr"], variables, at)
+        return literal(str(value) if part.get("type") == "text" else value)
+    if "text" in part:
+        return str(part["from"])
+    if "digits" in part:
+        return literal(part["digits"].replace("#", "5"))
+    if "fill" in part:
+        return literal("a" * int(part["fill"]["min"]))
+    if "now" in part:
+        return literal(time.strftime("%Y-%m-%d %H:%M:%S"))
+    n = int(part["repeat"])
+    each = [sample_text(part["of"], variables, (i + 0.5) / n) for i in range(n)]
+    return str(part.get("separator", ",")).join(each)
+
+
+def literal(value: Scalar) -> str:
+    """A value as SQL text."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return repr(value)
+
+
+# --- expressions -------------------------------------------------------------------------------
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    # pgbench divides integers towards zero
+    ast.Div: lambda a, b: int(a / b) if isinstance(a, int) and isinstance(b, int) else a / b,
+    ast.Mod: lambda a, b: a - b * int(a / b),
+}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": abs,
+    "int": int,
+    "double": float,
+    "greatest": max,
+    "least": min,
+    "mod": lambda a, b: a - b * int(a / b),
+    "sqrt": lambda a: a**0.5,
+    "power": pow,
+    "pow": pow,
+}
+
+
+def evaluate(expr: str, variables: Mapping[str, Scalar], at: float = 0.5) -> Scalar:
+    """A pgbench expression with the `at` part of every uniform range, and 1 where it cannot be known."""
+    try:
+        tree = ast.parse(re.sub(r":([A-Za-z_]\w*)", r"\1", expr).strip(), mode="eval")
+        value: Scalar = _value(tree.body, variables, at)
+    except (SyntaxError, ValueError, TypeError, ArithmeticError, KeyError, RecursionError):
+        return 1
+    return value
+
+
+def _value(node: ast.expr, variables: Mapping[str, Scalar], at: float) -> Any:
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str()):
+            return node.value
+        case ast.Name(id=name):
+            return _number(variables[name])
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return -_value(inner, variables, at)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _BINARY[type(op)](_value(left, variables, at), _value(right, variables, at))
+        case ast.Call(func=ast.Name(id=name), args=args):
+            values = [_value(arg, variables, at) for arg in args]
+            if name in ("random", "random_gaussian"):
+                return values[0] + int((values[1] - values[0]) * at)
+            if name in ("random_zipfian", "random_exponential"):
+                return values[0]  # the value drawn most often
+            return _FUNCTIONS[name](*values)
+    raise ValueError("not known before the step runs")
+
+
+def _number(value: Scalar) -> Scalar:
+    """Variables given on a command line are text; those that look like numbers are numbers."""
+    if isinstance(value, str):
+        for kind in (int, float):
+            try:
+                return kind(value)
+            except ValueError:
+                continue
+    return value
+
+
+# --- scripts in pgbench's language -------------------------------------------------------------
+
+_TOKEN = re.compile(
+    r"""(?P<meta>^[ \t]*\\(?P<word>\w+)(?P<rest>(?:\\\r?\n|[^\n])*))
+      | (?P<end>\\(?:gset|aset)\b[^\n]*|\\;|;)
+      | (?P<keep>'(?:[^']|'')*' | "(?:[^"]|"")*" | (?P<tag>\$\w*\$).*?(?P=tag) | ::)
+      | (?P<comment>--[^\n]*|/\*.*?\*/)
+      | :(?P<variable>\w+)
+      | (?P<other>.)""",
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
+)
+
+
+def script_statements(text: str, variables: dict[str, Scalar]) -> Iterator[tuple[str, str]]:
+    """Statements of a pgbench script: as written, and with sample values. `\\set` is carried out."""
+    written = sample = ""
+    for match in _TOKEN.finditer(text):
+        if match["meta"] is not None:
+            if match["word"] == "set":
+                name, _, expr = match["rest"].strip().partition(" ")
+                variables[name] = evaluate(expr.replace("\\\n", " "), variables)
+        elif match["end"] is not None:
+            if sample.strip():
+                yield written.strip(), sample.strip()
+            written = sample = ""
+        elif match["variable"] is not None:
+            written += match[0]
+            name = match["variable"]
+            # what looks like a variable and is none stays, as in an array slice
+            sample += literal(variables[name]) if name in variables else match[0]
+        elif match["comment"] is not None:
+            written, sample = written + " ", sample + " "
+        else:
+            written, sample = written + match[0], sample + match[0]
+    if sample.strip():
+        yield written.strip(), sample.strip()
+
+
+def _collect_text(text: str, variables: dict[str, Scalar], found: Found) -> None:
+    for written, sample in script_statements(text, variables):
+        _keep(" ".join(written.split()), sample, found)

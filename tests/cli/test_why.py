@@ -1,0 +1,72 @@
+"""A campaign that asks why: profiles, wait events and plans of real steps, in the run and in its report."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from pgstrata.observe.profile import unavailable
+from pgstrata.server.acquire import Server
+from support_program import Program
+
+CAMPAIGN = """
+name = "why"
+data_dir = "data"
+servers = ["{server}"]
+waits = 20
+profile = {{ seconds = 1, frequency = 499 }}
+[[workloads]]
+name = "pgbench"
+[workloads.options]
+scale = 1
+builtin = "select-only"
+modes = "prepared"
+clients = 2
+seconds = 2
+warmup = 0.2
+"""
+
+
+@pytest.mark.skipif(bool(unavailable()), reason="perf is not installed")
+def test_profiles_waits_and_plans(pgstrata: Program, place: Path, pg17: Server) -> None:
+    (place / "why.toml").write_text(CAMPAIGN.format(server=pg17.spec))
+    done = pgstrata("run", "why.toml")
+    assert done.returncode == 0, done.stderr
+    (run,) = place.glob("results/why/*/*/*/run.json")
+    load, *_, step = json.loads(run.read_text())["steps"]
+    assert "profile" not in load
+    assert set(step["waits"]) >= {"query", "server"}
+    assert all(sum(shares.values()) == pytest.approx(1) for shares in step["waits"].values())
+    assert step["waits_cost"]["polls"] > 0
+    (plan,) = step["plans"]
+    assert plan["name"].startswith("SELECT abalance") and "aid = 50000" in plan["statement"]
+    assert plan["plan"][0]["Plan"]["Node Type"].startswith("Index")
+    profile = step["profile"]["query"]
+    if profile["file"] is None:
+        assert profile["note"] and any(profile["note"] in note for note in step["notes"])
+        pytest.skip(profile["note"])
+    folded = gzip.decompress((run.parent / profile["file"]).read_bytes()).decode()
+    assert "PostgresMain" in folded and profile["samples"] > 0
+    assert not list((place / "data").glob("*perf*"))
+
+
+def test_without_perf_the_run_goes_on(pgstrata: Program, place: Path, pg17: Server) -> None:
+    (place / "why.toml").write_text(CAMPAIGN.format(server=pg17.spec))
+    done = pgstrata("run", "why.toml", "--no-report", PATH=str(place))
+    assert done.returncode == 0, done.stderr
+    (run,) = place.glob("results/why/*/*/*/run.json")
+    step = json.loads(run.read_text())["steps"][-1]
+    assert step["profile"]["query"]["file"] is None
+    assert any("perf is not installed" in note for note in step["notes"])
+    assert step["rate"] > 0
+
+
+def test_wrong_profile_is_said(pgstrata: Program, place: Path, pg17: Server) -> None:
+    text = CAMPAIGN.format(server=pg17.spec).replace("frequency", "frequenzy")
+    (place / "why.toml").write_text(text)
+    done = pgstrata("run", "why.toml")
+    assert done.returncode == 2
+    assert "profile.frequenzy" in done.stderr and "frequency" in done.stderr
