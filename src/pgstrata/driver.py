@@ -21,7 +21,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import IO, Any
@@ -87,8 +87,9 @@ class Driver:
     speaks another dialect, stays silent for longer than it may, or ends without `done`.
     """
 
-    def __init__(self, spec: Json, *, silence: float = SILENCE_SECONDS) -> None:
+    def __init__(self, spec: Json, *, silence: float = SILENCE_SECONDS, cpus: Sequence[int] = ()) -> None:
         self.spec = {"version": DIALECT, **spec}
+        self.cpus = tuple(cpus)
         self.silence = silence
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
@@ -113,6 +114,10 @@ class Driver:
         except OSError as error:
             self._stderr.close()
             raise DriverError(f"{binary} cannot be started: {error.strerror}") from error
+        if self.cpus:
+            # It starts threads only once it knows its spec, so all of them inherit this.
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(self._process.pid, self.cpus)
         self._write(self.spec)
         return self
 

@@ -161,17 +161,23 @@ class Conductor:
         chosen, server = self.run.workload, self.run.variant.server
         phases = chosen.workload.phases(chosen.options, server.version_num)
         if server.dsn is None:
-            with self.timings.of("setup"):
-                execute_sql(cluster, f"CREATE DATABASE {DATABASE}")
+            self.create_database(cluster)
             self._phases(cluster, phases, DATABASE)
             return
         keep = self.campaign.spec.keep_data
         with borrowed_database(cluster, server.dsn, phases, keep=keep, say=self.progress.say) as database:
             self._phases(cluster, phases, database)
 
-    def _phases(self, cluster: Cluster | ForeignCluster, phases: Sequence[Phase], database: str) -> None:
+    def create_database(self, cluster: Cluster | ForeignCluster) -> None:
+        with self.timings.of("setup"):
+            execute_sql(cluster, f"CREATE DATABASE {DATABASE}")
+
+    def keep_settings(self, cluster: Cluster | ForeignCluster, database: str) -> None:
         with cluster.connect(database) as connection:
             self.builder.settings(connection.execute("SHOW ALL").fetchall())
+
+    def _phases(self, cluster: Cluster | ForeignCluster, phases: Sequence[Phase], database: str) -> None:
+        self.keep_settings(cluster, database)
         steps = [phase for phase in phases if isinstance(phase, Step)]
         order = 0
         for phase in phases:

@@ -13,8 +13,9 @@ from pathlib import Path
 from rich.console import Console
 
 from pgstrata.campaign.conduct import Conductor, gigabytes
+from pgstrata.campaign.interleave import Interleaved
 from pgstrata.campaign.interrupt import Interrupted, Interrupts
-from pgstrata.campaign.plan import Plan, PlannedRun, make_plan
+from pgstrata.campaign.plan import Plan, PlannedRun, groups, make_plan
 from pgstrata.campaign.progress import Progress, progress_on
 from pgstrata.campaign.spec import Campaign
 from pgstrata.driver import find_driver
@@ -92,6 +93,9 @@ def execute(campaign: Campaign, results: Results, console: Console, *, fresh: bo
         if plan.missing:
             _warn(root, plan, say)
         with progress_on(console, plan) as progress:
+            if campaign.spec.order == "interleaved":
+                _interleave(plan, campaign, results, root, progress, interrupts, outcome)
+                return outcome
             for number, run in enumerate(plan.missing, 1):
                 interrupts.check()
                 progress.run_begins(run, number, len(plan.missing))
@@ -124,6 +128,46 @@ def _make(
     else:
         _set_aside(folder, run.key.repeat)
     return error
+
+
+def _interleave(
+    plan: Plan,
+    campaign: Campaign,
+    results: Results,
+    root: Path,
+    progress: Progress,
+    interrupts: Interrupts,
+    outcome: Outcome,
+) -> None:
+    """The missing runs, those of one workload and repeat together."""
+    number = 1
+    for group in groups(plan.missing):
+        interrupts.check()
+        progress.run_begins(group[0], number, len(plan.missing))
+        progress.say(f"  with {', '.join(run.key.variant for run in group[1:])}, taking turns")
+        begun = time.monotonic()
+        builders = [results.begin(run.key) for run in group]
+        try:
+            conductors = [
+                Conductor(campaign, run, builder, root, progress, interrupts)
+                for run, builder in zip(group, builders, strict=True)
+            ]
+            made = Interleaved(campaign, conductors, plan.base).conduct()
+        except BaseException:
+            with interrupts.shield():
+                for builder in builders:
+                    if builder.folder.exists():
+                        builder.abandon()
+            raise
+        for run, (folder, error) in zip(group, made, strict=True):
+            outcome.made.append(folder)
+            if error is None:
+                _set_aside(folder, run.key.repeat)
+            else:
+                outcome.failed.append((run, error))
+            progress.run_ended(run, error, (time.monotonic() - begun) / len(group))
+        number += len(group)
+    interrupts.check()
 
 
 def _set_aside(folder: Path, repeat: int) -> None:

@@ -127,10 +127,8 @@ def measure(
     if error is not None:
         record["error"] = error.message
     histograms = {role["name"]: role["histogram"] for role in done["roles"]}
-    driver = str(ready["driver"])
-    return Measured(
-        record, seconds, histograms, observed, driver, statements, profiles, error, ready, done
-    )
+    version = str(ready["driver"])
+    return Measured(record, seconds, histograms, observed, version, statements, profiles, error, ready, done)
 
 
 class _Profiling:

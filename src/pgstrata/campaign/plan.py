@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import psutil
 
+from pgstrata.campaign.allowed import check_interleaved, check_memory, memory_limit
 from pgstrata.campaign.mistakes import meant
 from pgstrata.campaign.spec import Campaign, ChosenWorkload, VariantSpec
 from pgstrata.errors import UsageError
@@ -26,7 +27,7 @@ AROUND_SECONDS = 8.0
 class Variant:
     """A variant of the campaign with its server found and its configuration resolved.
 
-    place: from 0, in the campaign's order.
+    place: from 0, in the campaign's order. memory: most bytes the server may use, None without a limit.
     """
 
     spec: VariantSpec
@@ -34,6 +35,7 @@ class Variant:
     config: Resolved
     label: str
     place: int = 0
+    memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,9 @@ def make_plan(
     ]
     if not fresh:
         runs = [_with_existing(run, results) for run in runs]
+    if campaign.spec.order == "interleaved":
+        check_interleaved(campaign, variants)
+        runs = [run for group in groups(runs) for run in group]
     return Plan(campaign, variants, _base(campaign, variants), runs)
 
 
@@ -115,14 +120,17 @@ def _variants(campaign: Campaign, find_server: Callable[[str], Server]) -> list[
         server = servers[spec.server]
         stack = spec.config if server.managed else []  # what runs already keeps its settings
         fragments = [find_fragment(name, campaign.folder) for name in stack]
-        config = resolve(fragments, server.version_num, ram, server.build)
+        memory = memory_limit(spec.memory)
+        # To a server with a limit, that is all the memory there is: shares of memory are shares of it.
+        config = resolve(fragments, server.version_num, min(ram, memory or ram), server.build)
         label = spec.label or server.label + (_suffix(stack) if server.managed else "")
         if same := next((v for v in variants if v.label == label), None):
             raise UsageError(
                 f"two variants are called {label}: {_told(same.spec)} and {_told(spec)}",
                 'give one of them a label of its own: label = "…"',
             )
-        variants.append(Variant(spec, server, config, label, len(variants)))
+        check_memory(memory, config, label)
+        variants.append(Variant(spec, server, config, label, len(variants), memory))
     return variants
 
 
@@ -142,6 +150,8 @@ def _order(campaign: Campaign, variants: list[Variant]) -> list[tuple[Variant, C
     repeats = range(1, campaign.spec.repeats + 1)
     if campaign.spec.order == "sequential":
         return [(v, w, r) for v in variants for w in campaign.workloads for r in repeats]
+    if campaign.spec.order == "interleaved":
+        return [(v, w, r) for r in repeats for w in campaign.workloads for v in variants]
     dice = random.Random(campaign.spec.seed)
     order = []
     for repeat in repeats:
@@ -160,6 +170,20 @@ def _planned(campaign: Campaign, variant: Variant, workload: ChosenWorkload, rep
         float(estimate.seconds) + AROUND_SECONDS,
         int(estimate.disk_bytes),
     )
+
+
+def groups(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
+    """The runs of an interleaved campaign that are measured together, in their order.
+
+    Where one is missing all are: a pair needs both sides at the same time.
+    """
+    found: dict[tuple[int, str], list[PlannedRun]] = {}
+    for run in runs:
+        found.setdefault((run.key.repeat, run.key.workload), []).append(run)
+    return [
+        group if all(run.existing for run in group) else [replace(run, existing=None) for run in group]
+        for group in found.values()
+    ]
 
 
 def _base(campaign: Campaign, variants: Sequence[Variant]) -> str:
@@ -201,6 +225,8 @@ def _difference(run: PlannedRun, record: dict[str, Any]) -> str:
             return f"{key} = {json.dumps(stored[key])} instead of {json.dumps(value)}"
     if record.get("env", {}) != run.variant.spec.env:
         return "another `env`"
+    if record.get("memory") != run.variant.memory:
+        return "another limit of `memory`"
     if record.get("initdb", []) != run.variant.spec.initdb:
         return "other `initdb` options"
     # Texts, not resolved settings: sizes relative to memory differ from host to host, runs may be merged.

@@ -24,7 +24,10 @@ from pgstrata.server.acquire import Server
 from pgstrata.server.config import Resolved, quoted
 from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.guard import Place, clear_leftovers, end_server, unwritable
+from pgstrata.server.log_end import problem, tail
+from pgstrata.server.memory import MemoryGroup
 from pgstrata.server.process import children, server_env, spawn
+from pgstrata.server.snapshot import copy_folder, remove_folder
 
 __all__ = ["Cluster", "ForeignCluster", "check_initdb", "clear_leftovers"]
 
@@ -62,8 +65,9 @@ class Cluster:
     """One data folder with its server, below `folder`, which pgstrata claims for it.
 
     data_dir: another folder for the data; env: added to the server's environment only; initdb:
-    more options of initdb; tcp: listens on 127.0.0.1 too; cpus: the only CPUs its processes use.
-    Leaving it as a context manager stops and removes it.
+    more options of initdb; tcp: listens on 127.0.0.1 too; cpus: the only CPUs its processes use;
+    memory: most bytes they may use together, page cache included. Leaving it as a context manager
+    stops and removes it.
     """
 
     user = USER
@@ -79,6 +83,7 @@ class Cluster:
         initdb: Sequence[str] = (),
         tcp: bool = False,
         cpus: Sequence[int] = (),
+        memory: int | None = None,
     ) -> None:
         check_initdb(initdb)
         self.server, self.config = server, config
@@ -90,6 +95,7 @@ class Cluster:
         self.initdb_options = _initdb_options(server.version_num, initdb)
         self.pid: int | None = None
         self._env, self._tcp, self._cpus = dict(env or {}), tcp, tuple(cpus)
+        self._memory, self._group = memory, None if memory is None else MemoryGroup(self.folder.name, memory)
         self._account = server_account()
         self._process: subprocess.Popen[bytes] | None = None
         self._places: list[Place] = []
@@ -105,9 +111,10 @@ class Cluster:
 
     # --- life ---------------------------------------------------------------------------------
 
-    def create(self) -> None:
+    def create(self, copy_of: Path | None = None) -> None:
         """initdb and configuration. After a failure `log_tail` still works, until `remove`.
 
+        copy_of: data folder of a stopped server of the same version, which is copied instead of initdb.
         Raises ServerError when the folder is not empty and not pgstrata's, is in use, cannot be
         written or reached by the server's account, or when initdb fails.
         """
@@ -128,8 +135,12 @@ class Cluster:
         need_way(self.data_dir.parent, self._account, "the data folder")
         try:
             self._make_folders()
-            self._initdb()
-            self._configure()
+            if copy_of is None:
+                self._initdb()
+            else:
+                self.data_dir.rmdir()
+                copy_folder(copy_of, self.data_dir)
+            self._configure(again=copy_of is not None)
         except OSError as error:
             raise unwritable(self.folder, error) from error
 
@@ -149,11 +160,15 @@ class Cluster:
             self.port = _free_port()
             (self.data_dir / "pgstrata.conf").write_text(self._conf())
         begin = self.log_file.stat().st_size if self.log_file.exists() else 0
+        if self._group is not None:
+            self._places[0].record(group=str(self._group.make()))
         with self.log_file.open("ab") as log:
             process = self._spawn("postgres", ["-D", str(self.data_dir)], log, signal.SIGQUIT, self._env)
         self._process, self.pid = process, process.pid
         try:
             self._places[0].record(postmaster=process.pid)
+            if self._group is not None:
+                self._group.take(process.pid, lambda: children(process.pid))
             self._wait_until_ready(process, begin)
             self._places[0].record(segments=ipc.posix_segments(process.pid))
         except BaseException:
@@ -196,6 +211,27 @@ class Cluster:
 
     # --- questions ----------------------------------------------------------------------------
 
+    @property
+    def snapshot_dir(self) -> Path:
+        """Where `save` keeps the data."""
+        return self.folder / "snapshot"
+
+    def save(self) -> None:
+        """Copies the data of the stopped server, in place of an earlier copy. Raises ServerError."""
+        assert self._process is None
+        remove_folder(self.snapshot_dir)
+        copy_folder(self.data_dir, self.snapshot_dir)
+
+    def restore(self) -> None:
+        """Puts the data back as `save` found it; the server is stopped. Raises ServerError."""
+        assert self._process is None
+        remove_folder(self.data_dir)
+        copy_folder(self.snapshot_dir, self.data_dir)
+
+    def drop_snapshot(self) -> None:
+        """Frees the space of the copy."""
+        remove_folder(self.snapshot_dir)
+
     def alive(self) -> bool:
         """Whether the postmaster runs."""
         return self._process is not None and self._process.poll() is None
@@ -215,7 +251,7 @@ class Cluster:
 
     def log_tail(self, lines: int = 20) -> str:
         """The last lines of the server's log."""
-        return _tail(self.log_file, lines)
+        return tail(self.log_file, lines)
 
     # --- how ----------------------------------------------------------------------------------
 
@@ -278,20 +314,21 @@ class Cluster:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise
-        said = _tail(self.log_file, 8)
+        said = tail(self.log_file, 8)
         if code != 0:
             if "No space left on device" in said:
                 raise ServerError(
                     f"no space left for the data folder {self.data_dir}",
                     "make room, or name another place: data_dir in the campaign, or --data-dir",
                 )
-            problem = _problem(said) or said.strip() or f"exit code {code}"
-            raise ServerError(f"initdb of {self.server.label} failed: {problem}", f"it said:\n{said}")
+            cause = problem(said) or said.strip() or f"exit code {code}"
+            raise ServerError(f"initdb of {self.server.label} failed: {cause}", f"it said:\n{said}")
         self.log_file.unlink()  # what follows is the server's own log
 
-    def _configure(self) -> None:
-        with (self.data_dir / "postgresql.conf").open("a") as conf:
-            conf.write("\ninclude 'pgstrata.conf'\n")
+    def _configure(self, again: bool) -> None:
+        if not again:
+            with (self.data_dir / "postgresql.conf").open("a") as conf:
+                conf.write("\ninclude 'pgstrata.conf'\n")
         (self.data_dir / "pgstrata.conf").write_text(self._conf())
         (self.data_dir / "pgstrata.conf").chmod(0o644)
 
@@ -340,11 +377,11 @@ class Cluster:
         return True
 
     def _start_failure(self, log_begin: int, how: str) -> ServerError:
-        tail = _tail(self.log_file, 20, log_begin)
-        problem = _problem(tail)
+        last = tail(self.log_file, 20, log_begin)
+        cause = problem(last)
         return ServerError(
-            f"the server {self.server.label} {how}" + (f": {problem}" if problem else ""),
-            f"its log ends with:\n{tail}" if tail else "its log is empty",
+            f"the server {self.server.label} {how}" + (f": {cause}" if cause else ""),
+            f"its log ends with:\n{last}" if last else "its log is empty",
         )
 
 
@@ -375,22 +412,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _tail(file: Path, lines: int, begin: int = 0) -> str:
-    try:
-        with file.open("rb") as log:
-            log.seek(max(begin, log.seek(0, os.SEEK_END) - 65536))
-            text = log.read().decode(errors="replace")
-    except OSError:
-        return ""
-    return "\n".join(text.splitlines()[-lines:])
-
-
-def _problem(text: str) -> str:
-    """The line of a log that says what went wrong."""
-    for mark in ("PANIC: ", "FATAL: ", "error: ", "ERROR: ", "could not"):
-        for line in reversed(text.splitlines()):
-            if mark in line:
-                return line[line.index(mark) :].removeprefix(mark).strip() if mark != "could not" else line
-    return ""

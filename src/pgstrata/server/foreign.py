@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -34,7 +35,7 @@ class ForeignCluster:
     ) -> None:
         return None
 
-    def create(self) -> None:
+    def create(self, copy_of: Path | None = None) -> None:
         """Nothing: the server is there."""
 
     def start(self) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import ServerError
-from pgstrata.server import ipc
+from pgstrata.server import ipc, memory
 from pgstrata.server.process import working_in
 
 MARKER = ".pgstrata-cluster.json"
@@ -137,6 +137,8 @@ def end_server(folder: Path, facts: Json) -> None:
         for pid in working_in(data):
             _signal(pid, signal.SIGKILL)
         wait_until_empty(data, QUIT_SECONDS)
+    if group := facts.get("group"):
+        memory.remove_group(Path(str(group)))
     # A server that could end by itself has removed its pid file and its shared memory.
     if (data / "postmaster.pid").exists():
         segments = [str(name) for name in facts.get("segments", [])]

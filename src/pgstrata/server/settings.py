@@ -114,6 +114,12 @@ def relative_size(value: str, ram_bytes: int) -> int | None:
     return int(float(match[1]) / 100 * ram_bytes) if match else None
 
 
+def size_bytes(text: str) -> int | None:
+    """Bytes of a size with its unit as PostgreSQL writes them, `2GB` or `512MB`; None for anything else."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", text, re.ASCII)
+    return int(float(match[1]) * _BYTES[match[2]]) if match and match[2] in _BYTES else None
+
+
 def canonical(row: Setting, value: str, ram_bytes: int) -> str:
     """The value as SHOW would write it, so that equal ones are the same text: 1800s → 30min.
 

@@ -1,0 +1,73 @@
+"""What an order of runs or a limit of memory does not go with, said before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pgstrata.campaign.spec import Campaign
+from pgstrata.errors import UsageError
+from pgstrata.server.config import Resolved
+from pgstrata.server.settings import size_bytes
+from pgstrata.workload.language import Step
+
+if TYPE_CHECKING:
+    from pgstrata.campaign.plan import Variant
+
+BESIDE_BUFFERS = 64 << 20
+"""Bytes a server needs beside shared_buffers: its processes, their catalogs, a little page cache."""
+
+
+def memory_limit(text: str | None) -> int | None:
+    """A limit in bytes, None for none. Raises UsageError where it is no size."""
+    if text is None:
+        return None
+    limit = size_bytes(text)
+    if limit is None or limit <= 0:
+        raise UsageError(f"memory = {text!r} is not a size", 'write it like memory = "2GB"')
+    return limit
+
+
+def check_memory(limit: int | None, config: Resolved, label: str) -> None:
+    """Raises UsageError where a limit is too small for shared_buffers."""
+    if limit is None:
+        return
+    buffers_text = config.settings.get("shared_buffers", "128MB")
+    buffers = size_bytes(buffers_text) or 0
+    if limit < buffers + BESIDE_BUFFERS:
+        raise UsageError(
+            f"{label}: memory = {limit >> 20}MB leaves no room beside shared_buffers = {buffers_text}",
+            "the kernel would end the server when its buffers fill: "
+            f"at least {(buffers + BESIDE_BUFFERS) >> 20}MB, or smaller shared_buffers",
+        )
+
+
+def check_interleaved(campaign: Campaign, variants: Sequence[Variant]) -> None:
+    """Raises UsageError where variants cannot take turns."""
+    if len(variants) < 2:
+        raise UsageError('order = "interleaved" needs at least two variants', "name another server or config")
+    for variant in variants:
+        if not variant.server.managed:
+            raise UsageError(
+                f'order = "interleaved": {variant.label} is a running server (dsn:)',
+                "pgstrata must be able to stop and copy what it interleaves; use another order",
+            )
+    for chosen in campaign.workloads:
+        names = [
+            [
+                p.name
+                for p in chosen.workload.phases(chosen.options, v.server.version_num)
+                if isinstance(p, Step)
+            ]
+            for v in variants
+        ]
+        for variant, own in zip(variants, names, strict=True):
+            if own != names[0]:
+                raise UsageError(
+                    f'order = "interleaved": {chosen.label} has other steps on {variant.label} than on '
+                    f"{variants[0].label}: {', '.join(sorted(set(own) ^ set(names[0]))) or 'another order'}",
+                    "choose steps that both have, or another order",
+                )
+
+
+__all__ = ["check_interleaved", "check_memory", "memory_limit"]

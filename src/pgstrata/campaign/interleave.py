@@ -1,0 +1,331 @@
+"""Variants that take turns: all clusters loaded once, then each measured step in pairs A B, B A, A B, …
+
+What drifts on the machine hits all variants alike, and the ratio of neighbours does not see it. Steps that
+only read are cut into slices while all clusters are up. A step that writes would meet other data in every
+turn, so it is repeated whole, each time from the same snapshot of the data folder, with no other cluster up.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pgstrata.analyze import sequential
+from pgstrata.campaign.conduct import DATABASE, Conductor, without_password
+from pgstrata.campaign.join import join
+from pgstrata.campaign.measure import Measured, driver_spec, measure, step_seed
+from pgstrata.campaign.spec import Campaign
+from pgstrata.errors import DriverError, PgstrataError, StoreError
+from pgstrata.observe import StepWatch
+from pgstrata.server.cluster import Cluster
+from pgstrata.workload.language import Phase, Step
+
+Json = dict[str, Any]
+
+AGAIN_SECONDS = 0.2
+"""Unmeasured begin of each slice after the first: a new connection reads its catalogs again."""
+
+
+@dataclass
+class Lane:
+    """One variant of the comparison: its conductor and cluster, and why it left, if it did."""
+
+    conductor: Conductor
+    cluster: Cluster
+    phases: Sequence[Phase]
+    at: int = 0
+    order: int = 0
+    error: PgstrataError | None = None
+    log_tail: str = ""
+    slices: list[Measured] = field(default_factory=list)
+    turns: list[Json] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        return self.conductor.run.key.variant
+
+    def rates(self) -> dict[int, float]:
+        """Rate of the present step by pair."""
+        return {turn["pair"]: turn["rate"] for turn in self.turns}
+
+
+class Interleaved:
+    """One workload and repeat on all variants. Made anew for each group of runs."""
+
+    def __init__(self, campaign: Campaign, conductors: Sequence[Conductor], base: str) -> None:
+        self.spec, self.base = campaign.spec, base
+        self.progress, self.interrupts = conductors[0].progress, conductors[0].interrupts
+        self.lanes = []
+        comparison = {
+            "id": secrets.token_hex(8),
+            "variants": [c.run.key.variant for c in conductors],
+            "base": base,
+            "slice_seconds": self.spec.slice_seconds,
+            "rounds": self.spec.rounds,
+            "until": self.spec.until,
+            "max_seconds": self.spec.max_seconds if self.spec.until == "verdict" else None,
+            "margin": self.spec.margin,
+        }
+        for c in conductors:
+            c.comparison = comparison
+            cluster = c.make_cluster()
+            assert isinstance(cluster, Cluster)  # check_interleaved refuses others
+            chosen = c.run.workload
+            phases = chosen.workload.phases(chosen.options, c.run.variant.server.version_num)
+            self.lanes.append(Lane(c, cluster, phases))
+
+    def conduct(self) -> list[tuple[Path, str | None]]:
+        """Measures all runs. Returns the folder of each, and why it failed or None, in their order.
+
+        A variant that fails leaves the comparison; what it measured is kept, and the others go on. Raises
+        StoreError where results cannot be stored, and Interrupted; nothing is left running.
+        """
+        try:
+            self._load()
+            while step := self._next_step():
+                self.interrupts.check()
+                if not step.measured or step.digest is not None:
+                    self._each(self._alone)
+                elif not step.reads_only:
+                    self._rounds(step)
+                elif step.seconds is None:
+                    self._turns(step, step, self.spec.rounds)
+                else:
+                    pairs = max(1, round(step.seconds / self.spec.slice_seconds))
+                    self._turns(step, replace(step, seconds=self.spec.slice_seconds), pairs)
+            for lane in self.lanes:
+                lane.conductor.keep_log(lane.cluster)
+        finally:
+            with self.interrupts.shield():
+                for lane in self.lanes:
+                    with lane.conductor.timings.of("stop"):
+                        lane.cluster.drop_snapshot()
+                        lane.conductor.take_down(lane.cluster)
+        return [
+            (lane.conductor.finish(lane.error, lane.log_tail), lane.error.message if lane.error else None)
+            for lane in self.lanes
+        ]
+
+    # --- variants -----------------------------------------------------------------------------
+
+    @property
+    def here(self) -> list[Lane]:
+        """The variants that have not failed."""
+        return [lane for lane in self.lanes if lane.error is None]
+
+    def _try(self, lane: Lane, work: Callable[[Lane], object]) -> bool:
+        """Does something with one variant; one that fails leaves the comparison."""
+        try:
+            work(lane)
+        except StoreError:
+            raise
+        except PgstrataError as error:
+            lane.log_tail = lane.cluster.log_tail()
+            lane.error = lane.conductor.explained(error, lane.cluster, lane.log_tail)
+            self.progress.say(f"  {lane.label} FAILED and leaves the comparison: {lane.error.message}")
+            with self.interrupts.shield():
+                lane.cluster.stop("immediate")
+            return False
+        return True
+
+    def _each(self, work: Callable[[Lane], object]) -> None:
+        for lane in self.here:
+            self._try(lane, work)
+
+    # --- before the first measured step -------------------------------------------------------
+
+    def _load(self) -> None:
+        """Every cluster up with its data. The same server and initdb options load once: the data folder
+        of the first is copied to the others."""
+        donors: dict[tuple[object, ...], Lane] = {}
+        for lane in self.lanes:
+            donor = donors.setdefault(_data_of(lane), lane)
+            if donor is lane or donor.error is not None or not _loaded_at(lane.phases):
+                self._try(lane, self._fill)
+            else:
+                self.progress.say(f"  {lane.label}: data copied from {donor.label}")
+                self._try(lane, partial(self._adopt, donor=donor))
+
+    def _fill(self, lane: Lane) -> None:
+        lane.conductor.check_disk()
+        lane.conductor.start(lane.cluster)
+        lane.conductor.create_database(lane.cluster)
+        lane.conductor.keep_settings(lane.cluster, DATABASE)
+        end = _loaded_at(lane.phases)
+        while lane.at < end:
+            phase = lane.phases[lane.at]
+            if isinstance(phase, Step):
+                self._alone(lane)
+            else:
+                lane.conductor.prepare(lane.cluster, phase, DATABASE)
+                lane.at += 1
+
+    def _adopt(self, lane: Lane, donor: Lane) -> None:
+        lane.conductor.check_disk()
+        donor.cluster.stop("fast")
+        try:
+            lane.conductor.start(lane.cluster, donor.cluster.data_dir)
+        finally:
+            donor.cluster.start()
+        lane.conductor.keep_settings(lane.cluster, DATABASE)
+        lane.conductor.work_facts = dict(donor.conductor.work_facts)
+        lane.at, lane.order = donor.at, donor.order
+
+    def _next_step(self) -> Step | None:
+        """Brings every variant to its next step, the same for all (`check_interleaved`)."""
+
+        def forward(lane: Lane) -> None:
+            while lane.at < len(lane.phases) and not isinstance(phase := lane.phases[lane.at], Step):
+                lane.conductor.prepare(lane.cluster, phase, DATABASE)
+                lane.at += 1
+
+        self._each(forward)
+        for lane in self.here:
+            if lane.at < len(lane.phases):
+                phase = lane.phases[lane.at]
+                assert isinstance(phase, Step)
+                return phase
+        return None
+
+    def _alone(self, lane: Lane) -> None:
+        """A step that is no comparison: a load, or one that records its queries one by one."""
+        step = lane.phases[lane.at]
+        assert isinstance(step, Step)
+        lane.at += 1
+        lane.order += 1
+        lane.conductor.step(lane.cluster, step, lane.order, DATABASE, last=lane.at == len(lane.phases))
+
+    # --- measured steps -----------------------------------------------------------------------
+
+    def _turns(self, step: Step, slice_: Step, pairs: int) -> None:
+        """Slices (or whole steps) in turn, all clusters up."""
+        self._begin(step)
+        pair = 0
+        while self._goes_on(pair, pairs):
+            pair += 1
+            for lane in self._order(pair):
+                self._try(lane, partial(self._measure, step=slice_, pair=pair))
+        self._end(step)
+
+    def _rounds(self, step: Step) -> None:
+        """Whole steps in turn, each from the snapshot of its cluster, the others stopped."""
+        self._begin(step)
+        for lane in self.here:
+            lane.cluster.stop("fast")
+        self._each(lambda lane: lane.cluster.save())
+        pair = 0
+        while self._goes_on(pair, self.spec.rounds):
+            pair += 1
+            for lane in self._order(pair):
+                self._try(lane, partial(self._round, step=step, pair=pair))
+        for lane in self.here:
+            self._try(lane, lambda lane: lane.cluster.start())
+            lane.cluster.drop_snapshot()
+        self._end(step)
+
+    def _round(self, lane: Lane, step: Step, pair: int) -> None:
+        # Also before the first round: data that has just been copied is cached as it is in every later one.
+        with lane.conductor.timings.of("restore"):
+            lane.cluster.restore()
+        lane.cluster.start()
+        self._measure(lane, step, pair)
+        lane.cluster.stop("fast")
+
+    def _begin(self, step: Step) -> None:
+        self.progress.step_begins(step)
+        for lane in self.here:
+            lane.at += 1
+            lane.order += 1
+            lane.slices, lane.turns = [], []
+
+    def _order(self, pair: int) -> list[Lane]:
+        """A B, B A, A B, …"""
+        return self.here if pair % 2 else self.here[::-1]
+
+    def _goes_on(self, done: int, pairs: int) -> bool:
+        self.interrupts.check()
+        if len(self.here) < 2 and done:
+            return False  # nobody to compare with
+        if not self.here:
+            return False
+        if self.spec.until == "time" or not done:
+            return done < pairs
+        used = sum(turn["seconds"] for lane in self.lanes for turn in lane.turns)
+        return used < self.spec.max_seconds and not self._known()
+
+    def _known(self) -> bool:
+        """Whether every variant has its verdict against the base (against the first, without the base)."""
+        base = next((lane for lane in self.here if lane.label == self.base), self.here[0])
+        for lane in self.here:
+            if lane is not base:
+                ours, theirs = base.rates(), lane.rates()
+                common = sorted(ours.keys() & theirs.keys())
+                verdict = sequential.look(
+                    [ours[p] for p in common], [theirs[p] for p in common], margin=self.spec.margin
+                )
+                if not verdict.decided:
+                    return False
+        return True
+
+    def _measure(self, lane: Lane, step: Step, pair: int) -> None:
+        c, options = lane.conductor, lane.conductor.run.workload.options
+        if lane.slices and step.reads_only:
+            step = replace(step, warmup=min(step.warmup, AGAIN_SECONDS) or AGAIN_SECONDS)
+        seed = step_seed(getattr(options, "seed", self.spec.seed), c.run.key.repeat, lane.order, step.name)
+        connection = lane.cluster.connection(DATABASE)
+        # Another stream in every pair, the same for all variants of it.
+        spec = driver_spec(step, connection, (seed + pair) % 2**48, self.spec.engine)
+        if not lane.slices:
+            c.builder.spec(lane.order, step.name, without_password(spec))
+        watch = StepWatch(lane.cluster, step.tables, DATABASE)
+        begun = time.monotonic()
+        measured = measure(step, lane.order, spec, watch, cpus=self.spec.driver_cpus)
+        around = time.monotonic() - begun - float(measured.done["seconds"]) - step.warmup
+        c.timings.add("observe", measured.observed.observe_seconds)
+        c.timings.add("connect", max(0.0, around - measured.observed.observe_seconds))
+        lane.slices.append(measured)
+        if measured.error is not None:
+            raise DriverError(
+                f"{step.name}: {measured.error.message}", measured.error.hint, measured.error.event
+            )
+        lane.turns.append(
+            {
+                "pair": pair,
+                "started": measured.record["started"],
+                "seconds": measured.record["seconds"],
+                "rate": measured.record["rate"],
+            }
+        )
+
+    def _end(self, step: Step) -> None:
+        """Puts the slices of each variant together and stores them, also of one that failed."""
+        for lane in self.lanes:
+            if not lane.slices:
+                continue
+            whole = join(step, lane.order, lane.slices)
+            whole.record["slices"] = lane.turns
+            lane.conductor.driver_version = whole.driver_version
+            lane.conductor.sizes = whole.observed.sizes or lane.conductor.sizes
+            lane.conductor.store(step, whole, None)
+            self.progress.say(f"  {lane.label}, {len(lane.turns)} turns:")
+            self.progress.step_ended(whole.record)
+            lane.slices, lane.turns = [], []
+
+
+def _loaded_at(phases: Sequence[Phase]) -> int:
+    """How many phases come before the first measured step."""
+    return next((i for i, p in enumerate(phases) if isinstance(p, Step) and p.measured), len(phases))
+
+
+def _data_of(lane: Lane) -> tuple[object, ...]:
+    """What decides how a data folder is made and loaded; settings do not."""
+    variant = lane.conductor.run.variant
+    return variant.server.spec, tuple(variant.spec.initdb)
+
+
+__all__ = ["Interleaved", "Lane"]

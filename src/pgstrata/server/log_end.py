@@ -1,0 +1,26 @@
+"""The end of a server's log, and what in it went wrong."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def tail(file: Path, lines: int, begin: int = 0) -> str:
+    """The last lines of a log, none from before `begin` (bytes); empty where there is no log."""
+    try:
+        with file.open("rb") as log:
+            log.seek(max(begin, log.seek(0, os.SEEK_END) - 65536))
+            text = log.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def problem(text: str) -> str:
+    """The line of a log that says what went wrong."""
+    for mark in ("PANIC: ", "FATAL: ", "error: ", "ERROR: ", "could not"):
+        for line in reversed(text.splitlines()):
+            if mark in line:
+                return line[line.index(mark) :].removeprefix(mark).strip() if mark != "could not" else line
+    return ""

@@ -1,0 +1,63 @@
+"""Copies of the data folder of a stopped server: shared blocks where the file system can, plain ones else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import psutil
+
+from pgstrata.errors import ServerError
+from pgstrata.server.process import die_with_parent
+
+_HINT = "make room, or name another disk: data_dir in the campaign, or --data-dir"
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """Copies a folder with owners and modes; `target` must not exist.
+
+    cp shares the blocks of both copies on file systems that can (XFS, btrfs), and copies them elsewhere; it
+    keeps holes. Raises ServerError, also where the space is not enough; then nothing is left of the copy.
+    """
+    program = shutil.which("cp")
+    if program is None:
+        raise ServerError("a snapshot needs the program cp, which is not in PATH")
+    try:
+        done = subprocess.run(
+            [program, "-a", "--reflink=auto", "--sparse=auto", str(source), str(target)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env={"LC_ALL": "C"},
+            preexec_fn=die_with_parent,
+        )
+    except BaseException:
+        remove_folder(target)
+        raise
+    if done.returncode:
+        remove_folder(target)
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        if "No space left" in done.stderr:
+            free = psutil.disk_usage(str(target.parent)).free
+            raise ServerError(
+                f"no space for a snapshot of {source}: {folder_bytes(source) / 1e6:.0f} MB, "
+                f"{free / 1e6:.0f} MB are free",
+                _HINT,
+            )
+        raise ServerError(f"a snapshot of {source} cannot be made: {said}", _HINT)
+
+
+def remove_folder(folder: Path) -> None:
+    """Deletes a folder if it is there. Raises ServerError where something of it stays."""
+    if not folder.exists():
+        return
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise ServerError(f"{folder} cannot be removed: {error.strerror}") from error
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes of disk that the files of a folder take."""
+    return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))
