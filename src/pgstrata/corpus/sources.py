@@ -60,8 +60,9 @@ def messages(file: Path, counts: Counter[str], check: Callable[[], None] = lambd
         with file.open("rb") as plain:
             compressed = plain.read(2) == b"\x1f\x8b"
             plain.seek(0)
-            source: Reads = gzip.GzipFile(fileobj=plain) if compressed else plain
-            yield from _messages(_Counted(source, counts, check), counts)
+            # read1: one that reads until it has all it was asked for loses what came before a break.
+            read = gzip.GzipFile(fileobj=plain).read1 if compressed else plain.read
+            yield from _messages(_Counted(read, counts, check), counts)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         counts["cut_files"] += 1
     except OSError:
@@ -71,13 +72,15 @@ def messages(file: Path, counts: Counter[str], check: Callable[[], None] = lambd
 class _Counted:
     """A source that counts its bytes and remembers that its compressed stream broke off."""
 
-    def __init__(self, source: Reads, counts: Counter[str], check: Callable[[], None]) -> None:
+    def __init__(
+        self, source: Callable[[int], bytes], counts: Counter[str], check: Callable[[], None]
+    ) -> None:
         self._source, self._counts, self._check = source, counts, check
 
     def read(self, n: int, /) -> bytes:
         self._check()
         try:
-            data = self._source.read(n)
+            data = self._source(n)
         except (EOFError, zlib.error, gzip.BadGzipFile):
             # What came before the break is good: it ends here, as if the file did.
             self._counts["cut_files"] += 1

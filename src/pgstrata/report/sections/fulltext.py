@@ -16,7 +16,7 @@ from pgstrata.report.sections.loads import phase_table, seconds, sizes, step_nam
 from pgstrata.report.study import Study, WorkloadOf, anchor
 
 KINDS = {"gin": "GIN", "gist": "GiST"}
-MOST_POINTS = 4_000
+MOST_POINTS = 2_500
 """Points of a variant in the scatter; of more queries every n-th is drawn, the table counts all."""
 
 ByVariant = Mapping[str, Mapping[str, Timing]]
@@ -252,7 +252,7 @@ def _scatter(study: Study, workload: WorkloadOf, kind: str, by_variant: ByVarian
                 variant,
                 index,
                 shown=index < SHOWN_AT_FIRST,
-                type="scattergl",
+                type="scatter",
                 mode="markers",
                 x=rounded([x * 1e3 for _, x, _ in points]),
                 y=rounded([y for _, _, y in points]),
