@@ -11,10 +11,7 @@ pub const SECOND: Nanos = 1_000_000_000;
 /// Reads the clock; about 20 ns, no system call where the kernel offers it in user space.
 #[inline]
 pub fn now() -> Nanos {
-    let mut t = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` is a valid place for the kernel to write to, and CLOCK_MONOTONIC always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
     t.tv_sec as u64 * SECOND + t.tv_nsec as u64

@@ -209,8 +209,8 @@ impl Compiler {
     }
 
     fn pgbench(&mut self, text: &str, file: &str) -> Result<Program, Failure> {
-        let script = script::parse_script(text, file, &mut self.names, self.allow_shell)
-            .map_err(script_failure)?;
+        let script =
+            script::parse_script(text, file, &mut self.names, self.allow_shell).map_err(script_failure)?;
         if self.mode != Mode::Simple {
             script.check_extended(text).map_err(script_failure)?;
         }
@@ -222,9 +222,9 @@ impl Compiler {
                 Command::Sleep { sleep, .. } => Op::Sleep(sleep),
                 Command::JumpUnless { condition, target, .. } => Op::JumpUnless { expr: condition, target },
                 Command::Jump { target } => Op::Jump(target),
-                Command::StartPipeline { .. } => Op::Pipeline(Pipeline::Start),
-                Command::SyncPipeline { .. } => Op::Pipeline(Pipeline::Sync),
-                Command::EndPipeline { .. } => Op::Pipeline(Pipeline::End),
+                Command::StartPipeline => Op::Pipeline(Pipeline::Start),
+                Command::SyncPipeline => Op::Pipeline(Pipeline::Sync),
+                Command::EndPipeline => Op::Pipeline(Pipeline::End),
                 Command::Shell { words, .. } => Op::Shell { words, result: None },
                 Command::SetShell { slot, words, .. } => Op::Shell { words, result: Some(slot) },
             });
@@ -282,11 +282,7 @@ impl Compiler {
         Ok(self.copies.len() - 1)
     }
 
-    fn parts(
-        &mut self,
-        parts: Vec<PartSpec>,
-        splice: &mut Option<Splice>,
-    ) -> Result<Vec<Part>, Failure> {
+    fn parts(&mut self, parts: Vec<PartSpec>, splice: &mut Option<Splice>) -> Result<Vec<Part>, Failure> {
         let mut compiled = Vec::with_capacity(parts.len());
         for part in parts {
             compiled.push(match part {

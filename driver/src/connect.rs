@@ -32,24 +32,17 @@ pub fn open(to: &Connection) -> Result<Opened, Failure> {
     } else {
         format!("{}:{}", to.host, to.port)
     };
-    let broken = |e: io::Error| {
-        Failure::new("connection", format!("cannot connect to the server at {place}: {e}"))
-    };
+    let broken =
+        |e: io::Error| Failure::new("connection", format!("cannot connect to the server at {place}: {e}"));
     if to.host.starts_with('/') {
         let mut socket = UnixStream::connect(&place).map_err(broken)?;
         let pid = start(&mut socket, to).map_err(|e| e.failure(&place))?;
-        Ok(Opened {
-            socket: socket.into(),
-            pid,
-        })
+        Ok(Opened { socket: socket.into(), pid })
     } else {
         let mut socket = TcpStream::connect((to.host.as_str(), to.port)).map_err(broken)?;
         socket.set_nodelay(true).map_err(broken)?;
         let pid = start(&mut socket, to).map_err(|e| e.failure(&place))?;
-        Ok(Opened {
-            socket: socket.into(),
-            pid,
-        })
+        Ok(Opened { socket: socket.into(), pid })
     }
 }
 
@@ -67,10 +60,9 @@ impl From<io::Error> for Refused {
 impl Refused {
     fn failure(self, place: &str) -> Failure {
         match self {
-            Refused::Io(e) => Failure::new(
-                "connection",
-                format!("the connection to {place} broke during start-up: {e}"),
-            ),
+            Refused::Io(e) => {
+                Failure::new("connection", format!("the connection to {place} broke during start-up: {e}"))
+            }
             Refused::Server(failure) => *failure,
         }
     }
@@ -158,10 +150,7 @@ fn receive(stream: &mut dyn Stream, inbox: &mut BytesMut) -> io::Result<backend:
 }
 
 fn out_of_order() -> Refused {
-    Refused::Io(io::Error::new(
-        io::ErrorKind::InvalidData,
-        "authentication messages out of order",
-    ))
+    Refused::Io(io::Error::new(io::ErrorKind::InvalidData, "authentication messages out of order"))
 }
 
 fn refusal(mut fields: backend::ErrorFields<'_>) -> io::Result<Failure> {
@@ -181,9 +170,7 @@ fn refusal(mut fields: backend::ErrorFields<'_>) -> io::Result<Failure> {
     Ok(failure)
 }
 
-fn fields_next<'a>(
-    fields: &mut backend::ErrorFields<'a>,
-) -> io::Result<Option<backend::ErrorField<'a>>> {
+fn fields_next<'a>(fields: &mut backend::ErrorFields<'a>) -> io::Result<Option<backend::ErrorField<'a>>> {
     use fallible_iterator::FallibleIterator;
     fields.next()
 }

@@ -9,28 +9,11 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    Ready {
-        version: u32,
-        driver: &'static str,
-        engine: &'static str,
-        threads: usize,
-        roles: Vec<ReadyRole>,
-    },
-    Measuring {
-        unix_time: f64,
-    },
-    Second {
-        second: u64,
-        seconds: f64,
-        roles: Vec<RoleSecond>,
-    },
+    Ready { version: u32, driver: &'static str, engine: &'static str, threads: usize, roles: Vec<ReadyRole> },
+    Measuring { unix_time: f64 },
+    Second { second: u64, seconds: f64, roles: Vec<RoleSecond> },
     Statement(StatementDone),
-    Done {
-        seconds: f64,
-        driver_cpu_seconds: f64,
-        driver_peak_rss_bytes: u64,
-        roles: Vec<RoleDone>,
-    },
+    Done { seconds: f64, driver_cpu_seconds: f64, driver_peak_rss_bytes: u64, roles: Vec<RoleDone> },
     Error(Failure),
 }
 
@@ -144,11 +127,7 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(kind: &'static str, message: impl Into<String>) -> Failure {
-        Failure {
-            kind,
-            message: message.into(),
-            ..Failure::default()
-        }
+        Failure { kind, message: message.into(), ..Failure::default() }
     }
 
     /// The spec asks for something that cannot be.
@@ -164,9 +143,7 @@ pub struct Events {
 
 impl Events {
     pub fn new() -> Events {
-        Events {
-            out: Mutex::new(std::io::stdout()),
-        }
+        Events { out: Mutex::new(std::io::stdout()) }
     }
 
     /// Writes one line. If nobody reads it any more the process ends: nobody wants the load either.

@@ -51,12 +51,10 @@ pub fn literal(
                 }
             }
             Part::Splice => write_int(scene.splice, out),
-            Part::Expr(expr, ParamType::Text) if quote => {
-                match expr.text(scene.vars) {
-                    Some(text) => quoted(text.as_bytes(), out),
-                    None => expr.eval(scene.vars, scene.rng)?.write_text(out),
-                }
-            }
+            Part::Expr(expr, ParamType::Text) if quote => match expr.text(scene.vars) {
+                Some(text) => quoted(text.as_bytes(), out),
+                None => expr.eval(scene.vars, scene.rng)?.write_text(out),
+            },
             Part::Expr(expr, _) => expr.eval(scene.vars, scene.rng)?.write_text(out),
             Part::Variable(slot, name) => match scene.vars.read(*slot) {
                 Some(value) => value.write_text(out),
@@ -251,18 +249,12 @@ pub struct LocalTime {
 
 impl LocalTime {
     pub fn new() -> LocalTime {
-        LocalTime {
-            second: libc::time_t::MIN,
-            text: [b'0'; 19],
-        }
+        LocalTime { second: libc::time_t::MIN, text: [b'0'; 19] }
     }
 
     /// `YYYY-MM-DD HH:MM:SS`.
     pub fn text(&mut self) -> [u8; 19] {
-        let mut t = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `t` is valid for writing; the coarse clock exists wherever the kernel is Linux.
         unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut t) };
         if t.tv_sec != self.second {

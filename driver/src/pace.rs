@@ -52,12 +52,7 @@ impl Control {
     /// Opens the barrier: every role starts at `begin`, none starts a transaction after `deadline`.
     pub fn open(&self, begin: Nanos, deadline: Nanos) {
         // A stop that came before the start stays.
-        let _ = self.deadline.compare_exchange(
-            Nanos::MAX,
-            deadline,
-            Ordering::SeqCst,
-            Ordering::SeqCst,
-        );
+        let _ = self.deadline.compare_exchange(Nanos::MAX, deadline, Ordering::SeqCst, Ordering::SeqCst);
         *self.lock() = Some(begin);
         self.bell.notify_all();
     }
@@ -130,11 +125,7 @@ impl Pace {
     /// `phase` in [0, 1) spreads the connections of a role over the first interval.
     pub fn new(rate: RateSpec, phase: f64) -> Pace {
         let interval = SECOND as f64 / rate.per_client;
-        Pace {
-            interval,
-            schedule: rate.schedule,
-            next: phase * interval,
-        }
+        Pace { interval, schedule: rate.schedule, next: phase * interval }
     }
 
     /// The next intended start, in nanoseconds since the barrier opened.
@@ -176,8 +167,7 @@ impl Lockstep {
     pub fn may_start(&self, side: usize) -> bool {
         let other = 1 - side;
         self.gone[other].load(Ordering::SeqCst)
-            || self.done[side].load(Ordering::SeqCst)
-                < self.done[other].load(Ordering::SeqCst) + self.ahead
+            || self.done[side].load(Ordering::SeqCst) < self.done[other].load(Ordering::SeqCst) + self.ahead
     }
 
     pub fn finished_one(&self, side: usize) {
@@ -239,10 +229,7 @@ mod tests {
 
     #[test]
     fn even_pace_does_not_drift() {
-        let rate = RateSpec {
-            per_client: 3.0,
-            schedule: Schedule::Even,
-        };
+        let rate = RateSpec { per_client: 3.0, schedule: Schedule::Even };
         let mut pace = Pace::new(rate, 0.0);
         let mut rng = Rng::new(1);
         let last = (0..3001).map(|_| pace.next(&mut rng)).last().unwrap();
@@ -251,10 +238,7 @@ mod tests {
 
     #[test]
     fn poisson_pace_keeps_its_mean() {
-        let rate = RateSpec {
-            per_client: 1000.0,
-            schedule: Schedule::Poisson,
-        };
+        let rate = RateSpec { per_client: 1000.0, schedule: Schedule::Poisson };
         let mut pace = Pace::new(rate, 0.0);
         let mut rng = Rng::new(7);
         let last = (0..100_000).map(|_| pace.next(&mut rng)).last().unwrap();

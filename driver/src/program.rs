@@ -1,6 +1,5 @@
 //! What a role does, compiled from the spec into flat code that a session steps through.
 
-
 use crate::events::Failure;
 use crate::generate::{self, Part};
 use crate::script::{Expr, Names, ShellWord, Sleep, Value};
@@ -141,10 +140,7 @@ impl Statement {
             params = 0;
             let mut text = Vec::new();
             generate::template(&self.parts, value, &mut params, &mut text);
-            self.prepared.push(Prepared {
-                name: format!("s{index}_{value}"),
-                text: text.into(),
-            });
+            self.prepared.push(Prepared { name: format!("s{index}_{value}"), text: text.into() });
         }
         if params > MOST_PARAMS {
             return Err(Failure::spec(format!(
@@ -229,5 +225,4 @@ impl Role {
         let point = draw(total);
         self.weights.partition_point(|w| *w <= point)
     }
-
 }

@@ -55,13 +55,7 @@ pub struct Tally {
 
 impl Tally {
     fn new() -> Tally {
-        Tally {
-            counts: Counts::default(),
-            histogram: histogram(),
-            sum: 0.0,
-            sum_of_squares: 0.0,
-            max: 0,
-        }
+        Tally { counts: Counts::default(), histogram: histogram(), sum: 0.0, sum_of_squares: 0.0, max: 0 }
     }
 
     fn add(&mut self, t: &Transaction) {
@@ -94,9 +88,7 @@ impl Tally {
         self.sum += other.sum;
         self.sum_of_squares += other.sum_of_squares;
         self.max = self.max.max(other.max);
-        self.histogram
-            .add(&other.histogram)
-            .expect("histograms of this module grow as needed");
+        self.histogram.add(&other.histogram).expect("histograms of this module grow as needed");
     }
 
     fn quantile(&self, q: f64) -> f64 {
@@ -223,13 +215,7 @@ pub struct Board {
 
 impl Board {
     pub fn new(name: String, statement_names: Vec<String>) -> Board {
-        Board {
-            name,
-            statement_names,
-            slabs: Vec::new(),
-            total: Tally::new(),
-            seconds: BTreeMap::new(),
-        }
+        Board { name, statement_names, slabs: Vec::new(), total: Tally::new(), seconds: BTreeMap::new() }
     }
 
     /// A new slab for one more thread.
@@ -293,15 +279,13 @@ impl Board {
                 sum.max = sum.max.max(stat.max);
             }
         }
-        let statements_by_name = self.statement_names.iter().zip(sums).map(|(name, s)| {
-            StatementTotals {
-                name: name.clone(),
-                count: s.count,
-                errors: s.errors,
-                rows: s.rows,
-                seconds_total: s.total as f64 / SECOND as f64,
-                seconds_max: s.max as f64 / SECOND as f64,
-            }
+        let statements_by_name = self.statement_names.iter().zip(sums).map(|(name, s)| StatementTotals {
+            name: name.clone(),
+            count: s.count,
+            errors: s.errors,
+            rows: s.rows,
+            seconds_total: s.total as f64 / SECOND as f64,
+            seconds_max: s.max as f64 / SECOND as f64,
         });
         RoleDone {
             name: self.name.clone(),

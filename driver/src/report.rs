@@ -16,11 +16,7 @@ pub struct Reporter<'e> {
 
 impl<'e> Reporter<'e> {
     pub fn new(events: &'e Events, folder: Option<&str>) -> Reporter<'e> {
-        Reporter {
-            events,
-            folder: folder.map(PathBuf::from),
-            files: AtomicU64::new(0),
-        }
+        Reporter { events, folder: folder.map(PathBuf::from), files: AtomicU64::new(0) }
     }
 
     /// Writes the rows of an execution, if they were kept, and says its event.

@@ -11,8 +11,10 @@ pub const VERSION: u32 = 1;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    pub version: u32,
-    pub step: String,
+    #[expect(dead_code, reason = "checked before the rest is read")]
+    version: u32,
+    #[expect(dead_code, reason = "for people who read the stored spec")]
+    step: String,
     pub connection: Connection,
     #[serde(default)]
     pub seed: u64,
@@ -339,7 +341,8 @@ pub struct FillSpec {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NowPart {
-    pub now: NowUnit,
+    #[expect(dead_code, reason = "there is one unit so far")]
+    now: NowUnit,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]

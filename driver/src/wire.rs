@@ -49,7 +49,6 @@ pub const DESCRIBE_EXECUTE: [u8; 17] = [
 
 pub const SYNC: [u8; 5] = [b'S', 0, 0, 0, 4];
 pub const COPY_DONE: [u8; 5] = [b'c', 0, 0, 0, 4];
-pub const TERMINATE: [u8; 5] = [b'X', 0, 0, 0, 4];
 
 /// Bytes received and not yet understood.
 ///
@@ -66,12 +65,7 @@ const ROOM: usize = 8 * 1024;
 
 impl Inbox {
     pub fn new() -> Inbox {
-        Inbox {
-            bytes: vec![0; ROOM],
-            start: 0,
-            end: 0,
-            drop: 0,
-        }
+        Inbox { bytes: vec![0; ROOM], start: 0, end: 0, drop: 0 }
     }
 
     /// Where the next bytes go; never empty.
@@ -135,13 +129,6 @@ impl Inbox {
     #[inline]
     pub fn body(&self, range: Range<usize>) -> &[u8] {
         &self.bytes[range]
-    }
-
-    /// Gives memory back after an unusually large message.
-    pub fn shrink(&mut self) {
-        if self.start == self.end && self.bytes.len() > 16 * ROOM {
-            self.bytes = vec![0; ROOM];
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who moves the bytes between sessions and sockets.
 
 pub mod blocking;
+mod buffers;
 pub mod uring;
 
 use std::os::fd::OwnedFd;
@@ -49,9 +50,7 @@ impl Engine {
             0 => clients.div_ceil(CONNECTIONS_PER_THREAD),
             n => n,
         };
-        let io_uring = Engine::IoUring {
-            threads: threads.clamp(1, clients.max(1)),
-        };
+        let io_uring = Engine::IoUring { threads: threads.clamp(1, clients.max(1)) };
         match wanted {
             EngineChoice::Blocking => Ok(Engine::Blocking),
             EngineChoice::Auto if copies => Ok(Engine::Blocking),

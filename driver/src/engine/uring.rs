@@ -1,17 +1,19 @@
 //! Many connections on one thread through io_uring.
 //!
-//! Each exchange is a send linked to a receive; both are handed to the kernel together with those of
-//! all other connections that are due, in the same system call that waits for the next answers.
-//! Only the receive says that it is done (`CQE_SKIP_SUCCESS`). Source: io_uring(7),
-//! io_uring_enter(2), and the kernel's notes on `IORING_SETUP_DEFER_TASKRUN`.
+//! A receive is armed once for each connection and completes with every arrival (multishot), its bytes
+//! in a buffer that the kernel has picked. So an exchange is one entry, the send, handed to the kernel
+//! together with those of all other connections that are due, in the same system call that waits for
+//! the next answers; a send that went well says nothing (`CQE_SKIP_SUCCESS`). Source: io_uring(7),
+//! io_uring_enter(2), io_uring_prep_recv_multishot(3).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
+use super::buffers::{Buffers, GROUP};
 use super::{Line, publish};
 use crate::clock::{self, Nanos};
 use crate::events::Failure;
@@ -19,9 +21,8 @@ use crate::pace::Control;
 use crate::report::Reporter;
 use crate::session::{Progress, Want};
 
-/// `IORING_RECVSEND_POLL_FIRST` of the kernel's interface: an answer is never there yet when it is
-/// asked for, so the kernel need not look before it waits.
-const POLL_FIRST: u16 = 1;
+/// Completions of a send carry this bit beside the number of the connection.
+const SEND: u64 = 1 << 32;
 
 /// Completions of the wake-up event carry this instead of the number of a connection.
 const WAKE: u64 = u64::MAX;
@@ -40,7 +41,8 @@ fn ring(entries: u32) -> io::Result<IoUring> {
 /// # Errors
 /// The system's: not permitted (`kernel.io_uring_disabled`, a container's filter) or too old.
 pub fn probe() -> io::Result<()> {
-    ring(4).map(|_| ())
+    let ring = ring(4)?;
+    Buffers::register(&ring.submitter()).map(|_| ())
 }
 
 /// Runs sessions until all have finished or failed.
@@ -55,6 +57,8 @@ pub fn run(lines: &mut [Line<'_>], control: &Control, wake: RawFd, reporter: &Re
 
 struct Loop<'l, 'a> {
     ring: IoUring,
+    /// Dropped after the ring, which knows of them.
+    buffers: Buffers,
     lines: &'l mut [Line<'a>],
     control: &'l Control,
     reporter: &'l Reporter<'l>,
@@ -73,9 +77,11 @@ impl<'l, 'a> Loop<'l, 'a> {
         ring.submitter().register_files(&sockets)?;
         // Saves the look-up of the ring in every system call; not every kernel can.
         let _ = ring.submitter().register_ring_fd();
+        let buffers = Buffers::register(&ring.submitter())?;
         Ok(Loop {
             active: lines.len(),
             ring,
+            buffers,
             lines,
             control,
             reporter,
@@ -89,19 +95,21 @@ impl<'l, 'a> Loop<'l, 'a> {
         self.watch(wake)?;
         let mut now = clock::now();
         for i in 0..self.lines.len() {
+            self.receive(i)?;
             self.step(i, now)?;
         }
-        let mut done: Vec<(u64, i32)> = Vec::with_capacity(self.lines.len() + 1);
+        let mut done: Vec<(u64, i32, u32)> = Vec::with_capacity(2 * self.lines.len() + 1);
         while self.active > 0 {
             self.wait()?;
-            done.extend(self.ring.completion().map(|c| (c.user_data(), c.result())));
-            for (user_data, result) in done.drain(..) {
+            done.extend(self.ring.completion().map(|c| (c.user_data(), c.result(), c.flags())));
+            for (user_data, result, flags) in done.drain(..) {
                 now = clock::now();
                 match user_data {
                     // It rings once, when the step is stopped.
                     WAKE if self.control.over(now) => {}
                     WAKE => self.watch(wake)?,
-                    i => self.completed(i as usize, result, now)?,
+                    i if i & SEND != 0 => self.send_failed((i ^ SEND) as usize, result),
+                    i => self.arrived(i as usize, result, flags, now)?,
                 }
             }
             now = clock::now();
@@ -151,21 +159,28 @@ impl<'l, 'a> Loop<'l, 'a> {
         Ok(())
     }
 
-    fn completed(&mut self, i: usize, result: i32, now: Nanos) -> io::Result<()> {
+    fn arrived(&mut self, i: usize, result: i32, flags: u32, now: Nanos) -> io::Result<()> {
         let session = &mut self.lines[i].session;
-        let outcome = match result {
-            0 => Err(session.lost("the server closed it")),
-            1.. => session.receive(result as usize, now),
+        let outcome = match (result, cqueue::buffer_select(flags)) {
+            (1.., Some(id)) => {
+                let outcome = session.take_in(self.buffers.bytes(id, result as usize), now);
+                self.buffers.give_back(id);
+                outcome
+            }
+            (0, _) => Err(session.lost("the server closed it")),
             _ => match -result {
-                libc::EINTR | libc::EAGAIN => Ok(Progress::More),
-                // A failed send also cancels the receive behind it; that says it best.
-                libc::ECANCELED => Err(session.lost("the server closed it")),
+                // All buffers were in use; by now they are not.
+                libc::ENOBUFS | libc::EINTR | libc::EAGAIN => Ok(Progress::More),
                 code => Err(session.lost(&io::Error::from_raw_os_error(code).to_string())),
             },
         };
+        if !cqueue::more(flags) && outcome.is_ok() {
+            self.receive(i)?;
+        }
         match outcome {
-            Ok(Progress::More) => self.receive(i),
+            Ok(Progress::More) => Ok(()),
             Ok(Progress::Whole) => {
+                let session = &mut self.lines[i].session;
                 session.out.clear();
                 if !session.reports.is_empty() {
                     publish(session, self.reporter);
@@ -173,13 +188,24 @@ impl<'l, 'a> Loop<'l, 'a> {
                 self.step(i, now)
             }
             Err(failure) => {
-                // A failed send completes too, before its receive: only the first one counts.
-                if session.failure.is_none() {
-                    session.fail(failure);
-                    self.active -= 1;
-                }
+                self.failed(i, failure);
                 Ok(())
             }
+        }
+    }
+
+    fn send_failed(&mut self, i: usize, result: i32) {
+        let error = io::Error::from_raw_os_error(-result);
+        let failure = self.lines[i].session.lost(&error.to_string());
+        self.failed(i, failure);
+    }
+
+    /// Takes a session out of the step; one that is out already has nothing to lose any more.
+    fn failed(&mut self, i: usize, failure: Failure) {
+        let session = &mut self.lines[i].session;
+        if !session.is_over() {
+            session.fail(failure);
+            self.active -= 1;
         }
     }
 
@@ -209,23 +235,14 @@ impl<'l, 'a> Loop<'l, 'a> {
         let send = opcode::Send::new(types::Fixed(i as u32), out.as_ptr(), out.len() as u32)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build()
-            .flags(squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS)
-            .user_data(i as u64);
-        let receive = self.receive_entry(i);
-        self.push(&[send, receive])
+            .flags(squeue::Flags::SKIP_SUCCESS)
+            .user_data(i as u64 | SEND);
+        self.push(&[send])
     }
 
     fn receive(&mut self, i: usize) -> io::Result<()> {
-        let entry = self.receive_entry(i);
-        self.push(&[entry])
-    }
-
-    fn receive_entry(&mut self, i: usize) -> squeue::Entry {
-        let room = self.lines[i].session.inbox.room();
-        opcode::Recv::new(types::Fixed(i as u32), room.as_mut_ptr(), room.len() as u32)
-            .ioprio(POLL_FIRST)
-            .build()
-            .user_data(i as u64)
+        let receive = opcode::RecvMulti::new(types::Fixed(i as u32), GROUP).build().user_data(i as u64);
+        self.push(&[receive])
     }
 
     fn watch(&mut self, wake: RawFd) -> io::Result<()> {

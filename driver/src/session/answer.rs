@@ -6,7 +6,7 @@ use super::{Report, Session, State};
 use crate::clock::{self, Nanos};
 use crate::events::{Failure, SqlError, StatementDone};
 use crate::program::Into;
-use crate::script::{EvalError, Value};
+use crate::script::{EvalError, Names, Value};
 use crate::wire;
 
 /// The answer that is coming in.
@@ -46,10 +46,7 @@ impl Session<'_> {
         self.inbox.filled(n);
         let want_rows = self.wants_rows();
         loop {
-            let message = self
-                .inbox
-                .next(want_rows)
-                .map_err(|text| Failure::new("connection", text))?;
+            let message = self.inbox.next(want_rows).map_err(|text| Failure::new("connection", text))?;
             let Some((tag, body)) = message else {
                 return Ok(Progress::More);
             };
@@ -87,6 +84,22 @@ impl Session<'_> {
                 _ => {}
             }
         }
+    }
+
+    /// Takes in bytes that lie elsewhere, as [`Session::receive`] does those in its own room.
+    #[inline]
+    pub fn take_in(&mut self, mut bytes: &[u8], now: Nanos) -> Result<Progress, Failure> {
+        let mut progress = Progress::More;
+        while !bytes.is_empty() {
+            let room = self.inbox.room();
+            let n = room.len().min(bytes.len());
+            room[..n].copy_from_slice(&bytes[..n]);
+            bytes = &bytes[n..];
+            if self.receive(n, now)? == Progress::Whole {
+                progress = Progress::Whole;
+            }
+        }
+        Ok(progress)
     }
 
     /// The server has closed the connection, or the system has.
@@ -132,23 +145,30 @@ impl Session<'_> {
         };
         if let Into::Aset(prefix) = &self.role.statements[index].into
             && self.answer.row_count > 0
+            && let Err(failure) = self.assign_by_name(prefix)
         {
-            self.assign_by_name(prefix);
+            self.answer.error.get_or_insert(failure);
         }
     }
 
-    fn assign_by_name(&mut self, prefix: &str) {
+    fn assign_by_name(&mut self, prefix: &str) -> Result<(), Failure> {
         let names = std::mem::take(&mut self.answer.names);
         let values = std::mem::take(&mut self.answer.values);
         for (name, value) in names.iter().zip(values) {
+            let name = format!("{prefix}{name}");
+            if !Names::is_valid(&name) {
+                let message = format!("a column cannot become a variable: invalid variable name \"{name}\"");
+                return Err(Failure::new("sql", message));
+            }
             // A name nobody uses has no slot; there is nothing to keep for it.
-            if let Some(slot) = self.role.names.get(&format!("{prefix}{name}")) {
+            if let Some(slot) = self.role.names.get(&name) {
                 // NULL is empty text here, as it is in pgbench.
                 let bytes = value.unwrap_or_default();
                 let value = Value::from_text(&String::from_utf8_lossy(&bytes));
                 self.vars.set(slot, value);
             }
         }
+        Ok(())
     }
 
     /// All that was sent has been answered.
@@ -212,8 +232,7 @@ impl Session<'_> {
                         ..Failure::new("sql", format!("\\gset expects one row, and the query gave {rows}"))
                     });
                 }
-                self.assign_by_name(prefix);
-                Ok(())
+                self.assign_by_name(prefix)
             }
         }
     }
@@ -240,9 +259,11 @@ impl Session<'_> {
     /// A statement failed: retried, counted as a failed transaction, or the end of the step.
     fn failed_statement(&mut self, failure: Failure, index: usize) -> Result<Progress, Failure> {
         let retryable = self.state == State::Running
-            && self.role.retry.as_ref().is_some_and(|r| {
-                failure.sqlstate.as_ref().is_some_and(|s| r.sqlstates.contains(s))
-            });
+            && self
+                .role
+                .retry
+                .as_ref()
+                .is_some_and(|r| failure.sqlstate.as_ref().is_some_and(|s| r.sqlstates.contains(s)));
         if !retryable {
             return Err(Failure {
                 statement: Some(self.role.statements[index].shown(self.answer.splice)),

@@ -14,27 +14,16 @@ const CHUNK: usize = 64 * 1024;
 
 /// What is still to be sent of one COPY.
 pub(super) enum CopyStream<'a> {
-    Rows {
-        row: &'a [Part],
-        next: u64,
-        last: u64,
-        slot: u32,
-    },
-    File {
-        path: &'a str,
-        file: File,
-    },
+    Rows { row: &'a [Part], next: u64, last: u64, slot: u32 },
+    File { path: &'a str, file: File },
 }
 
 impl<'a> CopyStream<'a> {
     pub fn open(copy: &'a Copy) -> Result<CopyStream<'a>, Failure> {
         match &copy.source {
-            CopySource::Rows { rows, row } => Ok(CopyStream::Rows {
-                row,
-                next: 1,
-                last: *rows,
-                slot: copy.row_slot,
-            }),
+            CopySource::Rows { rows, row } => {
+                Ok(CopyStream::Rows { row, next: 1, last: *rows, slot: copy.row_slot })
+            }
             CopySource::File(path) => {
                 let file = File::open(path)
                     .map_err(|e| Failure::new("io", format!("cannot read {path} for COPY: {e}")))?;

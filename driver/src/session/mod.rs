@@ -233,13 +233,14 @@ impl<'a> Session<'a> {
 
     /// `failure` has stopped this session or its connection; takes it out of the step.
     pub fn fail(&mut self, failure: Failure) -> Want {
-        let whole = Failure {
-            role: Some(self.role.name.clone()),
-            client: Some(self.client),
-            ..failure
-        };
+        let whole = Failure { role: Some(self.role.name.clone()), client: Some(self.client), ..failure };
         self.failure.get_or_insert(whole);
         self.leave(Want::Failed)
+    }
+
+    /// Whether this session has left the step, finished or failed.
+    pub fn is_over(&self) -> bool {
+        self.state == State::Finished
     }
 
     /// Waits for the partner of a lockstep, for engines that may block.
@@ -348,14 +349,13 @@ impl<'a> Session<'a> {
                 let copy = &self.role.copies[*index];
                 let stream = CopyStream::open(copy).map_err(Box::new)?;
                 self.copy = Some(stream);
-                self.send(copy.statement, now)
-                    .map_err(|e| self.script_failure(&e, copy.statement))?;
+                self.send(copy.statement, now).map_err(|e| self.script_failure(&e, copy.statement))?;
                 return Ok(Some(Want::Exchange));
             }
             Op::Every { n, first, counter, skip } => {
                 let count = &mut self.counters[*counter];
                 *count += 1;
-                let due = *count % n == 0 || (*first && *count == 1);
+                let due = count.is_multiple_of(*n) || (*first && *count == 1);
                 if !due {
                     self.pc = *skip;
                 }
@@ -414,21 +414,14 @@ impl<'a> Session<'a> {
             Some(s) => {
                 let value = s.expr.eval_int(&mut self.vars, &mut self.rng)?;
                 if !(s.from..=s.to).contains(&value) {
-                    return Err(EvalError {
-                        message: format!("{value} is not in {}..{}", s.from, s.to),
-                    });
+                    return Err(EvalError { message: format!("{value} is not in {}..{}", s.from, s.to) });
                 }
                 value
             }
             None => 0,
         };
         let now_text = self.local_time.text();
-        let mut scene = Scene {
-            vars: &mut self.vars,
-            rng: &mut self.rng,
-            splice,
-            now: &now_text,
-        };
+        let mut scene = Scene { vars: &mut self.vars, rng: &mut self.rng, splice, now: &now_text };
         let mut result = Ok(());
         if statement.mode == Mode::Simple {
             wire::message(&mut self.out, b'Q', |out| {
@@ -497,4 +490,3 @@ fn stream(seed: u64, role: u64, client: u64) -> u64 {
     };
     mix(mix(mix(seed.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ role) ^ client)
 }
-
