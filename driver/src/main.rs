@@ -3,6 +3,7 @@
 // A failure ends the step: it is made once, and its size costs nothing where all goes well.
 #![allow(clippy::result_large_err)]
 
+mod barrier;
 mod check;
 mod clock;
 mod compile;

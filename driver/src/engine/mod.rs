@@ -47,7 +47,7 @@ impl Engine {
         copies: bool,
     ) -> Result<Engine, String> {
         let threads = match threads {
-            0 => clients.div_ceil(CONNECTIONS_PER_THREAD),
+            0 => clients.div_ceil(CONNECTIONS_PER_THREAD).min(cpus()),
             n => n,
         };
         let io_uring = Engine::IoUring { threads: threads.clamp(1, clients.max(1)) };
@@ -67,6 +67,10 @@ impl Engine {
             },
         }
     }
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
 /// One thread serves this many connections before a second one is started: at 5 µs of client CPU

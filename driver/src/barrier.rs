@@ -1,0 +1,139 @@
+//! Everything before the barrier: connections, prepared statements, `start` ops, who works with whom.
+
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use crate::engine::{self, Engine, Line};
+use crate::events::Failure;
+use crate::pace::{Control, Lockstep};
+use crate::program::Role;
+use crate::record::Board;
+use crate::session::{Session, Surroundings, Want};
+use crate::spec::Spec;
+use crate::{clock, connect};
+
+/// Opens every connection and brings it up to the barrier; sessions grouped by the thread that will
+/// serve them. Lockstep partners share a thread where threads serve several.
+#[allow(clippy::type_complexity)]
+pub fn connect_all<'a>(
+    spec: &Spec,
+    roles: &'a [Role],
+    engine: Engine,
+    control: &'a Control,
+    boards: &mut [Board],
+) -> Result<(Vec<Vec<Line<'a>>>, Vec<Vec<i32>>), Failure> {
+    let total: usize = roles.iter().map(|r| r.clients as usize).sum();
+    allow_files(total + 64);
+    let threads = match engine {
+        Engine::Blocking => total,
+        Engine::IoUring { threads } => threads,
+    };
+    let most = roles.iter().map(|r| r.clients).max().unwrap_or(1);
+    let cells: Vec<Vec<Arc<AtomicI64>>> =
+        (0..most).map(|_| spec.shared.iter().map(|_| Arc::default()).collect()).collect();
+    let pairs = lockstep_pairs(spec, roles)?;
+
+    let mut workers: Vec<Vec<Line<'a>>> = (0..threads).map(|_| Vec::new()).collect();
+    let mut pids: Vec<Vec<i32>> = Vec::new();
+    let mut next = 0;
+    for role in roles {
+        let board = &mut boards[role.index];
+        let slabs: Vec<_> = match engine {
+            Engine::Blocking => Vec::new(),
+            Engine::IoUring { threads } => (0..threads).map(|_| board.slab()).collect(),
+        };
+        let mut of_role = Vec::new();
+        for client in 0..role.clients {
+            let worker = match engine {
+                Engine::Blocking => next,
+                Engine::IoUring { threads } => client as usize % threads,
+            };
+            next += 1;
+            let around = Surroundings {
+                control,
+                slab: slabs.get(worker).cloned().unwrap_or_else(|| board.slab()),
+                lockstep: partner(&pairs, role.index, client),
+                keep_rows: spec.results_dir.is_some(),
+            };
+            let mut session = Session::new(role, client, spec.seed, around);
+            for (slot, cell) in role.shared.iter().zip(&cells[client as usize]) {
+                session.share(*slot, Arc::clone(cell));
+            }
+            let opened = connect::open(&spec.connection).map_err(|f| of(role, client, f))?;
+            of_role.push(opened.pid);
+            let mut line = Line { session, socket: opened.socket };
+            bring_to_barrier(&mut line).map_err(|f| of(role, client, f))?;
+            workers[worker].push(line);
+        }
+        pids.push(of_role);
+    }
+    workers.retain(|w| !w.is_empty());
+    Ok((workers, pids))
+}
+
+fn of(role: &Role, client: u32, failure: Failure) -> Failure {
+    Failure { role: Some(role.name.clone()), client: Some(client), ..failure }
+}
+
+/// Prepares statements and runs the role's `start` ops.
+fn bring_to_barrier(line: &mut Line<'_>) -> Result<(), Failure> {
+    let fd = line.socket.as_raw_fd();
+    let session = &mut line.session;
+    if session.prepare()? {
+        engine::blocking::exchange(session, fd)?;
+    }
+    loop {
+        match session.advance(clock::now()) {
+            Want::Exchange => engine::blocking::exchange(session, fd)?,
+            Want::Finished => return Ok(()),
+            Want::Wait(then) => std::thread::sleep(clock::until(then, clock::now())),
+            Want::Failed => {
+                let failure = session.failure.take();
+                return Err(failure.unwrap_or_else(|| Failure::spec("a start op failed")));
+            }
+            Want::Push | Want::Blocked => {
+                return Err(Failure::spec("COPY is not possible before the barrier"));
+            }
+        }
+    }
+}
+
+type Pairs = Vec<([usize; 2], Vec<Arc<Lockstep>>)>;
+
+fn lockstep_pairs(spec: &Spec, roles: &[Role]) -> Result<Pairs, Failure> {
+    let find = |name: &String| {
+        roles.iter().position(|r| r.name == *name).ok_or_else(|| {
+            Failure::spec(format!("lockstep names the role {name}, which the step does not have"))
+        })
+    };
+    let mut pairs = Vec::new();
+    for lockstep in &spec.lockstep {
+        let [a, b] = [find(&lockstep.roles[0])?, find(&lockstep.roles[1])?];
+        if a == b || roles[a].clients != roles[b].clients {
+            return Err(Failure::spec("lockstep needs two roles with the same number of clients"));
+        }
+        let each = (0..roles[a].clients).map(|_| Arc::new(Lockstep::new(lockstep.ahead)));
+        pairs.push(([a, b], each.collect()));
+    }
+    Ok(pairs)
+}
+
+fn partner(pairs: &Pairs, role: usize, client: u32) -> Option<(Arc<Lockstep>, usize)> {
+    pairs.iter().find_map(|(sides, each)| {
+        let side = sides.iter().position(|r| *r == role)?;
+        Some((Arc::clone(&each[client as usize]), side))
+    })
+}
+
+/// Raises the limit of open files as far as it may go; a shortage shows when a connection fails.
+fn allow_files(wanted: usize) {
+    // SAFETY: plain data in and out.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < wanted as u64 {
+            limit.rlim_cur = limit.rlim_max.min(wanted as u64);
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
