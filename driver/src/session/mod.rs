@@ -5,6 +5,8 @@ mod answer;
 mod copy;
 mod ops;
 mod shell;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
