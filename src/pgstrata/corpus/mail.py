@@ -14,10 +14,12 @@ import hashlib
 import quopri
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.errors import HeaderParseError
 from email.header import decode_header
+from email.parser import HeaderParser
 
 MOST_TEXT = 500_000
 """Characters of a body that are kept: a tsvector ends at a megabyte, positions included."""
@@ -30,10 +32,10 @@ _WANTED = re.compile(
     rb"[ \t]*:[^\n]*(?:\n[ \t][^\n]*)*\n?",
     re.MULTILINE | re.IGNORECASE,
 )
-_BLANK = re.compile(rb"\r?\n\r?\n")
 _ID = re.compile(r"<([^<>\s]{1,500})>")
 _TAG = re.compile(r"<(?:script|style)\b.*?</(?:script|style)>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _LONE = re.compile("[\ud800-\udfff]")
+_PARSER = HeaderParser()
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,7 @@ def parse(raw: bytes, counts: Counter[str]) -> Mail | None:
 
     counts: `messages`; `repaired_*` for what was wrong; `skipped_messages`.
     """
-    blank = _BLANK.search(raw)
-    head, body = (raw[: blank.start() + 1], raw[blank.end() :]) if blank else (raw, b"")
-    if raw.startswith((b"\n", b"\r\n")):
-        head, body = b"", raw
+    head, body = _cut(raw)
     headers = b"".join(_WANTED.findall(head))
     if not headers and not body.strip():
         counts["skipped_messages"] += 1
@@ -70,25 +69,40 @@ def parse(raw: bytes, counts: Counter[str]) -> Mail | None:
     return mail
 
 
+def _cut(raw: bytes) -> tuple[bytes, bytes]:
+    """Headers and body, which a blank line divides."""
+    if raw.startswith((b"\n", b"\r\n")):
+        return b"", raw
+    at, width = raw.find(b"\n\n"), 2
+    dos = raw.find(b"\r\n\r\n", 0, at if at >= 0 else len(raw))
+    if dos >= 0:
+        at, width = dos, 4
+    return (raw[: at + 1], raw[at + width :]) if at >= 0 else (raw, b"")
+
+
 def _mail(raw: bytes, headers: bytes, body: bytes, counts: Counter[str]) -> Mail:
-    message = email.message_from_bytes(headers)
-    own = _ID.search(_header(message, "Message-ID", counts))
+    message = _PARSER.parsestr(headers.decode("ascii", "surrogateescape"))
+    # The first of several wins, as with the library's `get`, which looks through all of them each time.
+    found = {name.lower(): str(value) for name, value in reversed(list(message.raw_items()))}
+
+    def header(name: str) -> str:
+        value = found.get(name)
+        return _header(value, counts) if value else ""
+
+    own = _ID.search(header("message-id"))
     if own is None:
         counts["repaired_id"] += 1
-    parents = (
-        _ID.findall(_header(message, "In-Reply-To", counts))
-        or _ID.findall(_header(message, "References", counts))[-1:]
-    )
-    sent = _date(_header(message, "Date", counts))
+    parents = _ID.findall(header("in-reply-to")) or _ID.findall(header("references"))[-1:]
+    sent = _date(header("date"))
     if sent is None:
         counts["repaired_date"] += 1
     return Mail(
         id=own.group(1) if own else _invented(raw),
         parent_id=parents[0] if parents else None,
         sent=sent,
-        subject=_line(_header(message, "Subject", counts)),
-        author=_line(_header(message, "From", counts)),
-        body=_body(raw, message, body, counts)[:MOST_TEXT],
+        subject=_line(header("subject")),
+        author=_line(header("from")),
+        body=_body(raw, message, found, body, counts)[:MOST_TEXT],
     )
 
 
@@ -103,11 +117,10 @@ def _line(text: str) -> str:
 # --- headers ----------------------------------------------------------------------------------
 
 
-def _header(message: email.message.Message, name: str, counts: Counter[str]) -> str:
-    value = message.get(name)
-    if value is None:
-        return ""
-    text = value if isinstance(value, str) else str(value)
+def _header(text: str, counts: Counter[str]) -> str:
+    if not text.isascii():
+        # Bytes that have no place in a header: UTF-8 most of the time.
+        text = _text(text.encode("utf-8", "surrogateescape"), "utf-8", counts)
     if "=?" in text:
         text = _encoded_words(text, counts)
     return clean(text, counts)
@@ -138,11 +151,19 @@ def _date(text: str) -> datetime | None:
 # --- bodies -----------------------------------------------------------------------------------
 
 
-def _body(raw: bytes, message: email.message.Message, body: bytes, counts: Counter[str]) -> str:
+def _body(
+    raw: bytes,
+    message: email.message.Message,
+    found: Mapping[str, str],
+    body: bytes,
+    counts: Counter[str],
+) -> str:
+    if "content-type" not in found and "content-transfer-encoding" not in found:
+        return _text(body, "utf-8", counts)
     kind = message.get_content_type()
     if kind.startswith("multipart/"):
         return _of_parts(email.message_from_bytes(raw), counts)
-    encoding = str(message.get("Content-Transfer-Encoding", "")).strip().lower()
+    encoding = found.get("content-transfer-encoding", "").strip().lower()
     if encoding in ("quoted-printable", "base64"):
         body = _decoded(body, encoding, counts)
     text = _text(body, str(message.get_content_charset("utf-8")), counts)

@@ -20,7 +20,7 @@ def escaped(text: str) -> str:
 
 def row(mail: Mail) -> bytes:
     """One line, valid UTF-8 without NUL, its newline included."""
-    sent = mail.sent.strftime("%Y-%m-%d %H:%M:%S+00") if mail.sent else "\\N"
+    sent = mail.sent.isoformat(" ", "seconds") if mail.sent else "\\N"
     parent = escaped(mail.parent_id) if mail.parent_id is not None else "\\N"
     columns = (
         escaped(mail.id),

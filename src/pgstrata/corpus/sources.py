@@ -23,7 +23,7 @@ CHUNK = 1 << 20
 
 # The line between two messages: `From somebody Thu Feb 11 18:27:14 2010`. The time keeps sentences apart
 # that begin with "From" and were not quoted by the program that wrote the archive.
-_SEPARATOR = re.compile(rb"^From \S[^\n]*\d:\d\d[^\n]*\n", re.MULTILINE)
+_SEPARATOR = re.compile(rb"From \S[^\n]*\d:\d\d[^\n]*\n")
 _HEADER = re.compile(rb"[!-9;-~]+:")
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 
@@ -148,9 +148,7 @@ def split(source: Reads, first: bytes, counts: Counter[str]) -> Iterator[bytes]:
         block = data[:whole_lines] if whole_lines else data
         carry = data[len(block) :]
         at = 0
-        for separator in _SEPARATOR.finditer(block):
-            if separator.start() == 0 and not line_begins:
-                continue
+        for separator in _separators(block, line_begins):
             message.add(block[at : separator.start()])
             if started:
                 yield _unquoted(message.take())
@@ -164,5 +162,17 @@ def split(source: Reads, first: bytes, counts: Counter[str]) -> Iterator[bytes]:
         yield _unquoted(message.take())
 
 
+def _separators(block: bytes, line_begins: bool) -> Iterator[re.Match[bytes]]:
+    """Looking for the letters first is many times faster than a pattern that is tried at each line."""
+    if line_begins and (first := _SEPARATOR.match(block)):
+        yield first
+    at = block.find(b"\nFrom ")
+    while at >= 0:
+        found = _SEPARATOR.match(block, at + 1)
+        if found:
+            yield found
+        at = block.find(b"\nFrom ", found.end() - 1 if found else at + 1)
+
+
 def _unquoted(message: bytes) -> bytes:
-    return _QUOTED_FROM.sub(rb"\1", message) if b"\n>" in message and b">From " in message else message
+    return _QUOTED_FROM.sub(rb"\1", message) if b">From " in message else message
