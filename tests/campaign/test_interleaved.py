@@ -122,15 +122,16 @@ def test_a_variant_that_dies_leaves_what_was_measured(place: Path, pg17: Server)
     file = write(place, pg17, ["point-query"], seconds=60)
     running = Running(place, ["run", str(file), "--no-report"])
 
-    def victim() -> psutil.Process | None:
-        """The server of `b` while its driver is connected to it."""
-        for process in psutil.Process(running.process.pid).children(recursive=True):
-            words = " ".join(process.cmdline())
-            if words.startswith("postgres: ") and " pgstrata " in f"{words} " and "SELECT" in words:
-                return process
-        return None
+    running.wait_for_text("data copied from a")
+    seen: set[int] = set()
 
-    backend = running.wait_for(victim)
+    def later() -> psutil.Process | None:
+        """A backend once several slices have been taken, each with backends of its own."""
+        if backend := running.backend():
+            seen.add(backend.pid)
+        return backend if len(seen) > 6 else None
+
+    backend = running.wait_for(later)
     os.kill(backend.ppid(), signal.SIGKILL)
     assert running.end() == 1, running.said
     assert "leaves the comparison: the server died" in running.said

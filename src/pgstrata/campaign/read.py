@@ -74,6 +74,11 @@ def adhoc_campaign(overrides: Overrides) -> Campaign:
     return _check({}, "command line", None, overrides)
 
 
+def campaign_of(document: dict[str, Any], overrides: Overrides | None = None) -> Campaign:
+    """A campaign that a command puts together itself, checked like a file. Raises UsageError."""
+    return _check(document, "command line", None, overrides or Overrides())
+
+
 def _check(document: dict[str, Any], source: str, file: Path | None, overrides: Overrides) -> Campaign:
     document = _with(document, overrides)
     try:

@@ -19,6 +19,7 @@ from pgstrata.cli import (
     config,
     doctor,
     init,
+    noise,
     query,
     report,
     run,
@@ -72,6 +73,7 @@ app.command("runs", short_help="List the runs.")(runs.runs)
 app.command("show", short_help="Show one run.")(show.show)
 app.command("compare", short_help="Slower, faster, same or unclear?")(compare.compare)
 app.command("check", short_help="For scripts: fail where something is slower.")(compare.check)
+app.command("noise", short_help="What differences can this machine see?")(noise.noise)
 app.command("query", short_help="Ask the runs anything in SQL.")(query.query)
 app.add_typer(servers.app, name="servers", short_help="List, fetch, remove servers.")
 app.add_typer(config.app, name="config", short_help="Config fragments, and what a version makes of them.")

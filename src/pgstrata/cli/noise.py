@@ -1,0 +1,108 @@
+"""`pgstrata noise`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pgstrata.cli.arguments import RESULTS, ResultsOption
+from pgstrata.cli.output import TextOrJson
+
+
+def noise(
+    server: Annotated[
+        str, typer.Option("--server", metavar="SPEC", help="pg:17, pg:17.11, pg:latest, path:DIR.")
+    ] = "pg:latest",
+    config: Annotated[
+        str, typer.Option("--config", metavar="NAME[+NAME]", help="Stack of config fragments.")
+    ] = "default",
+    step: Annotated[
+        str, typer.Option("--step", metavar="NAME", help="A step of the workload sysbench that reads.")
+    ] = "point-query",
+    clients: Annotated[int, typer.Option("--clients", metavar="N", min=1, help="Connections.")] = 1,
+    rows: Annotated[int, typer.Option("--rows", metavar="N", min=1, help="Rows of the table.")] = 100_000,
+    minutes: Annotated[
+        float, typer.Option("--minutes", metavar="M", help="Measured time, both clusters together.")
+    ] = 2.0,
+    slice_seconds: Annotated[
+        float, typer.Option("--slice-seconds", metavar="S", help="Length of a slice.")
+    ] = 2.0,
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder on the disk to be measured.")
+    ] = None,
+    results: ResultsOption = RESULTS,
+    form: Annotated[TextOrJson, typer.Option("--format", help="How it is printed.")] = TextOrJson.text,
+) -> None:
+    """What can this machine see? The base against itself, and the smallest difference it would show.
+
+    Two clusters of one server take turns; what differs between them is noise. The runs are kept in the
+    results folder, in a campaign whose name begins with noise.
+
+    \b
+    Examples:
+      pgstrata noise --server pg:17
+      pgstrata noise --server pg:17 --config cached-by-pg --step read-only=100 --clients 4 --minutes 5
+    """
+    from rich.console import Console
+
+    from pgstrata.analyze.compare import step_pairs
+    from pgstrata.analyze.noise import noise as judge
+    from pgstrata.campaign.execute import execute
+    from pgstrata.campaign.read import Overrides, campaign_of
+    from pgstrata.cli.output import print_json
+    from pgstrata.errors import UsageError
+    from pgstrata.store import Results
+
+    if not 0 < slice_seconds <= 60:
+        raise UsageError(f"--slice-seconds {slice_seconds}: must lie between 0 and 60")
+    pairs = round(minutes * 60 / 2 / slice_seconds)
+    if not 8 <= pairs <= 100_000:
+        raise UsageError(
+            f"--minutes {minutes}: {pairs} pairs of slices of {slice_seconds:g} s; at least 8 are needed",
+            f"at least {8 * 2 * slice_seconds / 60:.2g} minutes",
+        )
+    stack = config.split("+")
+    variants = [{"server": server, "config": stack, "label": label} for label in ("base", "again")]
+    options: dict[str, Any] = {
+        "rows": rows, "clients": clients, "steps": [step], "read_seconds": pairs * slice_seconds,
+        "warmup": 1, "cache_seconds": 0, "settle_base": 0,
+    }  # fmt: skip
+    document = {
+        "name": f"noise {step}",
+        "order": "interleaved",
+        "slice_seconds": slice_seconds,
+        "variants": variants,
+        "workloads": [{"name": "sysbench", "options": options}],
+    }
+    fields = {"data_dir": str(data_dir) if data_dir else None, "results": str(results)}
+    campaign = campaign_of(document, Overrides(fields=fields))
+    console = Console(stderr=True)
+    outcome = execute(campaign, Results(results), console, fresh=True)
+    for planned, error in outcome.failed:
+        raise UsageError(f"{planned.key.variant} failed: {error}")
+    made = {run.variant: run for run in Results(results).runs() if run.folder in set(outcome.made)}
+    records = [next((s for s in made[v].steps if s["name"] == step), None) for v in ("base", "again")]
+    if records[0] is None or records[1] is None or not records[0].get("slices"):
+        raise UsageError(f"--step {step}: not a step that reads and can be cut into slices")
+    base, again = step_pairs(records[0], records[1])
+    found = judge(base, again, pair_seconds=2 * slice_seconds)
+    if form is TextOrJson.json:
+        from dataclasses import asdict
+
+        print_json({"step": step, **asdict(found)})
+        return
+    print(f"{step}, {found.pairs} pairs of {slice_seconds:g} s slices, the same server twice")
+    print(f"  noise of a pair: {found.pair_deviation:.2%}; neighbours depend: {found.autocorrelation:.2f}")
+    print(f"  the second cluster is {found.offset:+.2%} faster; proven of it: {found.floor:.2%}")
+    print("smallest slowdown that would be found nine times of ten, by measured time:")
+    for visible in found.visible:
+        print(
+            f"  {visible.minutes:3g} min: {_share(visible.fixed)} with the time fixed beforehand, "
+            f'{_share(visible.watched)} with until = "verdict"'
+        )
+
+
+def _share(value: float | None) -> str:
+    return "none" if value is None else f"{value:.1%}"

@@ -1,0 +1,86 @@
+"""Limits of memory: refused where they make no sense, enforced by the kernel where they can be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pgstrata.errors import ServerError
+from pgstrata.server import memory
+from pgstrata.server.acquire import Server
+from pgstrata.server.cluster import Cluster, clear_leftovers
+from pgstrata.server.config import find_fragment, resolve
+from pgstrata.server.memory import MemoryGroup
+from support_program import Program
+
+LIMIT = 256 << 20
+
+
+def cluster(server: Server, folder: Path) -> Cluster:
+    config = resolve([find_fragment("default", None)], server.version_num, LIMIT)
+    return Cluster(server, config, folder, memory=LIMIT)
+
+
+def can_limit() -> bool:
+    group = MemoryGroup("probe", LIMIT)
+    try:
+        memory.remove_group(group.make())
+    except ServerError:
+        return False
+    return True
+
+
+def test_every_process_of_the_server_is_limited(place: Path, pg17: Server) -> None:
+    if not can_limit():
+        with cluster(pg17, place / "c") as limited:
+            limited.create()
+            with pytest.raises(ServerError, match="memory cannot be limited here"):
+                limited.start()
+        return
+    with cluster(pg17, place / "c") as limited:
+        limited.create()
+        limited.start()
+        group = memory.hierarchies()
+        paths = [h.parent / "pgstrata-c" for h in group if (h.parent / "pgstrata-c").is_dir()]
+        assert len(paths) == 1
+        with limited.connect() as connection:
+            inside = {int(p) for p in (paths[0] / "cgroup.procs").read_text().split()}
+            assert set(limited.pids()) <= inside
+            assert connection.info.backend_pid in inside
+            # More page cache than the limit: the kernel takes pages back instead of growing.
+            connection.execute(
+                "CREATE UNLOGGED TABLE t AS SELECT repeat('x', 1000) FROM generate_series(1, 400000)"
+            )
+            connection.execute("SELECT count(*) FROM t")
+        for name in ("memory.max_usage_in_bytes", "memory.peak"):
+            if (paths[0] / name).exists():
+                assert 64 << 20 < int((paths[0] / name).read_text()) <= LIMIT
+        limited.stop()
+        assert not paths[0].exists()
+
+
+def test_a_limit_below_shared_buffers_is_refused(place: Path, pgstrata: Program, pg17: Server) -> None:
+    (place / "big.conf").write_text("shared_buffers = 2GB\n")
+    file = place / "c.toml"
+    for limit, said in (("1GB", "leaves no room beside shared_buffers = 2GB"), ("much", "is not a size")):
+        file.write_text(
+            f'[[variants]]\nserver = "{pg17.spec}"\nconfig = "./big.conf"\nmemory = "{limit}"\n'
+            '[[workloads]]\nname = "pgbench"\n'
+        )
+        done = pgstrata("run", file, "--dry-run")
+        assert done.returncode == 2
+        assert said in done.stderr
+
+
+def test_where_no_group_can_be_made_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(memory, "ROOT", tmp_path)
+    with pytest.raises(ServerError, match="no memory controller") as refused:
+        MemoryGroup("x", LIMIT).make()
+    assert "leave `memory` out" in refused.value.hint
+
+
+def test_a_group_that_is_not_ours_is_never_removed(tmp_path: Path) -> None:
+    memory.remove_group(tmp_path)
+    assert tmp_path.is_dir()
+    assert clear_leftovers(tmp_path) == []
