@@ -126,7 +126,11 @@ def _of_one(record: StepRecord) -> dict[str, float | None]:
     if len(roles) == 1:
         figures["CPU of the driver"] = cost.client_cpu
     for event, share in ((record.get("waits") or {}).get(role) or {}).items():
-        figures[f"wait {event}"] = share * micros
+        if event != "running":
+            figures[f"wait {event}"] = share * micros
+        elif own is not None:
+            # not waiting for anything but a CPU, and not on one
+            figures["wait for a CPU"] = max(0.0, share * micros - own / operations * 1e6)
     all_roles = [entry.get("cpu_seconds") for entry in roles.values()]
     if record.get("server_cpu_seconds") is not None and None not in all_roles:
         rest = record["server_cpu_seconds"] - (own or 0.0)
@@ -139,6 +143,7 @@ def _of_one(record: StepRecord) -> dict[str, float | None]:
 def _times(base: Mapping[str, float], other: Mapping[str, float], change: float) -> list[Factor]:
     """Parts of an operation's time that make up at least a fifth of its change, the largest first."""
     factors = []
+    base, other = _one_spelling(base, other)
     for name in {**base, **other}:
         if not name.startswith(("CPU ", "wait ")):
             continue
@@ -151,6 +156,14 @@ def _times(base: Mapping[str, float], other: Mapping[str, float], change: float)
         if share >= TIME_PART:
             factors.append(Factor("time", name, "µs", before, after, share))
     return sorted(factors, key=lambda factor: (-(factor.share or 0.0), factor.name))
+
+
+def _one_spelling(
+    base: Mapping[str, float], other: Mapping[str, float]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """17 spells many wait events differently (WALSync, WalSync): the base's spelling for both."""
+    known = {name.casefold(): name for name in base}
+    return dict(base), {known.get(name.casefold(), name): value for name, value in other.items()}
 
 
 def _counts(

@@ -182,7 +182,17 @@ class Findings:
     findings: Sequence[Finding]
 
 
-Block = Table | Chart | Bars | Prose | Listing | Facts | Findings
+@dataclass(frozen=True)
+class Picture:
+    """A drawing in a file of its own beside the page, loaded when it is looked at."""
+
+    file: str
+    title: str
+    how: str = ""
+    variant: str = ""
+
+
+Block = Picture | Table | Chart | Bars | Prose | Listing | Facts | Findings
 
 
 @dataclass(frozen=True)

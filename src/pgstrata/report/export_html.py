@@ -94,7 +94,7 @@ def policy(script: str) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'self' file: 'sha256-{digest}'; "
-        "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+        "style-src 'unsafe-inline'; img-src 'self' file: data: blob:; base-uri 'none'; form-action 'none'"
     )
 
 

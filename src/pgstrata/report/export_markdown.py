@@ -13,6 +13,7 @@ from pgstrata.report.blocks import (
     Facts,
     Findings,
     Listing,
+    Picture,
     Prose,
     Section,
     Table,
@@ -64,6 +65,8 @@ def _block(block: Block) -> list[str]:
         return [*lines, ""]
     if isinstance(block, Chart):
         return [f"*Chart in index.html: {escape(block.title)}.*", ""]
+    if isinstance(block, Picture):
+        return [f"![{escape(block.title)}]({block.file})", ""]
     if isinstance(block, Prose):
         return [escape(block.text), ""]
     if isinstance(block, Listing):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pgstrata.report.blocks import Block, Section, Table
+from pgstrata.report.flames import Flames
 from pgstrata.report.frames import Frames
 from pgstrata.report.numbers import count, moment
 from pgstrata.report.sections.compared import compared
@@ -17,16 +18,18 @@ from pgstrata.report.sections.scaling import scaling
 from pgstrata.report.sections.steps import steps_section
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
 from pgstrata.report.sections.tpcds import tpcds
+from pgstrata.report.sections.why import why
 from pgstrata.report.study import Study
 
 
-def sections(study: Study, frames: Frames) -> list[Section]:
-    """The whole report; sections without data are left out."""
+def sections(study: Study, frames: Frames, flames: Flames | None = None, trouble: str = "") -> list[Section]:
+    """The whole report; sections without data are left out. trouble: why flame graphs are missing."""
     made: list[Section | None] = [summary(study)]
     made += [tpcds(study, workload) for workload in study.workloads]
     made += [fulltext(study, workload) for workload in study.workloads]
     made += [scaling(study, workload) for workload in study.workloads]
     made += [operations(study, workload) for workload in study.workloads]
+    made += [why(study, workload, flames or {}, trouble) for workload in study.workloads]
     made.append(compared(study))
     made += [steps_section(study, workload, frames) for workload in study.workloads]
     made.append(failures(study))

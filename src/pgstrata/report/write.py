@@ -17,6 +17,7 @@ from pgstrata.report.charts import color
 from pgstrata.report.export_csv import write_csv
 from pgstrata.report.export_html import Page, Switch, write_html
 from pgstrata.report.export_markdown import write_markdown
+from pgstrata.report.flames import draw_flames, read_flames
 from pgstrata.report.frames import Frames
 from pgstrata.report.page import lede, sections, tables
 from pgstrata.report.study import Study, read_study
@@ -52,7 +53,11 @@ def write_report(
 
 def write_study(study: Study, out: Path) -> Report:
     """Writes the report of a study that has been read already."""
-    made = sections(study, Frames(study))
+    try:
+        flames, trouble = draw_flames(study, read_flames(study), out)
+    except OSError as cause:
+        raise _unwritable(out, cause) from cause
+    made = sections(study, Frames(study), flames, trouble)
     sheets = write_csv(tables(made))
     page = Page(
         title=study.campaign,
@@ -72,15 +77,19 @@ def write_study(study: Study, out: Path) -> Report:
         _copy_plotly(out / "plotly.min.js")
         _write(out / "index.html", write_html(page))
     except OSError as cause:
-        raise StoreError(
-            f"the report cannot be written to {out}: {cause.strerror or cause}",
-            "Name another folder with --out.",
-        ) from cause
+        raise _unwritable(out, cause) from cause
     return Report(
         study.campaign,
         out / "index.html",
         out / "report.md",
         tuple(out / "tables" / name for name in sorted(sheets)),
+    )
+
+
+def _unwritable(out: Path, cause: OSError) -> StoreError:
+    return StoreError(
+        f"the report cannot be written to {out}: {cause.strerror or cause}",
+        "Name another folder with --out.",
     )
 
 

@@ -1,0 +1,166 @@
+"""The profiles of a study: added up over repeats, and drawn as flame graphs beside the report."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import subprocess
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pgstrata.analyze.stacks import Stacks, add_up, folded_text, in_samples, parse_folded
+from pgstrata.driver_path import find_driver
+from pgstrata.errors import PgstrataError
+from pgstrata.report.study import Place, Study, anchor, number, part_of
+
+FOLDER = "flames"
+_DRAWERS = 4
+
+
+@dataclass(frozen=True)
+class Flame:
+    """All samples of a variant, step and role. graph, difference: file names beside the page, or None.
+
+    samples: over all repeats. repeats: how many of them had a profile.
+    """
+
+    stacks: Stacks
+    samples: int
+    repeats: int
+    event: str
+    graph: str | None = None
+    difference: str | None = None
+
+
+Key = tuple[str, str, str]  # workload, step, role
+Flames = Mapping[Key, Mapping[str, Flame]]  # … → variant → flame
+
+
+def read_flames(study: Study) -> dict[Key, dict[str, Flame]]:
+    """Every profile of the study; a damaged file counts as none."""
+    found: dict[Key, dict[str, Flame]] = {}
+    for workload in study.workloads:
+        for step in workload.steps:
+            for variant, place in step.places.items():
+                for role in step.role_names:
+                    if flame := _of_place(place, role):
+                        found.setdefault((workload.name, step.name, role), {})[variant] = flame
+    return found
+
+
+def _of_place(place: Place, role: str) -> Flame | None:
+    parts: list[Counter[str]] = []
+    samples, event = 0, ""
+    for measured in place.repeats:
+        entry = part_of(measured.record, "profile", role)
+        if not isinstance(entry, dict) or not isinstance(entry.get("file"), str):
+            continue
+        path = (measured.run.folder / entry["file"]).resolve()
+        if not path.is_relative_to(measured.run.folder.resolve()):
+            continue  # a record from elsewhere must not name files of this machine
+        try:
+            part = parse_folded(gzip.decompress(path.read_bytes()).decode("utf-8", "replace"))
+        except (OSError, EOFError, zlib.error):
+            continue
+        if part:
+            # repeats weigh by their samples whatever the period of the event was
+            taken = int(number(entry.get("samples")) or 0)
+            parts.append(in_samples(part, taken * 1000))
+            samples += taken
+            event = str(entry.get("event") or event)
+    return Flame(add_up(parts), samples, len(parts), event) if samples else None
+
+
+def draw_flames(study: Study, flames: Flames, out: Path) -> tuple[Flames, str]:
+    """Draws every graph into `out`/flames, each alone and against the base; removes older drawings.
+
+    Returns the flames with the names of their files, and why graphs are missing or nothing.
+    Raises OSError where `out` cannot be written.
+    """
+    folder = out / FOLDER
+    if folder.is_dir():
+        for old in folder.glob("*.svg"):
+            old.unlink()
+    if not flames:
+        return flames, ""
+    try:
+        binary = find_driver()
+    except PgstrataError as error:
+        return flames, f"The graphs could not be drawn: {error.message}; {error.hint}."
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn: dict[Key, dict[str, Flame]] = {}
+    troubles: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="pgstrata-flames-") as temporary:
+        pens = Path(temporary)
+        with ThreadPoolExecutor(_DRAWERS) as pool:
+            jobs = {
+                (key, variant): pool.submit(_draw, binary, study.base, key, variant, by_variant, folder, pens)
+                for key, by_variant in flames.items()
+                for variant in by_variant
+            }
+        for (key, variant), job in jobs.items():
+            graph, difference, trouble = job.result()
+            troubles += [trouble] if trouble else []
+            flame = replace(flames[key][variant], graph=graph, difference=difference)
+            drawn.setdefault(key, {})[variant] = flame
+    return drawn, troubles[0] if troubles else ""
+
+
+def _draw(
+    binary: Path,
+    base: str,
+    key: Key,
+    variant: str,
+    flames: Mapping[str, Flame],
+    folder: Path,
+    pens: Path,
+) -> tuple[str | None, str | None, str]:
+    name = _file_name(*key, variant)
+    own = _folded(flames[variant], pens / f"{name}.own")
+    what = f"{key[0]}, {key[1]}, {key[2]}"
+    flame = flames[variant]
+    under = f"{flame.samples} samples of {flame.event}"
+    graph, trouble = _svg(binary, [own], f"{variant}: {what}", under, folder / f"{name}.svg")
+    difference = None
+    if variant != base and base in flames:
+        before = _folded(flames[base], pens / f"{name}.base")
+        difference, more = _svg(
+            binary,
+            [own, "--base", before],
+            f"{variant} against {base}: {what}",
+            "red: larger share than the base's, blue: smaller; widths are those of this variant",
+            folder / f"{name}.diff.svg",
+        )
+        trouble = trouble or more
+    return graph, difference, trouble
+
+
+def _folded(flame: Flame, path: Path) -> str:
+    path.write_text(folded_text(in_samples(flame.stacks, flame.samples)), encoding="utf-8")
+    return str(path)
+
+
+def _svg(binary: Path, files: list[str], title: str, under: str, out: Path) -> tuple[str | None, str]:
+    # XML has no place for control characters, and names may come from anywhere
+    title, under = (re.sub(r"[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]", "?", t) for t in (title, under))
+    command = [str(binary), "flame", "draw", *files, f"--title={title}", f"--subtitle={under}"]
+    try:
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        return None, f"A flame graph could not be drawn: {error}"
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        return None, f"A flame graph could not be drawn: {said}"
+    out.write_bytes(done.stdout)
+    return f"{FOLDER}/{out.name}", ""
+
+
+def _file_name(*names: str) -> str:
+    """Letters, digits, dots and dashes, and a digest, so that no two names share a file."""
+    digest = zlib.crc32("\0".join(names).encode("utf-8", "replace"))
+    return f"{anchor(*names)[:150]}-{digest:08x}"

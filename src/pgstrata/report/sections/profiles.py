@@ -1,0 +1,143 @@
+"""Profiles: flame graphs of each variant, step and role, against the base, and the functions that moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pgstrata.analyze.stacks import CERTAIN, Moved, moved
+from pgstrata.report import numbers
+from pgstrata.report.blocks import Block, Cell, Column, Picture, Prose, Row, Section, Table, words
+from pgstrata.report.flames import Flame, Flames
+from pgstrata.report.study import StepOf, Study, WorkloadOf, anchor, number, part_of
+
+
+def profile_parts(study: Study, workload: WorkloadOf, flames: Flames) -> list[Section]:
+    """A folded part for each profiled step."""
+    parts = []
+    for step in workload.compared:
+        blocks: list[Block] = []
+        for role in step.role_names:
+            by_variant = flames.get((workload.name, step.name, role), {})
+            if by_variant:
+                blocks += _role(study, step, role, by_variant, workload)
+        notes = sorted({note for place in step.places.values() for note in _notes(place.repeats)})
+        blocks += [Prose(note, "even") for note in notes]
+        if blocks:
+            link = anchor("profile", workload.name, step.name)
+            parts.append(Section(link, step.name, blocks, folded=True))
+    return parts
+
+
+def _notes(repeats: object) -> list[str]:
+    """What is missing, as the runs say it."""
+    found = []
+    for measured in repeats if isinstance(repeats, tuple) else ():
+        profile = measured.record.get("profile")
+        for role, entry in profile.items() if isinstance(profile, dict) else ():
+            if isinstance(entry, dict) and entry.get("note"):
+                found.append(f"{measured.run.variant}, {role}: {entry['note']}")
+    return found
+
+
+def _role(
+    study: Study, step: StepOf, role: str, flames: Mapping[str, Flame], workload: WorkloadOf
+) -> list[Block]:
+    blocks: list[Block] = []
+    base = flames.get(study.base)
+    for variant, flame in flames.items():
+        if base is not None and variant != study.base:
+            blocks += _changed(study, step, role, variant, base, flame, workload)
+    for variant, flame in flames.items():
+        many = f", {flame.repeats} repeats added up" if flame.repeats > 1 else ""
+        what = f"{role} under {variant}: {numbers.count(flame.samples)} samples of {flame.event}{many}"
+        if flame.difference:
+            blocks.append(
+                Picture(
+                    flame.difference,
+                    f"Against {study.base}: {role} under {variant}",
+                    "Widths are this variant's shares of time; red frames have a larger share than under the "
+                    "base, blue ones a smaller. Opened alone the picture can be searched and zoomed.",
+                    variant,
+                )
+            )
+        if flame.graph:
+            blocks.append(
+                Picture(
+                    flame.graph,
+                    f"Flame graph: {what}",
+                    "Each box is a function, the width its share of the samples, what it called above it. "
+                    "Opened alone the picture can be searched and zoomed.",
+                    variant,
+                )
+            )
+    return blocks
+
+
+def _changed(
+    study: Study, step: StepOf, role: str, variant: str, base: Flame, flame: Flame, workload: WorkloadOf
+) -> list[Block]:
+    found = moved(base.stacks, base.samples, flame.stacks, flame.samples)
+    samples = f"{numbers.count(base.samples)} and {numbers.count(flame.samples)} samples"
+    if not found:
+        text = (
+            f"{role} under {variant}: no function's share differs from {study.base} by more than chance "
+            f"({samples})."
+        )
+        return [Prose(text, "even")]
+    costs = [_cpu_per_operation(step, v, role) for v in (study.base, variant)]
+    return [
+        Table(
+            name="functions",
+            title=f"Functions whose share changed most: {role}, {variant} against {study.base}",
+            columns=[
+                Column("function", "Function", align="left"),
+                Column("own_base", "Own", f"% {study.base}"),
+                Column("own", "Own", f"% {variant}"),
+                Column("change", "Change", "points"),
+                Column("total_base", "With callees", f"% {study.base}", rule=True),
+                Column("total", "With callees", f"% {variant}"),
+                Column("cost_base", "CPU", f"µs/o {study.base}", rule=True),
+                Column("cost", "CPU", f"µs/o {variant}"),
+            ],
+            rows=[_row(one, variant, costs) for one in found],
+            how="Own is the share of samples in the function itself, with callees of stacks it is in. "
+            "CPU is the own share × the CPU that the role's connections used per operation: a share can rise "
+            "because others fell, µs cannot. ± is one standard error; listed are changes beyond "
+            f"{CERTAIN:g} of them ({samples}), the largest first.",
+            keys=(("workload", workload.name), ("step", step.name), ("role", role), ("variant", variant)),
+        )
+    ]
+
+
+def _row(one: Moved, variant: str, costs: list[float | None]) -> Row:
+    sign = "+" if one.change > 0 else "−"
+    change = Cell(
+        one.change * 100,
+        f"{sign}{numbers.percent(abs(one.change))}",
+        "bad" if one.change > 0 else "good",
+        small=f"± {numbers.percent(one.error)}",
+    )
+    shares = [one.own_base, one.own, one.total_base, one.total]
+    cells = [Cell(share * 100, numbers.percent(share)) for share in shares]
+    money = [
+        Cell(None, numbers.UNKNOWN, "missing")
+        if cost is None
+        else Cell(share * cost, numbers.significant(share * cost))
+        for share, cost in zip((one.own_base, one.own), costs, strict=True)
+    ]
+    return Row([words(one.function), *cells[:2], change, *cells[2:], *money], variant=variant)
+
+
+def _cpu_per_operation(step: StepOf, variant: str, role: str) -> float | None:
+    """µs of CPU of a role's backends per operation of that role, median of the repeats."""
+    place = step.places.get(variant)
+    if place is None:
+        return None
+
+    def cost(measured: object) -> float | None:
+        record = getattr(measured, "record", {})
+        seconds = number(part_of(record, "roles", role, "cpu_seconds"))
+        operations = number(part_of(record, "roles", role, "operations"))
+        return seconds * 1e6 / operations if seconds is not None and operations else None
+
+    return place.median(cost)

@@ -1,0 +1,102 @@
+"""What the server's processes waited for: share of time per event and role, a column per variant."""
+
+from __future__ import annotations
+
+from statistics import mean
+
+from pgstrata.report import numbers
+from pgstrata.report.blocks import Cell, Column, Row, Table, missing, words
+from pgstrata.report.study import Measured, StepOf, Study, WorkloadOf, number, part_of
+
+# What is seen less often than this under every variant is left out.
+LEAST = 0.01
+_IDLE = "activity:"  # background processes that have nothing to do
+
+Shares = dict[str, dict[str, dict[str, float]]]  # role → event → variant → share
+
+
+def wait_tables(study: Study, workload: WorkloadOf) -> list[Table]:
+    """One table for each step in which wait events were sampled."""
+    return [table for step in workload.compared if (table := _table(study, workload, step))]
+
+
+def _table(study: Study, workload: WorkloadOf, step: StepOf) -> Table | None:
+    sampled = {
+        v: [m for m in place.repeats if isinstance(m.record.get("waits"), dict)]
+        for v, place in step.places.items()
+    }
+    variants = [v for v in study.variants if sampled.get(v)]
+    if not variants:
+        return None
+    rows: list[Row] = []
+    for role, events in _shares(sampled).items():
+        shown = [
+            (max(by_variant.values()), name, by_variant)
+            for name, by_variant in events.items()
+            if max(by_variant.values()) >= LEAST and not name.casefold().startswith(_IDLE)
+        ]
+        for place, (_, name, by_variant) in enumerate(sorted(shown, key=lambda e: (-e[0], e[1]))):
+            cells = [words(role), words(name)]
+            for variant in variants:
+                cells.append(_cell(by_variant.get(variant, 0.0)))
+            rows.append(Row(cells, "next" if place else ""))
+    if not rows:
+        return None
+    return Table(
+        name="waits",
+        title=f"{step.name}: what the connections waited for, % of their time",
+        columns=[
+            Column("role", "Role", align="left"),
+            Column("event", "Wait event", align="left"),
+            *(Column(variant, variant, "%") for variant in variants),
+        ],
+        rows=rows,
+        how="The state of every connection was asked for at random moments of an interval; a share is the "
+        "part of a role's samples that found it so. running: not waiting, on a CPU or ready for one. "
+        "Client: ClientRead is the server waiting for the driver. `server` are the processes that no role "
+        f"owns; what they do when idle, and what was seen less than {LEAST:.0%}, is left out. With several "
+        "repeats each figure is their mean.",
+        keys=(("workload", workload.name), ("step", step.name)),
+        lead=2,
+        notes=[note for note in (_cost([m for v in variants for m in sampled[v]]),) if note],
+    )
+
+
+def _shares(sampled: dict[str, list[Measured]]) -> Shares:
+    """Means over the repeats; events whose names differ only in case (17 respelt many) are one."""
+    found: Shares = {}
+    names: dict[str, str] = {}
+    for variant, repeats in sampled.items():
+        for measured in repeats:
+            for role, events in measured.record["waits"].items():
+                for name, share in events.items():
+                    known = names.setdefault(name.casefold(), name)
+                    by_variant = found.setdefault(role, {}).setdefault(known, {})
+                    value = number(share) or 0.0
+                    by_variant[variant] = by_variant.get(variant, 0.0) + value / len(repeats)
+    return found
+
+
+def _cell(share: float) -> Cell:
+    if share < 0:
+        return missing()
+    return Cell(share * 100, numbers.percent(share), shade=min(1.0, share))
+
+
+def _cost(sampled: list[Measured]) -> str:
+    """What the sampling itself took."""
+    costs = []
+    for measured in sampled:
+        seconds = number(measured.record.get("seconds"))
+        own = number(part_of(measured.record, "waits_cost", "sampler_cpu_seconds"))
+        backend = number(part_of(measured.record, "waits_cost", "backend_cpu_seconds"))
+        polls = number(part_of(measured.record, "waits_cost", "polls"))
+        if seconds and own is not None and polls is not None:
+            costs.append((polls / seconds, own / seconds, (backend or 0.0) / seconds))
+    if not costs:
+        return ""
+    hertz, own, backend = (mean(column) for column in zip(*costs, strict=True))
+    return (
+        f"Sampled {numbers.significant(hertz)} times a second, which took {numbers.milliseconds(own)} ms "
+        f"of CPU per second in pgstrata and {numbers.milliseconds(backend)} ms in the server."
+    )

@@ -1,0 +1,90 @@
+"""Why a rate changed: a sentence per changed cell, plans, wait events, profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pgstrata.analyze.explain import explain
+from pgstrata.report.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
+from pgstrata.report.flames import Flames
+from pgstrata.report.sections.profiles import profile_parts
+from pgstrata.report.sections.statement_plans import plan_blocks
+from pgstrata.report.sections.summary import relative_cell
+from pgstrata.report.sections.waits import wait_tables
+from pgstrata.report.study import Study, WorkloadOf, anchor
+
+
+def why(study: Study, workload: WorkloadOf, flames: Flames, trouble: str = "") -> Section | None:
+    """Everything that can say why a rate of this workload moved; None where nothing was looked at."""
+    parts = [
+        _part(workload, "Plans of the statements", plan_blocks(study, workload)),
+        _part(workload, "Wait events", wait_tables(study, workload), folded=True),
+        _profiles(study, workload, flames, trouble),
+    ]
+    blocks = _sentences(study, workload)
+    made = [part for part in parts if part is not None]
+    if not blocks and not made:
+        return None
+    return Section(
+        anchor("why", workload.name),
+        f"Why: what moved with the rate ({workload.name})",
+        blocks,
+        parts=made,
+    )
+
+
+def _part(
+    workload: WorkloadOf, title: str, blocks: Sequence[Block], *, folded: bool = False
+) -> Section | None:
+    return Section(anchor(title, workload.name), title, blocks, folded=folded) if blocks else None
+
+
+def _profiles(study: Study, workload: WorkloadOf, flames: Flames, trouble: str) -> Section | None:
+    steps = profile_parts(study, workload, flames)
+    if not steps:
+        return None
+    blocks = [Prose(trouble, "bad")] if trouble else []
+    return Section(anchor("profiles", workload.name), "Profiles", blocks, parts=steps)
+
+
+def _sentences(study: Study, workload: WorkloadOf) -> list[Block]:
+    if not study.others:
+        return []
+    rows: list[Row] = []
+    cells = 0
+    for step in workload.compared:
+        base = step.places.get(study.base)
+        for variant in study.others:
+            place = step.places.get(variant)
+            cell = relative_cell(study, step, variant)
+            if base is None or place is None or cell.value is None:
+                continue
+            cells += 1
+            if cell.tone not in ("good", "bad"):
+                continue
+            found = explain([m.record for m in base.repeats], [m.record for m in place.repeats])
+            if found is not None:
+                sentence = Cell(found.sentence, found.sentence)
+                rows.append(Row([words(step.name), words(variant), cell, sentence], variant=variant))
+    if not cells:
+        return []
+    if not rows:
+        return [Prose("No rate moved beyond the thresholds, so there is nothing to explain.", "even")]
+    return [
+        Table(
+            name="why",
+            title=f"What moved with each changed rate: {workload.name}, against {study.base}",
+            columns=[
+                Column("step", "Step", align="left"),
+                Column("variant", "Variant", align="left"),
+                Column("relative", "Relative rate"),
+                Column("sentence", "What moved with it", align="left"),
+            ],
+            rows=rows,
+            how="The time of an operation is clients ÷ rate. Named are the parts of it (CPU of the backends, "
+            "CPU of the driver, wait events) that moved the same way and make up at least a fifth of the "
+            "change; counts per operation (context switches, disk) that moved by at least half as much; and "
+            "statements whose plan has another shape. That they moved together does not prove a cause.",
+            keys=(("workload", workload.name),),
+        )
+    ]
