@@ -30,6 +30,28 @@ UNUSUAL: dict[str, list[dict[str, Any]]] = {
     "pgbench": [
         {"partitions": 3, "foreign_keys": True, "partition_method": "hash", "rate": 10, "max_tries": 5},
     ],
+    "tpcds": [
+        {
+            "passes": 2,
+            "streams": 3,
+            "warmup": 1,
+            "plans": "estimate",
+            "vacuum": "full",
+            "load_connections": 5,
+        },
+        {
+            "queries": "14",
+            "passes": 0,
+            "answers": False,
+            "indexes": "none",
+            "vacuum": "none",
+            "plans": "none",
+        },
+    ],
+    "fulltext": [
+        {"clients": 3, "passes": 2, "warmup": 1, "build": "after", "indexes": "gist gin"},
+        {"build": "before", "indexes": "gin", "language": "simple", "query_count": 1, "clients": 5},
+    ],
 }
 
 

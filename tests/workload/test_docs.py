@@ -15,7 +15,13 @@ from pgstrata.workload.language import Step
 from pgstrata.workload.sysbench import ALL
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = {"insert": "insert-benchmark.md", "sysbench": "sysbench.md", "pgbench": "pgbench.md"}
+PAGES = {
+    "insert": "insert-benchmark.md",
+    "sysbench": "sysbench.md",
+    "pgbench": "pgbench.md",
+    "tpcds": "tpcds.md",
+    "fulltext": "fulltext.md",
+}
 
 
 @pytest.mark.parametrize("name", PAGES)
