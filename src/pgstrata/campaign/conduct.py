@@ -360,6 +360,7 @@ class Conductor:
                 "memory": variant.memory,
                 "cpus": {"server": self.campaign.spec.server_cpus, "driver": self.campaign.spec.driver_cpus},
                 **({"comparison": self.comparison} if self.comparison else {}),
+                "workload_name": self.run.workload.workload.name,
                 "options": self.run.workload.all_options,
                 "seed": self.campaign.spec.seed,
                 "order": self.campaign.spec.order,

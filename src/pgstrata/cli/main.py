@@ -26,6 +26,7 @@ from pgstrata.cli import (
     runs,
     servers,
     show,
+    study,
     workloads,
 )
 from pgstrata.cli.ending import Interruption, report_error
@@ -74,6 +75,7 @@ app.command("show", short_help="Show one run.")(show.show)
 app.command("compare", short_help="Slower, faster, same or unclear?")(compare.compare)
 app.command("check", short_help="For scripts: fail where something is slower.")(compare.check)
 app.command("noise", short_help="What differences can this machine see?")(noise.noise)
+app.add_typer(study.app, name="study", short_help="Studies of configurations.")
 app.command("query", short_help="Ask the runs anything in SQL.")(query.query)
 app.add_typer(servers.app, name="servers", short_help="List, fetch, remove servers.")
 app.add_typer(config.app, name="config", short_help="Config fragments, and what a version makes of them.")

@@ -18,6 +18,8 @@ from pgstrata.report.sections.scaling import scaling
 from pgstrata.report.sections.steps import steps_section
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
 from pgstrata.report.sections.tpcds import tpcds
+from pgstrata.report.sections.trend import trends
+from pgstrata.report.sections.tuning import tuning
 from pgstrata.report.sections.why import why
 from pgstrata.report.study import Study
 
@@ -27,6 +29,8 @@ def sections(study: Study, frames: Frames, flames: Flames | None = None, trouble
     made: list[Section | None] = [summary(study)]
     made += [tpcds(study, workload) for workload in study.workloads]
     made += [fulltext(study, workload) for workload in study.workloads]
+    made.append(tuning(study))
+    made += [trends(study, workload) for workload in study.workloads]
     made += [scaling(study, workload) for workload in study.workloads]
     made += [operations(study, workload) for workload in study.workloads]
     made += [why(study, workload, flames or {}, trouble) for workload in study.workloads]

@@ -10,10 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pgstrata.analyze.compare import StepVerdict, compare_all
 from pgstrata.analyze.summary import Cell, Summary, summarise
 from pgstrata.analyze.tones import THRESHOLDS, check_thresholds
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.store import BrokenRun, Results, RunRecord
+from pgstrata.store.choose import Side
 
 Json = dict[str, Any]
 
@@ -140,6 +142,23 @@ class Study:
     def ratio(self, step: StepOf, variant: str) -> Cell:
         """The relative rate of a variant in a step, with its tone."""
         return self._ratios.get((step.workload, variant, step.name), Cell(None, "missing"))
+
+    @cached_property
+    def verdicts(self) -> Mapping[tuple[str, str, str], StepVerdict]:
+        """Of every variant but the base, by (workload, variant, step); adjusted for their number."""
+        sides = {v: Side(v, tuple(r for r in self.runs if r.variant == v)) for v in self.variants}
+        others = [sides[v] for v in self.others if sides[v].runs]
+        if not others or not sides[self.base].runs:
+            return {}
+        return {
+            (s.workload, comparison.other, s.step): s
+            for comparison in compare_all(sides[self.base], others)
+            for s in comparison.steps
+        }
+
+    def verdict(self, step: StepOf, variant: str) -> StepVerdict | None:
+        """None for the base, and where one of the two was not measured."""
+        return self.verdicts.get((step.workload, variant, step.name))
 
     def has_failed(self, variant: str) -> bool:
         return any(run.variant == variant for run in self.failed)

@@ -32,11 +32,16 @@ def _chart(study: Study, workload: WorkloadOf, group: str, steps: Sequence[StepO
     data: list[dict[str, Any]] = []
     for variant in study.others:
         values, texts, notes = [], [], []
+        up: list[float] = []
+        down: list[float] = []
         for step in steps:
             cell = relative_cell(study, step, variant)
             ratio = float(cell.value) if isinstance(cell.value, int | float) else None
             shown = None if ratio is None else min(max(ratio, FLOOR), CEILING)
             values.append(None if shown is None else round(shown - 1, 4))
+            above, below = _reach(study, step, variant, shown)
+            up.append(above)
+            down.append(below)
             cut = ratio is not None and ratio != shown
             texts.append(numbers.ratio(ratio) if cut else "✕" if cell.tone == "missed" else "")
             notes.append(f"{cell.text} {cell.small} {cell.note}".strip())
@@ -59,6 +64,15 @@ def _chart(study: Study, workload: WorkloadOf, group: str, steps: Sequence[StepO
                 customdata=[label(note) for note in notes],
                 hovertemplate=f"%{{x}}: %{{customdata}}<extra>{label(variant)}</extra>",
                 marker={"color": color(index)},
+                error_y={
+                    "type": "data",
+                    "symmetric": False,
+                    "array": up,
+                    "arrayminus": down,
+                    "thickness": 1.2,
+                    "width": 3,
+                    "color": "#777",
+                },
             )
         )
     what = f"{workload.name}, {group}" if group else workload.name
@@ -85,9 +99,19 @@ def _chart(study: Study, workload: WorkloadOf, group: str, steps: Sequence[StepO
         height=330,
         how=f"Bars start at 1, the rate of {study.base}. The axis goes from 0.80 to 1.50 so that small "
         "differences show; a bar that would go further is cut, and its value is written on it. The "
-        "dotted lines are the thresholds of the table. ✕ marks steps in which one of the two missed its "
+        "dotted lines are the thresholds of the table, the thin lines at the ends of bars 95 % intervals. "
+        "✕ marks steps in which one of the two missed its "
         "SLA.",
     )
+
+
+def _reach(study: Study, step: StepOf, variant: str, shown: float | None) -> tuple[float, float]:
+    """How far the interval reaches above and below the end of the bar, within the axis."""
+    found = study.verdict(step, variant)
+    if found is None or shown is None or not (found.verdict.low > 0 and found.verdict.high < float("inf")):
+        return 0.0, 0.0
+    low, high = (min(max(v, FLOOR), CEILING) for v in (found.verdict.low, found.verdict.high))
+    return round(max(0.0, high - shown), 4), round(max(0.0, shown - low), 4)
 
 
 def _line(y: float, width: float, dash: str, opacity: float) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pgstrata.analyze.tones import Tone
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.report.study import StepOf, Study, WorkloadOf
+from pgstrata.report.verdicts import EVIDENCE
 
 MOST_COLUMNS = 12
 MISSED = "SLA missed: less than 95 % of the background writes it was asked for"
@@ -22,8 +23,10 @@ _RATES_HOW = (
 _RELATIVE_HOW = (
     "Each number is the rate of a variant divided by the rate of {base} in the same step: 0.90 means "
     "that it does 90 % of the work in the same time. Up to {low:g} is called slower, from {high:g} "
-    "faster; between them the difference is too small to be trusted without more runs. In grey cells "
-    "with ✕ one of the two missed its SLA."
+    "faster; between them the difference is too small to be trusted without more runs. Below it stands "
+    "the verdict with its 95 % interval (margin 2 %, adjusted for the number of comparisons): from pairs of "
+    "slices or repeats, and where there is one run each from its seconds, which know nothing of the variance "
+    "from run to run. In grey cells with ✕ one of the two missed its SLA."
 )
 _BACKGROUND_HOW = (
     "While a step queries, rows are inserted and deleted at a fixed rate behind it. Each number is what "
@@ -122,7 +125,25 @@ def relative_cell(study: Study, step: StepOf, variant: str) -> Cell:
         )
     who = variant if of.sla_met is False else study.base
     note = f"SLA missed by {who}" if of.tone == "missed" else ""
-    return Cell(of.value, text, of.tone, note, small=_range(of, numbers.ratio))
+    return Cell(
+        of.value, text, of.tone, note or _why(study, step, variant), small=_judged(study, step, variant)
+    )
+
+
+def _judged(study: Study, step: StepOf, variant: str) -> str:
+    """The verdict and its interval, as short as they go."""
+    found = study.verdict(step, variant)
+    if found is None:
+        return ""
+    v = found.verdict
+    known = v.low > 0 and v.high < float("inf")
+    return f"{v.word} {numbers.ratio(v.low)} – {numbers.ratio(v.high)}" if known else v.word
+
+
+def _why(study: Study, step: StepOf, variant: str) -> str:
+    """What the verdict stands on."""
+    found = study.verdict(step, variant)
+    return "" if found is None else f"{found.verdict.n} {EVIDENCE[found.evidence]}: {found.verdict.reason}"
 
 
 def _range(of: analysis.Cell, write: Callable[[float | None], str]) -> str:

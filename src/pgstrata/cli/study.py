@@ -1,0 +1,114 @@
+"""`pgstrata study`: what overlays do, and the campaign to run next."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pgstrata.cli.arguments import RESULTS, ResultsOption
+
+if TYPE_CHECKING:
+    from pgstrata.analyze.overlays import TuningStudy
+    from pgstrata.store import RunRecord
+
+app = typer.Typer(no_args_is_help=True, help="Studies of configurations: one base, overlays upon it.")
+
+CampaignOption = Annotated[
+    str | None, typer.Option("--campaign", metavar="NAME", help="Which one (default: the newest).")
+]
+StepOption = Annotated[
+    str | None, typer.Option("--step", metavar="NAME", help="What is judged (default: l.i1).")
+]
+
+
+@app.command("show")
+def show(results: ResultsOption = RESULTS, campaign: CampaignOption = None, step: StepOption = None) -> None:
+    """Class and set-up of every overlay, duplicates, unsafe ones, and what to try next."""
+    from pgstrata.cli.output import aligned
+    from pgstrata.report.blocks import Prose
+    from pgstrata.report.sections.tuning import remarks, table
+
+    found, _ = _find(results, campaign, step)
+    shown = table(found)
+    rows = [[cell.text for cell in row.cells] for row in shown.rows]
+    for line in aligned([column.title for column in shown.columns], rows):
+        print(line)
+    for remark in remarks(found):
+        if isinstance(remark, Prose):
+            print(remark.text)
+
+
+@app.command("next")
+def next_(
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Where to (default: standard output).")
+    ] = None,
+    results: ResultsOption = RESULTS,
+    campaign: CampaignOption = None,
+    step: StepOption = None,
+) -> None:
+    """Write the campaign that tries the winners together.
+
+    \b
+    Example:
+      pgstrata study next --out tuning-2.toml && pgstrata run tuning-2.toml
+    """
+    from pgstrata.errors import UsageError
+
+    found, runs = _find(results, campaign, step)
+    if not found.table.next.overlays:
+        raise UsageError("no overlay has a benefit that is safe and proven: there is nothing to try next")
+    text = _campaign(found, runs)
+    if out is None:
+        print(text, end="")
+        return
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{out} exists already", "choose another --out") from None
+
+
+def _find(results: Path, campaign: str | None, step: str | None) -> tuple[TuningStudy, list[RunRecord]]:
+    from pgstrata.analyze.overlays import tuning_study
+    from pgstrata.errors import UsageError
+    from pgstrata.store.choose import campaign_runs
+
+    runs = campaign_runs(results, campaign)
+    found = tuning_study(runs, step)
+    if found is None:
+        raise UsageError(
+            f"campaign {runs[0].campaign} is no study of overlays with a step {step or 'to judge'}",
+            "it needs a config of one fragment and two or more upon it, as campaigns/tuning-study.toml has",
+        )
+    return found, runs
+
+
+def _campaign(found: TuningStudy, runs: list[RunRecord]) -> str:
+    """The campaign as TOML; JSON's texts, numbers and lists are TOML's, too."""
+    winners = found.table.next.overlays
+    lines = [
+        f"# The winners of {runs[0].campaign} together, and each alone: {', '.join(winners)}.",
+        "",
+        f"name = {_toml(runs[0].campaign + '-next')}",
+        f"servers = {_toml(list(found.servers))}",
+        "configs = [",
+        *(f"    {_toml(list(stack))}," for stack in found.next_stacks()),
+        "]",
+    ]
+    # What the study was measured with, so that the next campaign can be compared with it.
+    first = {run.workload: run for run in reversed(runs)}
+    for workload in found.steps:
+        options: dict[str, Any] = dict(first[workload].data.get("options") or {})
+        name = str(first[workload].data.get("workload_name") or "insert")
+        lines += ["", "[[workloads]]", f"name = {_toml(name)}", f"label = {_toml(workload)}"]
+        lines += ["[workloads.options]"]
+        lines += [f"{key} = {_toml(value)}" for key, value in options.items() if value is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

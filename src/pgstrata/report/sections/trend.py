@@ -1,0 +1,147 @@
+"""Many versions in a row: the relative rate of each step along them, and where its level shifted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pgstrata.analyze.changepoint import Shift, Version, shifts
+from pgstrata.report import numbers
+from pgstrata.report.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
+from pgstrata.report.charts import PALETTE, axis, label, rounded
+from pgstrata.report.study import StepOf, Study, WorkloadOf, anchor, natural, number, part_of
+
+FEWEST_VERSIONS = 3
+STEPS_PER_CHART = 8
+
+
+def trends(study: Study, workload: WorkloadOf) -> Section | None:
+    """None where fewer than three versions were measured with one config."""
+    rows = [row for row in _rows(study) if len(row) >= FEWEST_VERSIONS]
+    if not rows or not workload.compared:
+        return None
+    blocks: list[Block] = []
+    found: list[tuple[StepOf, Shift]] = []
+    for row in rows:
+        steps = [s for s in workload.compared if sum(v in s.places for v in row) >= FEWEST_VERSIONS]
+        for begin in range(0, len(steps), STEPS_PER_CHART):
+            part = steps[begin : begin + STEPS_PER_CHART]
+            marks = {step.name: _shifts(step, row) for step in part}
+            found += [(step, shift) for step in part for shift in marks[step.name]]
+            blocks.append(_chart(workload, row, part, marks))
+    if found:
+        blocks.append(_table(workload, found))
+    title = f"From version to version ({workload.name})"
+    return Section(anchor("trend", workload.name), title, blocks)
+
+
+def _rows(study: Study) -> list[list[str]]:
+    """Variants that differ in the server's version only, oldest first; one row per config."""
+    rows: dict[str, dict[str, float]] = {}
+    for run in study.runs:
+        version = number(part_of(run.data, "server", "version_num"))
+        config = str(part_of(run.data, "config", "name"))
+        if version is not None:
+            rows.setdefault(config, {})[run.variant] = version
+    return [
+        sorted(row, key=lambda v: (row[v], natural(v)))
+        for row in rows.values()
+        if len(set(row.values())) == len(row)
+    ]
+
+
+def _shifts(step: StepOf, row: Sequence[str]) -> list[Shift]:
+    versions = [
+        Version(v, tuple(rates))
+        for v in row
+        if v in step.places and (rates := [r for r in step.places[v].rates if r > 0])
+    ]
+    return shifts(versions) if len(versions) >= FEWEST_VERSIONS else []
+
+
+def _chart(
+    workload: WorkloadOf, row: Sequence[str], steps: Sequence[StepOf], marks: dict[str, list[Shift]]
+) -> Chart:
+    data: list[dict[str, Any]] = []
+    notes: list[dict[str, Any]] = []
+    for index, step in enumerate(steps):
+        rates = [step.places[v].rate if v in step.places else None for v in row]
+        first = next((r for r in rates if r), None)
+        relative = [r / first if r is not None and first else None for r in rates]
+        colour = PALETTE[index % len(PALETTE)]
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": label(step.name),
+                "x": [label(v) for v in row],
+                "y": rounded(relative),
+                "line": {"color": colour, "width": 1.6},
+                "hovertemplate": f"%{{x}}: %{{y:.3f}}<extra>{label(step.name)}</extra>",
+            }
+        )
+        for shift in marks[step.name]:
+            place = list(row).index(shift.label)
+            notes.append(
+                {
+                    "x": label(shift.label),
+                    "y": relative[place],
+                    "text": label(f"{'▼' if shift.ratio < 1 else '▲'} {numbers.ratio(shift.ratio)}"),
+                    "font": {"color": colour},
+                    "showarrow": True,
+                    "arrowhead": 2,
+                    "ay": 28 if shift.ratio < 1 else -28,
+                    "ax": 0,
+                }
+            )
+    layout: dict[str, Any] = {
+        "margin": {"l": 60, "r": 12, "t": 40, "b": 50},
+        "showlegend": True,
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+        "xaxis": axis(type="category"),
+        "yaxis": axis("rate relative to\nthe first version"),
+        "annotations": notes,
+    }
+    return Chart(
+        id=anchor("trend", workload.name, row[0], steps[0].name),
+        title=f"Rates of {workload.name} from {row[0]} to {row[-1]} — higher is faster",
+        data=data,
+        layout=layout,
+        height=360,
+        how=f"Median rates against that of {row[0]}. An arrow stands where the level of a step shifted, "
+        "with the level behind it relative to the level before; without one, what moves is taken for noise.",
+    )
+
+
+def _table(workload: WorkloadOf, found: Sequence[tuple[StepOf, Shift]]) -> Table:
+    rows = []
+    for step, shift in found:
+        known = shift.low > 0 and shift.high < float("inf")
+        interval = f"{numbers.ratio(shift.low)} – {numbers.ratio(shift.high)}" if known else "not known"
+        between = shift.first if shift.first == shift.last else f"{shift.first} … {shift.last}"
+        rows.append(
+            Row(
+                [
+                    words(step.name),
+                    words(shift.label),
+                    Cell(shift.ratio, numbers.ratio(shift.ratio), "bad" if shift.ratio < 1 else "good"),
+                    words(interval),
+                    words(between),
+                ]
+            )
+        )
+    return Table(
+        name="level-shifts",
+        title=f"Where the level shifted: {workload.name}",
+        columns=[
+            Column("step", "Step", align="left"),
+            Column("version", "From version", align="left"),
+            Column("ratio", "Level after ÷ before"),
+            Column("interval", "95 % interval", align="left"),
+            Column("between", "Began with 95 % in", align="left"),
+        ],
+        rows=rows,
+        keys=(("workload", workload.name),),
+        how="A row of versions is split where a shift of level explains most of the scatter; that every "
+        "place was looked at is counted. One run per version tells little: repeats make shifts visible.",
+    )

@@ -1,0 +1,83 @@
+"""The table of a tuning study: class × set-up → overlays, and the combination to try next."""
+
+from __future__ import annotations
+
+from pgstrata.analyze.overlays import TuningStudy, tuning_study
+from pgstrata.analyze.study import CLASSES, Entry
+from pgstrata.report import numbers
+from pgstrata.report.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
+from pgstrata.report.study import Study
+
+_BANDS = {
+    "significant benefit": "> 1.05",
+    "small benefit": "1.02 … 1.05",
+    "no impact": "0.99 … 1.01",
+    "hurt": "≤ 0.98",
+    "ignored": "unsafe, or changes nothing",
+}
+
+
+def tuning(study: Study) -> Section | None:
+    """None where the campaign is no study of overlays."""
+    found = tuning_study(study.runs)
+    if found is None:
+        return None
+    return Section("tuning-study", "Study of configurations", [table(found), *remarks(found)])
+
+
+def table(found: TuningStudy) -> Table:
+    """One row per class, one column per set-up."""
+    t = found.table
+    judged = ", ".join(f"{step} of {workload}" for workload, step in found.steps.items())
+    rows = []
+    for cls in CLASSES:
+        cells = [Cell(cls, cls, small=_BANDS[cls])]
+        for set_up in t.set_ups:
+            entries = t.cell(cls, set_up)
+            cells.append(words(", ".join(_told(found, entry) for entry in entries) or numbers.UNKNOWN))
+        rows.append(Row(cells))
+    return Table(
+        name="tuning-study",
+        title=f"What each overlay does: judged by {judged}",
+        columns=[
+            Column("class", "Class", align="left"),
+            *(Column(set_up, set_up, align="left") for set_up in t.set_ups),
+        ],
+        rows=rows,
+        how="Each overlay stands in the class of its relative rate against the base of its set-up. ~ marks a "
+        "rate between two bands (0.98 to 0.99, 1.01 to 1.02), which counts to the nearer one; ? one whose "
+        "interval holds 1, so the difference may be noise.",
+    )
+
+
+def remarks(found: TuningStudy) -> list[Block]:
+    """Duplicates, unsafe settings, and what to try next, in sentences."""
+    t = found.table
+    said: list[Block] = []
+    for overlay, same in t.duplicates.items():
+        what = "the base: it changes nothing" if same is None else same
+        said.append(Prose(f"{overlay} has the same settings as {what}.", "even"))
+    for overlay, reasons in t.unsafe.items():
+        said.append(Prose(f"{overlay} is not safe and never recommended: {'; '.join(reasons)}.", "bad"))
+    for overlay, reasons in t.noted.items():
+        said.append(Prose(f"{overlay} has a price: {'; '.join(reasons)}.", "even"))
+    said += [Prose(f"The base itself: {warning}.", "even") for warning in t.base_warnings]
+    said.append(Prose(next_sentence(found)))
+    said += [Prose(f"Not in it: {left.overlay}, {left.reason}.") for left in t.next.left]
+    return said
+
+
+def next_sentence(found: TuningStudy) -> str:
+    """The combination worth trying."""
+    winners = found.table.next.overlays
+    if not winners:
+        return "No overlay has a benefit that is safe and proven, so there is no combination to try next."
+    return f"To try next: {' + '.join(winners)} together; `pgstrata study next` writes that campaign."
+
+
+def _told(found: TuningStudy, entry: Entry) -> str:
+    marks = ("~" if entry.between else "") + ("?" if entry.proven is False else "")
+    why = ""
+    if entry.cls == "ignored":
+        why = ", unsafe" if entry.overlay in found.table.unsafe else ", duplicate"
+    return f"{entry.overlay} {marks}{numbers.ratio(entry.relative.ratio)}{why}"

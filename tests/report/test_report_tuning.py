@@ -1,0 +1,142 @@
+"""The study table, the campaign to run next, level shifts and verdicts, in the report of stored runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pgstrata.analyze.overlays import tuning_study
+from pgstrata.campaign.read import read_campaign
+from pgstrata.cli.main import invoke
+from pgstrata.report import write_report
+from pgstrata.report.blocks import Table
+from pgstrata.report.sections.relative import relative_charts
+from pgstrata.report.sections.trend import trends
+from pgstrata.report.study import read_study
+from pgstrata.store import Results, RunBuilder, RunKey, RunRecord
+from pgstrata.store.read import read_run
+from support_runs import clone_run, make_run
+
+# Overlay → (rate against the base on l.i1 with 1 client, with 4, settings it changes).
+OVERLAYS: dict[str, tuple[float, float, dict[str, str]]] = {
+    "a1": (1.08, 1.06, {"wal_compression": "lz4"}),
+    "a3": (1.30, 1.30, {"full_page_writes": "off"}),
+    "a4": (1.0, 1.0, {}),
+    "a9": (0.9, 1.0, {"checkpoint_timeout": "15min"}),
+    "a12": (1.03, 1.04, {"wal_buffers": "64MB"}),
+}
+
+
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("results")
+    source = make_run(tmp_path_factory.mktemp("source"), RunKey("s", "pg17.11.x", "insert", 1), seconds=2)
+    for place, workload in enumerate(("1-client", "4-clients")):
+        overlays = {"": (1.0, 1.0, {}), **OVERLAYS}
+        for name, overlay in overlays.items():
+            for repeat in (1, 2, 3):
+                variant = ".".join(["pg17.11", "cached-by-pg", *([name] if name else [])])
+                factor = overlay[place] * (1 + 0.001 * repeat * (-1) ** repeat)  # type: ignore[operator]
+                write(root, source, RunKey("tuning", variant, workload, repeat), factor, name, overlay[2])  # type: ignore[arg-type]
+    return root
+
+
+def write(
+    root: Path, source: Path, key: RunKey, factor: float, overlay: str, changed: dict[str, str]
+) -> None:
+    run = read_run(source)
+    assert isinstance(run, RunRecord)
+    copy = read_run(clone_run(root.parent / "spare", source, key, factor))
+    assert isinstance(copy, RunRecord)
+    builder: RunBuilder = Results(root).begin(key)
+    builder.step(next(s for s in copy.steps if s["name"] == "l.i1"))
+    base = {"full_page_writes": "on", "wal_compression": "off", "synchronous_commit": "on"}
+    builder.settings({**run.settings(), **base, **changed})
+    fragments = [{"name": n, "text": ""} for n in ("cached-by-pg", *([overlay] if overlay else []))]
+    record = {k: copy.data[k] for k in ("status", "error", "server", "env", "initdb", "options", "host")}
+    clients = int(key.workload[0])
+    builder.finish(
+        {
+            **record,
+            "workload_name": "insert",
+            "options": {"rows": 100_000, "rows_i1": 20_000, "seconds": 2, "clients": clients},
+            "config": {"name": key.variant, "fragments": fragments, "settings": {}},
+        }
+    )
+
+
+def test_every_overlay_has_its_class(studied: Path) -> None:
+    found = tuning_study(Results(studied).runs())
+    assert found is not None
+    table = found.table
+    assert table.set_ups == ("cached-by-pg, 1-client", "cached-by-pg, 4-clients")
+    classes = {e.overlay: e.cls for e in table.entries["cached-by-pg, 1-client"]}
+    assert classes == {
+        "a1": "significant benefit",
+        "a3": "ignored",
+        "a4": "ignored",
+        "a9": "hurt",
+        "a12": "small benefit",
+    }
+    assert table.duplicates == {"a4": None}
+    assert list(table.unsafe) == ["a3"]
+    assert table.next.overlays == ("a1", "a12")
+
+
+def test_the_next_campaign_is_valid_and_tries_the_winners(
+    studied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "next.toml"
+    assert invoke(["study", "next", "--results", str(studied), "--out", str(out)]) == 0
+    campaign = read_campaign(out)
+    assert [v.config for v in campaign.variants] == [
+        ["cached-by-pg"],
+        ["cached-by-pg", "a1"],
+        ["cached-by-pg", "a12"],
+        ["cached-by-pg", "a1", "a12"],
+    ]
+    assert [(w.label, w.options.clients) for w in campaign.workloads] == [("1-client", 1), ("4-clients", 4)]
+    assert invoke(["study", "next", "--results", str(studied), "--out", str(out)]) == 2
+    assert invoke(["study", "next", "--results", str(studied), "--step", "nothing"]) == 2
+    capsys.readouterr()
+    assert invoke(["study", "show", "--results", str(studied)]) == 0
+    said = capsys.readouterr().out
+    assert "To try next: a1 + a12 together" in said
+    assert "a3 is not safe" in said
+    assert "a4 has the same settings as the base" in said
+
+
+def test_the_report_has_the_table_verdicts_and_intervals(studied: Path, tmp_path: Path) -> None:
+    report = write_report(studied, out=tmp_path)
+    text = report.markdown.read_text()
+    assert "Study of configurations" in text
+    assert "a1 1.08" in text
+    assert "faster 1.0" in text
+    study = read_study(studied)
+    chart = relative_charts(study, study.workloads[0])[0]
+    hurt = next(trace for trace in chart.data if trace["name"].endswith("a9"))
+    verdict = study.verdict(study.workloads[0].steps[0], "pg17.11.cached-by-pg.a9")
+    assert verdict is not None
+    assert verdict.verdict.word == "slower"
+    assert hurt["error_y"]["array"][0] == pytest.approx(
+        verdict.verdict.high - verdict.verdict.ratio, abs=2e-3
+    )
+
+
+def test_a_shift_of_level_is_marked_where_it_happened(tmp_path: Path) -> None:
+    source = make_run(tmp_path / "source", RunKey("v", "pg10.1", "insert", 1), seconds=2)
+    base = read_run(source)
+    assert isinstance(base, RunRecord)
+    for version in range(10, 18):
+        for repeat in (1, 2, 3):
+            factor = (0.9 if version >= 14 else 1.0) * (1 + 0.002 * (repeat - 2))
+            variant = f"pg{version}.1"
+            made = make_run(tmp_path / "s2", RunKey("v", variant, "insert", repeat), seconds=1, seed=repeat)
+            clone_run(tmp_path / "results", made, RunKey("v", variant, "insert", repeat), factor)
+    study = read_study(tmp_path / "results")
+    section = trends(study, study.workloads[0])
+    assert section is not None
+    table = next(b for b in section.blocks if isinstance(b, Table))
+    marked = {(row.cells[0].text, row.cells[1].text) for row in table.rows}
+    assert ("l.i0", "pg14.1") in marked
