@@ -211,9 +211,11 @@ impl Compiler {
     fn pgbench(&mut self, text: &str, file: &str) -> Result<Program, Failure> {
         let script =
             script::parse_script(text, file, &mut self.names, self.allow_shell).map_err(script_failure)?;
-        if self.mode != Mode::Simple {
-            script.check_extended(text).map_err(script_failure)?;
+        match self.mode {
+            Mode::Simple => script.check_simple(text),
+            Mode::Extended | Mode::Prepared => script.check_extended(text),
         }
+        .map_err(script_failure)?;
         let mut code = Vec::with_capacity(script.commands.len());
         for command in script.commands {
             code.push(match command {

@@ -161,6 +161,7 @@ impl<'l, 'a> Loop<'l, 'a> {
 
     fn arrived(&mut self, i: usize, result: i32, flags: u32, now: Nanos) -> io::Result<()> {
         let session = &mut self.lines[i].session;
+        let sent = session.out.len();
         let outcome = match (result, cqueue::buffer_select(flags)) {
             (1.., Some(id)) => {
                 let outcome = session.take_in(self.buffers.bytes(id, result as usize), now);
@@ -181,7 +182,8 @@ impl<'l, 'a> Loop<'l, 'a> {
             Ok(Progress::More) => Ok(()),
             Ok(Progress::Whole) => {
                 let session = &mut self.lines[i].session;
-                session.out.clear();
+                // An answer may have added to it: a ROLLBACK, after an error that is retried.
+                session.out.drain(..sent);
                 if !session.reports.is_empty() {
                     publish(session, self.reporter);
                 }

@@ -81,6 +81,18 @@ pub enum ShellWord {
 }
 
 impl Script {
+    /// Checks what only the simple mode demands: a pipeline needs the extended protocol.
+    pub fn check_simple(&self, text: &str) -> Result<(), ScriptError> {
+        if !self.commands.iter().any(|c| matches!(c, Command::StartPipeline)) {
+            return Ok(());
+        }
+        let lines = text.split_inclusive('\n');
+        let before = lines.take_while(|line| !line.trim_start().starts_with("\\startpipeline"));
+        let offset = before.map(str::len).sum();
+        let message = "cannot use pipeline mode with the simple query protocol".to_owned();
+        Err(super::source::locate(&self.file, text, Wrong { offset, message }))
+    }
+
     /// Checks what only the extended and the prepared mode demand: that no statement has more than
     /// [`SqlText::MAX_VARIABLES`] variables. `text` is the text the script was compiled from.
     pub fn check_extended(&self, text: &str) -> Result<(), ScriptError> {

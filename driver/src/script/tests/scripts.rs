@@ -292,3 +292,12 @@ fn the_built_in_tpcb_like_script() {
     all.sort_unstable();
     assert_eq!(all, ["aid", "bid", "delta", "scale", "tid"]);
 }
+
+#[test]
+fn a_pipeline_needs_the_extended_protocol() {
+    let text = "SELECT 1;\n\\startpipeline\nSELECT 2;\n\\endpipeline\n";
+    let error = script(text).0.check_simple(text).unwrap_err();
+    assert_eq!((error.line, error.column), (2, 1));
+    assert!(error.message.contains("cannot use pipeline mode"), "{}", error.message);
+    assert!(script("SELECT 1;").0.check_simple("SELECT 1;").is_ok());
+}
