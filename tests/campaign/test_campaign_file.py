@@ -81,7 +81,7 @@ def test_the_seed_of_the_campaign_is_that_of_its_workloads(tmp_path: Path) -> No
         (("repeats = 2", 'repeats = "two"'), ["`repeats`", "whole number", '"two"'], ""),
         (("repeats = 2", "repeats = 0"), ["`repeats`", "at least 1"], ""),
         (("clients = 3", 'clients = "many"'), ["`workloads[1].options.clients`", "whole number"], ""),
-        (("repeats = 2", 'order = "random"'), ["`order`", "'sequential' or 'shuffled'"], ""),
+        (("repeats = 2", 'order = "random"'), ["`order`", "'shuffled' or 'interleaved'"], ""),
         (('name = "insert"', 'name = "isnert"'), ["no workload `isnert`"], "`insert`"),
         (('name = "insert"', 'nme = "insert"'), ["`workloads[1].nme`"], "`name`"),
         (('scale = "quick"', 'scale = "quik"'), ["no scale `quik`"], "`quick`"),
