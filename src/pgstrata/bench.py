@@ -236,4 +236,6 @@ def _script_error(error: DriverError) -> Exception:
     """A script that does not compile is the user's to mend; the driver's message shows the line."""
     if error.event.get("kind") == "script" and "file" in error.event:
         return UsageError(str(error.event["message"]))
+    if error.event.get("sqlstate") == "53300":  # too_many_connections
+        return DriverError(error.message, "ask for fewer with -c, or raise max_connections", error.event)
     return error

@@ -28,6 +28,8 @@ def bench(
             "-b", "--builtin", metavar="NAME[@W]", help="tpcb-like (default), simple-update, select-only."
         ),
     ] = None,
+    select_only: Annotated[bool, typer.Option("-S", help="Short for -b select-only.")] = False,
+    skip_updates: Annotated[bool, typer.Option("-N", help="Short for -b simple-update.")] = False,
     clients: Annotated[int, typer.Option("-c", "--client", min=1, help="Connections.")] = 1,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Threads of the driver.")] = 1,
     time: Annotated[
@@ -90,6 +92,7 @@ def bench(
         if not equals or not name:
             raise UsageError(f"-D {text}: not of the form NAME=VALUE")
         variables[name] = value
+    built_in = [*(builtin or []), *["select-only"] * select_only, *["simple-update"] * skip_updates]
     stop = False
 
     def on_signal(*_: object) -> None:
@@ -99,12 +102,12 @@ def bench(
     if time is None and transactions is None:
         transactions = 10
     wanted = Bench(
-        url, script or [], builtin or [], clients, jobs, time, transactions, protocol, variables, rate,
+        url, script or [], built_in, clients, jobs, time, transactions, protocol, variables, rate,
         scale, max_tries, random_seed, not no_vacuum, engine, allow_shell,
     )  # fmt: skip
     for caught in (signal.SIGINT, signal.SIGTERM):
         signal.signal(caught, on_signal)
-    measured = run(wanted, _progress(progress), lambda: stop)
+    measured = run(wanted, _Progress(progress), lambda: stop)
     if format is TextOrJson.json:
         from pgstrata.cli.output import print_json
 
@@ -116,17 +119,34 @@ def bench(
     raise typer.Exit(130 if stop else 0)
 
 
-def _progress(every: int | None) -> Any:
-    def say(event: dict[str, Any]) -> None:
-        second = event["second"] + 1
-        if every and second % every == 0:
-            role = event["roles"][0]
-            tps = role["transactions"] / max(event["seconds"], 1e-9)
-            line = f"progress: {second} s, {tps:.1f} tps, latency p50 {role['p50'] * 1e3:.3f} ms"
-            line += f" p99 {role['p99'] * 1e3:.3f} ms max {role['max'] * 1e3:.3f} ms, {role['errors']} failed"
-            print(line, file=sys.stderr, flush=True)
+class _Progress:
+    """A line every so many seconds, about those seconds, as pgbench's -P; nothing for what is left over."""
 
-    return say
+    def __init__(self, every: int | None) -> None:
+        self._every = every
+        self._seconds: list[dict[str, Any]] = []
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        if not self._every:
+            return
+        self._seconds.append(event)
+        if len(self._seconds) < self._every or event["seconds"] < 0.5:
+            return
+        from pgstrata.store.histogram import decode, merge
+
+        seconds, self._seconds = self._seconds, []
+        roles = [second["roles"][0] for second in seconds]
+        tps = sum(r["transactions"] for r in roles) / max(sum(s["seconds"] for s in seconds), 1e-9)
+        latency = merge([decode(r["histogram"]) for r in roles])
+        figures = {
+            "lat": latency.mean_seconds,
+            "p99": latency.percentile(99),
+            "max": latency.max_seconds,
+        }
+        said = ", ".join(f"{name} {(value or 0.0) * 1e3:.3f} ms" for name, value in figures.items())
+        failed = sum(r["errors"] for r in roles)
+        line = f"progress: {event['second'] + 1:.1f} s, {tps:.1f} tps, {said}, {failed} failed"
+        print(line, file=sys.stderr, flush=True)
 
 
 def _text(measured: Measured, per_statement: bool) -> list[str]:
@@ -145,9 +165,10 @@ def _text(measured: Measured, per_statement: bool) -> list[str]:
         lines.append(f"duration: {bench.seconds:g} s")
     else:
         lines.append(f"number of transactions per client: {bench.transactions}")
+    of = f"/{bench.transactions * bench.clients}" if bench.transactions else ""
     share = 100 * role["errors"] / total if total else 0.0
     lines += [
-        f"number of transactions actually processed: {role['transactions']}",
+        f"number of transactions actually processed: {role['transactions']}{of}",
         f"number of failed transactions: {role['errors']} ({share:.3f}%)",
         f"number of retries: {role['retries']}",
         f"latency average = {latency['mean'] * 1e3:.3f} ms",

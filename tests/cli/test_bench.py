@@ -1,0 +1,291 @@
+"""`pgstrata bench` against a real server: pgbench's options and language, and everything that goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from pgstrata.server.acquire import Server
+from pgstrata.server.cluster import Cluster
+from pgstrata.server.config import resolve
+from support_program import environment
+
+Done = subprocess.CompletedProcess[str]
+Bench = Callable[..., Done]
+
+TABLES = """
+CREATE TABLE pgbench_branches (bid int PRIMARY KEY, bbalance int, filler char(88));
+CREATE TABLE pgbench_tellers (tid int PRIMARY KEY, bid int, tbalance int, filler char(84));
+CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84));
+CREATE TABLE pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22));
+INSERT INTO pgbench_branches SELECT i, 0 FROM generate_series(1, 2) i;
+INSERT INTO pgbench_tellers SELECT i, 1, 0 FROM generate_series(1, 20) i;
+INSERT INTO pgbench_accounts SELECT i, 1, 0 FROM generate_series(1, 200000) i;
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(pg17: Server) -> Iterator[Cluster]:
+    folder = Path(tempfile.mkdtemp(prefix="pgs", dir="/tmp"))
+    folder.chmod(0o755)
+    made = Cluster(pg17, resolve([], pg17.version_num, psutil.virtual_memory().total), folder / "c")
+    made.create()
+    made.start()
+    try:
+        with made.connect() as connection:
+            connection.execute(TABLES)
+            connection.execute("ALTER SYSTEM SET deadlock_timeout = '20ms'")
+            connection.execute("SELECT pg_reload_conf()")
+        yield made
+    finally:
+        made.stop("immediate")
+        made.remove()
+        folder.rmdir()
+
+
+def _url(cluster: Cluster) -> str:
+    return f"postgresql:///postgres?host={cluster.socket_dir}&port={cluster.port}&user=postgres"
+
+
+@pytest.fixture
+def bench(cluster: Cluster, tmp_path: Path) -> Bench:
+    """Runs `pgstrata bench` with a script (text or bytes) and options, in a folder of its own."""
+
+    def call(script: str | bytes | None, *options: object) -> Done:
+        given: list[object] = []
+        if script is not None:
+            data = script.encode() if isinstance(script, str) else script
+            (tmp_path / "mine.sql").write_bytes(data)
+            given = ["-f", "mine.sql"]
+        command = [sys.executable, "-m", "pgstrata", "bench", *given, *options, _url(cluster)]
+        return subprocess.run(
+            [str(part) for part in command],
+            cwd=tmp_path,
+            env=environment(),
+            text=True,
+            capture_output=True,
+            timeout=300,
+        )
+
+    return call
+
+
+def _json(done: Done) -> dict[str, Any]:
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_keys_of_the_json(bench: Bench) -> None:
+    done = bench("SELECT 1;\nSELECT 2;", "-t", 20, "-c", 3, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    said = _json(done)
+    assert said["transactions"] == 60 and said["failed"] == 0 and said["error"] is None
+    assert said["tps"] == pytest.approx(60 / said["seconds"])
+    assert set(said["latency_ms"]) >= {"mean", "stddev", "p50", "p95", "p99", "max"}
+    assert 0 < said["latency_ms"]["p50"] <= said["latency_ms"]["p99"] <= said["latency_ms"]["max"] * 1.01
+    assert said["driver_cpu_seconds"] > 0
+    assert [s["count"] for s in said["statements"]] == [60, 60]
+
+
+def test_every_short_option(bench: Bench) -> None:
+    script = "SELECT :scale AS s, :n AS n \\gset\n\\if :s <> 7 or :n <> 42\nSELECT broken;\n\\endif\n"
+    options = ["-c", 4, "-j", 2, "-T", 1, "-M", "prepared", "-D", "n=42", "-r", "-R", 100, "-n", "-s", 7]
+    done = bench(script, *options)
+    assert done.returncode == 0, done.stderr
+    assert "number of clients: 4" in done.stdout and "query mode: prepared" in done.stdout
+    assert "statement latencies" in done.stdout and "SELECT :scale AS s" in done.stdout
+    assert "tps = " in done.stdout
+
+
+@pytest.mark.parametrize("options", [[], ["-S"], ["-N"], ["-b", "select"], ["-b", "tpcb-like@3"]])
+def test_built_in_scripts_take_the_scale_from_the_database(bench: Bench, options: list[str]) -> None:
+    done = bench(None, *options, "-t", 3, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert _json(done)["scale"] == 2 and _json(done)["transactions"] == 3
+
+
+def test_weights(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "rare.sql").write_text("SELECT 'rare';")
+    done = bench("SELECT 'often';", "-f", "mine.sql@8", "-f", "rare.sql@1", "-t", 1000, "--format", "json")
+    often, rare = (
+        sum(s["count"] for s in _json(done)["statements"] if word in s["statement"])
+        for word in ("often", "rare")
+    )
+    assert often + rare == 1000 and 50 < rare < 170
+
+
+def test_every_meta_command(bench: Bench, cluster: Cluster) -> None:
+    script = """
+\\set aid random(1, 1000 * :scale)
+\\setshell five echo 5
+\\shell true
+BEGIN;
+SELECT abalance, :five AS five FROM pgbench_accounts WHERE aid = :aid \\gset p_
+\\if :p_five = 4
+SELECT never;
+\\elif :p_five = 5
+UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :aid;
+\\else
+SELECT never;
+\\endif
+\\sleep 1 ms
+END;
+\\startpipeline
+SELECT 1;
+\\syncpipeline
+SELECT 2;
+\\endpipeline
+SELECT 3 AS three \\aset q_
+"""
+    options = ["-M", "extended", "-t", 5, "-s", 1, "--allow-shell", "--format", "json"]
+    done = bench(script, *options)
+    assert done.returncode == 0, done.stderr
+    assert _json(done)["transactions"] == 5
+    with cluster.connect() as connection:
+        row = connection.execute("SELECT sum(abalance) FROM pgbench_accounts WHERE aid <= 1000").fetchone()
+    assert row is not None and row[0] >= 5
+
+
+@pytest.mark.parametrize(
+    ("script", "place", "message", "caret"),
+    [
+        ("SELECT 1;\n\\set x 1 + * 2\n", "mine.sql:2:12", "syntax error", "             ^"),
+        ("SELECT 1;\n  \\set x randm(1, 2)\n", "mine.sql:2:10", "randm", "         ^"),
+        ("\\if true\nSELECT 1;\n", "mine.sql:1:1", "\\endif", "^"),
+        ("\\sett x 1\n", "mine.sql:1:", "sett", "^"),
+        ("", "mine.sql:1:1", "empty", "^"),
+        ("-- nothing\n", "mine.sql:1:1", "empty", "^"),
+        (b"SELECT 1;\0", "mine.sql:1:10", "NUL", "^"),
+        ("SELECT 1;\n\\startpipeline\n\\endpipeline\n", "mine.sql:2:1", "pipeline", "^"),
+    ],
+)
+def test_a_wrong_script_names_its_place(
+    bench: Bench, script: str | bytes, place: str, message: str, caret: str
+) -> None:
+    done = bench(script, "-t", 1)
+    assert done.returncode == 2
+    assert place in done.stderr and message in done.stderr and caret in done.stderr
+    assert "tps" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("\\set x :nothing + 1\n", 'undefined variable "nothing"'),
+        ("\\set x 1 / 0\n", "division by zero"),
+        ("\\set x 9223372036854775807 + 1\n", "out of range"),
+        ("SELECT nope FROM nowhere;", "nowhere"),
+        ("SELECT 1 WHERE false \\gset\n", "one row"),
+    ],
+)
+def test_what_fails_while_it_runs(bench: Bench, script: str, message: str) -> None:
+    done = bench(script, "-t", 2)
+    assert done.returncode == 1
+    assert message in done.stderr and "defect" not in done.stderr
+    assert "number of transactions actually processed: 0/2" in done.stdout
+
+
+@pytest.mark.parametrize("script", [None, b"SELECT \xff;"])
+def test_scripts_that_cannot_be_read(bench: Bench, script: bytes | None) -> None:
+    done = bench(script, *([] if script else ["-f", "gone.sql"]), "-t", 1)
+    assert done.returncode == 2
+    assert ("not UTF-8" if script else "gone.sql cannot be read") in done.stderr
+
+
+DEADLOCK = """
+\\set a random(1, 2)
+BEGIN;
+UPDATE pgbench_tellers SET tbalance = tbalance + 1 WHERE tid = :a;
+\\sleep 2 ms
+UPDATE pgbench_tellers SET tbalance = tbalance + 1 WHERE tid = 3 - :a;
+END;
+"""
+
+
+@pytest.mark.parametrize("engine", ["io_uring", "blocking"])
+@pytest.mark.parametrize("mode", ["simple", "prepared"])
+def test_deadlocks_are_retried_and_counted(bench: Bench, engine: str, mode: str) -> None:
+    options = ["-c", 4, "-t", 6, "--engine", engine, "-M", mode, "--format", "json"]
+    done = bench(DEADLOCK, *options, "--max-tries", 0)
+    if "io_uring" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    assert (_json(done)["transactions"], _json(done)["failed"]) == (24, 0)
+    assert _json(done)["retries"] > 0
+    done = bench(DEADLOCK, *options, "--max-tries", 1)
+    assert done.returncode == 0, done.stderr
+    said = _json(done)
+    assert said["retries"] == 0 and said["failed"] > 0
+    assert said["transactions"] + said["failed"] == 24
+
+
+def test_too_many_clients(bench: Bench) -> None:
+    done = bench("SELECT 1;", "-c", 150, "-t", 1)
+    assert done.returncode == 1
+    assert "too many clients" in done.stderr and "max_connections" in done.stderr
+
+
+def test_ten_megabytes_of_script(bench: Bench) -> None:
+    line = "\\set v random(1, 100) + 12345678 * 1234567890 -- and so on, and so on, and so on\n"
+    done = bench(line.split(" --")[0] + "\n" + "\\set v 1 + 2\n" * 800_000 + "SELECT :v;", "-t", 2)
+    assert done.returncode == 0, done.stderr
+    assert "actually processed: 2/2" in done.stdout
+
+
+def test_a_lost_connection_keeps_what_was_measured(bench: Bench, cluster: Cluster) -> None:
+    kill = "SELECT pg_terminate_backend(pg_backend_pid()) WHERE :n = 30;"
+    done = bench(f"SELECT nextval('s') AS n \\gset\n{kill}", "-t", 100, "--format", "json")
+    assert "s" in done.stderr and done.returncode == 1  # there is no sequence yet
+    with cluster.connect() as connection:
+        connection.execute("CREATE SEQUENCE s")
+    done = bench(f"SELECT nextval('s') AS n \\gset\n{kill}", "-t", 100, "--format", "json")
+    assert done.returncode == 1
+    assert _json(done)["transactions"] == 29
+    assert "terminating connection" in done.stderr and "terminating" in _json(done)["error"]
+
+
+@pytest.mark.parametrize(("caught", "code"), [(signal.SIGINT, 130)])
+def test_ctrl_c_prints_what_was_measured(cluster: Cluster, caught: int, code: int) -> None:
+    command = [sys.executable, "-m", "pgstrata", "bench", "-S", "-T", "60", "-P", "1", _url(cluster)]
+    running = subprocess.Popen(
+        command, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert running.stderr is not None
+    assert running.stderr.readline().startswith("progress: 1.0 s")
+    begun = time.monotonic()
+    os.kill(running.pid, caught)
+    out, _ = running.communicate(timeout=120)
+    assert running.returncode == code
+    assert time.monotonic() - begun < 50
+    processed = out.split("actually processed: ")[1].split()[0]
+    assert int(processed) > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-T", "1", "-t", "1"], "-T and -t"),
+        (["-T", "0"], "-T 0"),
+        (["-R", "-1"], "-R -1"),
+        (["-D", "x"], "NAME=VALUE"),
+        (["-b", "nothing"], "built-in scripts are"),
+        (["-M", "fast"], "prepared"),
+        (["-c", "0"], "-c"),
+    ],
+)
+def test_wrong_options(bench: Bench, options: list[str], message: str) -> None:
+    done = bench("SELECT 1;", *options)
+    assert done.returncode == 2
+    assert message in done.stderr
