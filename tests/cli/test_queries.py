@@ -100,8 +100,8 @@ def test_plans_and_answers_are_in_the_run_and_in_the_report(
     assert done.returncode == 0, done.stdout + done.stderr
     answer = query(
         place / "results",
-        "select step, count(*), count(distinct variant), bool_or(timed_out), string_agg(distinct answer, ' '), "
-        "count(shared_hit_bytes) from queries group by step order by step",
+        "select step, count(*), count(distinct variant), bool_or(timed_out), "
+        "string_agg(distinct answer, ' '), count(shared_hit_bytes) from queries group by step order by step",
     )
     assert answer.rows == [("plans", 6, 2, False, None, 6), ("power", 6, 2, False, "same", 0)]
     for run in Results(place / "results").runs():
