@@ -309,3 +309,30 @@ def test_an_answer_that_failed_is_none(tmp_path: Path, monkeypatch: pytest.Monke
     (folder / "q01.json").write_text(json.dumps({"error": "Out of Memory"}))
     (folder / "q02.json").write_text('{"rows": [["1"')
     assert [reference.answer(1, n) for n in (1, 2, 3)] == [None, None, None]
+
+
+def test_a_disk_that_becomes_full_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGSTRATA_CACHE", str(tmp_path))
+    generate = data._generate
+    monkeypatch.setattr(
+        data, "_generate", lambda scale, table, to, check: generate(scale, table, Path("/dev/full"), check)
+    )
+    with pytest.raises(ServerError, match="became full") as raised:
+        data.make(0.01)
+    assert "PGSTRATA_CACHE" in raised.value.hint
+    assert list((tmp_path / "tpcds").iterdir()) == []
+
+
+def test_what_a_killed_generator_left_is_removed_and_damage_is_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGSTRATA_CACHE", str(tmp_path))
+    monkeypatch.setattr(data, "tables", lambda: {"reason": (), "income_band": ()})
+    dead = tmp_path / "tpcds" / ".sf0.01-x.building-999999999"
+    dead.mkdir(parents=True)
+    (data.folder(0.01)).mkdir()  # whole folders say what is in them, and this one does not
+    made = data.make(0.01)
+    assert made["tables"]["income_band"]["rows"] == 20
+    assert data.file(0.01, "income_band").read_text().splitlines()[0] == "1|0|10000"
+    assert [p.name for p in (tmp_path / "tpcds").iterdir()] == [data.folder(0.01).name]
+    assert data.make(0.01, check=lambda: pytest.fail("made twice")) == made

@@ -156,19 +156,19 @@ def _totals(
             Column("total_relative", "Relative"),
             Column("geometric_mean", "Geometric mean", "s", rule=True),
             Column("geometric_mean_relative", "Relative"),
-            Column("timed_out", "Over the limit", rule=True),
+            Column("timed_out", "Over limit", rule=True),
             Column("rejected", "Rejected"),
-            Column("same", "Same answer", rule=True),
-            Column("different", "Different"),
-            Column("not_run", "Not compared"),
+            Column("same", "Answer same", rule=True),
+            Column("different", "different"),
+            Column("not_run", "not run"),
         ],
         rows,
         f"Total and geometric mean are over the {len(same)} queries that every variant ran; in the mean each "
         "query weighs the same however long it takes. Relative is the base's time divided by the variant's: "
         "above 1 is faster. A query over its limit was cancelled and counts as twice the limit. Answers are "
-        "compared with DuckDB's on the same data; not compared are those that were cancelled or rejected.",
+        "compared with DuckDB's on the same data; not run are those that were cancelled or rejected.",
         keys=(("workload", workload.name),),
-        notes=() if len(same) == every else (f"{every - len(same)} queries are in no comparison.",),
+        notes=() if len(same) == every else (f"In no comparison: {every - len(same)}.",),
     )
 
 
@@ -212,8 +212,8 @@ def _heat_map(study: Study, workload: WorkloadOf, by_variant: ByVariant, every: 
         data,
         layout,
         80 + 15 * len(every),
-        "The base's duration divided by the variant's. ▼ and ▲ mark what lies beyond the thresholds, ⏱ a "
-        "query that was cancelled at its limit, ✕ one that the server rejected, ≠ a wrong answer.",
+        "The base's duration divided by the variant's. ▼ and ▲ mark what lies beyond the thresholds, `limit` "
+        "a query that was cancelled at its limit, ✕ one that the server rejected, ≠ a wrong answer.",
     )
 
 
@@ -222,7 +222,7 @@ def _told(own: Timing | None, ratio: float | None) -> str:
         return ""
     if own.seconds is None:
         return "✕"
-    marks = ("⏱" if own.timed_out else "") + ("≠" if own.answer == "different" else "")
+    marks = (" limit" if own.timed_out else "") + ("≠" if own.answer == "different" else "")
     if ratio is None:
         return marks or "no base"
     sign = {"bad": "▼", "good": "▲"}.get(relative_tone(ratio), "")

@@ -1,0 +1,163 @@
+"""Sections on queries: pure arithmetic, plans side by side, and the blocks of invented runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgstrata.analyze.plan_text import MARK, outline, side_by_side
+from pgstrata.analyze.queries import Timing, common, faster, geometric_mean, shift, timings, total
+from pgstrata.report.blocks import Chart, Listing, Section, Table
+from pgstrata.report.sections.fulltext import fulltext
+from pgstrata.report.sections.tpcds import tpcds
+from pgstrata.report.study import read_study
+from pgstrata.store import Results, RunKey
+
+
+def row(query: str, seconds: float, **more: Any) -> dict[str, Any]:
+    return {
+        "query": query, "seconds": seconds, "answer": None, "timed_out": False, "sqlstate": None,
+        "error": None, **more,
+    }  # fmt: skip
+
+
+def test_executions_become_one_timing() -> None:
+    found = timings(
+        [
+            row("q1", 3.0, answer="same"),
+            row("q1", 1.0, answer="same"),
+            row("q1", 2.0, answer="different"),
+            row("q2", 10.0, timed_out=True, error="cancelled", answer="not run"),
+            row("q3", 0.1, error="no such thing", sqlstate="42883", answer="not run"),
+        ]
+    )
+    assert found["q1"] == Timing(2.0, 3, False, "different", None, None)
+    assert (found["q2"].seconds, found["q2"].timed_out) == (10.0, True)
+    assert (found["q3"].seconds, found["q3"].sqlstate) == (None, "42883")
+
+
+BASE = {"a": Timing(1.0, 1), "b": Timing(4.0, 1), "c": Timing(0.0005, 1), "d": Timing(None, 1)}
+OTHER = {"a": Timing(2.0, 1), "b": Timing(2.0, 1), "c": Timing(1.0, 1), "d": Timing(1.0, 1)}
+
+
+def test_only_what_every_variant_ran_is_compared() -> None:
+    same = common({"base": BASE, "other": OTHER})
+    assert same == ["a", "b", "c"]
+    assert total(BASE, ["a", "b"]) == 5.0
+    assert geometric_mean(BASE, ["a", "b"]) == pytest.approx(2.0)
+    assert geometric_mean(BASE, []) is None
+    assert faster(BASE["a"], OTHER["a"]) == 0.5
+    assert faster(BASE["d"], OTHER["d"]) is None
+    assert common({}) == []
+
+
+def test_queries_below_a_millisecond_are_counted_apart() -> None:
+    found = shift(BASE, OTHER, (0.95, 1.05))
+    assert found is not None
+    assert (found.queries, found.slower, found.faster, found.even) == (3, 1 / 3, 1 / 3, 0.0)
+    assert found.unsure == pytest.approx(1 / 3)
+    assert shift(BASE, {}, (0.95, 1.05)) is None
+
+
+SCAN = {"Node Type": "Seq Scan", "Relation Name": "t", "Plan Rows": 1000}
+PLAN = [{"Plan": {"Node Type": "Sort", "Actual Rows": 10, "Actual Loops": 1, "Plans": [SCAN]}}]
+OTHER_PLAN = {
+    "Plan": {
+        "Node Type": "Sort", "Actual Rows": 10, "Actual Loops": 1,
+        "Plans": [{"Node Type": "Index Scan", "Index Name": "i", "Relation Name": "t", "Actual Rows": 2,
+                   "Actual Loops": 5}],
+    }
+}  # fmt: skip
+
+
+def test_plans_are_outlined_and_stand_side_by_side() -> None:
+    assert outline(PLAN) == ["Sort  10 rows", "  Seq Scan on t  ~1,000 rows"]
+    assert outline(OTHER_PLAN) == ["Sort  10 rows", "  Index Scan by i on t  2 rows × 5"]
+    assert outline(None) == outline([]) == []
+    lines = side_by_side(outline(PLAN), outline(OTHER_PLAN), ("old", "new")).splitlines()
+    assert lines[0].split() == ["old", "new"]
+    assert MARK not in lines[2] and lines[2].split()[0] == "Sort"
+    assert MARK in lines[3]
+    assert "Seq Scan" in lines[3] and "Index Scan" in lines[3]
+
+
+def run(root: Path, variant: str, queries: list[dict[str, Any]], facts: dict[str, Any], *steps: str) -> None:
+    builder = Results(root).begin(RunKey("c", variant, "w", 1))
+    for order, name in enumerate(steps, 1):
+        own = [q for q in queries if q.pop("step", steps[-1]) == name] if name == steps[-1] else []
+        builder.step(
+            {
+                "name": name, "order": order, "seconds": 10.0 * order, "rate": 1.0, "rate_unit": "x/h",
+                "measured": True,
+                "role": "query", "roles": {},
+                "sizes": {"tables": {"t": {"table_bytes": 3e9, "index_bytes": 1e9}}},
+            },
+            queries=[{"stream": 1, "execution": 1, "start": 0.0, "rows": 1, "digest": "x", **q} for q in own],
+        )  # fmt: skip
+    builder.plans({"plans": [{"name": "q1", "plan": (PLAN if variant == "pg1" else [OTHER_PLAN])[0]}]})
+    builder.finish({"facts": facts, "server": {}, "config": {}})
+
+
+def tables_of(section: Section) -> dict[str, Table]:
+    return {block.name: block for block in section.blocks if isinstance(block, Table)}
+
+
+def texts(table: Table) -> list[list[str]]:
+    return [[cell.text for cell in r.cells] for r in table.rows]
+
+
+def test_tpcds_says_what_was_compared_and_what_changed(tmp_path: Path) -> None:
+    facts = {"tpcds": {"raw_bytes": 2e9}}
+    steps = ("copy", "analyze", "power")
+    base = [row("q1", 1.0, answer="same"), row("q2", 2.0, answer="same")]
+    other = [
+        row("q1", 2.0, answer="different"),
+        row("q2", 1.0, error="<b>no</b> such function", sqlstate="42883", answer="not run"),
+    ]
+    run(tmp_path, "pg1", base, facts, *steps)
+    run(tmp_path, "pg2", other, facts, *steps)
+    study = read_study(tmp_path)
+    (workload,) = study.workloads
+    section = tpcds(study, workload)
+    assert section is not None and fulltext(study, workload) is None
+    found = tables_of(section)
+    assert found["tpcds-totals"].title.endswith("1 of 2 were run by every variant")
+    assert [r[:3] for r in texts(found["tpcds-totals"])] == [
+        ["pg1", "1.00", "1.00"],
+        ["pg2", "2.00", "0.500"],
+    ]
+    assert [r[-3:] for r in texts(found["tpcds-totals"])] == [["2", "0", "0"], ["0", "1", "1"]]
+    assert texts(found["tpcds-size"])[0][2:] == ["1.50", "0.500", "2.00"]
+    assert texts(found["load-phases"])[0] == ["pg1", "10.0", "20.0", "30.0"]
+    assert texts(found["tpcds-rejected"]) == [["pg2", "q2", "42883", "<b>no</b> such function"]]
+    assert [r[:2] for r in texts(found["tpcds-plans"])] == [["q1", "pg2"]]
+    (listing,) = [b for b in section.blocks if isinstance(b, Listing)]
+    assert "Seq Scan on t" in listing.text and "Index Scan by i on t" in listing.text
+    heat = next(b for b in section.blocks if isinstance(b, Chart) and b.data[0]["type"] == "heatmap")
+    assert heat.data[0]["text"] == [["0.500 ▼≠"], ["✕"]]
+
+
+def test_fulltext_says_what_got_slower(tmp_path: Path) -> None:
+    facts = {"fulltext": {"messages": 1}, "fulltext_pending": {"bytes": 8192}}
+    base = [row("1 a", 0.1), row("2 b", 0.0001), row("3 c", 0.2)]
+    other = [row("1 a", 0.2), row("2 b", 0.0002), row("3 c", 0.2)]
+    for variant, queries in (("pg1", base), ("pg2", other)):
+        run(tmp_path, variant, queries, facts, "load.gin", "load.plain", "index.gin", "query.gin")
+    study = read_study(tmp_path)
+    (workload,) = study.workloads
+    section = fulltext(study, workload)
+    assert section is not None and tpcds(study, workload) is None
+    found = tables_of(section)
+    (shifted,) = texts(found["fulltext-shifts"])
+    assert shifted[:3] == ["GIN", "pg2", "3"]
+    assert [c.value for c in found["fulltext-shifts"].rows[0].cells[3:]] == [1 / 3, 0.0, 1 / 3, 1 / 3]
+    assert texts(found["fulltext-totals"])[1][:3] == ["GIN", "pg2", "0.400"]
+    assert texts(found["fulltext-indexes"])[0][-1] == "8.00 KiB"
+    scatter = next(b for b in section.blocks if isinstance(b, Chart) and b.data[0]["type"] == "scatter")
+    assert scatter.data[0]["x"] == [0.1, 100, 200]
+    assert scatter.data[0]["y"] == [2, 2, 1]
+    loads = next(b for b in section.blocks if isinstance(b, Chart) and "loaded" in b.title)
+    assert list(loads.data[0]["x"]) == ["GIN in place", "GIN afterwards"]
+    assert loads.data[0]["y"] == [10, 50]
