@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+use crate::compact::Compact;
 use crate::events::Failure;
 use crate::generate::Part;
 use crate::program::{Copy, CopySource, Into, Op, Program, Role, Splice, Statement};
@@ -311,11 +312,12 @@ impl Compiler {
                     Part::Fill(f.fill)
                 }
                 PartSpec::Now(_) => Part::Now,
-                PartSpec::Repeat(r) => Part::Repeat {
-                    n: r.repeat,
-                    of: self.parts(r.of, splice)?,
-                    separator: r.separator.into_bytes().into(),
-                },
+                PartSpec::Repeat(r) => {
+                    let of = self.parts(r.of, splice)?;
+                    let separator: Box<[u8]> = r.separator.into_bytes().into();
+                    let compact = Compact::of(&of, &separator);
+                    Part::Repeat { n: r.repeat, of, separator, compact }
+                }
             });
         }
         Ok(compiled)

@@ -1,5 +1,6 @@
 //! Values: the parts of a statement turned into bytes, without allocating.
 
+use crate::compact::Compact;
 use crate::script::{EvalError, Expr, Rng, Value, Vars, write_int};
 use crate::spec::{FillSpec, ParamType};
 
@@ -20,6 +21,8 @@ pub enum Part {
         n: u32,
         of: Vec<Part>,
         separator: Box<[u8]>,
+        /// A quicker way for literals, where the parts allow it.
+        compact: Option<Compact>,
     },
 }
 
@@ -42,7 +45,8 @@ pub fn literal(
     for part in parts {
         match part {
             Part::Text(text) => put(text, out),
-            Part::Repeat { n, of, separator } => {
+            Part::Repeat { n, compact: Some(compact), .. } if quote => compact.write(*n, scene, out),
+            Part::Repeat { n, of, separator, .. } => {
                 for i in 0..*n {
                     if i > 0 {
                         put(separator, out);
@@ -142,7 +146,7 @@ pub fn template(parts: &[Part], splice: i64, params: &mut u32, out: &mut Vec<u8>
         match part {
             Part::Text(text) => out.extend_from_slice(text),
             Part::Splice => write_int(splice, out),
-            Part::Repeat { n, of, separator } => {
+            Part::Repeat { n, of, separator, .. } => {
                 for i in 0..*n {
                     if i > 0 {
                         out.extend_from_slice(separator);
@@ -194,7 +198,7 @@ fn quoted(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
 }
 
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+pub const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 fn text_value(part: &Part, scene: &mut Scene<'_>, out: &mut Vec<u8>) {
     match part {

@@ -6,6 +6,7 @@
 mod barrier;
 mod check;
 mod clock;
+mod compact;
 mod compile;
 mod connect;
 mod engine;

@@ -92,6 +92,14 @@ impl Expr {
         }
     }
 
+    /// Lowest value and width of the range, if the expression is `random` of constant limits.
+    pub fn uniform(&self) -> Option<(i64, u64)> {
+        match self.root {
+            Node::Uniform { low, last } => Some((low, last)),
+            _ => None,
+        }
+    }
+
     #[inline]
     fn number(&self, vars: &Vars, rng: &mut Rng) -> Result<Number, EvalError> {
         self.explained(self.root.run(vars, rng))
