@@ -78,14 +78,15 @@ class Running:
                 continue
         return None
 
-    def backend(self) -> psutil.Process | None:
-        """A backend that serves the driver."""
+    def backend(self, cpu_seconds: float = 0.0) -> psutil.Process | None:
+        """A backend that serves the driver and has used this much CPU time."""
         for process in psutil.Process(self.process.pid).children(recursive=True):
             try:
                 words = " ".join(process.cmdline())
+                busy = process.cpu_times().user >= cpu_seconds
             except psutil.Error:
                 continue
-            if words.startswith("postgres: ") and " pgstrata " in f"{words} ":
+            if busy and words.startswith("postgres: ") and " pgstrata " in f"{words} ":
                 return process
         return None
 

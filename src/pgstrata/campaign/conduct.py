@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -213,8 +212,8 @@ class Conductor:
         if step.digest is None:
             self._measure(cluster, step, order, database, None, last=last)
             return
-        with tempfile.TemporaryDirectory(prefix="pgstrata-rows-", dir=self.data_root) as rows:
-            self._measure(cluster, step, order, database, Path(rows), last=last)
+        with self.builder.scratch("rows") as rows:
+            self._measure(cluster, step, order, database, rows, last=last)
 
     def _measure(
         self,
@@ -268,8 +267,8 @@ class Conductor:
         notes: list[str] = []
         if profile is not None and cluster.pid is None:
             profile, notes = None, ["no profile: the processes of a foreign server are out of sight"]
-        with tempfile.TemporaryDirectory(prefix="pgstrata-perf-", dir=self.data_root) as recordings:
-            profiler = profiler_of(profile, Path(recordings), step.seconds) if profile else None
+        with self.builder.scratch("perf") as recordings:
+            profiler = profiler_of(profile, recordings, step.seconds) if profile else None
             measured = measure(
                 step,
                 order,
@@ -326,7 +325,8 @@ class Conductor:
                 f"the disk of the data folder is full: {error.message}",
                 "its space has been freed; make room, take fewer rows, or name another disk with --data-dir",
             )
-        if self.started and not cluster.alive():
+        # Its sockets are gone a moment before the process is.
+        if self.started and cluster.ended(within=1.0):
             return ServerError(
                 f"the server died: {error.message}", "its last words are in the run's server.log.gz"
             )

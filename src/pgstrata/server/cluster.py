@@ -236,6 +236,13 @@ class Cluster:
         """Whether the postmaster runs."""
         return self._process is not None and self._process.poll() is None
 
+    def ended(self, within: float) -> bool:
+        """Whether the postmaster has ended, or does so within this many seconds."""
+        until = time.monotonic() + within
+        while self.alive() and time.monotonic() < until:
+            time.sleep(0.02)
+        return not self.alive()
+
     def connect(self, database: str = "postgres") -> psycopg.Connection[Any]:
         """A connection of the superuser, in autocommit. Raises ServerError when there is none to be had."""
         return connect_to(self.connection(database))

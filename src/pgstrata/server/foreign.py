@@ -50,13 +50,13 @@ class ForeignCluster:
     def keep(self) -> None:
         """Nothing: the server is not ours."""
 
-    def alive(self) -> bool:
-        """Whether a connection can be made."""
+    def ended(self, within: float) -> bool:
+        """Whether no connection can be made; nobody here could say how long that will last."""
         try:
             self.connect().close()
         except ServerError:
-            return False
-        return True
+            return True
+        return False
 
     def connect(self, database: str | None = None) -> psycopg.Connection[Any]:
         """A connection in autocommit, to the DSN's own database unless one is named. Raises ServerError."""

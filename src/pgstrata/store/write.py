@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -105,6 +106,20 @@ class RunBuilder:
         with disk.storing(f"store {name}", self._parent):
             path.parent.mkdir(parents=True, exist_ok=True)
             disk.write(path, data)
+
+    @contextmanager
+    def scratch(self, name: str) -> Iterator[Path]:
+        """An empty folder for what is not kept.
+
+        It lies in the building folder, so that a process that is killed leaves nothing of it: the
+        next one removes building folders without an owner.
+        """
+        folder = self.folder / name
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def finish(self, record: Mapping[str, Any]) -> Path:
         """Writes everything that is left, makes it durable and renames the folder into place.
