@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgstrata.campaign.sampling import evaluate, samples, script_statements
+from pgstrata.campaign.sampling import Prepared, evaluate, samples, script_statements
 from pgstrata.workload import catalog
 from pgstrata.workload.language import Step
 
@@ -66,7 +66,7 @@ def test_script_text() -> None:
         "SELECT $$ ; $$ \\gset p_\n\\if :p_x\nUPDATE t SET n = :unknown\\; SELECT 2;\n\\endif\nEND"
     )
     found = list(script_statements(text, {"scale": 2}))
-    assert [sample for _, sample in found] == [
+    assert [sample for _, sample, _ in found] == [
         "BEGIN",
         "SELECT ':aid', x::int, a[1:2] FROM t WHERE aid = 100000",
         "SELECT $$ ; $$",
@@ -75,6 +75,21 @@ def test_script_text() -> None:
         "END",
     ]
     assert found[1][0].endswith("WHERE aid = :aid")
+    assert found[1][2] == ("SELECT ':aid', x::int, a[1:2] FROM t WHERE aid = $1", ["aid"])
+    assert found[3][2] == ("UPDATE t SET n = $1", ["unknown"])
+
+
+@pytest.mark.parametrize(("role", "op"), [("prepared", None), ("simple", "prepared")])
+def test_parameters_of_a_prepared_statement(role: str, op: str | None) -> None:
+    key = {"expr": "random(0, 40)", "type": "int4"}
+    parts = ["SELECT ", {"digits": "##"}, " FROM t WHERE id IN (", {"repeat": 2, "of": [key]}, ")"]
+    spec = _spec({"sql": parts, "name": "s"} | ({"mode": op} if op else {}))
+    spec["roles"][0] |= {"mode": role, "binary": True}  # type: ignore[index]
+    (sample,) = samples(spec)
+    assert sample.sql == "SELECT '55' FROM t WHERE id IN (10,30)"
+    assert sample.prepared == Prepared(
+        "SELECT $1 FROM t WHERE id IN ($2,$3)", ("unknown", "int4", "int4"), ("55", 10, 30)
+    )
 
 
 @pytest.mark.parametrize("name", ["insert", "sysbench", "pgbench"])

@@ -54,7 +54,12 @@ def results(tmp_path: Path) -> Path:
             step["waits_cost"] = {"polls": 100, "wanted": 100, "sampler_cpu_seconds": 0.04}
             step["plans"] = [
                 {"name": f"select {EVIL}", "statement": "SELECT 1", "plan": SORT if newer else SCAN},
-                {"name": "update", "statement": "UPDATE", "plan": SCAN},
+                {
+                    "name": "update",
+                    "statement": "UPDATE",
+                    "plan": SCAN,
+                    "kind": "generic" if newer else "custom",
+                },
             ]
             step["profile"] = {
                 role: {"file": "profile/q.folded.gz", "samples": 1000, "event": "cpu-clock", "note": ""}
@@ -72,6 +77,10 @@ def test_all_of_it(results: Path, tmp_path: Path) -> None:
     assert "% slower" in text and "the plan of select" in text
     assert "1 of 2 statements have a plan of another shape" in text
     assert "◆ differs" in text
+    plans = (tmp_path / "out" / "tables" / "plans.csv").read_text().splitlines()
+    # the plan of `update` has one shape and is of another kind
+    assert sum("generic" in line for line in plans) == sum("for its values" in line for line in plans) > 0
+    assert sum("differs" in line for line in plans) == 1
     # spelt differently by the two versions, and one event
     waits = (tmp_path / "out" / "tables" / "waits.csv").read_text()
     assert waits.count("LWLock") == 1 and "Activity" not in waits

@@ -23,11 +23,30 @@ _PLANNED = re.compile(r"\s*(select|insert|update|delete|with|values|table|merge)
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """A statement as it is prepared: text with `$1`, `$2`, …, and for each the type the driver declares
+    (`unknown` where the server finds it out) and a sample value.
+    """
+
+    text: str
+    types: tuple[str, ...]
+    values: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True)
 class Sample:
-    """A statement with sample values. name: as in `statements_by_name`; sql: complete, without `;`."""
+    """A statement with sample values. name: as in `statements_by_name`; sql: complete, without `;`.
+
+    prepared: None for a statement that the step does not run as a prepared one.
+    """
 
     name: str
     sql: str
+    prepared: Prepared | None = None
+
+
+Params = list[tuple[str, Scalar]]
+"""Type and value of each parameter."""
 
 
 def samples(spec: Mapping[str, Any]) -> list[Sample]:
@@ -36,61 +55,90 @@ def samples(spec: Mapping[str, Any]) -> list[Sample]:
     for role in spec["roles"]:
         variables: dict[str, Scalar] = {"client": 1, "client_id": 0, **role.get("variables", {})}
         for op in role.get("start", []):
-            _collect([op], variables, found)
+            _collect([op], role, variables, found)
         for script in role["scripts"]:
             if "text" in script:
-                _collect_text(script["text"], dict(variables), found)
+                _collect_text(script["text"], role, dict(variables), found)
             else:
-                _collect([*script.get("before", []), *script["ops"]], dict(variables), found)
+                _collect([*script.get("before", []), *script["ops"]], role, dict(variables), found)
     return list(found.values())
 
 
 Found = dict[tuple[str, str], Sample]
 
 
-def _keep(name: str, sql: str, found: Found) -> None:
+def _keep(name: str, sql: str, prepared: Prepared | None, found: Found) -> None:
     sql = sql.strip()
     if _PLANNED.match(sql):
         shown = name or " ".join(sql.split())[:80]
-        found.setdefault((shown, re.sub(r"\d+", "0", sql)), Sample(shown, sql))
+        found.setdefault((shown, re.sub(r"\d+", "0", sql)), Sample(shown, sql, prepared))
 
 
-def _collect(ops: Sequence[Json], variables: dict[str, Scalar], found: Found) -> None:
+def _collect(ops: Sequence[Json], role: Json, variables: dict[str, Scalar], found: Found) -> None:
     for op in ops:
         if "set" in op:
             variables[op["set"]] = evaluate(op["expr"], variables)
         elif "sql" in op:
-            _keep(op.get("name", ""), sample_text(op["sql"], variables), found)
+            sql = sample_text(op["sql"], variables)
+            _keep(op.get("name", ""), sql, _prepared(op, role, variables), found)
         elif "every" in op:
-            _collect(op["ops"], variables, found)
+            _collect(op["ops"], role, variables, found)
         elif "if" in op:
             for _, branch in op["if"]:
-                _collect(branch, variables, found)
-            _collect(op.get("else", []), variables, found)
+                _collect(branch, role, variables, found)
+            _collect(op.get("else", []), role, variables, found)
 
 
-def sample_text(parts: Sequence[str | Json], variables: Mapping[str, Scalar], at: float = 0.5) -> str:
-    """The text of a statement from its parts (docs/driver.md). at: where in each distribution, 0 … 1."""
-    return "".join(_part_text(part, variables, at) for part in parts)
+def _prepared(op: Json, role: Json, variables: Mapping[str, Scalar]) -> Prepared | None:
+    if op.get("mode", role.get("mode")) != "prepared":
+        return None
+    params: Params = []
+    text = sample_text(op["sql"], variables, params=params)
+    binary = role.get("binary", False)
+    declared = tuple(kind if binary and kind != "text" else "unknown" for kind, _ in params)
+    return Prepared(text.strip(), declared, tuple(value for _, value in params))
 
 
-def _part_text(part: str | Json, variables: Mapping[str, Scalar], at: float) -> str:
+def sample_text(
+    parts: Sequence[str | Json],
+    variables: Mapping[str, Scalar],
+    at: float = 0.5,
+    params: Params | None = None,
+) -> str:
+    """The text of a statement from its parts (docs/driver.md). at: where in each distribution, 0 … 1.
+
+    params: receives the values, and the text has `$1`, `$2`, … in their places; None: literals.
+    """
+    return "".join(_part_text(part, variables, at, params) for part in parts)
+
+
+def _part_text(part: str | Json, variables: Mapping[str, Scalar], at: float, params: Params | None) -> str:
     if isinstance(part, str):
         return part
-    if "expr" in part:
-        value = evaluate(part["expr"], variables, at)
-        return literal(str(value) if part.get("type") == "text" else value)
     if "text" in part:
         return str(part["from"])
+    if "repeat" in part:
+        n = int(part["repeat"])
+        each = [sample_text(part["of"], variables, (i + 0.5) / n, params) for i in range(n)]
+        return str(part.get("separator", ",")).join(each)
+    kind, value = _sample_value(part, variables, at)
+    if params is None:
+        return literal(value)
+    params.append((kind, value))
+    return f"${len(params)}"
+
+
+def _sample_value(part: Json, variables: Mapping[str, Scalar], at: float) -> tuple[str, Scalar]:
+    """Type as the part names it, and value."""
+    if "expr" in part:
+        value = evaluate(part["expr"], variables, at)
+        kind = str(part.get("type", "int8"))
+        return kind, str(value) if kind == "text" else value
     if "digits" in part:
-        return literal(part["digits"].replace("#", "5"))
+        return "text", part["digits"].replace("#", "5")
     if "fill" in part:
-        return literal("a" * int(part["fill"]["min"]))
-    if "now" in part:
-        return literal(time.strftime("%Y-%m-%d %H:%M:%S"))
-    n = int(part["repeat"])
-    each = [sample_text(part["of"], variables, (i + 0.5) / n) for i in range(n)]
-    return str(part.get("separator", ",")).join(each)
+        return "text", "a" * int(part["fill"]["min"])
+    return "text", time.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def literal(value: Scalar) -> str:
@@ -175,15 +223,20 @@ _TOKEN = re.compile(
       | (?P<end>\\(?:gset|aset)\b[^\n]*|\\;|;)
       | (?P<keep>'(?:[^']|'')*' | "(?:[^"]|"")*" | (?P<tag>\$\w*\$).*?(?P=tag) | ::)
       | (?P<comment>--[^\n]*|/\*.*?\*/)
-      | :(?P<variable>\w+)
+      | :(?P<variable>[^\W\d]\w*)
       | (?P<other>.)""",
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 
 
-def script_statements(text: str, variables: dict[str, Scalar]) -> Iterator[tuple[str, str]]:
-    """Statements of a pgbench script: as written, and with sample values. `\\set` is carried out."""
-    written = sample = ""
+def script_statements(
+    text: str, variables: dict[str, Scalar]
+) -> Iterator[tuple[str, str, tuple[str, list[str]]]]:
+    """Statements of a pgbench script: as written, with sample values, and with parameters in place of the
+    variables that are named beside it. `\\set` is carried out.
+    """
+    written = sample = prepared = ""
+    names: list[str] = []
     for match in _TOKEN.finditer(text):
         if match["meta"] is not None:
             if match["word"] == "set":
@@ -191,21 +244,28 @@ def script_statements(text: str, variables: dict[str, Scalar]) -> Iterator[tuple
                 variables[name] = evaluate(expr.replace("\\\n", " "), variables)
         elif match["end"] is not None:
             if sample.strip():
-                yield written.strip(), sample.strip()
-            written = sample = ""
+                yield written.strip(), sample.strip(), (prepared.strip(), names)
+            written = sample = prepared = ""
+            names = []
         elif match["variable"] is not None:
             written += match[0]
             name = match["variable"]
-            # what looks like a variable and is none stays, as in an array slice
+            # what looks like a variable and is none stays
             sample += literal(variables[name]) if name in variables else match[0]
-        elif match["comment"] is not None:
-            written, sample = written + " ", sample + " "
+            names.append(name)
+            prepared += f"${len(names)}"
         else:
-            written, sample = written + match[0], sample + match[0]
+            same = " " if match["comment"] is not None else match[0]
+            written, sample, prepared = written + same, sample + same, prepared + same
     if sample.strip():
-        yield written.strip(), sample.strip()
+        yield written.strip(), sample.strip(), (prepared.strip(), names)
 
 
-def _collect_text(text: str, variables: dict[str, Scalar], found: Found) -> None:
-    for written, sample in script_statements(text, variables):
-        _keep(" ".join(written.split()), sample, found)
+def _collect_text(text: str, role: Json, variables: dict[str, Scalar], found: Found) -> None:
+    for written, sample, (with_params, names) in script_statements(text, variables):
+        prepared = None
+        if role.get("mode") == "prepared":
+            # what an earlier statement returned is not known here
+            values = tuple(variables.get(name, 1) for name in names)
+            prepared = Prepared(with_params, ("unknown",) * len(names), values)
+        _keep(" ".join(written.split()), sample, prepared, found)

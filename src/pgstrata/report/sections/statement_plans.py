@@ -9,8 +9,9 @@ from pgstrata.analyze.plans import shape
 from pgstrata.report.blocks import Block, Cell, Column, Listing, Prose, Row, Table, words
 from pgstrata.report.study import Place, StepOf, Study, WorkloadOf
 
-SAME = "as the base"
 DIFFERS = "differs"
+KINDS = {"generic": "generic", "custom": "for its values"}
+"""How a plan of each kind is called; runs made before kinds were kept have none."""
 MOST_LISTINGS = 60
 _SHOWN = 160
 
@@ -23,19 +24,22 @@ def plan_blocks(study: Study, workload: WorkloadOf) -> list[Block]:
     for step in workload.compared:
         for name, by_variant in _plans(study, step).items():
             statements += 1
-            shapes = {variant: shape(plan) for variant, (_, plan) in by_variant.items()}
-            reference = study.base if study.base in shapes else next(iter(shapes))
-            differing = [v for v in shapes if shapes[v] != shapes[reference]]
-            changed += bool(differing)
-            alike = [v for v in shapes if v not in differing]
-            who = "all" if len(alike) == len(shapes) > 1 else ", ".join(alike)
-            rows.append(_row(step.name, name, who, shapes[reference], "", reference))
-            for variant in differing:
-                rows.append(_row("", "", variant, shapes[variant], DIFFERS, variant))
-                titles = (reference, variant)
-                both = (outline(by_variant[reference][1]), outline(by_variant[variant][1]))
-                text = f"{by_variant[variant][0]}\n\n{side_by_side(*both, titles)}"
-                listings.append(Listing(f"{step.name}, {_cut(name)}: {reference} and {variant}", text))
+            found = {v: (shape(entry["plan"]), _kind(entry)) for v, entry in by_variant.items()}
+            reference = study.base if study.base in found else next(iter(found))
+            changed += any(found[v][0] != found[reference][0] for v in found)
+            for alike in _alike(found, reference):
+                plan, kind = found[alike[0]]
+                mark = DIFFERS if plan != found[reference][0] else ""
+                first = reference in alike
+                who = "all" if len(alike) == len(found) > 1 else ", ".join(alike)
+                named = (step.name, name) if first else ("", "")
+                rows.append(_row(*named, who, plan, kind, mark, alike[0] if len(alike) == 1 else ""))
+                if mark:
+                    titles = (reference, alike[0])
+                    both = [outline(by_variant[v]["plan"]) for v in titles]
+                    text = f"{by_variant[alike[0]].get('statement') or ''}\n\n"
+                    text += side_by_side(both[0], both[1], titles)
+                    listings.append(Listing(f"{step.name}, {_cut(name)}: {reference} and {who}", text))
     if not rows:
         return []
     verdict = (
@@ -50,13 +54,17 @@ def plan_blocks(study: Study, workload: WorkloadOf) -> list[Block]:
             Column("step", "Step", align="left"),
             Column("statement", "Statement", align="left"),
             Column("variant", "Variants", align="left"),
+            Column("kind", "Made", align="left"),
             Column("mark", "Shape", align="left"),
             Column("plan", "Plan", align="left"),
         ],
         rows=rows,
-        how="Asked with EXPLAIN after each step, with values from the middle of each range. The shape is the "
-        "nodes, joins, indexes and tables of a plan without costs and row counts. Where it differs from the "
-        "base's both plans stand side by side below, with a mark on the lines that differ.",
+        how="Asked with EXPLAIN after each step, with values from the middle of each range; it is the plan "
+        "the step executed. Made for its values: what a statement gets that is sent as text or with new "
+        "parameters each time. Generic: made once for any values, what a prepared statement keeps to from "
+        "its sixth execution on where that is estimated to be no dearer. The shape is the nodes, joins, "
+        "indexes and tables of a plan without costs and row counts. Where it differs from the base's both "
+        "plans stand side by side below, with a mark on the lines that differ.",
         keys=(("workload", workload.name),),
         lead=2,
     )
@@ -66,25 +74,36 @@ def plan_blocks(study: Study, workload: WorkloadOf) -> list[Block]:
     return blocks
 
 
-def _row(step: str, name: str, who: str, plan: str, mark: str, variant: str) -> Row:
+def _alike(found: dict[str, tuple[str, str]], reference: str) -> list[list[str]]:
+    """Variants with the same plan of the same kind together, those like the reference first."""
+    groups: dict[tuple[str, str], list[str]] = {found[reference]: []}
+    for variant, plan in found.items():
+        groups.setdefault(plan, []).append(variant)
+    return list(groups.values())
+
+
+def _row(step: str, name: str, who: str, plan: str, kind: str, mark: str, variant: str) -> Row:
     """A mark is a word and a sign: colour alone tells nothing to many."""
     shown = Cell(DIFFERS, f"◆ {DIFFERS}", "bad") if mark else words("")
     return Row(
-        [words(step), words(_cut(name), note=name), words(who), shown, words(plan)],
+        [words(step), words(_cut(name), note=name), words(who), words(kind), shown, words(plan)],
         "next" if not step else "",
         variant if mark else "",
     )
 
 
-def _plans(study: Study, step: StepOf) -> dict[str, dict[str, tuple[str, Any]]]:
-    """Statement → variant → (text with sample values, plan), of the last repeat that has plans."""
-    found: dict[str, dict[str, tuple[str, Any]]] = {}
+def _kind(entry: dict[str, Any]) -> str:
+    return KINDS.get(str(entry.get("kind")), "")
+
+
+def _plans(study: Study, step: StepOf) -> dict[str, dict[str, dict[str, Any]]]:
+    """Statement → variant → entry of `plans`, of the last repeat that has plans."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
     for variant in study.variants:
         place = step.places.get(variant)
         for entry in _last(place) if place else ():
             if isinstance(entry, dict) and shape(entry.get("plan")):
-                name = str(entry.get("name"))
-                found.setdefault(name, {})[variant] = (str(entry.get("statement") or ""), entry["plan"])
+                found.setdefault(str(entry.get("name")), {})[variant] = entry
     return found
 
 
