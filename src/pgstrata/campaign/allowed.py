@@ -1,7 +1,9 @@
-"""What an order of runs or a limit of memory does not go with, said before anything is started."""
+"""What an order of runs, a limit of memory or a list of CPUs does not go with, said before anything is
+started."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -42,6 +44,18 @@ def check_memory(limit: int | None, config: Resolved, label: str) -> None:
         )
 
 
+def check_cpus(campaign: Campaign) -> None:
+    """Raises UsageError for CPUs that this machine, or this process, does not have."""
+    there = sorted(os.sched_getaffinity(0))
+    wanted = {"server_cpus": campaign.spec.server_cpus, "driver_cpus": campaign.spec.driver_cpus}
+    for key, cpus in wanted.items():
+        if missing := sorted(set(cpus) - set(there)):
+            raise UsageError(
+                f"`{key}`: there is no CPU {', '.join(map(str, missing))} to be used here",
+                f"there are {', '.join(map(str, there))}",
+            )
+
+
 def check_interleaved(campaign: Campaign, variants: Sequence[Variant]) -> None:
     """Raises UsageError where variants cannot take turns."""
     if len(variants) < 2:
@@ -70,4 +84,4 @@ def check_interleaved(campaign: Campaign, variants: Sequence[Variant]) -> None:
                 )
 
 
-__all__ = ["check_interleaved", "check_memory", "memory_limit"]
+__all__ = ["check_cpus", "check_interleaved", "check_memory", "memory_limit"]

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 import psutil
 
-from pgstrata.campaign.allowed import check_interleaved, check_memory, memory_limit
+from pgstrata.campaign.allowed import check_cpus, check_interleaved, check_memory, memory_limit
 from pgstrata.campaign.mistakes import meant
 from pgstrata.campaign.spec import Campaign, ChosenWorkload, VariantSpec
+from pgstrata.campaign.turns import interleaved_cost
 from pgstrata.errors import UsageError
 from pgstrata.server.acquire import Server
 from pgstrata.server.config import Resolved, find_fragment, resolve
@@ -70,8 +71,11 @@ class Plan:
 
     @property
     def disk_bytes(self) -> int:
-        """Estimated free space they need: one run at a time, unless the data is kept."""
-        sizes = [run.disk_bytes for run in self.missing]
+        """Estimated free space they need: that of the runs which are there at a time, unless data is kept."""
+        together = [[run] for run in self.missing]
+        if self.campaign.spec.order == "interleaved":
+            together = groups(self.missing)
+        sizes = [sum(run.disk_bytes for run in runs) for runs in together]
         return sum(sizes) if self.campaign.spec.keep_data else max(sizes, default=0)
 
 
@@ -94,6 +98,7 @@ def make_plan(
     not unique and for runs of this name that were made with other options, ServerError for servers
     that cannot be had.
     """
+    check_cpus(campaign)
     variants = _variants(campaign, find_server)
     for chosen in campaign.workloads:
         for variant in variants:  # "this version cannot" is said now, not after an hour
@@ -106,7 +111,7 @@ def make_plan(
         runs = [_with_existing(run, results) for run in runs]
     if campaign.spec.order == "interleaved":
         check_interleaved(campaign, variants)
-        runs = [run for group in groups(runs) for run in group]
+        runs = [interleaved_cost(run, campaign.spec, variants) for group in groups(runs) for run in group]
     return Plan(campaign, variants, _base(campaign, variants), runs)
 
 

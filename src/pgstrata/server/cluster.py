@@ -25,7 +25,7 @@ from pgstrata.server.config import Resolved, quoted
 from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.guard import Place, clear_leftovers, end_server, unwritable
 from pgstrata.server.log_end import problem, tail
-from pgstrata.server.memory import MemoryGroup
+from pgstrata.server.memory import MemoryGroup, forget_cached
 from pgstrata.server.process import children, server_env, spawn
 from pgstrata.server.snapshot import copy_folder, remove_folder
 
@@ -162,6 +162,7 @@ class Cluster:
         begin = self.log_file.stat().st_size if self.log_file.exists() else 0
         if self._group is not None:
             self._places[0].record(group=str(self._group.make()))
+            forget_cached(self.data_dir)
         with self.log_file.open("ab") as log:
             process = self._spawn("postgres", ["-D", str(self.data_dir)], log, signal.SIGQUIT, self._env)
         self._process, self.pid = process, process.pid
