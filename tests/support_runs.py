@@ -70,6 +70,7 @@ def make_run(
     missed: Collection[str] = (),
     failed_after: str | None = None,
     managed: bool = True,
+    build: str = "--with-icu --with-lz4",
     host: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
     seed: int = 1,
@@ -103,7 +104,7 @@ def make_run(
                 "label": f"pg{version}" if managed else f"dsn{version}",
                 "version": version,
                 "version_num": _version_num(version),
-                "build": "--with-icu --with-lz4" if managed else "",
+                "build": build if managed else "",
                 "managed": managed,
             },
             "config": {

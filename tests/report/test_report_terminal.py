@@ -14,6 +14,8 @@ from rich.console import Console
 from pgstrata.report.blocks import Cell, Column, Row, Table, words
 from pgstrata.report.study import read_study
 from pgstrata.report.terminal import print_study, split, summary
+from pgstrata.store import RunKey
+from support_runs import make_run
 
 
 def shown(study, width: int = 100, terminal: bool = False) -> str:
@@ -46,6 +48,13 @@ def test_plain_where_there_is_no_terminal_and_coloured_where_there_is_one(compar
     assert "▼" in shown(study) and "▲" in shown(study)
     assert "\x1b[32m" in shown(study, terminal=True)
     assert "\x1b[31m" in shown(study, terminal=True)
+
+
+def test_servers_compiled_unlike_each_other_are_named_at_once(tmp_path) -> None:
+    for variant, flags in (("pg10", "-O2"), ("pg11", "-Os"), ("pg12", "-Os")):
+        make_run(tmp_path, RunKey("c", variant, "insert", 1), build=f"'CFLAGS={flags}' '--with-icu'")
+    said = " ".join(shown(read_study(tmp_path)).split())
+    assert "pg11, pg12: compiled with -Os where pg10 has -O2" in said
 
 
 def test_columns_of_numbers_end_where_their_heading_ends(single) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pgstrata.analyze.builds import unlike
 from pgstrata.analyze.rates import geometric_mean
 from pgstrata.analyze.tones import Tone
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Finding, Findings, Prose
 from pgstrata.report.sections.summary import relative_cell
-from pgstrata.report.study import StepOf, Study, WorkloadOf
+from pgstrata.report.study import StepOf, Study, WorkloadOf, part_of
 
 MOST_NAMED = 10
 # More variants than this get a line each instead of a paragraph, so that the answer stays in view.
@@ -40,7 +41,15 @@ def findings(study: Study) -> list[Block]:
             blocks.append(Findings(title, changed))
         if alike := [finding.variant for finding in found if not _tells(finding)]:
             blocks.append(Prose(f"Neither slower nor faster at any step: {', '.join(alike)}."))
-    return blocks
+    return [*blocks, *(Prose(sentence, "even", "builds") for sentence in unlike(_builds(study), study.base))]
+
+
+def _builds(study: Study) -> dict[str, str]:
+    return {
+        variant: str(part_of(run.data, "server", "build") or "")
+        for variant in study.variants
+        for run in study.runs_of(variant)[:1]
+    }
 
 
 def _finding(study: Study, workload: WorkloadOf, variant: str) -> Finding:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from pgstrata.analyze.builds import arguments
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Column, Listing, Prose, Row, Section, Table, words
 from pgstrata.report.study import Study, natural, part_of
@@ -152,7 +152,7 @@ def builds(study: Study) -> Section | None:
     for variant in study.variants:
         for run in study.runs_of(variant)[:1]:
             build = str(part_of(run.data, "server", "build") or "")
-            flags[variant] = set(_words_of(build))
+            flags[variant] = set(arguments(build))
     if not any(flags.values()):
         return None
     common = set.intersection(*flags.values())
@@ -176,10 +176,3 @@ def builds(study: Study) -> Section | None:
     if common:
         blocks.append(Listing("Build flags of every variant", "\n".join(sorted(common))))
     return Section("builds", "Builds", blocks)
-
-
-def _words_of(build: str) -> list[str]:
-    try:
-        return shlex.split(build)
-    except ValueError:
-        return build.split()

@@ -1,0 +1,56 @@
+"""How servers were built, as `pg_config --configure` tells it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+# What decides how the compiler turns the server's code into machine code, and checks that cost time.
+_CODE = re.compile(r"-O\S*|-m(arch|tune|cpu)=\S+|-flto\S*|-fprofile-use\S*|-fno-omit-frame-pointer")
+_CHECKS = {"--enable-cassert", "--enable-profiling", "--enable-coverage"}
+_FLAGS = ("CFLAGS=", "CXXFLAGS=", "COPT=", "LDFLAGS=", "CC=")
+
+
+def arguments(build: str) -> list[str]:
+    """The arguments of configure, unquoted; what is not quoted well is split at blanks."""
+    try:
+        return shlex.split(build)
+    except ValueError:
+        return build.split()
+
+
+def code_flags(build: str) -> frozenset[str]:
+    """Of the arguments of configure those that change how fast the same source runs."""
+    found: set[str] = set()
+    for word in arguments(build):
+        if word in _CHECKS:
+            found.add(word)
+        elif word.startswith(_FLAGS):
+            name, _, value = word.partition("=")
+            flags = [value] if name == "CC" else [flag for flag in value.split() if _CODE.fullmatch(flag)]
+            found.update(flags)
+    return frozenset(found)
+
+
+def unlike(builds: Mapping[str, str], base: str) -> list[str]:
+    """A sentence for each set of variants whose code was compiled unlike that of the base.
+
+    Variants without a known build (foreign servers, packages that do not tell) are left out.
+    """
+    if not builds.get(base):
+        return []
+    own = code_flags(builds[base])
+    by_flags: dict[frozenset[str], list[str]] = {}
+    for variant, build in builds.items():
+        if build and (flags := code_flags(build)) != own:
+            by_flags.setdefault(flags, []).append(variant)
+    return [
+        f"{', '.join(variants)}: compiled with {_named(flags - own)} where {base} has {_named(own - flags)}; "
+        "a difference between them is also one between builds."
+        for flags, variants in by_flags.items()
+    ]
+
+
+def _named(flags: frozenset[str]) -> str:
+    return " ".join(sorted(flags)) or "the compiler's defaults"
