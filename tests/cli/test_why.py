@@ -53,6 +53,62 @@ def test_profiles_waits_and_plans(pgstrata: Program, place: Path, pg17: Server) 
     assert not list((place / "data").glob("*perf*"))
 
 
+TURNS = """
+name = "why"
+data_dir = "data"
+order = "interleaved"
+slice_seconds = 0.5
+rounds = 2
+waits = 50
+profile = {{ seconds = 0.8, frequency = 499 }}
+[[variants]]
+server = "{server}"
+label = "a"
+[[variants]]
+server = "{server}"
+label = "b"
+config = ["default", "a17"]
+[[workloads]]
+name = "sysbench"
+[workloads.options]
+rows = 2000
+read_seconds = 2
+write_seconds = 1
+warmup = 0
+cache_seconds = 0
+settle_base = 0
+steps = ["point-query", "update-index"]
+"""
+
+
+@pytest.mark.skipif(bool(unavailable()), reason="perf is not installed")
+def test_variants_that_take_turns(pgstrata: Program, place: Path, pg17: Server) -> None:
+    (place / "why.toml").write_text(TURNS.format(server=pg17.spec))
+    done = pgstrata("run", "why.toml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for run in place.glob("results/why/*/*/*/run.json"):
+        steps = {step["name"]: step for step in json.loads(run.read_text())["steps"]}
+        for name in ("point-query", "update-index"):
+            step = steps[name]
+            assert [p["kind"] for p in step["plans"]] == ["generic"], name
+            assert sum(step["waits"]["query"].values()) == pytest.approx(1)
+            # a few of the polls a step of its own would have had are lost at the ends of slices
+            assert 0.5 * 50 * step["seconds"] < step["waits_cost"]["polls"] <= 50 * step["seconds"] + 4
+            profile = step["profile"]["query"]
+            # of slices of 0.5 s two make 0.8 s, of a round of 1 s a part does
+            assert profile["seconds"] == pytest.approx(0.8, abs=0.2), name
+            if profile["file"] is None:
+                assert profile["note"] and any(profile["note"] in note for note in step["notes"])
+                continue
+            folded = gzip.decompress((run.parent / profile["file"]).read_bytes()).decode()
+            assert "PostgresMain" in folded and profile["samples"] > 0
+            if profile["event"] == "cpu-clock":  # a weight is nanoseconds of one sample
+                weights = sum(int(line.rpartition(" ")[2]) for line in folded.splitlines())
+                assert weights * 499 / 1e9 == pytest.approx(profile["samples"], rel=0.05)
+    page = (place / "results" / "why.report" / "index.html").read_text()
+    assert "Wait event" in page and "flames/" in page
+
+
 def test_without_perf_the_run_goes_on(pgstrata: Program, place: Path, pg17: Server) -> None:
     (place / "why.toml").write_text(CAMPAIGN.format(server=pg17.spec))
     done = pgstrata("run", "why.toml", "--no-report", PATH=str(place))

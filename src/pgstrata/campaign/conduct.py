@@ -19,7 +19,7 @@ from pgstrata.campaign.interrupt import Interrupts
 from pgstrata.campaign.measure import Measured, driver_spec, measure, step_seed
 from pgstrata.campaign.plan import PlannedRun
 from pgstrata.campaign.plans import step_plans
-from pgstrata.campaign.profiles import keep_profiles, profiler_of
+from pgstrata.campaign.profiles import folded, keep_profiles, profiler_of
 from pgstrata.campaign.progress import Progress
 from pgstrata.campaign.settle import run_admin, run_settle
 from pgstrata.campaign.spec import Campaign
@@ -281,7 +281,7 @@ class Conductor:
             begun = time.monotonic()
             if profile is not None:
                 measured.record["profile"], more = keep_profiles(
-                    measured.profiles, order, step.name, self.builder.attach
+                    folded(measured.profiles), order, step.name, self.builder.attach
                 )
                 notes += more
         if step.digest is None and measured.error is None:

@@ -8,6 +8,7 @@ from typing import Any
 from pgstrata.campaign.measure import Measured
 from pgstrata.campaign.record import COUNTS, step_record
 from pgstrata.observe import StepObserved
+from pgstrata.observe.waits import merged
 from pgstrata.store.histogram import Histogram, decode, merge
 from pgstrata.workload.language import Step
 
@@ -29,7 +30,7 @@ def join(step: Step, order: int, slices: Sequence[Measured]) -> Measured:
     observed = _observed([one.observed for one in slices], [float(one.done["seconds"]) for one in slices])
     record = step_record(step, order, last.ready, 0.0, seconds, done, observed)
     record["started"] = slices[0].record["started"]
-    record["notes"] = list(observed.notes)
+    record["notes"] = list(dict.fromkeys(note for one in slices for note in one.record["notes"]))
     if last.error is not None:
         record["error"] = last.error.message
     histograms = {role["name"]: role["histogram"] for role in done["roles"]}
@@ -127,7 +128,7 @@ def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepOb
         disk=_disk([part.disk for part in parts]),
         sampler_cpu_seconds=_sum([part.sampler_cpu_seconds for part in parts]),
         observe_seconds=sum(part.observe_seconds for part in parts),
-        notes=list(dict.fromkeys(note for part in parts for note in part.notes)),
+        waits=merged([part.waits for part in parts if part.waits is not None]),
     )
 
 

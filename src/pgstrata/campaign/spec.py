@@ -85,7 +85,11 @@ class ProfileSpec(Strict):
     """How the backends of a step are profiled."""
 
     seconds: float = Field(
-        default=10.0, gt=0, le=3600, description="How long, in the middle of each step; a shorter step: all."
+        default=10.0,
+        gt=0,
+        le=3600,
+        description="How long, in the middle of each step; a shorter step: all. In `interleaved` whole "
+        "slices of every variant, from the second pair on, until there are so many seconds.",
     )
     frequency: int = Field(
         default=99, ge=1, le=10_000, description="Samples per second of CPU that a backend uses."

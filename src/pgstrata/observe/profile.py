@@ -115,10 +115,12 @@ class Profiler:
         self._thread = threading.Thread(target=self._run, name="pgstrata-profile", daemon=True)
 
     def prepare(self) -> None:
-        """Starts perf, which does not count yet. Before the step: it takes a while."""
+        """Starts perf, which does not count yet. Before the step: it takes up to a second."""
         if not self._missing:
             for recording in self._recordings:
                 recording.open(self._command(recording))
+            for recording in self._recordings:
+                recording.await_start()
 
     def start(self) -> None:
         """The step begins: counting will, too, when its time has come."""
@@ -260,17 +262,27 @@ class _Recording:
         os.close(orders)
         os.close(answers)
 
+    def await_start(self) -> None:
+        """Until perf obeys: a short step would be over before. What is off already is switched off."""
+        if self.process is not None:
+            self._told(b"disable\n")
+
     def enable(self) -> None:
         """Counting begins. perf answers when it has happened; no answer if it has ended."""
         if self.process is None:
             return
-        with contextlib.suppress(OSError):
-            os.write(self._control, b"enable\n")
-            ready, _, _ = select.select([self._answer], [], [], _PATIENCE)
-            self.enabled = bool(ready) and os.read(self._answer, 16).startswith(b"ack")
+        self.enabled = self._told(b"enable\n")
         # What perf used until now was for its start.
         self._starting = cpu_seconds(self.process.pid) or 0.0
         self._began = time.monotonic()
+
+    def _told(self, order: bytes) -> bool:
+        """Whether perf has carried it out."""
+        with contextlib.suppress(OSError):
+            os.write(self._control, order)
+            ready, _, _ = select.select([self._answer], [], [], _PATIENCE)
+            return bool(ready) and os.read(self._answer, 16).startswith(b"ack")
+        return False
 
     def end(self) -> None:
         """Counting ends and the file is written. May be called again."""

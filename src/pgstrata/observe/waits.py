@@ -98,7 +98,9 @@ class WaitSampler:
             self._thread.join()
             backend = self._backend_seconds() - self._backend_cpu if self._local else None
         self._session.close()
-        self._result = Waits(self._rows(), self._polls, wanted, self._client_cpu, backend, self._failure)
+        self._result = Waits(
+            _rows(self._counts), self._polls, wanted, self._client_cpu, backend, self._failure
+        )
         return self._result
 
     def _backend_seconds(self) -> float:
@@ -131,23 +133,43 @@ class WaitSampler:
                     kind, event = ("Client", "ClientRead") if idle else ("CPU", "")
                 self._counts[role, process, kind, event] += 1
 
-    def _rows(self) -> list[dict[str, Any]]:
-        groups: Counter[tuple[str, str]] = Counter()
-        for (role, process, _, _), samples in self._counts.items():
-            groups[role, process] += samples
-        return [
-            {
-                "role": role,
-                "process": process,
-                "wait_event_type": kind,
-                "wait_event": event,
-                "samples": samples,
-                "share": samples / groups[role, process],
-            }
-            for (role, process, kind, event), samples in sorted(
-                self._counts.items(), key=lambda item: (item[0][:2], -item[1], item[0])
-            )
-        ]
+
+def merged(parts: Sequence[Waits]) -> Waits | None:
+    """What was sampled in several slices of a step as one; None where there is nothing."""
+    if not parts:
+        return None
+    counts: Counter[Key] = Counter()
+    for row in (row for part in parts for row in part.rows):
+        counts[row["role"], row["process"], row["wait_event_type"], row["wait_event"]] += row["samples"]
+    backend = [part.backend_cpu_seconds for part in parts]
+    known = [seconds for seconds in backend if seconds is not None]
+    return Waits(
+        _rows(counts),
+        sum(part.polls for part in parts),
+        sum(part.wanted for part in parts),
+        sum(part.sampler_cpu_seconds for part in parts),
+        sum(known) if len(known) == len(backend) else None,
+        next((part.failure for part in parts if part.failure), None),
+    )
+
+
+def _rows(counts: Counter[Key]) -> list[dict[str, Any]]:
+    groups: Counter[tuple[str, str]] = Counter()
+    for (role, process, _, _), samples in counts.items():
+        groups[role, process] += samples
+    return [
+        {
+            "role": role,
+            "process": process,
+            "wait_event_type": kind,
+            "wait_event": event,
+            "samples": samples,
+            "share": samples / groups[role, process],
+        }
+        for (role, process, kind, event), samples in sorted(
+            counts.items(), key=lambda item: (item[0][:2], -item[1], item[0])
+        )
+    ]
 
 
 def _query(version: int) -> LiteralString:
