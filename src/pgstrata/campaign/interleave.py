@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,16 @@ from pgstrata.analyze import sequential
 from pgstrata.campaign.conduct import DATABASE, Conductor, without_password
 from pgstrata.campaign.join import join
 from pgstrata.campaign.measure import Measured, driver_spec, measure, step_seed
+from pgstrata.campaign.plans import step_plans
+from pgstrata.campaign.profiles import TurnProfiles
 from pgstrata.campaign.spec import Campaign
+from pgstrata.campaign.turns import Turns, data_of, loaded_at, turns_of, warmed_up
 from pgstrata.errors import DriverError, PgstrataError, StoreError
 from pgstrata.observe import StepWatch
 from pgstrata.server.cluster import Cluster
 from pgstrata.workload.language import Phase, Step
 
 Json = dict[str, Any]
-
-AGAIN_SECONDS = 0.2
-"""Unmeasured begin of each slice after the first: a new connection reads its catalogs again."""
 
 
 @dataclass
@@ -44,6 +44,9 @@ class Lane:
     log_tail: str = ""
     slices: list[Measured] = field(default_factory=list)
     turns: list[Json] = field(default_factory=list)
+    told: Json = field(default_factory=dict)
+    """The driver's spec of the step's first slice."""
+    profiles: TurnProfiles = field(default_factory=lambda: TurnProfiles(None, 0))
 
     @property
     def label(self) -> str:
@@ -89,15 +92,14 @@ class Interleaved:
             self._load()
             while step := self._next_step():
                 self.interrupts.check()
-                if not step.measured or step.digest is not None:
-                    self._each(self._alone)
-                elif not step.reads_only:
-                    self._rounds(step)
-                elif step.seconds is None:
-                    self._turns(step, step, self.spec.rounds)
-                else:
-                    pairs = max(1, round(step.seconds / self.spec.slice_seconds))
-                    self._turns(step, replace(step, seconds=self.spec.slice_seconds), pairs)
+                turns = turns_of(step, self.spec)
+                match turns.how:
+                    case "once":
+                        self._each(self._alone)
+                    case "rounds":
+                        self._rounds(step, turns)
+                    case "slices" | "whole":
+                        self._turns(step, turns)
             for lane in self.lanes:
                 lane.conductor.keep_log(lane.cluster)
         finally:
@@ -141,22 +143,24 @@ class Interleaved:
 
     def _load(self) -> None:
         """Every cluster up with its data. The same server and initdb options load once: the data folder
-        of the first is copied to the others."""
+        of the first is copied to the others. All are started anew then, so that none has in memory
+        what its load left there."""
         donors: dict[tuple[object, ...], Lane] = {}
         for lane in self.lanes:
-            donor = donors.setdefault(_data_of(lane), lane)
-            if donor is lane or donor.error is not None or not _loaded_at(lane.phases):
+            donor = donors.setdefault(data_of(lane.conductor.run.variant), lane)
+            if donor is lane or donor.error is not None or not loaded_at(lane.phases):
                 self._try(lane, self._fill)
             else:
                 self.progress.say(f"  {lane.label}: data copied from {donor.label}")
                 self._try(lane, partial(self._adopt, donor=donor))
+        self._each(lambda lane: lane.cluster.start())
 
     def _fill(self, lane: Lane) -> None:
         lane.conductor.check_disk()
         lane.conductor.start(lane.cluster)
         lane.conductor.create_database(lane.cluster)
         lane.conductor.keep_settings(lane.cluster, DATABASE)
-        end = _loaded_at(lane.phases)
+        end = loaded_at(lane.phases)
         while lane.at < end:
             phase = lane.phases[lane.at]
             if isinstance(phase, Step):
@@ -164,15 +168,13 @@ class Interleaved:
             else:
                 lane.conductor.prepare(lane.cluster, phase, DATABASE)
                 lane.at += 1
+        lane.cluster.stop("fast")
 
     def _adopt(self, lane: Lane, donor: Lane) -> None:
         lane.conductor.check_disk()
-        donor.cluster.stop("fast")
-        try:
-            lane.conductor.start(lane.cluster, donor.cluster.data_dir)
-        finally:
-            donor.cluster.start()
+        lane.conductor.start(lane.cluster, donor.cluster.data_dir)
         lane.conductor.keep_settings(lane.cluster, DATABASE)
+        lane.cluster.stop("fast")
         lane.conductor.work_facts = dict(donor.conductor.work_facts)
         lane.at, lane.order = donor.at, donor.order
 
@@ -202,24 +204,24 @@ class Interleaved:
 
     # --- measured steps -----------------------------------------------------------------------
 
-    def _turns(self, step: Step, slice_: Step, pairs: int) -> None:
+    def _turns(self, step: Step, turns: Turns) -> None:
         """Slices (or whole steps) in turn, all clusters up."""
-        self._begin(step)
+        self._begin(step, turns.count)
         pair = 0
-        while self._goes_on(pair, pairs):
+        while self._goes_on(pair, turns.count):
             pair += 1
             for lane in self._order(pair):
-                self._try(lane, partial(self._measure, step=slice_, pair=pair))
+                self._try(lane, partial(self._measure, step=turns.step, pair=pair))
         self._end(step)
 
-    def _rounds(self, step: Step) -> None:
+    def _rounds(self, step: Step, turns: Turns) -> None:
         """Whole steps in turn, each from the snapshot of its cluster, the others stopped."""
-        self._begin(step)
+        self._begin(step, turns.count)
         for lane in self.here:
             lane.cluster.stop("fast")
         self._each(lambda lane: lane.cluster.save())
         pair = 0
-        while self._goes_on(pair, self.spec.rounds):
+        while self._goes_on(pair, turns.count):
             pair += 1
             for lane in self._order(pair):
                 self._try(lane, partial(self._round, step=step, pair=pair))
@@ -236,12 +238,13 @@ class Interleaved:
         self._measure(lane, step, pair)
         lane.cluster.stop("fast")
 
-    def _begin(self, step: Step) -> None:
+    def _begin(self, step: Step, pairs: int) -> None:
         self.progress.step_begins(step)
         for lane in self.here:
             lane.at += 1
             lane.order += 1
             lane.slices, lane.turns = [], []
+            lane.profiles = TurnProfiles(self.spec.profile, pairs)
 
     def _order(self, pair: int) -> list[Lane]:
         """A B, B A, A B, …"""
@@ -274,17 +277,21 @@ class Interleaved:
 
     def _measure(self, lane: Lane, step: Step, pair: int) -> None:
         c, options = lane.conductor, lane.conductor.run.workload.options
-        if lane.slices and step.reads_only:
-            step = replace(step, warmup=min(step.warmup, AGAIN_SECONDS) or AGAIN_SECONDS)
+        step = warmed_up(step, self.spec, first=not lane.slices)
         seed = step_seed(getattr(options, "seed", self.spec.seed), c.run.key.repeat, lane.order, step.name)
         connection = lane.cluster.connection(DATABASE)
         # Another stream in every pair, the same for all variants of it.
         spec = driver_spec(step, connection, (seed + pair) % 2**48, self.spec.engine)
         if not lane.slices:
-            c.builder.spec(lane.order, step.name, without_password(spec))
-        watch = StepWatch(lane.cluster, step.tables, DATABASE)
+            lane.told = without_password(spec)
+            c.builder.spec(lane.order, step.name, lane.told)
+        watch = StepWatch(lane.cluster, step.tables, DATABASE, waits_hertz=self.spec.waits)
         begun = time.monotonic()
-        measured = measure(step, lane.order, spec, watch, cpus=self.spec.driver_cpus)
+        with c.builder.scratch("perf") as recordings:
+            profiler = lane.profiles.profiler(pair, recordings, step.seconds)
+            cpus = self.spec.driver_cpus
+            measured = measure(step, lane.order, spec, watch, profiler=profiler, cpus=cpus)
+            lane.profiles.add(measured.profiles)
         around = time.monotonic() - begun - float(measured.done["seconds"]) - step.warmup
         c.timings.add("observe", measured.observed.observe_seconds)
         c.timings.add("connect", max(0.0, around - measured.observed.observe_seconds))
@@ -309,6 +316,7 @@ class Interleaved:
                 continue
             whole = join(step, lane.order, lane.slices)
             whole.record["slices"] = lane.turns
+            self._ask_why(lane, step, whole)
             lane.conductor.driver_version = whole.driver_version
             lane.conductor.sizes = whole.observed.sizes or lane.conductor.sizes
             lane.conductor.store(step, whole, None)
@@ -316,16 +324,16 @@ class Interleaved:
             self.progress.step_ended(whole.record)
             lane.slices, lane.turns = [], []
 
-
-def _loaded_at(phases: Sequence[Phase]) -> int:
-    """How many phases come before the first measured step."""
-    return next((i for i, p in enumerate(phases) if isinstance(p, Step) and p.measured), len(phases))
-
-
-def _data_of(lane: Lane) -> tuple[object, ...]:
-    """What decides how a data folder is made and loaded; settings do not."""
-    variant = lane.conductor.run.variant
-    return variant.server.spec, tuple(variant.spec.initdb)
+    def _ask_why(self, lane: Lane, step: Step, whole: Measured) -> None:
+        """Profile and plans of a step, as a run on its own has them."""
+        record = whole.record
+        profile, notes = lane.profiles.keep(lane.order, step.name, lane.conductor.builder.attach)
+        if profile:
+            record["profile"] = profile
+        if lane.error is None:
+            record["plans"], more = step_plans(lambda: lane.cluster.connect(DATABASE), lane.told)
+            notes += more
+        record["notes"] += notes
 
 
 __all__ = ["Interleaved", "Lane"]
