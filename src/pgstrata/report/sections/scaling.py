@@ -1,15 +1,16 @@
-"""Rate and latency against the number of clients, one line per variant, and against the variants."""
+"""Rate and latency against the number of clients, one line per version, and against the versions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
 from pgstrata.report.charts import SHOWN_AT_FIRST, axis, color, dash, label, rounded, trace
-from pgstrata.report.study import Place, StepOf, Study, WorkloadOf, anchor, number, part_of
+from pgstrata.report.study import Place, StepOf, Study, WorkloadOf, anchor, natural, number, part_of
 
 # Steps that differ in the number of clients only share a group and end like this (workload/pgbench.py).
 _CLIENTS = re.compile(r"-c(\d+)$")
@@ -20,6 +21,48 @@ _LEFT, _RIGHT, _UPPER, _LOWER = [0.0, 0.46], [0.54, 1.0], [0.58, 1.0], [0.0, 0.4
 _PANELS = ((_LEFT, _UPPER), (_RIGHT, _UPPER), (_LEFT, _LOWER), (_RIGHT, _LOWER))
 
 Scale = Mapping[int, StepOf]
+
+
+@dataclass(frozen=True)
+class Facet:
+    """Variants that share charts: the versions of one config, oldest first, or all where that is no question.
+
+    config: empty where there is one facet only. ticks: what the variants are called on an axis.
+    """
+
+    config: str
+    variants: tuple[str, ...]
+    ticks: tuple[str, ...]
+    by: str = "version"
+
+    @property
+    def named(self) -> str:
+        return f", {self.config}" if self.config else ""
+
+
+def _facets(study: Study, workload: WorkloadOf) -> list[Facet]:
+    """One for each config where several versions ran under several configs; in the order of the campaign."""
+    of_run = {
+        run.variant: (
+            str(part_of(run.data, "config", "name")),
+            str(part_of(run.data, "server", "label")),
+            number(part_of(run.data, "server", "version_num")) or 0.0,
+        )
+        for run in workload.runs
+    }
+    where = {variant: of_run[variant] for variant in study.variants if variant in of_run}
+    configs = list(dict.fromkeys(config for config, _, _ in where.values()))
+    facets = []
+    for config in configs:
+        row = sorted((v for v in where if where[v][0] == config), key=lambda v: (where[v][2], natural(v)))
+        servers = tuple(where[v][1] for v in row)
+        if len(set(servers)) < max(2, len(row)):
+            break
+        facets.append(Facet(config if len(configs) > 1 else "", tuple(row), servers))
+    else:
+        return facets
+    everything = tuple(where)
+    return [Facet("", everything, everything, "variant")]
 
 
 def scaling(study: Study, workload: WorkloadOf) -> Section | None:
@@ -33,9 +76,10 @@ def scaling(study: Study, workload: WorkloadOf) -> Section | None:
         return None
     blocks: list[Block] = []
     for group, steps in scales.items():
-        blocks.append(_by_clients(study, workload, group, steps))
-        if len(study.variants) > 2:
-            blocks.append(_by_variant(study, workload, group, steps))
+        for facet in _facets(study, workload):
+            blocks.append(_by_clients(study, workload, group, steps, facet))
+            if len(facet.variants) > 1:
+                blocks.append(_by_version(workload, group, steps, facet))
         blocks.append(_table(study, workload, group, steps))
 
     title = f"Against the number of clients ({workload.name})"
@@ -49,7 +93,7 @@ def _latency(place: Place, step: StepOf, name: str) -> float | None:
     return None if value is None else value * 1e3
 
 
-def _by_clients(study: Study, workload: WorkloadOf, group: str, steps: Scale) -> Chart:
+def _by_clients(study: Study, workload: WorkloadOf, group: str, steps: Scale, facet: Facet) -> Chart:
     unit = next(iter(steps.values())).unit
     ticks = [str(clients) for clients in steps]
     layout: dict[str, Any] = {
@@ -65,19 +109,19 @@ def _by_clients(study: Study, workload: WorkloadOf, group: str, steps: Scale) ->
         )
         layout[f"yaxis{panel}"] = axis(title, domain=up, anchor=f"x{panel}", rangemode="tozero")
     data: list[dict[str, Any]] = []
-    for variant in study.variants:
+    for variant, name in zip(facet.variants, facet.ticks, strict=True):
         places = [step.places.get(variant) for step in steps.values()]
-        for panel, name in enumerate(("", *_LATENCIES), 1):
+        index = study.color(variant)
+        for panel, latency in enumerate(("", *_LATENCIES), 1):
             values = [
-                None if p is None else _latency(p, s, name) if name else p.rate
+                None if p is None else _latency(p, s, latency) if latency else p.rate
                 for p, s in zip(places, steps.values(), strict=True)
             ]
-            index = study.color(variant)
             data.append(
                 trace(
                     variant,
                     index,
-                    shown=index < SHOWN_AT_FIRST,
+                    shown=facet.variants.index(variant) < SHOWN_AT_FIRST,
                     type="scatter",
                     mode="lines+markers",
                     x=ticks,
@@ -89,51 +133,66 @@ def _by_clients(study: Study, workload: WorkloadOf, group: str, steps: Scale) ->
                     marker={"size": 6},
                     hovertemplate="%{y:,.4~g}",
                 )
+                | {"name": label(name)}
             )
     return Chart(
-        id=anchor("clients", workload.name, group),
-        title=f"{group}: {unit} (more is better) and latency (less is better) by number of clients",
+        id=anchor("clients", workload.name, group, facet.config),
+        title=f"{group}{facet.named}: {unit} (more is better), latency (less is better) by number of clients",
         data=data,
         layout=layout,
         height=520,
-        how="Each line is a variant. Where the lines of the rate bend, the server ran out of something: "
+        how=f"Each line is a {facet.by}. Where the lines of the rate bend, the server ran out of something: "
         "CPUs, or the freedom of clients to work without waiting for each other. Latency then grows "
         "with the clients.",
     )
 
 
-def _by_variant(study: Study, workload: WorkloadOf, group: str, steps: Scale) -> Chart:
+def _by_version(workload: WorkloadOf, group: str, steps: Scale, facet: Facet) -> Chart:
     unit = next(iter(steps.values())).unit
+    ticks = [label(tick) for tick in facet.ticks]
     data: list[dict[str, Any]] = []
     for index, (clients, step) in enumerate(steps.items()):
-        rates = [p.rate if (p := step.places.get(v)) else None for v in study.variants]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": f"{clients} client{'s' * (clients != 1)}",
-                "x": [label(v) for v in study.variants],
-                "y": rounded(rates),
-                "line": {"color": color(index), "width": 1.8, "dash": dash(index)},
-                "marker": {"size": 6},
-                "hovertemplate": "%{y:,.4~g}",
-            }
+        places = [step.places.get(v) for v in facet.variants]
+        panels = (
+            [p.rate if p else None for p in places],
+            [_latency(p, step, "p95") if p else None for p in places],
         )
-    layout = {
+        for panel, values in enumerate(panels, 1):
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "lines+markers",
+                    "name": f"{clients} client{'s' * (clients != 1)}",
+                    "legendgroup": str(clients),
+                    "showlegend": panel == 1,
+                    "x": ticks,
+                    "y": rounded(values),
+                    "xaxis": f"x{panel}",
+                    "yaxis": f"y{panel}",
+                    "line": {"color": color(index), "width": 1.8, "dash": dash(index)},
+                    "marker": {"size": 6},
+                    "hovertemplate": "%{y:,.4~g}",
+                }
+            )
+    layout: dict[str, Any] = {
         "margin": {"l": 60, "r": 12, "t": 40, "b": 44},
         "hovermode": "x",
         "showlegend": True,
         "legend": {"orientation": "h", "x": 0, "y": 1.04, "yanchor": "bottom", "xanchor": "left"},
-        "xaxis": axis(type="category"),
-        "yaxis": axis(unit, rangemode="tozero"),
     }
+    for panel, (title, across) in enumerate(((unit, _LEFT), ("latency p95, ms", _RIGHT)), 1):
+        layout[f"xaxis{panel}"] = axis(type="category", domain=across, anchor=f"y{panel}")
+        layout[f"yaxis{panel}"] = axis(title, anchor=f"x{panel}", rangemode="tozero")
+    order = "Versions from the oldest to the newest"
+    if facet.by != "version":
+        order = "Variants in the order of the campaign"
     return Chart(
-        id=anchor("versions", workload.name, group),
-        title=f"{group}: {unit} by variant — more is better",
+        id=anchor("versions", workload.name, group, facet.config),
+        title=f"{group}{facet.named}: {unit} (more is better), latency (less is better) by {facet.by}",
         data=data,
         layout=layout,
         height=320,
-        how="Variants from left to right in the order of the campaign, one line for each number of clients.",
+        how=f"{order}, one line for each number of clients.",
     )
 
 
