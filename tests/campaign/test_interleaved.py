@@ -3,66 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
+from pgstrata.campaign.plan import Plan, make_plan
+from pgstrata.campaign.read import read_campaign
 from pgstrata.server.acquire import Server
+from pgstrata.server.cluster import Cluster
+from pgstrata.server.config import resolve
 from pgstrata.store import Results
-from support_program import Program, Running
-
-CAMPAIGN = """
-name = "turns"
-data_dir = "data"
-order = "interleaved"
-slice_seconds = {slice}
-rounds = 2
-{more}
-
-[[variants]]
-server = "{server}"
-label = "a"
-
-[[variants]]
-server = "{server}"
-label = "b"
-config = ["default", "a17"]
-
-[[workloads]]
-name = "sysbench"
-[workloads.options]
-rows = 500
-read_seconds = {seconds}
-write_seconds = 0.5
-warmup = 0
-cache_seconds = 0
-settle_base = 0
-steps = {steps}
-"""
-
-
-def write(
-    place: Path,
-    server: Server,
-    steps: list[str],
-    *,
-    slice_: float = 0.5,
-    seconds: float = 1.5,
-    more: str = "",
-) -> Path:
-    file = place / "turns.toml"
-    file.write_text(
-        CAMPAIGN.format(server=server.spec, steps=json.dumps(steps), slice=slice_, seconds=seconds, more=more)
-    )
-    return file
-
-
-def by_variant(place: Path) -> dict[str, dict[str, Any]]:
-    return {run.variant: run.data for run in Results(place / "results").runs()}
+from support_program import Program
+from support_turns import by_variant, write
 
 
 def test_slices_and_rounds(place: Path, pgstrata: Program, pg17: Server) -> None:
@@ -70,6 +23,7 @@ def test_slices_and_rounds(place: Path, pgstrata: Program, pg17: Server) -> None
     done = pgstrata("run", file, "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "b: data copied from a" in done.stdout
+    assert done.stdout.count("  load ") == 1
     runs = by_variant(place)
     assert runs["a"]["comparison"]["id"] == runs["b"]["comparison"]["id"]
     steps = {v: {s["name"]: s for s in run["steps"]} for v, run in runs.items()}
@@ -118,31 +72,6 @@ def test_until_the_verdict_is_known(place: Path, pgstrata: Program, pg17: Server
     assert turns["a"] == turns["b"]
 
 
-def test_a_variant_that_dies_leaves_what_was_measured(place: Path, pg17: Server) -> None:
-    file = write(place, pg17, ["point-query"], seconds=60)
-    running = Running(place, ["run", str(file), "--no-report"])
-
-    running.wait_for_text("data copied from a")
-    seen: set[int] = set()
-
-    def later() -> psutil.Process | None:
-        """A backend once several slices have been taken, each with backends of its own."""
-        if backend := running.backend():
-            seen.add(backend.pid)
-        return backend if len(seen) > 6 else None
-
-    backend = running.wait_for(later)
-    os.kill(backend.ppid(), signal.SIGKILL)
-    assert running.end() == 1, running.said
-    assert "leaves the comparison: the server died" in running.said
-    runs = by_variant(place)
-    assert sorted(run["status"] for run in runs.values()) == ["done", "failed"]
-    failed = next(run for run in runs.values() if run["status"] == "failed")
-    assert "the server died" in failed["error"]["message"]
-    assert [s["name"] for s in failed["steps"]][-1] == "point-query"
-    assert list((place / "data").iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -168,3 +97,54 @@ def test_one_variant_has_nobody_to_take_turns_with(place: Path, pgstrata: Progra
     done = pgstrata("run", file, "--dry-run")
     assert done.returncode == 2
     assert "at least two variants" in done.stderr
+
+
+def test_every_variant_warms_its_own_caches(place: Path, pgstrata: Program, pg17: Server) -> None:
+    """The scan by count takes turns whole: it ends after its operations, so it has no warm-up."""
+    file = write(place, pg17, ["point-query", "scan"], options="cache_seconds = 0.2\nscans = 2")
+    done = pgstrata("run", file, "--no-report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for run in by_variant(place).values():
+        steps = {s["name"]: s for s in run["steps"]}
+        assert steps["point-query.warm"]["operations"] > 0
+        assert steps["scan.warm"]["operations"] == 1
+        assert [s["pair"] for s in steps["scan"]["slices"]] == [1, 2]
+        assert steps["scan"]["operations"] == 2 * 2
+
+
+def test_a_running_server_cannot_take_turns(place: Path, pgstrata: Program, pg17: Server) -> None:
+    with Cluster(pg17, resolve([], pg17.version_num, 1 << 30), place / "c") as cluster:
+        cluster.create()
+        cluster.start()
+        dsn = f"dsn:host={cluster.socket_dir} port={cluster.port} user={cluster.user}"
+        file = place / "c.toml"
+        file.write_text(
+            f'order = "interleaved"\nservers = ["{pg17.spec}", "{dsn}"]\n[[workloads]]\nname = "sysbench"\n'
+        )
+        for more in ([], ["--dry-run"]):
+            done = pgstrata("run", file, *more)
+            assert done.returncode == 2
+            assert "is a running server (dsn:)" in done.stderr
+            assert "use another order" in done.stderr
+            assert "Traceback" not in done.stderr
+
+
+def test_the_plan_counts_turns(place: Path, pgstrata: Program, pg17: Server) -> None:
+    """Total seconds and the lines of the plan, for two variants."""
+
+    def seconds(**more: Any) -> float:
+        plan = plan_of(write(place, pg17, ["point-query", "update-index"], **more))
+        return plan.seconds
+
+    def plan_of(file: Path) -> Plan:
+        return make_plan(read_campaign(file), Results(place / "results"), lambda spec: pg17)
+
+    assert seconds(rounds=12) > seconds() + 2 * 10 * 0.5
+    watched = seconds(more='until = "verdict"\nmax_seconds = 1000')
+    assert watched > 2 * 1000
+    assert seconds(seconds=101.5) > seconds(seconds=1.5) + 2 * 100
+    one, other = plan_of(write(place, pg17, ["update-index"])).runs
+    alone = plan_of(write(place, pg17, ["point-query"]))
+    assert one.disk_bytes == 2 * alone.runs[0].disk_bytes, "data and snapshot"
+    assert alone.disk_bytes == 2 * alone.runs[0].disk_bytes, "both clusters are there at the same time"
+    assert other.key.variant == "b"
