@@ -84,7 +84,8 @@ def test_a_snapshot_without_space(place: Path, pg17: Server) -> None:
     ballast = small / "ballast"
     try:
         running = Running(
-            place, ["run", str(write(place, pg17, ["point-query", "update-index"], seconds=4)), "--no-report"]
+            place,
+            ["run", str(write(place, pg17, ["point-query.pre", "update-index"], seconds=4)), "--no-report"],
         )
         running.wait_for_text("data copied from a")
         running.wait_for(running.backend)
@@ -102,7 +103,7 @@ def test_a_snapshot_without_space(place: Path, pg17: Server) -> None:
         assert failed
         for run in failed:
             assert "no space for a snapshot" in run["error"]["message"]
-            assert "point-query" in [s["name"] for s in run["steps"]], "what was measured before is kept"
+            assert "point-query.pre" in [s["name"] for s in run["steps"]], "what was measured before is kept"
     finally:
         subprocess.run(["umount", "-l", small], check=True)
 
