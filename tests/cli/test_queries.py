@@ -88,6 +88,7 @@ def test_a_server_killed_during_a_query_keeps_the_queries_before(
     assert [s["name"] for s in run.steps] == ["copy", "indexes", "analyze", "power"]
     rows = run.table("queries").to_dicts()
     assert rows[0]["query"] == "q03" and rows[0]["error"] is None
+    assert run.steps[-1]["seconds"] > rows[0]["seconds"]  # cut short, but at work until then
     assert not living_in(place / "data")
 
 
@@ -128,4 +129,27 @@ def test_a_data_disk_that_is_too_small_is_said_before_the_load(
     assert done.returncode != 0
     assert "GB free" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+    assert not list((place / "data").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("empty.mbox", ""), ("notes.mbox", "From nobody at all\n"), ("none", None)]
+)
+def test_an_archive_without_messages_is_said_and_the_next_step_with_it(
+    place: Path, pgstrata: Program, campaign: Path, own_cache: Path, pg17: Server, name: str, text: str | None
+) -> None:
+    archive = place / name
+    if text is None:
+        archive.mkdir()
+    else:
+        archive.write_text(text)
+    searches = place / "searches"
+    searches.write_text("zek\n")
+    options = f'corpus = "{archive}", queries = "{searches}"'
+    done = pgstrata("run", write(campaign, "fulltext", options, pg17), PGSTRATA_CACHE=str(own_cache))
+    assert done.returncode == 1
+    said = done.stdout + done.stderr
+    assert "there is no message in the corpus" in said
+    assert "name an mbox file" in said
+    assert "Traceback" not in said
     assert not list((place / "data").iterdir())

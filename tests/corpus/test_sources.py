@@ -92,8 +92,8 @@ def test_a_message_of_any_size_takes_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "huge.mbox"
     with path.open("wb") as out:
         out.write(b"From a@b Thu Feb 11 18:27:14 2010\nSubject: huge\n\n")
-        for _ in range(60):
-            out.write(b"x" * (1 << 20))  # lines of sixty megabytes
+        for _ in range(100):
+            out.write(b"x" * (1 << 20))  # a line of a hundred megabytes
         out.write(b"\n\nFrom a@b Thu Feb 11 18:27:14 2010\nSubject: after\n\nbye\n")
     tracemalloc.start()
     found, counts = read(path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -100,6 +102,23 @@ def test_an_archive_without_a_message_is_refused(tmp_path: Path, monkeypatch: py
 def _with(archive: Path, name: str, text: str) -> build.Corpus:
     (archive / name).write_text(text)
     return build.archive(archive)
+
+
+def test_a_disk_that_becomes_full_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode != 0:
+        pytest.skip("mounting a small file system is not permitted here")
+    try:
+        monkeypatch.setenv("PGSTRATA_CACHE", str(small))
+        monkeypatch.setattr(build, "_check_disk", lambda where, needed: None)  # it was large enough before
+        with pytest.raises(ServerError, match="became full") as raised:
+            build.synthetic(build.Synthetic(2_000, 1)).build()
+        assert "PGSTRATA_CACHE" in raised.value.hint
+        assert list((small / "corpus").iterdir()) == []
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=False)
 
 
 def test_giving_up_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import mailbox
 from email.message import EmailMessage
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pgstrata.campaign.foreign import borrowed_database
 from pgstrata.server.cluster import Cluster
 from pgstrata.workload import catalog
 from pgstrata.workload.fulltext.options import FulltextOptions
@@ -51,9 +53,34 @@ def test_gin_and_gist_find_the_same(cluster: Cluster) -> None:
     rows = [[(r["query"], r["rows"], r["error"]) for r in found.queries] for found in (gin, gist)]
     assert rows[0] == rows[1]
     assert len(rows[0]) == 90
+    # What is done between two queries is in the time of neither.
+    assert all(b["start"] > a["start"] + a["seconds"] for a, b in pairwise(gin.queries))
     found = [n for _, n, _ in rows[0]]
     assert max(found) == 100 and min(found) < 20
     assert gin.rate and gist.rate
+
+
+def test_a_borrowed_database_is_left_as_it_was(cluster: Cluster) -> None:
+    made = phases(messages=20, query_count=1, build="after", indexes="gin")
+    names = """SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
+        UNION ALL SELECT proname FROM pg_proc
+        WHERE prolang = (SELECT oid FROM pg_language WHERE lanname = 'plpgsql')
+        UNION ALL SELECT nspname FROM pg_namespace WHERE nspname LIKE 'pgstrata%' ORDER BY 1"""
+    with database(cluster, "lent") as connection:
+        connection.execute(
+            "CREATE FUNCTION own() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'"
+        )
+        connection.execute("CREATE TABLE other (a int)")
+        connection.execute("CREATE TRIGGER own BEFORE INSERT ON other FOR EACH ROW EXECUTE PROCEDURE own()")
+        with borrowed_database(cluster, "dbname=lent", made, keep=False, say=pytest.fail):
+            until(cluster, "lent", made, "query.gin")
+            connection.execute(
+                "CREATE TRIGGER more BEFORE INSERT ON messages FOR EACH ROW EXECUTE PROCEDURE own()"
+            )
+            there = connection.execute(names).fetchall()
+            assert {("messages",), ("other",), ("own",), ("pgstrata_vectors",)} < set(there)
+        left = connection.execute(names).fetchall()
+    assert left == [("other",), ("own",)]
 
 
 def test_indexes_can_be_built_afterwards(cluster: Cluster) -> None:

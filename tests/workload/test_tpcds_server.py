@@ -11,6 +11,7 @@ import pytest
 from pgstrata.server.cluster import Cluster
 from pgstrata.workload import catalog
 from pgstrata.workload.language import Phase
+from pgstrata.workload.recorded import counted_rate
 from pgstrata.workload.tpcds import data, schema
 from pgstrata.workload.tpcds.options import TpcdsOptions
 from pgstrata.workload.tpcds.source import tables
@@ -78,6 +79,15 @@ def test_answers_are_those_of_duckdb(cluster: Cluster, loaded: psycopg.Connectio
     assert {(row["stream"], row["execution"]) for row in streams.queries} == {(1, 1), (2, 1)}
     orders = [[r["query"] for r in streams.queries if r["stream"] == n] for n in (1, 2)]
     assert sorted(orders[0]) == sorted(orders[1]) and orders[0] != orders[1]
+    begins, ends = zip(
+        *(
+            (min(r["start"] for r in own), max(r["start"] + r["seconds"] for r in own))
+            for own in ([r for r in streams.queries if r["stream"] == n] for n in (1, 2))
+        ),
+        strict=True,
+    )
+    assert max(begins) < min(ends)  # at the same time
+    assert streams.rate == pytest.approx(counted_rate(streams.queries))
 
 
 def test_plans_come_with_their_buffers(cluster: Cluster, loaded: psycopg.Connection[Any]) -> None:

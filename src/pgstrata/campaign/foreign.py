@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import psycopg
@@ -109,8 +109,25 @@ def _marked(connection: Connection) -> list[str]:
 
 def _drop_ours(connection: Connection) -> None:
     for table in _marked(connection):
+        functions = _trigger_functions(connection, table)
         connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(table)))
+        for function in functions:
+            # One that triggers of other tables need stays.
+            with suppress(psycopg.errors.DependentObjectsStillExist):
+                connection.execute(sql.SQL("DROP FUNCTION IF EXISTS {}()").format(function))
     connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(MARKER)))
+
+
+def _trigger_functions(connection: Connection, table: str) -> list[sql.Identifier]:
+    """What the triggers of a table call, functions of the server and of extensions apart."""
+    rows = connection.execute(
+        "SELECT DISTINCT n.nspname, p.proname FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid "
+        "JOIN pg_namespace n ON n.oid = p.pronamespace WHERE t.tgrelid = to_regclass(%s) "
+        "AND NOT t.tgisinternal AND n.nspname <> 'pg_catalog' AND NOT EXISTS "
+        "(SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')",
+        [table],
+    ).fetchall()
+    return [sql.Identifier(schema, name) for schema, name in rows]
 
 
 def _refuse_others(connection: Connection, tables: Sequence[str], database: str) -> None:

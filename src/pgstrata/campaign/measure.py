@@ -56,7 +56,13 @@ def driver_spec(
     threads: int = 0,
     results_dir: str | None = None,
 ) -> Json:
-    """The whole spec: what the step says of itself, and where and how it runs."""
+    """The whole spec: what the step says of itself, and where and how it runs.
+
+    engine: `auto` is `blocking` where rows are kept. A thread of its own keeps them before its next query's
+    clock starts; one that serves many connections would keep them while the clocks of the others run.
+    """
+    if engine == "auto" and results_dir is not None:
+        engine = "blocking"
     return {
         **step.spec(),
         "version": 1,
@@ -86,7 +92,7 @@ def measure(
     seconds: list[Json] = []
     statements: list[Json] = []
     error: DriverError | None = None
-    unix_time, done = time.time(), None
+    unix_time, done, cut_after = time.time(), None, 0.0
     profile = _Profiling(profiler)
     try:
         with Driver(spec, cpus=cpus) as driver:
@@ -108,6 +114,7 @@ def measure(
                         statements.append(event)
                     case "error":
                         error = driver_failure(event)
+                        cut_after = time.time() - unix_time
                     case "done":
                         watch.end()
                         profile.stop()
@@ -119,6 +126,9 @@ def measure(
         profile.stop()
         watch.close()
     assert done is not None  # events() raises where it does not come
+    if error is not None and not done["seconds"]:
+        # The driver's clock stops with the last transaction that ended, and here none did.
+        done = {**done, "seconds": round(cut_after, 3)}
     record = step_record(step, order, ready, unix_time, seconds, done, observed)
     begun = time.monotonic()
     profiles = profile.finish()

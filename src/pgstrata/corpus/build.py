@@ -38,10 +38,11 @@ class Synthetic:
 
     @property
     def bytes(self) -> int:
-        """About its size: the mean of a Pareto length times the bytes of a word."""
+        """About its size: the mean of a Pareto length that is cut off at `longest`, times a word's bytes."""
         s = self.shape
-        mean = s.shortest * s.tail / (s.tail - 1)
-        return int(self.messages * (min(mean, s.longest) * 6.3 + 120))
+        cut = (s.shortest / s.longest) ** (s.tail - 1) / s.tail
+        mean = s.shortest * s.tail / (s.tail - 1) * (1 - cut)
+        return int(self.messages * (mean * 4.9 + 90))
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ from pgstrata.workload.options import Estimate
 from pgstrata.workload.recorded import PER_HOUR, counted_rate, rows_from
 
 TABLE = "messages"
+VECTORS = "pgstrata_vectors"
+"""Trigger and its function, which replaces one of the same name."""
 
 # Orders of magnitude of a small current server: bytes of text per second.
 _LOAD = {"": 8e6, "gin": 4e6, "gist": 3e6}
@@ -87,7 +89,11 @@ class Fulltext:
 
 def _corpus(o: FulltextOptions) -> corpus.Corpus:
     path = o.archive
-    return corpus.archive(path) if path else corpus.synthetic(corpus.Synthetic(o.messages, o.seed))
+    return corpus.archive(path) if path else corpus.synthetic(_synthetic(o))
+
+
+def _synthetic(o: FulltextOptions) -> corpus.Synthetic:
+    return corpus.Synthetic(o.messages, o.seed, corpus.Shape(shortest=o.shortest))
 
 
 def _queries(o: FulltextOptions) -> list[str]:
@@ -117,14 +123,14 @@ def _create(o: FulltextOptions) -> Admin:
             f"DROP TABLE IF EXISTS {TABLE}",
             f"CREATE TABLE {TABLE} (id text NOT NULL, parent_id text, sent timestamptz, subject_plain text, "
             "author text, body_plain text, body tsvector, subject tsvector)",
-            f"""CREATE OR REPLACE FUNCTION {TABLE}_vectors() RETURNS trigger LANGUAGE plpgsql AS $$
+            f"""CREATE OR REPLACE FUNCTION {VECTORS}() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.body := to_tsvector('{o.language}', NEW.body_plain);
     NEW.subject := to_tsvector('{o.language}', NEW.subject_plain);
     RETURN NEW;
 END $$""",
-            f"CREATE TRIGGER {TABLE}_vectors BEFORE INSERT OR UPDATE ON {TABLE} "
-            f"FOR EACH ROW EXECUTE PROCEDURE {TABLE}_vectors()",
+            f"CREATE TRIGGER {VECTORS} BEFORE INSERT OR UPDATE ON {TABLE} "
+            f"FOR EACH ROW EXECUTE PROCEDURE {VECTORS}()",
         ],
     )
 

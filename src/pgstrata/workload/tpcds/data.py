@@ -59,7 +59,7 @@ def make(
     if there := about(scale):
         return there
     final = folder(scale)
-    _clear(final.parent)
+    clear(final.parent)
     building = final.with_name(f".{final.name}.building-{os.getpid()}")
     building.mkdir(parents=True, exist_ok=True)
     try:
@@ -164,8 +164,8 @@ def _disk_error(error: OSError, where: Path) -> ServerError:
     return ServerError(f"the data cannot be kept in {where.parent}: {error.strerror}")
 
 
-def _clear(parent: Path) -> None:
-    """Removes what generators left that were killed."""
+def clear(parent: Path) -> None:
+    """Removes the work folders of processes that were killed."""
     for left in parent.glob(".*.building-*"):
         pid = left.name.rpartition("-")[2]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():

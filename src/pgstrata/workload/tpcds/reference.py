@@ -1,8 +1,9 @@
 """The right answers: DuckDB's, on the same rows, computed once for each scale factor and kept.
 
-They are computed in a process of their own with little memory, before anything is measured:
+They are computed in processes of their own with little memory, before anything is measured; each takes
+over from the one before when that has grown:
 
-    python -m pgstrata.workload.tpcds.reference SCALE QUERY…
+    python -m pgstrata.workload.tpcds.reference SCALE WORK_FOLDER QUERY…
 
 An answer is kept with more rows than its LIMIT lets through: rows that tie with the last one may be
 chosen by any right server. So the LIMIT is taken off, and the keys of the ORDER BY come along.
@@ -12,11 +13,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -32,8 +34,12 @@ from pgstrata.workload.tpcds.source import load_extension, queries, tables
 Json = dict[str, Any]
 Row = tuple[Any, ...]
 
-MEMORY = "140MB"
+MEMORY = "90MB"
 """What DuckDB may take; what does not fit goes to disk beside the answers."""
+
+GROWN = 140 << 20
+"""Bytes of resident memory above which a process leaves the other queries to the next one: allocators
+keep what a query has left."""
 
 MOST_ROWS = 50_000
 """An answer with more rows, ties of the last one included, is not kept."""
@@ -43,10 +49,14 @@ def folder(scale: float) -> Path:
     return data.folder(scale) / f"answers-duckdb{duckdb.__version__}"
 
 
+def _place(scale: float, number: int) -> Path:
+    return folder(scale) / f"q{number:02d}.json"
+
+
 def answer(scale: float, number: int) -> Answer | None:
     """DuckDB's answer; None where it has none."""
     try:
-        kept = json.loads((folder(scale) / f"q{number:02d}.json").read_text())
+        kept = json.loads(_place(scale, number).read_text())
     except (OSError, ValueError):
         return None
     return None if "error" in kept else Answer(**kept)
@@ -59,11 +69,33 @@ def make(
     check: Callable[[], None] = lambda: None,
 ) -> None:
     """Computes the answers that are not there yet. One that fails is kept as failed."""
-    missing = [n for n in numbers if not (folder(scale) / f"q{n:02d}.json").exists()]
+    missing = _missing(scale, numbers)
     if not missing:
         return
     say(f"  asking DuckDB for {len(missing)} answers (kept in {folder(scale)})")
-    command = [sys.executable, "-P", "-m", __name__, f"{scale:g}", *map(str, missing)]
+    data.clear(folder(scale))
+    work = folder(scale) / f".duckdb.building-{os.getpid()}"
+    work.mkdir(parents=True)
+    try:
+        while missing:
+            failure = _run(["-P", "-m", __name__, f"{scale:g}", str(work), *map(str, missing)], check)
+            left = _missing(scale, numbers)
+            if failure is not None or left == missing:
+                # Unchecked answers are no reason to measure nothing.
+                say(f"  DuckDB did not answer, so {len(left)} answers stay unchecked: {failure}")
+                return
+            missing = left
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _missing(scale: float, numbers: Sequence[int]) -> list[int]:
+    return [n for n in numbers if not _place(scale, n).exists()]
+
+
+def _run(arguments: Sequence[str], check: Callable[[], None]) -> str | None:
+    """Runs Python; the last line that it said where it failed."""
+    command = [sys.executable, *arguments]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -77,13 +109,12 @@ def make(
         except BaseException:
             process.kill()
             raise
-    if process.returncode != 0:
-        # Unchecked answers are no reason to measure nothing.
-        last = (said.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
-        say(f"  DuckDB did not answer, so answers stay unchecked: {last[:300]}")
+    if process.returncode == 0:
+        return None
+    return (said.strip().splitlines() or [f"exit code {process.returncode}"])[-1][:300]
 
 
-# --- in the process of its own ----------------------------------------------------------------
+# --- in a process of its own ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -205,12 +236,15 @@ def as_text(value: Any) -> str | None:
 
 
 def _database(scale: float, work: Path) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(str(work / "tpcds.duckdb"))
+    """The rows in a database of the work folder, which the first process fills."""
+    file, whole = work / "tpcds.duckdb", work / "loaded"
+    connection = duckdb.connect(str(file))
     settings: Mapping[str, object] = {
         "memory_limit": MEMORY,
         "temp_directory": str(work / "spill"),
         "preserve_insertion_order": False,
         "enable_progress_bar": False,
+        "allocator_flush_threshold": "1MB",
         # Each thread has buffers of its own: with one, every query of scale factor 1 fits.
         "threads": 1,
         # As PostgreSQL has them: an integer divided by an integer is one, NULL is the largest value.
@@ -220,33 +254,38 @@ def _database(scale: float, work: Path) -> duckdb.DuckDBPyConnection:
     for name, value in settings.items():
         connection.execute(f"SET {name} = '{str(value).replace(chr(39), chr(39) * 2)}'")
     load_extension(connection)
+    if whole.exists():
+        return connection
     for table, columns in tables().items():
         path = str(data.file(scale, table)).replace("'", "''")
         connection.execute(
             f"CREATE TABLE {table} AS SELECT * FROM read_csv('{path}', delim = '|', header = false, "
-            f"quote = '', escape = '', nullstr = '', auto_detect = false, columns = {types(columns)})"
+            "quote = '', escape = '', nullstr = '', auto_detect = false, max_line_size = 65536, "
+            f"buffer_size = 1048576, columns = {types(columns)})"
         )
+    whole.touch()
     return connection
 
 
 def _main(arguments: Sequence[str]) -> None:
-    scale, numbers = float(arguments[0]), [int(n) for n in arguments[1:]]
-    to = folder(scale)
-    to.mkdir(parents=True, exist_ok=True)
-    work = to / f".work-{os.getpid()}"
-    work.mkdir()
+    scale, work, numbers = float(arguments[0]), Path(arguments[1]), [int(n) for n in arguments[2:]]
+    with _database(scale, work) as connection:
+        for number in numbers:
+            _keep(scale, number, connection)
+            if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > GROWN:
+                break
+
+
+def _keep(scale: float, number: int, connection: duckdb.DuckDBPyConnection) -> None:
     try:
-        with _database(scale, work) as connection:
-            for number in numbers:
-                try:
-                    kept: Json = asdict(ask(connection, queries()[number]))
-                except (duckdb.Error, ValueError) as error:
-                    kept = {"error": str(error)}
-                whole = to / f".q{number:02d}.{os.getpid()}"
-                whole.write_text(json.dumps(kept))
-                whole.rename(to / f"q{number:02d}.json")
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+        kept: Json = vars(ask(connection, queries()[number]))
+    except (duckdb.Error, ValueError) as error:
+        kept = {"error": str(error)}
+    place = _place(scale, number)
+    part = place.with_name(f".{place.name}.{os.getpid()}")
+    with part.open("w") as out:
+        json.dump(kept, out)
+    part.rename(place)
 
 
 if __name__ == "__main__":
