@@ -11,6 +11,7 @@ most 1.3; memory of pgstrata and everything it starts, the server apart, below 3
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import resource
 import shutil
@@ -35,8 +36,31 @@ from pgstrata.workload.tpcds.options import TpcdsOptions
 MIB = 1 << 20
 
 
+def proportional_bytes(process: psutil.Process) -> int:
+    """Memory in which a page that several processes share counts once among them (PSS)."""
+    rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+    return next(int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:"))
+
+
+def own_cpu_seconds() -> float:
+    """Of this process and of the children that have ended: generator, driver."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+def server_cpu_seconds(cluster: Cluster) -> float:
+    """Of all processes of the server, those that have ended included."""
+    assert cluster.pid is not None
+    postmaster = psutil.Process(cluster.pid)
+    total = sum(postmaster.cpu_times()[:4])
+    for child in postmaster.children():
+        with contextlib.suppress(psutil.Error):
+            total += sum(child.cpu_times()[:2])
+    return float(total)
+
+
 class Memory:
-    """The largest resident memory of this process and its children, postgres apart; 20 samples a second."""
+    """The largest memory of this process and its children together, postgres apart; 2 samples a second."""
 
     def __init__(self) -> None:
         self.peak = 0
@@ -53,14 +77,12 @@ class Memory:
 
     def _watch(self) -> None:
         own = psutil.Process()
-        while not self._stop.wait(0.05):
-            total = own.memory_info().rss
-            for child in own.children(recursive=True):
-                try:
-                    if child.name() != "postgres":
-                        total += child.memory_info().rss
-                except psutil.Error:
-                    continue
+        while not self._stop.wait(0.5):
+            total = 0
+            for process in (own, *own.children(recursive=True)):
+                with contextlib.suppress(psutil.Error, OSError):
+                    if process.name() != "postgres":
+                        total += proportional_bytes(process)
             self.peak = max(self.peak, total)
 
 
@@ -130,24 +152,29 @@ def main() -> None:
                 if pair == 0:
                     data.make(options.scale)
                 seconds: dict[str, float] = {}
+                cpu: dict[str, float] = {}
                 for side in ("pgstrata", "copy") if pair % 2 == 0 else ("copy", "pgstrata"):
                     empty_tables(cluster)
+                    before = own_cpu_seconds(), server_cpu_seconds(cluster)
                     if side == "copy":
                         seconds[side] = by_copy(cluster, options)
                     else:
                         generated, loaded = by_pgstrata(cluster, options)
                         seconds[side] = generated + loaded
                         print(f"  generate {generated:.1f} s, load {loaded:.1f} s")
+                    own, its = own_cpu_seconds() - before[0], server_cpu_seconds(cluster) - before[1]
+                    cpu[side] = own + its
+                    print(f"  {side}: CPU {own:.1f} s, the server's {its:.1f} s")
                 about = data.about(options.scale)
                 assert about is not None
                 print(
-                    f"pgstrata {seconds['pgstrata']:.1f} s, COPY alone {seconds['copy']:.1f} s, ratio "
-                    f"{seconds['pgstrata'] / seconds['copy']:.2f}, {about['raw_bytes'] / 1e6:.0f} MB"
+                    f"pgstrata {seconds['pgstrata']:.1f} s, COPY alone {seconds['copy']:.1f} s, "
+                    f"ratio {seconds['pgstrata'] / seconds['copy']:.2f} of time, "
+                    f"{cpu['pgstrata'] / cpu['copy']:.2f} of CPU, {about['raw_bytes'] / 1e6:.0f} MB"
                 )
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"memory: {memory.peak / MIB:.0f} MiB with children, {own:.0f} MiB of pgstrata alone")
+    print(f"memory: {memory.peak / MIB:.0f} MiB with children, shared pages counted once")
 
 
 if __name__ == "__main__":
