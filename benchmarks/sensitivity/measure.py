@@ -1,17 +1,23 @@
 """How often each procedure is right, measured on this machine with a planted slowdown.
 
-    python benchmarks/sensitivity/measure.py [--comparisons 20] [--budget 240] [--step point-query] [--smoke]
+    python benchmarks/sensitivity/measure.py [--step point-query] [--lanes 2] [--print]
+    python benchmarks/sensitivity/measure.py --try-lanes    is --lanes 2 as quiet as one at a time?
+    python benchmarks/sensitivity/measure.py --smoke        minutes; says nothing but that it works
 
-Builds slow.c with cc, calibrates the time it burns per message to slowdowns of 3 % and 5 %, and then compares
-base against base, against 3 % and against 5 %, each so many times, with
+Builds slow.c with cc, calibrates the time it burns per message to slowdowns of 3 % and 5 %, and compares
+base against base (40 times), against 3 % and against 5 % (20 times each), with the same budget of measured
+seconds:
 
 - the procedure of the field: one run each of half the budget, slower below 0.95, faster above 1.05;
-- pgstrata: interleaved slices, with the time fixed, and with until = "verdict".
+- pgstrata: interleaved slices for the whole budget. The same slices tell what `until = "verdict"` would have
+  said, and when: it looks at them with the same function, after every pair, and stops when it is decided.
 
-All have the same budget of measured seconds per comparison, take turns, and use new clusters every time.
-Every run goes below --results; the table is printed as Markdown for docs/performance.md. The defaults measure
-for some 16 hours per step: 40 comparisons of base and base and 20 of each slowdown, by three procedures of
-240 s each. --smoke takes minutes and says nothing but that it works.
+Every comparison has new clusters, and the kinds take turns. One line of JSON per finished comparison goes
+to --out, with every rate; the same command again goes on where it was stopped, in whatever way. --print
+makes the table for docs/performance.md of what is there, without measuring.
+
+How long: 80 comparisons x 2 procedures x 240 s are 10.7 h of measured seconds for one step. What
+comes around them (initdb, load, connections and warm-up of slices) makes it 12.5 h, or 6.3 h with --lanes 2.
 """
 
 from __future__ import annotations
@@ -19,20 +25,39 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
+
+from pgstrata.analyze import sequential
+from pgstrata.analyze.compare import step_pairs
+from pgstrata.analyze.estimate import estimate
+from pgstrata.analyze.verdict import Verdict, compare
+from pgstrata.campaign.execute import default_data_dir
+from pgstrata.server.process import die_with_parent
+
+Json = dict[str, Any]
+Job = tuple[float, str, int]
+"""Planted share, procedure, number of the comparison."""
 
 HERE = Path(__file__).resolve().parent
 PLANTED = (0.0, 0.03, 0.05)
-FIELD = "one run each, ± 5 %"
-FIXED = "interleaved, fixed"
-WATCHED = "interleaved, until verdict"
+FIELD, PAIRS = "field", "interleaved"
+TITLES = ("one run each, ± 5 %", "interleaved, fixed", "interleaved, until verdict")
+SAME = ("server", "step", "rows", "budget", "slice", "lanes")
+"""Arguments that may not differ between the lines of one file."""
 
 
 @dataclass
@@ -41,88 +66,117 @@ class Cell:
 
     words: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)
+
+    def add(self, word: str, seconds: float, ratio: float) -> None:
+        self.words[word] += 1
+        self.seconds.append(seconds)
+        self.ratios.append(ratio)
 
 
-@dataclass
 class Bench:
     """Where and with what everything is measured."""
 
-    arguments: argparse.Namespace
-    library: Path
-    number: int = 0
+    def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
+        self.arguments, self.folder = arguments, folder
+        self.library = build(folder)
+        self.running: set[subprocess.Popen[bytes]] = set()
+        self.stopped = threading.Event()
 
-    def run(self, burn_ns: int, more: str, seconds: float, order: str) -> list[dict[str, Any]]:
-        """Base and slowed variant in one campaign; their run.json."""
+    def run(self, lane: int | None, burn_ns: int, seconds: float, order: str) -> list[Json]:
+        """The step of base and of the slowed variant in one campaign; lane: the CPU they keep to."""
         a = self.arguments
-        self.number += 1
-        name = f"sensitivity-{os.getpid()}-{self.number}"
+        place = self.folder / f"lane-{lane or 0}"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        cpus = "" if lane is None else f"server_cpus = [{lane}]\ndriver_cpus = [{lane}]\n"
         # The library is preloaded on both sides, so that it differs only in what it burns.
-        env = '{{ LD_PRELOAD = {lib}, PGSTRATA_BURN_NS = "{ns}" }}'
         variants = "".join(
             f'[[variants]]\nserver = "{a.server}"\nlabel = "{label}"\n'
-            f"env = {env.format(lib=json.dumps(str(self.library)), ns=ns)}\n"
+            f'env = {{ LD_PRELOAD = {json.dumps(str(self.library))}, PGSTRATA_BURN_NS = "{ns}" }}\n'
             for label, ns in (("base", 0), ("other", burn_ns))
         )
-        text = (
-            f'name = "{name}"\norder = "{order}"\n{more}\n{variants}[[workloads]]\nname = "sysbench"\n'
-            f"[workloads.options]\nrows = {a.rows}\nread_seconds = {seconds}\nwarmup = 1\ncache_seconds = 0\n"
+        file = place / "sensitivity.toml"
+        file.write_text(
+            f'order = "{order}"\nslice_seconds = {a.slice}\n{cpus}{variants}'
+            f'[[workloads]]\nname = "sysbench"\n[workloads.options]\n'
+            f"rows = {a.rows}\nread_seconds = {seconds}\nwarmup = 1\ncache_seconds = 0\n"
             f'settle_base = 0\nsteps = ["{a.step}"]\n'
         )
-        file = self.library.parent / f"{name}.toml"
-        file.write_text(text)
-        command = [sys.executable, "-m", "pgstrata", "run", file, "--no-report", "--results", a.results]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        runs = [json.loads(path.read_text()) for path in Path(a.results, name).rglob("run.json")]
-        return sorted(runs, key=lambda run: run["variant"] != "base")
+        # One folder per lane, the same every time: the next run in it clears what a killed one left.
+        data = default_data_dir() / f"sensitivity-{lane or 0}"
+        self._call("run", file, "--no-report", "--results", place / "results", "--data-dir", data)
+        runs = [json.loads(path.read_text()) for path in place.rglob("run.json")]
+        runs.sort(key=lambda run: run["variant"] != "base")
+        return [next(dict(s) for s in run["steps"] if s["name"] == a.step) for run in runs]
 
-    def field_says(self, burn_ns: int) -> tuple[str, float]:
-        """The word and the seconds measured."""
-        steps = [self._step(run) for run in self.run(burn_ns, "", self.arguments.budget / 2, "sequential")]
-        ratio = steps[1]["rate"] / steps[0]["rate"]
-        word = "slower" if ratio < 0.95 else "faster" if ratio > 1.05 else "same"
-        return word, sum(s["seconds"] for s in steps)
+    def _call(self, *words: object) -> None:
+        """pgstrata to its end; raises SystemExit where it fails or the benchmark is stopped."""
+        command = [sys.executable, "-m", "pgstrata", *map(str, words)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        self.running.add(process)
+        try:
+            code = process.wait()
+        finally:
+            self.running.discard(process)
+        if self.stopped.is_set():
+            raise SystemExit("stopped; the same command goes on")
+        if code:
+            self.stop()
+            raise SystemExit(f"ended with exit code {code}: {' '.join(command)}")
 
-    def pgstrata_says(self, burn_ns: int, *, watched: bool) -> tuple[str, float]:
-        """The word and the seconds measured."""
-        from pgstrata.analyze import sequential
-        from pgstrata.analyze.compare import step_pairs
-        from pgstrata.analyze.verdict import compare
+    def stop(self, *_: int | FrameType | None) -> None:
+        """Ends what runs, orderly; the lines already written stay."""
+        self.stopped.set()
+        for process in list(self.running):
+            process.send_signal(signal.SIGTERM)
 
-        a = self.arguments
-        more = f"slice_seconds = {a.slice}\n"
-        if watched:
-            more += f'until = "verdict"\nmax_seconds = {a.budget}\n'
-        steps = [self._step(r) for r in self.run(burn_ns, more, a.budget / 2, "interleaved")]
-        pairs = step_pairs(steps[0], steps[1])
-        verdict = sequential.look(*pairs) if watched else compare(*pairs)
-        return verdict.word, sum(s["seconds"] for s in steps)
+    def pairs(self, lane: int | None, burn_ns: int, seconds: float) -> tuple[list[float], list[float]]:
+        """Rates of base and other, slice by slice, `seconds` both together."""
+        base, other = step_pairs(*self.run(lane, burn_ns, seconds / 2, "interleaved"))
+        return base, other
 
-    def calibrate(self) -> dict[float, int]:
-        """Nanoseconds to burn per message for each planted slowdown: from the base's seconds per message.
+    def compared(self, lane: int | None, burn_ns: int, job: Job) -> Json:
+        """One comparison as a line of the file."""
+        share, procedure, number = job
+        begun, started = time.monotonic(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        budget = self.arguments.budget
+        if procedure == FIELD:
+            steps = self.run(lane, burn_ns, budget / 2, "sequential")
+            base, other = ([s["rate"]] for s in steps)
+        else:
+            base, other = self.pairs(lane, burn_ns, budget)
+        wall = round(time.monotonic() - begun, 1)
+        line = {"share": share, "procedure": procedure, "number": number, "started": started, "wall": wall}
+        return {**line, "lane": lane, "base": base, "other": other}
 
-        1 ÷ rate is the time of one message with one client, and burning b of it makes the rate 1 ÷ (1 + b)
-        of what it was. The messages of a transaction are counted by trying: rate with a known burn.
+    def calibrate(self, lanes: list[int | None]) -> Json:
+        """Nanoseconds to burn per message for each planted slowdown.
+
+        1 ÷ rate is the time of one operation with one client, and burning b of it makes the rate 1 ÷ (1 + b)
+        of what it was. What a burn costs is tried: first a large one, then one of about 10 %, near to what is
+        planted, because clients and servers that wait longer also wait otherwise. By all lanes at a time,
+        as everything after it is measured.
         """
-        a = self.arguments
-        trial_ns = a.trial_ns
-        more = f"slice_seconds = {a.slice}\n"
-        steps = [self._step(r) for r in self.run(trial_ns, more, a.calibrate / 2, "interleaved")]
-        pairs = [(1 / s["rate"], 1 / t["rate"]) for s, t in zip(*(x["slices"] for x in steps), strict=True)]
-        base = statistics.median(b for b, _ in pairs)
-        cost = statistics.median(o - b for b, o in pairs) / trial_ns
-        if cost <= 0:
-            raise SystemExit("the burn made nothing slower: is LD_PRELOAD allowed for this server?")
-        print(
-            f"{a.step}: {base * 1e6:.1f} µs per operation, a burn of {trial_ns} ns costs "
-            f"{cost * trial_ns * 1e6:.2f} µs"
-        )
-        return {share: round(base * share / (1 - share) / cost) for share in PLANTED}
+        seconds = self.arguments.calibrate
+        base, cost = self._cost(lanes, self.arguments.trial_ns, seconds / 4)
+        base, cost = self._cost(lanes, round(0.1 * base / cost), seconds)
+        burns = {str(share): round(base * share / (1 - share) / cost) for share in PLANTED}
+        return {"base_seconds": base, "cost": cost, "burn_ns": burns}
 
-    def _step(self, run: dict[str, Any]) -> dict[str, Any]:
-        found = [s for s in run["steps"] if s["name"] == self.arguments.step]
-        if run["status"] != "done" or not found:
-            raise SystemExit(f"{run['variant']} failed: {run['error']}")
-        return dict(found[0])
+    def _cost(self, lanes: list[int | None], burn_ns: int, seconds: float) -> tuple[float, float]:
+        """Seconds of an operation of the base, and how many more each nanosecond of burn costs."""
+        with ThreadPoolExecutor(len(lanes)) as pool:
+            found = list(pool.map(lambda lane: self.pairs(lane, burn_ns, seconds), lanes))
+        times = [(1 / b, 1 / o) for base, other in found for b, o in zip(base, other, strict=True)]
+        base = statistics.median(b for b, _ in times)
+        more = base * (statistics.median(o / b for b, o in times) - 1)
+        print(
+            f"{base * 1e6:.2f} µs per operation, a burn of {burn_ns} ns costs {more * 1e6:.2f} µs", flush=True
+        )
+        if more <= 0:
+            raise SystemExit("the burn made nothing slower: is LD_PRELOAD allowed for this server?")
+        return base, more / burn_ns
 
 
 def build(folder: Path) -> Path:
@@ -134,17 +188,147 @@ def build(folder: Path) -> Path:
     return library
 
 
-def table(cells: dict[tuple[float, str], Cell]) -> str:
-    lines = ["| planted | procedure | slower | faster | same | unclear | mean seconds |"]
-    lines.append("|---|---|---:|---:|---:|---:|---:|")
+def jobs(comparisons: int) -> Iterator[Job]:
+    """All comparisons in the order they are made: twice as many of base and base."""
+    for number in range(comparisons * 2):
+        for share in PLANTED:
+            if share == 0 or number < comparisons:
+                yield from ((share, procedure, number) for procedure in (FIELD, PAIRS))
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    """Makes every comparison that the file lacks."""
+    lines = read(arguments.out)
+    own = {name: getattr(arguments, name) for name in SAME}
+    with tempfile.TemporaryDirectory(prefix="pgstrata-slow-") as folder:
+        bench = Bench(arguments, Path(folder))
+        signal.signal(signal.SIGTERM, bench.stop)
+        signal.signal(signal.SIGINT, bench.stop)
+        lanes: list[int | None] = [None] if arguments.lanes == 1 else list(range(arguments.lanes))
+        if not lines:
+            append(arguments.out, {"arguments": own, **bench.calibrate(lanes)})
+            lines = read(arguments.out)
+        if lines[0]["arguments"] != own:
+            raise SystemExit(
+                f"{arguments.out} was begun with {lines[0]['arguments']}: another --out, or the same"
+            )
+        done = {(x["share"], x["procedure"], x["number"]) for x in lines[1:]}
+        burns = lines[0]["burn_ns"]
+        todo = iter([job for job in jobs(arguments.comparisons) if job not in done])
+        lock = threading.Lock()
+
+        def work(lane: int | None) -> None:
+            while True:
+                with lock:
+                    job = next(todo, None)
+                if job is None:
+                    return
+                line = bench.compared(lane, burns[str(job[0])], job)
+                with lock:
+                    append(arguments.out, line)
+                    print(f"{job[0]:.0%} {job[1]} {job[2] + 1}: {said(line)}, {line['wall']} s", flush=True)
+
+        with ThreadPoolExecutor(len(lanes)) as pool:
+            for future in [pool.submit(work, lane) for lane in lanes]:
+                future.result()
+
+
+def try_lanes(arguments: argparse.Namespace) -> None:
+    """Prints the noise of a pair, base against base: one at a time, and on every lane at a time."""
+    with tempfile.TemporaryDirectory(prefix="pgstrata-slow-") as folder:
+        bench = Bench(arguments, Path(folder))
+        for lanes in ([None], list[int | None](range(max(2, arguments.lanes)))):
+            with ThreadPoolExecutor(len(lanes)) as pool:
+                found = list(pool.map(lambda lane: bench.pairs(lane, 0, arguments.calibrate / 2), lanes))
+            for lane, (base, other) in zip(lanes, found, strict=True):
+                e = estimate(base, other)
+                deviation = e.standard_error * e.n**0.5
+                where = "one at a time" if lane is None else f"{len(lanes)} at a time, CPU {lane}"
+                print(f"{where}: {e.n} pairs, noise of one {deviation:.2%}, second cluster {e.log:+.2%}")
+
+
+def read(file: Path) -> list[Json]:
+    """The lines of the file; the last may have been cut by a crash."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            if number < len(lines):
+                raise SystemExit(f"{file}:{number}: not a line of this benchmark") from None
+    return found
+
+
+def append(file: Path, line: Json) -> None:
+    """Writes a line so that it outlives a crash; one that was cut is ended first."""
+    with file.open("ab+") as out:
+        if out.tell():
+            out.seek(-1, os.SEEK_END)
+            if out.read(1) != b"\n":
+                whole = file.read_bytes()
+                out.truncate(whole.rfind(b"\n") + 1)
+        out.write(json.dumps(line).encode() + b"\n")
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def watched(base: list[float], other: list[float]) -> tuple[Verdict, int]:
+    """What `until = "verdict"` says of these pairs, and after how many."""
+    verdict = sequential.look(base, other)
+    for n in range(1, len(base)):
+        early = sequential.look(base[:n], other[:n])
+        if early.decided:
+            return early, n
+    return verdict, len(base)
+
+
+def said(line: Json) -> str:
+    base, other = line["base"], line["other"]
+    if line["procedure"] == FIELD:
+        return f"{field_word(other[0] / base[0])} ({other[0] / base[0]:.3f})"
+    fixed, (early, n) = compare(base, other), watched(base, other)
+    return f"{fixed.word} ({fixed.ratio:.4f}), watched: {early.word} after {n} pairs"
+
+
+def field_word(ratio: float) -> str:
+    """The rule of the field."""
+    return "slower" if ratio < 0.95 else "faster" if ratio > 1.05 else "same"
+
+
+def table(lines: list[Json]) -> str:
+    """Markdown; all words are found again from the rates."""
+    cells = {(share, title): Cell() for share in PLANTED for title in TITLES}
+    budget, slice_ = (lines[0]["arguments"][name] for name in ("budget", "slice"))
+    for line in lines[1:]:
+        share, base, other = line["share"], line["base"], line["other"]
+        if line["procedure"] == FIELD:
+            cells[share, TITLES[0]].add(field_word(other[0] / base[0]), budget, other[0] / base[0])
+            continue
+        verdict = compare(base, other)
+        cells[share, TITLES[1]].add(verdict.word, 2 * slice_ * len(base), verdict.ratio)
+        verdict, n = watched(base, other)
+        cells[share, TITLES[2]].add(verdict.word, 2 * slice_ * n, verdict.ratio)
+    rows = [
+        "| planted | procedure | comparisons | slower | faster | same | unclear | ratio | spread | seconds |"
+    ]
+    rows += ["|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
     for (share, procedure), cell in cells.items():
-        counts = " | ".join(str(cell.words[w]) for w in ("slower", "faster", "same", "unclear"))
-        lines.append(f"| {share:.0%} | {procedure} | {counts} | {statistics.mean(cell.seconds):.0f} |")
-    return "\n".join(lines)
+        if n := len(cell.ratios):
+            counts = " | ".join(str(cell.words[w]) for w in ("slower", "faster", "same", "unclear"))
+            spread = f"{statistics.stdev(cell.ratios):.4f}" if n > 1 else ""
+            seconds = statistics.mean(cell.seconds)
+            middle = statistics.mean(cell.ratios)
+            rows.append(
+                f"| {share:.0%} | {procedure} | {n} | {counts} | {middle:.4f} | {spread} | {seconds:.0f} |"
+            )
+    return "\n".join(rows)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--server", default="pg:17")
     parser.add_argument("--step", default="point-query")
     parser.add_argument("--rows", type=int, default=100_000)
@@ -152,30 +336,29 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=240.0, help="measured seconds of a comparison")
     parser.add_argument("--slice", type=float, default=2.0, help="seconds of a slice")
     parser.add_argument("--calibrate", type=float, default=120.0, help="measured seconds of the calibration")
-    parser.add_argument("--trial-ns", type=int, default=20_000, help="burn of the calibration")
-    parser.add_argument("--results", default="results-sensitivity")
+    parser.add_argument("--trial-ns", type=int, default=20_000, help="first burn of the calibration")
+    parser.add_argument(
+        "--lanes", type=int, default=1, help="comparisons at a time, each on a CPU of its own"
+    )
+    parser.add_argument("--out", type=Path, help="default: sensitivity-STEP.jsonl")
+    parser.add_argument("--print", action="store_true", help="only the table of what is there")
+    parser.add_argument("--try-lanes", action="store_true")
     parser.add_argument("--smoke", action="store_true", help="one comparison of a few seconds each")
     arguments = parser.parse_args()
     if arguments.smoke:
         arguments.comparisons, arguments.budget, arguments.slice = 1, 10.0, 0.5
         arguments.calibrate, arguments.rows = 8.0, 1000
-    with tempfile.TemporaryDirectory(prefix="pgstrata-slow-") as folder:
-        bench = Bench(arguments, build(Path(folder)))
-        burns = bench.calibrate()
-        cells = {(share, p): Cell() for share in PLANTED for p in (FIELD, FIXED, WATCHED)}
-        for turn in range(arguments.comparisons * 2):
-            for share, burn in burns.items():
-                if share and turn % 2:
-                    continue
-                for procedure in (FIELD, FIXED, WATCHED):
-                    if procedure == FIELD:
-                        word, seconds = bench.field_says(burn)
-                    else:
-                        word, seconds = bench.pgstrata_says(burn, watched=procedure == WATCHED)
-                    cells[share, procedure].words[word] += 1
-                    cells[share, procedure].seconds.append(seconds)
-                    print(f"{turn + 1}: {share:.0%}, {procedure}: {word} after {seconds:.0f} s", flush=True)
-        print(f"\n{table(cells)}")
+    smoke = "-smoke" if arguments.smoke else ""
+    arguments.out = arguments.out or Path(f"sensitivity-{arguments.step.replace('=', '-')}{smoke}.jsonl")
+    if arguments.try_lanes:
+        try_lanes(arguments)
+        return
+    if not arguments.print:
+        measure(arguments)
+    lines = read(arguments.out)
+    if not lines:
+        raise SystemExit(f"{arguments.out} holds nothing yet")
+    print(f"\n{table(lines)}")
 
 
 if __name__ == "__main__":
