@@ -66,7 +66,7 @@ def test_more_cpu_is_named_with_its_share() -> None:
     assert (factor.base, factor.value, factor.share) == pytest.approx((80, 100, 0.8))
     assert found.sentence == (
         "20 % slower: 25.0 µs more per operation (100 → 125 µs); "
-        "with it moved CPU of the query connections (+20.0 µs, 80% of the change)."
+        "with it moved CPU of the query connections (+20.0 µs, 80 % of the change)."
     )
 
 
@@ -74,7 +74,13 @@ def test_less_cpu_of_a_faster_one() -> None:
     found = explain([step(8_000, cpu=100)], [step(10_000, cpu=80)])
     assert found is not None
     assert found.sentence.startswith("25 % faster: 25.0 µs less per operation (125 → 100 µs)")
-    assert "(−20.0 µs, 80% of the change)" in found.sentence
+    assert "(−20.0 µs, 80 % of the change)" in found.sentence
+
+
+def test_many_times_as_fast() -> None:
+    found = explain([step(1_000, cpu=800)], [step(13_900, cpu=60)])
+    assert found is not None
+    assert found.sentence.startswith("13.9 times as fast: 928 µs less per operation (1,000 → 71.9 µs)")
 
 
 def test_what_moved_the_other_way_explains_nothing() -> None:

@@ -194,8 +194,10 @@ def _sentence(ratio: float, before: float, after: float, factors: Sequence[Facto
         return f"The rate is the same: {_number(before)} µs per {unit}."
     way = "slower" if after > before else "faster"
     more = "more" if after > before else "less"
+    # beyond a doubling nobody reads percents
+    much = f"{abs(1 - ratio) * 100:.3g} % {way}" if ratio < 2 else f"{_number(ratio)} times as fast"
     head = (
-        f"{abs(1 - ratio) * 100:.3g} % {way}: {_number(abs(after - before))} µs {more} per {unit} "
+        f"{much}: {_number(abs(after - before))} µs {more} per {unit} "
         f"({_number(before)} → {_number(after)} µs)"
     )
     if not factors:
@@ -210,7 +212,8 @@ def _words(factor: Factor) -> str:
     if factor.kind == "time":
         moved = factor.value - factor.base
         sign = "+" if moved > 0 else "−"
-        return f"{factor.name} ({sign}{_number(abs(moved))} µs, {factor.share or 0.0:.0%} of the change)"
+        share = f"{100 * (factor.share or 0.0):.0f} % of the change"
+        return f"{factor.name} ({sign}{_number(abs(moved))} µs, {share})"
     steady = ", as much per second as before" if factor.steady else ""
     return f"{factor.name} ({_number(factor.base)} → {_number(factor.value)}{factor.unit}{steady})"
 

@@ -197,7 +197,10 @@ def _table(
         columns.append(Column("target", "Target", one or "", rule=True))
     rows = []
     group = ""
-    for place, step in enumerate(steps):
+    # a group may come again, as sysbench's writes after its reads: each stands in one place
+    groups = list(dict.fromkeys(step.group for step in steps))
+    for place in sorted(range(len(steps)), key=lambda p: groups.index(steps[p].group)):
+        step = steps[place]
         if step.group and step.group != group:
             rows.append(Row([words(step.group)], "group"))
         group = step.group
