@@ -82,6 +82,20 @@ def test_long_steps_show_that_they_are_alive(tmp_path: Path, monkeypatch: pytest
     assert lines == [f"  qp100      … {n} of 60 s, 1,000 queries/s" for n in (10, 20, 30)]
 
 
+def test_a_step_of_one_transaction_has_no_rate_before_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = io.StringIO()
+    progress = PlainProgress(Console(file=output, width=200), plan(tmp_path, 'servers = ["pg:12"]'))
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    copy = Step("load", [Role("query", 1, [], operations=1)], Headline("query", "rows", "messages/s"))
+    progress.step_begins(copy)
+    clock[0] += 11
+    progress.second(second(10, operations=0))
+    assert output.getvalue() == "  load       … 11 s\n"
+
+
 def test_a_terminal_gets_a_live_block_and_the_same_lines(tmp_path: Path) -> None:
     output = io.StringIO()
     console = Console(file=output, width=120, force_terminal=True, color_system=None)

@@ -88,6 +88,12 @@ def headline_amount(headline: Headline, roles: list[dict[str, Any]]) -> float:
     return 0.0
 
 
+def has_rate_meanwhile(step: Step) -> bool:
+    """Whether single seconds have a rate: not where the step is one transaction, which counts at its end."""
+    single = any(r.name == step.headline.role and r.operations == 1 for r in step.roles)
+    return step.headline.fixed is None and not single
+
+
 def seconds_left(step: Step, at: float, done: int) -> float | None:
     """Seconds until a step ends, `at` seconds after its begin with `done` operations of the headline's
     role; None where nobody knows."""
@@ -153,9 +159,7 @@ class PlainProgress:
         self._said = now
         rate = headline_amount(self._step.headline, event["roles"]) / max(event["seconds"], 1e-9)
         of = f" of {self._step.seconds:.0f}" if self._step.seconds else ""
-        shown = (
-            "" if self._step.headline.fixed is not None else f", {quantity(rate, self._step.headline.unit)}"
-        )
+        shown = f", {quantity(rate, self._step.headline.unit)}" if has_rate_meanwhile(self._step) else ""
         self.say(f"  {self._step.name:<10} … {event['second'] + 1}{of} s{shown}")
 
     def step_ended(self, record: dict[str, Any]) -> None:
@@ -211,7 +215,7 @@ class LiveProgress(PlainProgress):
         amount = headline_amount(step.headline, event["roles"])
         at = event["second"] + event["seconds"]
         self._what = f"{step.name}: {at:.0f} s"
-        if step.headline.fixed is None:
+        if has_rate_meanwhile(step):
             self._what += f", {quantity(amount / max(event['seconds'], 1e-9), step.headline.unit)}"
         self._done += sum(r["operations"] for r in event["roles"] if r["name"] == step.headline.role)
         left = seconds_left(step, at, self._done)

@@ -34,10 +34,10 @@ from pgstrata.workload.tpcds.source import load_extension, queries, tables
 Json = dict[str, Any]
 Row = tuple[Any, ...]
 
-MEMORY = "90MB"
+MEMORY = "120MB"
 """What DuckDB may take; what does not fit goes to disk beside the answers."""
 
-GROWN = 140 << 20
+GROWN = 180 << 20
 """Bytes of resident memory above which a process leaves the other queries to the next one: allocators
 keep what a query has left."""
 
