@@ -12,6 +12,7 @@ from pgstrata.report.study import StepOf, Study, WorkloadOf
 from pgstrata.report.verdicts import EVIDENCE
 
 MOST_COLUMNS = 12
+MOST_LETTERS = 100  # of all their names: what fits beside the name of a variant
 MISSED = "SLA missed: less than 95 % of the background writes it was asked for"
 
 _RATES_HOW = (
@@ -178,7 +179,7 @@ def _table(
     ]
     unit_of = [(unit or step.unit) if units else "" for step in steps]
     targets = [Cell(value, numbers.rate(value)) for value in table.target]
-    if len(steps) <= MOST_COLUMNS:
+    if len(steps) <= MOST_COLUMNS and sum(len(step.step) for step in steps) <= MOST_LETTERS:
         columns = [Column("variant", "Variant", align="left")]
         columns += [Column(step.step, step.step, u) for step, u in zip(steps, unit_of, strict=True)]
         rows = [
