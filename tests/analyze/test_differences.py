@@ -59,6 +59,7 @@ def test_what_makes_a_comparison_doubtful_is_named_and_comes_first(base: RunReco
     }
     assert [d.doubtful for d in found] == sorted((d.doubtful for d in found), reverse=True)
     assert {str(d) for d in doubts([base, other])} == doubtful
+    assert {d.name for d in found if d.wrong} == {"rows", "clients"}
 
 
 def test_programs_and_data(base: RunRecord) -> None:

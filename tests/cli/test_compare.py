@@ -92,6 +92,27 @@ def test_one_run_each_says_what_it_cannot_know(repeated: Path, call: Call, tmp_p
     assert code == 0
     assert "seconds, one run each" in out
     assert "variance from run to run" in out
+    assert "unclear: l.x: measured once, and a step that ends with its work has no seconds" in out
+
+
+def test_other_seeds_and_lengths_are_named_not_refused(call: Call, tmp_path: Path) -> None:
+    make_run(tmp_path, RunKey("n", "a", "insert", 1), seconds=3, options={"seed": 1, "settle_base": 1})
+    make_run(tmp_path, RunKey("n", "b", "insert", 1), seconds=3, options={"seed": 2, "settle_base": 5})
+    code, out, err = call("compare", "a", "b", "--results", tmp_path)
+    assert code == 0, err
+    assert "warning: the sides differ: option seed: 1 and 2" in out
+    assert "warning: the sides differ: option settle_base: 1 and 5" in out
+
+
+def test_an_edited_script_is_named(call: Call, tmp_path: Path) -> None:
+    folders = {v: make_run(tmp_path, RunKey("n", v, "insert", 1), seconds=3) for v in "ab"}
+    for (name, folder), text in zip(folders.items(), ("SELECT 1;", "SELECT 2;"), strict=True):
+        spec = {"step": "qr100", "seed": ord(name), "roles": [{"name": "query", "scripts": [{"text": text}]}]}
+        (folder / "spec").mkdir(exist_ok=True)
+        (folder / "spec" / "05-qr100.json").write_text(json.dumps(spec))
+    code, out, err = call("compare", "a", "b", "--results", tmp_path)
+    assert code == 0, err
+    assert "warning: the sides differ: step qr100: one script and another" in out
 
 
 def test_runs_and_folders_can_be_named(repeated: Path, call: Call) -> None:

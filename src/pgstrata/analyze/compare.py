@@ -11,7 +11,7 @@ Which evidence is taken, best first:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pgstrata.analyze import sequential
@@ -25,6 +25,7 @@ from pgstrata.store import RunRecord
 from pgstrata.store.choose import Side
 
 Json = dict[str, Any]
+ONCE = "measured once, and a step that ends with its work has no seconds to tell noise from: it needs repeats"
 Evidence = Literal["slices", "repeats", "seconds"]
 
 
@@ -190,7 +191,8 @@ def _verdict(
     if min(map(len, series)) < 2:
         rates = [[float(m.record["rate"])] if m.record.get("rate") else [] for m in (one, another)]
         single = rates if all(rates) else ([], [])
-        return "seconds", compare(*single, margin=margin, confidence=confidence)
+        verdict = compare(*single, margin=margin, confidence=confidence)
+        return "seconds", replace(verdict, reason=ONCE) if verdict.n == 1 else verdict
     return "seconds", compare_series(*series, margin=margin, confidence=confidence)
 
 

@@ -9,12 +9,38 @@ from typing import Any, Literal
 from pgstrata.analyze.study import differences as setting_differences
 from pgstrata.store import RunRecord
 
-Kind = Literal["server", "config", "setting", "environment", "workload", "option", "host", "program", "data"]
+Kind = Literal[
+    "server", "config", "setting", "environment", "workload", "option", "host", "program", "step", "data"
+]
 
 # settings that say which server answered, not how it works; the server is compared by itself
 _IDENTITY = {"server_version", "server_version_num", "application_name"}
 _SERVER = ("spec", "version", "build")
 _SIZE_PART = 0.01  # sizes closer than this are the same data
+# How long, in which order and from which seed the same is done: rates stay comparable. An option that is not
+# here decides what is done, and to how much data.
+_SAME_WORK = {
+    *(
+        "seed",
+        "steps",
+        "seconds",
+        "read_seconds",
+        "write_seconds",
+        "warmup",
+        "cache_seconds",
+        "scans",
+        "passes",
+    ),
+    *(
+        "settle_base",
+        "settle_per_million",
+        "settle_max",
+        "load_connections",
+        "time_limit",
+        "answers",
+        "plans",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -31,6 +57,11 @@ class Difference:
     other: Any
     doubtful: bool
 
+    @property
+    def wrong(self) -> bool:
+        """Whether the two did other work, so that the ratio of their rates says nothing of servers."""
+        return self.kind == "workload" or (self.kind == "option" and self.name not in _SAME_WORK)
+
     def __str__(self) -> str:
         return f"{self.kind} {self.name}: {_shown(self.base)} and {_shown(self.other)}"
 
@@ -45,6 +76,7 @@ def differences(base: RunRecord, other: RunRecord) -> list[Difference]:
         *_pairs("option", _part(base, "options"), _part(other, "options"), doubtful=True),
         *_pairs("host", _part(base, "host"), _part(other, "host"), doubtful=True),
         *_pairs("program", _programs(base), _programs(other), doubtful=True),
+        *_steps(base, other),
         *_data(base, other),
         *_pairs("server", _server(base), _server(other)),
         *_pairs("config", {"name": _config(base)}, {"name": _config(other)}),
@@ -109,6 +141,20 @@ def _settings(base: RunRecord, other: RunRecord) -> list[Difference]:
         for name, values in pairs.items()
         if name not in _IDENTITY
     ]
+
+
+def _steps(base: RunRecord, other: RunRecord) -> list[Difference]:
+    """Steps of one name whose transactions are not the same, though the options are: a script was edited."""
+    before, after = base.specs(), other.specs()
+    return [
+        Difference("step", name, "one script", "another", True)
+        for name in sorted(before.keys() & after.keys())
+        if _scripts(before[name]) != _scripts(after[name])
+    ]
+
+
+def _scripts(spec: Mapping[str, Any]) -> list[Any]:
+    return [(role.get("name"), role.get("scripts")) for role in spec.get("roles", [])]
 
 
 def _data(base: RunRecord, other: RunRecord) -> list[Difference]:

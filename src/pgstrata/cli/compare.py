@@ -45,7 +45,7 @@ AcrossOption = Annotated[
 ]
 DespiteOption = Annotated[
     bool,
-    typer.Option("--despite-options", help="Compare runs with different sizes, clients or other options."),
+    typer.Option("--despite-options", help="Compare runs that did other work: sizes, clients, modes."),
 ]
 
 
@@ -174,7 +174,7 @@ def _compare(
     for comparison in found:
         for difference in comparison.doubts:
             host = difference.kind == "host" and difference.name == "hostname"
-            if (host and not across_hosts) or (difference.kind == "option" and not despite_options):
+            if (host and not across_hosts) or (difference.wrong and not despite_options):
                 raise UsageError(
                     f"{comparison.base} and {comparison.other} cannot be compared: {difference}",
                     f"{'--across-hosts' if host else '--despite-options'} compares them all the same",

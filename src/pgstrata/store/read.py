@@ -96,6 +96,15 @@ class RunRecord:
         """The plans that were kept, `{step: [{name, plan}]}`; empty where there are none."""
         return _optional_json(self.folder / "plans.json")
 
+    def specs(self) -> dict[str, Json]:
+        """What the driver was told, by step. Empty for runs without it."""
+        found = {}
+        for path in sorted((self.folder / "spec").glob("*.json")):
+            spec = _optional_json(path)
+            if "step" in spec:
+                found[str(spec["step"])] = spec
+        return found
+
     def histograms(self) -> dict[str, dict[str, str]]:
         """The whole-step histograms in base64, by step and role."""
         return _optional_json(self.folder / "histograms.json")

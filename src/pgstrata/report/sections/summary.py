@@ -27,7 +27,8 @@ _RELATIVE_HOW = (
     "faster; between them the difference is too small to be trusted without more runs. Below it stands "
     "the verdict with its 95 % interval (margin 2 %, adjusted for the number of comparisons): from pairs of "
     "slices or repeats, and where there is one run each from its seconds, which know nothing of the variance "
-    "from run to run. In grey cells with ✕ one of the two missed its SLA."
+    "from run to run; steps that end with their work, such as loads, need repeats for an interval. In grey "
+    "cells with ✕ one of the two missed its SLA."
 )
 _BACKGROUND_HOW = (
     "While a step queries, rows are inserted and deleted at a fixed rate behind it. Each number is what "
@@ -138,7 +139,9 @@ def _judged(study: Study, step: StepOf, variant: str) -> str:
         return ""
     v = found.verdict
     known = v.low > 0 and v.high < float("inf")
-    return f"{v.word} {numbers.ratio(v.low)} – {numbers.ratio(v.high)}" if known else v.word
+    if known:
+        return f"{v.word} {numbers.ratio(v.low)} – {numbers.ratio(v.high)}"
+    return f"{v.word}: measured once" if v.n == 1 else v.word
 
 
 def _why(study: Study, step: StepOf, variant: str) -> str:
