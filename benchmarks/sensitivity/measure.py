@@ -10,7 +10,7 @@ seconds:
 
 - the procedure of the field: one run each of half the budget, slower below 0.95, faster above 1.05;
 - pgstrata: interleaved slices for the whole budget. The same slices tell what `until = "verdict"` would have
-  said, and when: it looks at them with the same function, after every pair, and stops when it is decided.
+  said, and when: it looks at them with the same function, after every second pair, and stops at a verdict.
 
 Every comparison has new clusters, and the kinds take turns. One line of JSON per finished comparison goes
 to --out, with every rate; the same command again goes on where it was stopped, in whatever way. --print
@@ -276,7 +276,7 @@ def append(file: Path, line: Json) -> None:
 def watched(base: list[float], other: list[float]) -> tuple[Verdict, int]:
     """What `until = "verdict"` says of these pairs, and after how many."""
     verdict = sequential.look(base, other)
-    for n in range(1, len(base)):
+    for n in range(2, len(base), 2):
         early = sequential.look(base[:n], other[:n])
         if early.decided:
             return early, n

@@ -259,7 +259,8 @@ class Interleaved:
         if self.spec.until == "time" or not done:
             return done < pairs
         used = sum(turn["seconds"] for lane in self.lanes for turn in lane.turns)
-        return used < self.spec.max_seconds and not self._known()
+        # After an odd pair one variant has come first once more than the other.
+        return used < self.spec.max_seconds and (done % 2 == 1 or not self._known())
 
     def _known(self) -> bool:
         """Whether every variant has its verdict against the base (against the first, without the base)."""

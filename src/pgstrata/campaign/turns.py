@@ -49,7 +49,8 @@ def turns_of(step: Step, spec: CampaignSpec) -> Turns:
         return Turns("rounds", spec.rounds, step)
     if step.seconds is None:
         return Turns("whole", spec.rounds, step)
-    pairs = max(1, round(step.seconds / spec.slice_seconds))
+    # An even number: who comes first alternates, and what that does must cancel.
+    pairs = 2 * round(step.seconds / (2 * spec.slice_seconds)) or 1
     return Turns("slices", pairs, replace(step, seconds=spec.slice_seconds))
 
 
