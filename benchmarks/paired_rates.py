@@ -1,0 +1,237 @@
+"""The same workload by pgbench or sysbench and by pgstrata on one server: is it the same load?
+
+    .venv/bin/python benchmarks/paired_rates.py               every pair, about ten minutes
+    .venv/bin/python benchmarks/paired_rates.py --pairs tpcb  only those whose name contains `tpcb`
+
+One server, one database. Both sides have one thread and one connection, on which they wait for each answer,
+so neither can be ahead by its engine: what differs is the work of the client, which is in every round trip.
+Slices alternate, A B B A, so what drifts on the machine is on both sides. First each side runs a fixed
+number of events, and the normalised statements with their calls per event in pg_stat_statements must be
+the same; the column says so. Then the ratio pgstrata/peer of the rates: geometric mean over the pairs of
+neighbouring slices with the 95 % interval of Student's t over the logarithms. Beside it the ratio
+to be expected from the client's CPU alone: 1 + what pgstrata uses less per operation, in parts of the peer's
+round trip. A pair is `same` where the interval reaches into the range from 1 to that ratio, and nothing is
+said where it is wider than 20 %: more rounds, or a quieter machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shutil
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from client_cpu import Place, Sample, drive, pgbench, sysbench
+from scipy.stats import t as student
+
+from pgstrata.server.acquire import acquire
+from pgstrata.server.cluster import Cluster
+from pgstrata.server.config import Fragment, resolve
+from pgstrata.workload import catalog
+from pgstrata.workload.language import Step
+
+SCALE, ROWS, EVENTS = 10, 100_000, 200
+
+CONFIG = """
+shared_buffers = 1GB
+max_wal_size = 8GB
+checkpoint_timeout = 3600s
+synchronous_commit = off
+autovacuum = off
+shared_preload_libraries = pg_stat_statements
+"""
+
+SYSBENCH = {
+    "point-query": ("oltp_point_select",),
+    "read-only=100": ("oltp_read_only", "--range-size=100"),
+    "read-write=10": ("oltp_read_write", "--range-size=10"),
+    "write-only": ("oltp_write_only",),
+    "update-index": ("oltp_update_index",),
+    "update-nonindex": ("oltp_update_non_index",),
+    "delete": ("oltp_delete",),
+    "insert": ("oltp_insert",),
+}
+"""Microbenchmark: the script of Debian's package, and its options."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """theirs: a slice of the peer with so many clients. theirs_fixed: its command for EVENTS events."""
+
+    name: str
+    peer: str
+    step: Step
+    theirs: Callable[[Place, int], Sample]
+    theirs_fixed: Callable[[Place], list[str]]
+
+
+def pgbench_command(place: Place, builtin: str) -> list[str]:
+    where = ["-h", place.host, "-p", str(place.port), "-U", "postgres"]
+    return ["pgbench", *where, "-n", "-M", "prepared", "-b", builtin, "-t", str(EVENTS), "bench"]
+
+
+def sysbench_command(place: Place, script: Sequence[str]) -> list[str]:
+    where = [f"--pgsql-host={place.host}", f"--pgsql-port={place.port}", "--pgsql-user=postgres"]
+    many = ["--tables=1", f"--table-size={ROWS}", "--rand-type=uniform", "--time=0", f"--events={EVENTS}"]
+    return ["sysbench", script[0], "--db-driver=pgsql", "--pgsql-db=bench", *where, *many, *script[1:], "run"]
+
+
+def pairs() -> Iterator[Pair]:
+    """Every built-in script of pgbench, and the scripts sysbench and the suite have in common."""
+    built_in = {"modes": ["prepared"], "clients": [1], "scale": SCALE, "initialise": False}
+    for step in steps("pgbench", built_in):
+        name = step.name.removesuffix("-prepared-c1")
+        yield Pair(name, "pgbench", step, pgbench(name), partial(pgbench_command, builtin=name))
+    suite = {"tables": 1, "rows": ROWS, "clients": 1, "steps": list(SYSBENCH)}
+    for step in steps("sysbench", suite):
+        script = SYSBENCH[step.name]
+        yield Pair(step.name, "sysbench", step, sysbench(*script), partial(sysbench_command, script=script))
+
+
+def steps(workload: str, options: dict[str, Any]) -> list[Step]:
+    """The measured steps of a workload, as a campaign would run them."""
+    chosen = catalog.find(workload)
+    phases = chosen.phases(chosen.Options.model_validate(options), 170_000)
+    return [phase for phase in phases if isinstance(phase, Step) and phase.measured]
+
+
+def ours(pair: Pair, place: Place, seed: int) -> Sample:
+    spec = replace(pair.step, seconds=place.seconds, warmup=0).spec()
+    return drive(place, {**spec, "seconds": place.seconds, "seed": seed})
+
+
+def ours_fixed(pair: Pair, place: Place) -> None:
+    roles = [replace(role, operations=EVENTS) for role in pair.step.roles]
+    spec = replace(pair.step, roles=roles, seconds=None, warmup=0).spec()
+    drive(place, {**spec, "seconds": None})
+
+
+def calls(admin: psycopg.Connection[Any], run: Callable[[], object]) -> dict[str, float]:
+    """Statement → calls per event, of what the server saw while this ran."""
+    admin.execute("SELECT pg_stat_statements_reset()")
+    run()
+    rows = admin.execute(
+        "SELECT query, sum(calls) FROM pg_stat_statements WHERE query ~ 'sbtest1|pgbench_' "
+        "AND query !~ 'count\\(|pg_stat|pg_catalog|information_schema' GROUP BY query"
+    ).fetchall()
+    return {query: float(number) / EVENTS for query, number in rows}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Rates per second, their ratio pgstrata/peer with its interval, the ratio expected from client CPU."""
+
+    alike: bool
+    statements: int
+    their_rate: float
+    our_rate: float
+    ratio: float
+    low: float
+    high: float
+    expected: float
+
+    @property
+    def word(self) -> str:
+        if self.high > 1.2 * self.low:
+            return "too noisy to say"
+        same = self.low <= max(1.0, self.expected) and self.high >= min(1.0, self.expected)
+        return "same" if same else "differs"
+
+
+def compare(pair: Pair, place: Place, admin: psycopg.Connection[Any], rounds: int) -> Compared:
+    def peer_fixed() -> None:
+        subprocess.run(pair.theirs_fixed(place), check=True, capture_output=True)
+
+    seen = calls(admin, peer_fixed)
+    alike = seen == calls(admin, lambda: ours_fixed(pair, place))
+    mine: list[Sample] = []
+    peers: list[Sample] = []
+    for i in range(rounds):
+        for side in "ab" if i % 2 == 0 else "ba":
+            if side == "a":
+                peers.append(pair.theirs(place, 1))
+            else:
+                mine.append(ours(pair, place, i + 1))
+    logs = [math.log(m.rate / p.rate) for m, p in zip(mine, peers, strict=True)]
+    middle = statistics.fmean(logs)
+    reach = float(student.ppf(0.975, rounds - 1)) * statistics.stdev(logs) / math.sqrt(rounds)
+    # a round trip of the one connection takes 1 ÷ rate; the client's part of it is its CPU
+    saved = [(p.cpu - m.cpu) * p.rate / 1e6 for m, p in zip(mine, peers, strict=True)]
+    return Compared(
+        alike,
+        len(seen),
+        statistics.median(p.rate for p in peers),
+        statistics.median(m.rate for m in mine),
+        math.exp(middle),
+        math.exp(middle - reach),
+        math.exp(middle + reach),
+        1 + statistics.median(saved),
+    )
+
+
+@contextmanager
+def bench_server(spec: str) -> Iterator[tuple[Place, psycopg.Connection[Any]]]:
+    """A server with both peers' tables, made by the peers."""
+    server = acquire(spec)
+    config = resolve([Fragment("benchmark", CONFIG, None)], server.version_num, 16 << 30)
+    with (
+        tempfile.TemporaryDirectory(prefix="pgs") as folder,
+        Cluster(server, config, Path(folder) / "c") as cluster,
+    ):
+        # As root the server runs as another account, which has to get into the folder.
+        Path(folder).chmod(0o755)
+        cluster.create()
+        cluster.start()
+        with cluster.connect() as admin:
+            admin.execute("CREATE DATABASE bench")
+        place = Place(str(cluster.socket_dir), cluster.port, 1, "auto")
+        where = ["-h", place.host, "-p", str(place.port), "-U", "postgres"]
+        prepare = [*sysbench_command(place, ["oltp_read_write"])[:-1], "prepare"]
+        for command in (["pgbench", *where, "-i", "-q", "-s", str(SCALE), "bench"], prepare):
+            subprocess.run(command, check=True, capture_output=True)
+        with cluster.connect("bench") as admin:
+            admin.execute("CREATE EXTENSION pg_stat_statements")
+            yield place, admin
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--server", default="pg:17", help="server to run against (default %(default)s)")
+    parser.add_argument("--seconds", type=int, default=2, help="of each slice (default 2)")
+    parser.add_argument("--rounds", type=int, default=8, help="pairs of slices, even (default 8)")
+    parser.add_argument("--pairs", default="", help="only pairs whose name contains this")
+    args = parser.parse_args()
+    for peer in ("pgbench", "sysbench"):
+        if not shutil.which(peer):
+            raise SystemExit(f"{peer} is not here: apt-get install {peer}")
+    with bench_server(args.server) as (place, admin):
+        place = replace(place, seconds=args.seconds)
+        print("| work | peer | statements | peer/s | pgstrata/s | ratio | 95 % interval | by client CPU | |")
+        print("|---|---|---|---:|---:|---:|---:|---:|---|", flush=True)
+        for pair in pairs():
+            if args.pairs not in pair.name:
+                continue
+            admin.execute("VACUUM ANALYZE")
+            admin.execute("CHECKPOINT")
+            r = compare(pair, place, admin, args.rounds)
+            print(
+                f"| {pair.name} | {pair.peer} | {r.statements}, {'alike' if r.alike else 'NOT ALIKE'} "
+                f"| {r.their_rate:,.0f} | {r.our_rate:,.0f} | {r.ratio:.3f} | {r.low:.3f} – {r.high:.3f} "
+                f"| {r.expected:.3f} | {r.word} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
