@@ -60,6 +60,25 @@ def test_every_process_of_the_server_is_limited(place: Path, pg17: Server) -> No
         assert not paths[0].exists()
 
 
+def test_a_limited_server_starts_with_nothing_cached(place: Path, pg17: Server) -> None:
+    """Pages that an earlier start, or a copy, left in memory would cost the new group nothing."""
+    if not can_limit():
+        pytest.skip("no group for memory can be made here")
+    with cluster(pg17, place / "c") as limited:
+        limited.create()
+        limited.start()
+        with limited.connect() as connection:
+            connection.execute("CREATE TABLE t AS SELECT generate_series(1, 1500000) AS x")
+        limited.stop()
+        limited.start()
+        (group,) = [p for h in memory.hierarchies() if (p := h.parent / "pgstrata-c").is_dir()]
+        used = next(f for n in ("memory.usage_in_bytes", "memory.current") if (f := group / n).exists())
+        before = int(used.read_text())
+        with limited.connect() as connection:
+            connection.execute("SELECT count(*) FROM t")
+        assert int(used.read_text()) - before > 40 << 20, "50 MB are read into the group"
+
+
 def test_a_limit_below_shared_buffers_is_refused(place: Path, pgstrata: Program, pg17: Server) -> None:
     (place / "big.conf").write_text("shared_buffers = 2GB\n")
     file = place / "c.toml"
