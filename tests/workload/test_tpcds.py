@@ -262,7 +262,7 @@ def test_results_are_read_as_the_driver_writes_them(rows: list[list[str | None]]
 @pytest.fixture
 def small() -> Any:
     with duckdb.connect(":memory:") as connection:
-        connection.execute("SET default_null_order = 'nulls_last_on_asc_first_on_desc'")
+        reference.reckon_as_postgres(connection)
         connection.execute(
             "CREATE TABLE t AS SELECT * FROM (VALUES (1, 'a', 1.0), (2, 'b', 1.0), (3, 'c', 2.0), "
             "(4, 'd', 2.0), (5, 'e', NULL)) AS v(i, s, d)"
@@ -300,6 +300,15 @@ def test_without_an_order_all_rows_are_one_group(small: Any) -> None:
 def test_what_is_not_one_select_is_refused(small: Any) -> None:
     with pytest.raises(ValueError, match="not one SELECT"):
         reference.ask(small, "SELECT 1; SELECT 2")
+
+
+def test_duckdb_reckons_as_postgres_does(small: Any) -> None:
+    found = reference.ask(
+        small,
+        "SELECT round(23 * 1.00 / 40, 2), round(-41 * 1.00 / 40, 2), round(0.5749999, 2), round(2.5), 7 / 2",
+    )
+    assert compare([["0.58", "-1.03", "0.57", "3", "3"]], found) == "same"
+    assert compare([["0.57", "-1.03", "0.57", "3", "3"]], found) == "different"
 
 
 def test_an_answer_that_failed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,9 @@ from pgstrata.workload.tpcds.source import load_extension, queries, tables
 Json = dict[str, Any]
 Row = tuple[Any, ...]
 
+METHOD = 2
+"""Of asking: answers of another one are not used any more."""
+
 MEMORY = "120MB"
 """What DuckDB may take; what does not fit goes to disk beside the answers."""
 
@@ -49,7 +52,7 @@ MOST_ROWS = 50_000
 
 
 def folder(scale: float) -> Path:
-    return data.folder(scale) / f"answers-duckdb{duckdb.__version__}"
+    return data.folder(scale) / f"answers{METHOD}-duckdb{duckdb.__version__}"
 
 
 def _place(scale: float, number: int) -> Path:
@@ -238,6 +241,17 @@ def as_text(value: Any) -> str | None:
     return str(value)
 
 
+def reckon_as_postgres(connection: duckdb.DuckDBPyConnection) -> None:
+    """An integer divided by an integer is one, NULL is the largest value, exact halves are rounded up."""
+    connection.execute("SET integer_division = true")
+    connection.execute("SET default_null_order = 'nulls_last_on_asc_first_on_desc'")
+    # 23 / 40 is 0.575 exactly, and 0.58 in `numeric`; the double nearest to it is a little smaller.
+    connection.execute(
+        "CREATE TEMP MACRO round(x) AS system.main.round(x), "
+        "(x, digits) AS system.main.round(x::DOUBLE * 1.000000000001e0, digits)"
+    )
+
+
 def _database(scale: float, work: Path) -> duckdb.DuckDBPyConnection:
     """The rows in a database of the work folder, which the first process fills."""
     file, whole = work / "tpcds.duckdb", work / "loaded"
@@ -250,13 +264,11 @@ def _database(scale: float, work: Path) -> duckdb.DuckDBPyConnection:
         "allocator_flush_threshold": "1MB",
         # Each thread has buffers of its own: with one, every query of scale factor 1 fits.
         "threads": 1,
-        # As PostgreSQL has them: an integer divided by an integer is one, NULL is the largest value.
-        "integer_division": True,
-        "default_null_order": "nulls_last_on_asc_first_on_desc",
     }
     for name, value in settings.items():
         connection.execute(f"SET {name} = '{str(value).replace(chr(39), chr(39) * 2)}'")
     load_extension(connection)
+    reckon_as_postgres(connection)
     if whole.exists():
         return connection
     connection.execute(f"SET memory_limit = '{LOADING}'")
