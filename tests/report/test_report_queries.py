@@ -50,6 +50,9 @@ def test_only_what_every_variant_ran_is_compared() -> None:
     assert geometric_mean(BASE, []) is None
     assert faster(BASE["a"], OTHER["a"]) == 0.5
     assert faster(BASE["d"], OTHER["d"]) is None
+    cut = Timing(60.0, 1, timed_out=True)
+    assert faster(cut, cut) is None  # how long either would have taken nobody knows
+    assert faster(cut, BASE["b"]) == 15.0
     assert common({}) == []
 
 

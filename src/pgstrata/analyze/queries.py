@@ -73,8 +73,10 @@ def geometric_mean(own: Mapping[str, Timing], queries: Sequence[str]) -> float |
 
 
 def faster(base: Timing | None, own: Timing | None) -> float | None:
-    """The base's seconds divided by the variant's; None where either did not run."""
+    """The base's seconds divided by the variant's; None where one did not run or both met the limit."""
     if base is None or own is None or base.seconds is None or not own.seconds:
+        return None
+    if base.timed_out and own.timed_out:
         return None
     return base.seconds / own.seconds
 

@@ -180,7 +180,9 @@ def _heat_map(study: Study, workload: WorkloadOf, by_variant: ByVariant, every: 
     for query in every:
         ratios = [faster(base.get(query), by_variant[v].get(query)) for v in others]
         colours.append([None if r is None else max(-2.0, min(2.0, math.log2(r))) for r in ratios])
-        texts.append([_told(by_variant[v].get(query), r) for v, r in zip(others, ratios, strict=True)])
+        texts.append(
+            [_told(base.get(query), by_variant[v].get(query), r) for v, r in zip(others, ratios, strict=True)]
+        )
     data: list[dict[str, Any]] = [
         {
             "type": "heatmap",
@@ -213,18 +215,21 @@ def _heat_map(study: Study, workload: WorkloadOf, by_variant: ByVariant, every: 
         layout,
         80 + 15 * len(every),
         "The base's duration divided by the variant's. ▼ and ▲ mark what lies beyond the thresholds, `limit` "
-        "a query that was cancelled at its limit, ✕ one that the server rejected, ≠ a wrong answer.",
+        "a query that was cancelled at its limit and counts twice that, with the variant, the base or both, "
+        "✕ one that the server rejected, ≠ a wrong answer.",
     )
 
 
-def _told(own: Timing | None, ratio: float | None) -> str:
+def _told(base: Timing | None, own: Timing | None, ratio: float | None) -> str:
     if own is None:
         return ""
     if own.seconds is None:
         return "✕"
     marks = (" limit" if own.timed_out else "") + ("≠" if own.answer == "different" else "")
+    if base is not None and base.timed_out:
+        marks = (" base limit" if not own.timed_out else " both limit") + marks.removeprefix(" limit")
     if ratio is None:
-        return marks or "no base"
+        return marks.strip() or "no base"
     sign = {"bad": "▼", "good": "▲"}.get(relative_tone(ratio), "")
     return f"{numbers.ratio(ratio)} {sign}{marks}".strip()
 
@@ -238,6 +243,7 @@ def _each(
     found: Queries,
 ) -> Table:
     base = by_variant.get(study.base, {})
+    explained = any(own for own in found.buffers.values())
     rows = []
     for query in every:
         first = True
@@ -263,7 +269,15 @@ def _each(
                             note,
                         ),
                         Cell(None, numbers.UNKNOWN) if ratio is None else relative(study, ratio),
-                        Cell(temporary, numbers.size(temporary)) if buffers else missing("not explained"),
+                        *(
+                            [
+                                Cell(temporary, numbers.size(temporary))
+                                if buffers
+                                else missing("not explained")
+                            ]
+                            if explained
+                            else []
+                        ),
                         words(
                             timing.answer or "not checked", tone="bad" if timing.answer == "different" else ""
                         ),
@@ -281,12 +295,17 @@ def _each(
             Column("variant", "Variant", align="left"),
             Column("seconds", "Duration", "s"),
             Column("relative", "Relative"),
-            Column("temporary_bytes", "Temporary I/O"),
+            *([Column("temporary_bytes", "Temporary I/O")] if explained else []),
             Column("answer", "Answer", align="left"),
         ],
         rows,
-        "Durations are the median of all executions, as the driver saw them. Temporary I/O is what sorts and "
-        "hashes read and wrote on disk because work_mem was too small, in the pass that explained the query.",
+        "Durations are the median of all executions, as the driver saw them."
+        + (
+            " Temporary I/O is what sorts and hashes read and wrote on disk because work_mem was too small, "
+            "in the pass that explained the query."
+            if explained
+            else ""
+        ),
         keys=(("workload", workload.name),),
         lead=2,
     )
