@@ -10,6 +10,7 @@ import pytest
 
 from pgstrata.campaign.plan import Plan, make_plan
 from pgstrata.campaign.read import read_campaign
+from pgstrata.campaign.turns import turn_order
 from pgstrata.server.acquire import Server
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config import resolve
@@ -40,7 +41,7 @@ def test_slices_and_rounds(place: Path, pgstrata: Program, pg17: Server) -> None
             assert step["sizes"]["database_bytes"] > 0
             assert step["server_cpu_seconds"] > 0
         first = [(s["started"], v) for v, step in (("a", a), ("b", b)) for s in step["slices"]]
-        assert "".join(v for _, v in sorted(first)) == "abba" * (turns // 2)
+        assert "".join(v for _, v in sorted(first)) == ("abbabaab", "abba")[turns == 2]
     for run in Results(place / "results").runs():
         series = run.table("series")
         for step in run.steps:
@@ -60,6 +61,21 @@ def test_slices_and_rounds(place: Path, pgstrata: Program, pg17: Server) -> None
 
     # Nothing is missing; where one run is, both are made again.
     assert "2 of 2 runs are there already" in pgstrata("run", file, "--no-report").stdout
+
+
+@pytest.mark.parametrize("variants", range(1, 13))
+def test_the_order_of_turns_is_balanced(variants: int) -> None:
+    """Over as many blocks as there are variants each begins one, and all have come at the same mean time."""
+    pairs = 2 * variants
+    orders = [turn_order(pair, variants) for pair in range(1, pairs + 1)]
+    assert all(sorted(order) == list(range(variants)) for order in orders)
+    assert sorted(order[0] for order in orders[::2]) == list(range(variants))
+    turns = [variant for order in orders for variant in order]
+    for block in range(0, len(turns), 2 * variants):
+        when = [
+            [i for i, v in enumerate(turns[block : block + 2 * variants]) if v == n] for n in range(variants)
+        ]
+        assert {sum(times) for times in when} == {2 * variants - 1}
 
 
 def test_until_the_verdict_is_known(place: Path, pgstrata: Program, pg17: Server) -> None:

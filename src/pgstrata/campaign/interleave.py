@@ -1,4 +1,4 @@
-"""Variants that take turns: all clusters loaded once, then each measured step in pairs A B, B A, A B, …
+"""Variants that take turns: all clusters loaded once, then each measured step in pairs A B, B A, B A, A B, …
 
 What drifts on the machine hits all variants alike, and the ratio of neighbours does not see it. Steps that
 only read are cut into slices while all clusters are up. A step that writes would meet other data in every
@@ -22,7 +22,7 @@ from pgstrata.campaign.measure import Measured, driver_spec, measure, step_seed
 from pgstrata.campaign.plans import step_plans
 from pgstrata.campaign.profiles import TurnProfiles
 from pgstrata.campaign.spec import Campaign
-from pgstrata.campaign.turns import Turns, data_of, loaded_at, turns_of, warmed_up
+from pgstrata.campaign.turns import Turns, data_of, loaded_at, turn_order, turns_of, warmed_up
 from pgstrata.errors import DriverError, PgstrataError, StoreError
 from pgstrata.observe import StepWatch
 from pgstrata.server.cluster import Cluster
@@ -247,8 +247,7 @@ class Interleaved:
             lane.profiles = TurnProfiles(self.spec.profile, pairs)
 
     def _order(self, pair: int) -> list[Lane]:
-        """A B, B A, A B, …"""
-        return self.here if pair % 2 else self.here[::-1]
+        return [self.here[place] for place in turn_order(pair, len(self.here))]
 
     def _goes_on(self, done: int, pairs: int) -> bool:
         self.interrupts.check()

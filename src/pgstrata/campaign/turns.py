@@ -54,6 +54,19 @@ def turns_of(step: Step, spec: CampaignSpec) -> Turns:
     return Turns("slices", pairs, replace(step, seconds=spec.slice_seconds))
 
 
+def turn_order(pair: int, variants: int) -> list[int]:
+    """Who comes when in one pair (from 1): places of the variants, in their order.
+
+    Every second pair is the one before it backwards, so that a steady drift cancels, and each such block
+    begins with another variant: two take turns A B, B A, B A, A B. Were it always the same, the first would
+    have the ends of every block and a drift that bends would count for it alone.
+    """
+    step = next(s for s in range(max(1, variants // 2), variants + 1) if math.gcd(s, variants) == 1)
+    block, backwards = divmod(pair - 1, 2)
+    order = [(place + block * step) % variants for place in range(variants)]
+    return order[::-1] if backwards else order
+
+
 def warmed_up(step: Step, spec: CampaignSpec, first: bool) -> Step:
     """The step of one turn with its warm-up; first: of this cluster, whose caches are cold.
 
@@ -118,4 +131,4 @@ def _seconds(phase: Phase) -> float:
     return phase.seconds if isinstance(phase, Settle) else 0.0
 
 
-__all__ = ["Turns", "data_of", "interleaved_cost", "loaded_at", "turns_of", "warmed_up"]
+__all__ = ["Turns", "data_of", "interleaved_cost", "loaded_at", "turn_order", "turns_of", "warmed_up"]
