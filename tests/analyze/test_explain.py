@@ -130,6 +130,15 @@ def test_another_plan_is_named() -> None:
     assert "the plan of point, which has another shape" in found.sentence
 
 
+def test_several_plans_are_one_phrase() -> None:
+    base, other = (step(rate, plan=plan) for rate, plan in ((10_000, "Index Scan"), (8_000, "Seq Scan")))
+    for record in (base, other):
+        record["plans"] = [{**record["plans"][0], "name": name} for name in ("point", "range", "sum")]
+    found = explain([base], [other])
+    assert found is not None
+    assert found.sentence.endswith("with it moved the plans of point, range and sum (other shapes).")
+
+
 def test_medians_of_the_repeats() -> None:
     base = [step(10_000, cpu=80), step(10_100, cpu=79), step(3_000, cpu=200)]
     found = explain(base, [step(8_000, cpu=100)])

@@ -202,12 +202,17 @@ def _sentence(ratio: float, before: float, after: float, factors: Sequence[Facto
     )
     if not factors:
         return f"{head}; nothing we measure explains it."
-    return f"{head}; with it moved {_listed([_words(factor) for factor in factors])}."
+    moved = [_words(factor) for factor in factors if factor.kind != "plan"]
+    if plans := [factor.name for factor in factors if factor.kind == "plan"]:
+        one = len(plans) == 1
+        named = _listed(plans)
+        moved.append(
+            f"the plan of {named}, which has another shape" if one else f"the plans of {named} (other shapes)"
+        )
+    return f"{head}; with it moved {_listed(moved)}."
 
 
 def _words(factor: Factor) -> str:
-    if factor.kind == "plan":
-        return f"the plan of {factor.name}, which has another shape"
     assert factor.base is not None and factor.value is not None
     if factor.kind == "time":
         moved = factor.value - factor.base

@@ -91,13 +91,13 @@ def _changed(
             title=f"Functions whose share changed most: {role}, {variant} against {study.base}",
             columns=[
                 Column("function", "Function", align="left"),
-                Column("own_base", "Own", f"% {study.base}"),
-                Column("own", "Own", f"% {variant}"),
+                Column("own_base", "Own, base", "%"),
+                Column("own", "Own", "%"),
                 Column("change", "Change", "points"),
-                Column("total_base", "With callees", f"% {study.base}", rule=True),
-                Column("total", "With callees", f"% {variant}"),
-                Column("cost_base", "CPU", f"µs/o {study.base}", rule=True),
-                Column("cost", "CPU", f"µs/o {variant}"),
+                Column("total_base", "With callees, base", "%", rule=True),
+                Column("total", "With callees", "%"),
+                Column("cost_base", "CPU, base", "µs/o", rule=True),
+                Column("cost", "CPU", "µs/o"),
             ],
             rows=[_row(one, variant, costs) for one in found],
             how="Own is the share of samples in the function itself, with callees of stacks it is in. "
@@ -113,12 +113,12 @@ def _row(one: Moved, variant: str, costs: list[float | None]) -> Row:
     sign = "+" if one.change > 0 else "−"
     change = Cell(
         one.change * 100,
-        f"{sign}{numbers.percent(abs(one.change))}",
+        f"{sign}{numbers.significant(abs(one.change) * 100)}",
         "bad" if one.change > 0 else "good",
-        small=f"± {numbers.percent(one.error)}",
+        small=f"± {one.error * 100:.2g}",
     )
     shares = [one.own_base, one.own, one.total_base, one.total]
-    cells = [Cell(share * 100, numbers.percent(share)) for share in shares]
+    cells = [Cell(share * 100, numbers.significant(share * 100)) for share in shares]
     money = [
         Cell(None, numbers.UNKNOWN, "missing")
         if cost is None

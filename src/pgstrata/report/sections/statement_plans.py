@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Any
 
 from pgstrata.analyze.plan_text import outline, side_by_side
@@ -29,15 +30,17 @@ def plan_blocks(study: Study, workload: WorkloadOf) -> list[Block]:
             changed += any(found[v][0] != found[reference][0] for v in found)
             for alike in _alike(found, reference):
                 plan, kind = found[alike[0]]
-                mark = DIFFERS if plan != found[reference][0] else ""
-                first = reference in alike
+                mark = plan != found[reference][0]
                 who = "all" if len(alike) == len(found) > 1 else ", ".join(alike)
-                named = (step.name, name) if first else ("", "")
-                rows.append(_row(*named, who, plan, kind, mark, alike[0] if len(alike) == 1 else ""))
+                cells = [words(step.name), words(_cut(name), note=name), words(who), words(kind)]
+                # neither good nor bad: another plan may be the better one
+                shape_cell = Cell(DIFFERS, f"◆ {DIFFERS}", "even") if mark else words("")
+                one = alike[0] if mark and len(alike) == 1 else ""
+                rows.append(Row([*cells, shape_cell, words(plan)], "" if reference in alike else "next", one))
                 if mark:
                     titles = (reference, alike[0])
                     both = [outline(by_variant[v]["plan"]) for v in titles]
-                    text = f"{by_variant[alike[0]].get('statement') or ''}\n\n"
+                    text = f"{_wrapped(str(by_variant[alike[0]].get('statement') or ''))}\n\n"
                     text += side_by_side(both[0], both[1], titles)
                     listings.append(Listing(f"{step.name}, {_cut(name)}: {reference} and {who}", text))
     if not rows:
@@ -82,16 +85,6 @@ def _alike(found: dict[str, tuple[str, str]], reference: str) -> list[list[str]]
     return list(groups.values())
 
 
-def _row(step: str, name: str, who: str, plan: str, kind: str, mark: str, variant: str) -> Row:
-    """A mark is a word and a sign: colour alone tells nothing to many."""
-    shown = Cell(DIFFERS, f"◆ {DIFFERS}", "bad") if mark else words("")
-    return Row(
-        [words(step), words(_cut(name), note=name), words(who), words(kind), shown, words(plan)],
-        "next" if not step else "",
-        variant if mark else "",
-    )
-
-
 def _kind(entry: dict[str, Any]) -> str:
     return KINDS.get(str(entry.get("kind")), "")
 
@@ -112,6 +105,11 @@ def _last(place: Place) -> list[Any]:
         if plans := measured.record.get("plans"):
             return list(plans) if isinstance(plans, list) else []
     return []
+
+
+def _wrapped(statement: str) -> str:
+    """Within the page, and of a list of a thousand keys the first."""
+    return "\n".join(wrap(statement, 110, max_lines=4, placeholder=" …"))
 
 
 def _cut(name: str) -> str:

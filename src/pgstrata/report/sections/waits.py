@@ -80,7 +80,7 @@ def _shares(sampled: dict[str, list[Measured]]) -> Shares:
 def _cell(share: float) -> Cell:
     if share < 0:
         return missing()
-    return Cell(share * 100, numbers.percent(share), shade=min(1.0, share))
+    return Cell(share * 100, numbers.significant(share * 100), shade=min(1.0, share))
 
 
 def _cost(sampled: list[Measured]) -> str:
