@@ -56,6 +56,7 @@ class Measured:
 
     bench: Bench
     scripts: list[str]
+    server: str
     engine: str
     scale: int
     seconds: float
@@ -68,6 +69,12 @@ class Measured:
         """Transactions per second, the time of connecting left out."""
         return self.role["transactions"] / self.seconds if self.seconds > 0 else 0.0
 
+    @property
+    def threads(self) -> int:
+        """Of the driver: one for each connection where the engine is the blocking one."""
+        clients = self.bench.clients
+        return clients if self.engine == "blocking" else min(self.bench.threads, clients)
+
     def as_json(self) -> Json:
         latency = self.role["latency"]
         keys = ("mean", "stddev", "p50", "p75", "p90", "p95", "p99", "max")
@@ -76,13 +83,15 @@ class Measured:
             "failed": self.role["errors"],
             "retries": self.role["retries"],
             "tps": self.tps,
-            "latency_ms": {key: latency[key] * 1e3 for key in keys},
+            # no transaction, no latency
+            "latency_ms": {key: latency[key] * 1e3 if self.role["transactions"] else None for key in keys},
             "seconds": self.seconds,
             "driver_cpu_seconds": self.driver_cpu_seconds,
             "clients": self.bench.clients,
-            "threads": self.bench.threads,
+            "threads": self.threads,
             "mode": self.bench.mode,
             "scale": self.scale,
+            "server": self.server,
             "engine": self.engine,
             "scripts": self.scripts,
             "statements": [
@@ -176,6 +185,7 @@ def run(bench: Bench, say: Say, stopping: Callable[[], bool]) -> Measured:
     with connect(bench.url) as connection:
         where = _where(connection)
         scale = _scale(bench, connection, built_in)
+        server = connection.info.parameter_status("server_version") or ""
         if built_in and bench.vacuum:
             _vacuum(connection)
     seed = bench.seed if bench.seed is not None else int.from_bytes(os.urandom(4))
@@ -203,7 +213,7 @@ def run(bench: Bench, say: Say, stopping: Callable[[], bool]) -> Measured:
     role = done["roles"][0]
     names = [s.name for s in scripts]
     cpu = done["driver_cpu_seconds"]
-    return Measured(bench, names, ready["engine"], scale, done["seconds"], role, cpu, failure)
+    return Measured(bench, names, server, ready["engine"], scale, done["seconds"], role, cpu, failure)
 
 
 def _spec(bench: Bench, scripts: list[PgbenchScript], where: Json, scale: int, seed: int) -> Json:

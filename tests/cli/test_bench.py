@@ -20,6 +20,7 @@ from pgstrata.server.acquire import Server
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config import resolve
 from support_program import environment
+from support_steps import EVERY_META_COMMAND
 
 Done = subprocess.CompletedProcess[str]
 Bench = Callable[..., Done]
@@ -105,6 +106,7 @@ def test_every_short_option(bench: Bench) -> None:
     done = bench(script, *options)
     assert done.returncode == 0, done.stderr
     assert "number of clients: 4" in done.stdout and "query mode: prepared" in done.stdout
+    assert "number of threads: " in done.stdout and "(server 17" in done.stdout.splitlines()[0]
     assert "statement latencies" in done.stdout and "SELECT :scale AS s" in done.stdout
     assert "tps = " in done.stdout
 
@@ -127,30 +129,8 @@ def test_weights(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_every_meta_command(bench: Bench, cluster: Cluster) -> None:
-    script = """
-\\set aid random(1, 1000 * :scale)
-\\setshell five echo 5
-\\shell true
-BEGIN;
-SELECT abalance, :five AS five FROM pgbench_accounts WHERE aid = :aid \\gset p_
-\\if :p_five = 4
-SELECT never;
-\\elif :p_five = 5
-UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :aid;
-\\else
-SELECT never;
-\\endif
-\\sleep 1 ms
-END;
-\\startpipeline
-SELECT 1;
-\\syncpipeline
-SELECT 2;
-\\endpipeline
-SELECT 3 AS three \\aset q_
-"""
     options = ["-M", "extended", "-t", 5, "-s", 1, "--allow-shell", "--format", "json"]
-    done = bench(script, *options)
+    done = bench(EVERY_META_COMMAND, *options)
     assert done.returncode == 0, done.stderr
     assert _json(done)["transactions"] == 5
     with cluster.connect() as connection:
@@ -195,6 +175,7 @@ def test_what_fails_while_it_runs(bench: Bench, script: str, message: str) -> No
     assert done.returncode == 1
     assert message in done.stderr and "defect" not in done.stderr
     assert "number of transactions actually processed: 0/2" in done.stdout
+    assert "tps" not in done.stdout and "latency" not in done.stdout, "of nothing there is no rate"
 
 
 @pytest.mark.parametrize("script", [None, b"SELECT \xff;"])
@@ -229,6 +210,33 @@ def test_deadlocks_are_retried_and_counted(bench: Bench, engine: str, mode: str)
     said = _json(done)
     assert said["retries"] == 0 and said["failed"] > 0
     assert said["transactions"] + said["failed"] == 24
+
+
+SERIALIZABLE = """
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT tbalance FROM pgbench_tellers WHERE tid = 5;
+\\sleep 2 ms
+UPDATE pgbench_tellers SET tbalance = tbalance + 1 WHERE tid = 5;
+END;
+"""
+
+
+def test_serialization_failures_are_retried_and_counted(bench: Bench, cluster: Cluster) -> None:
+    options = ["-c", 4, "-t", 6, "-M", "extended", "--format", "json"]
+    said = _json(bench(SERIALIZABLE, *options, "--max-tries", 0))
+    assert (said["transactions"], said["failed"]) == (24, 0)
+    assert said["retries"] > 0
+    with cluster.connect() as connection:
+        row = connection.execute("SELECT tbalance FROM pgbench_tellers WHERE tid = 5").fetchone()
+    assert row is not None and row[0] >= 24
+    said = _json(bench(SERIALIZABLE, *options, "--max-tries", 1))
+    assert said["retries"] == 0 and said["failed"] > 0
+
+
+def test_built_in_scripts_are_listed(bench: Bench) -> None:
+    done = bench(None, "-b", "list")
+    assert done.returncode == 0
+    assert done.stdout.split()[2:] == ["select-only", "simple-update", "tpcb-like"]
 
 
 def test_too_many_clients(bench: Bench) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from pgstrata import __version__
 from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ def bench(
     builtin: Annotated[
         list[str] | None,
         typer.Option(
-            "-b", "--builtin", metavar="NAME[@W]", help="tpcb-like (default), simple-update, select-only."
+            "-b",
+            "--builtin",
+            metavar="NAME[@W]",
+            help="tpcb-like (default), simple-update, select-only; list.",
         ),
     ] = None,
     select_only: Annotated[bool, typer.Option("-S", help="Short for -b select-only.")] = False,
@@ -80,7 +84,11 @@ def bench(
     """
     from pgstrata.bench import Bench, run
     from pgstrata.errors import UsageError
+    from pgstrata.workload.pgbench import BUILT_IN
 
+    if builtin == ["list"]:
+        print("Built-in scripts:", *BUILT_IN, sep="\n  ")
+        raise typer.Exit
     if time is not None and transactions is not None:
         raise UsageError("-T and -t cannot be used together", "give the time or the number, not both")
     for option, number in {"-T": time, "-R": rate}.items():
@@ -143,22 +151,23 @@ class _Progress:
             "p99": latency.percentile(99),
             "max": latency.max_seconds,
         }
-        said = ", ".join(f"{name} {(value or 0.0) * 1e3:.3f} ms" for name, value in figures.items())
+        said = {name: f"{name} {(value or 0.0) * 1e3:.3f} ms" for name, value in figures.items()}
         failed = sum(r["errors"] for r in roles)
-        line = f"progress: {event['second'] + 1:.1f} s, {tps:.1f} tps, {said}, {failed} failed"
-        print(line, file=sys.stderr, flush=True)
+        line = f"progress: {event['second'] + 1:.1f} s, {tps:.1f} tps, {said['lat']}, {failed} failed"
+        print(f"{line}, {said['p99']}, {said['max']}", file=sys.stderr, flush=True)
 
 
 def _text(measured: Measured, per_statement: bool) -> list[str]:
     bench, role, latency = measured.bench, measured.role, measured.role["latency"]
     total = role["transactions"] + role["errors"]
     lines = [
+        f"pgstrata {__version__} (server {measured.server})",
         f"transaction type: {measured.scripts[0] if len(measured.scripts) == 1 else 'multiple scripts'}",
         f"scaling factor: {measured.scale}",
         f"query mode: {bench.mode}",
         f"number of clients: {bench.clients}",
-        f"engine: {measured.engine}"
-        + (f", {min(bench.threads, bench.clients)} thread(s)" if measured.engine == "io_uring" else ""),
+        f"number of threads: {measured.threads}",
+        f"engine: {measured.engine}",
         f"maximum number of tries: {bench.max_tries or 'unlimited'}",
     ]
     if bench.seconds is not None:
@@ -170,16 +179,19 @@ def _text(measured: Measured, per_statement: bool) -> list[str]:
     lines += [
         f"number of transactions actually processed: {role['transactions']}{of}",
         f"number of failed transactions: {role['errors']} ({share:.3f}%)",
-        f"number of retries: {role['retries']}",
-        f"latency average = {latency['mean'] * 1e3:.3f} ms",
-        f"latency stddev = {latency['stddev'] * 1e3:.3f} ms",
-        "latency "
-        + ", ".join(f"{key} = {latency[key] * 1e3:.3f} ms" for key in ("p50", "p95", "p99", "max")),
     ]
+    if bench.max_tries != 1:
+        lines.append(f"total number of retries: {role['retries']}")
     if role["transactions"]:
+        percentiles = (f"{key} = {latency[key] * 1e3:.3f} ms" for key in ("p50", "p95", "p99", "max"))
         cost = measured.driver_cpu_seconds * 1e6 / role["transactions"]
-        lines.append(f"driver CPU = {cost:.2f} µs per transaction")
-    lines.append(f"tps = {measured.tps:.6f} (without initial connection time)")
+        lines += [
+            f"latency average = {latency['mean'] * 1e3:.3f} ms",
+            f"latency stddev = {latency['stddev'] * 1e3:.3f} ms",
+            f"latency {', '.join(percentiles)}",
+            f"driver CPU = {cost:.2f} µs per transaction",
+            f"tps = {measured.tps:.6f} (without initial connection time)",
+        ]
     if per_statement:
         lines.append("statement latencies in milliseconds and failures:")
         for s in role["statements_by_name"]:
