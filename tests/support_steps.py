@@ -31,6 +31,30 @@ shared_preload_libraries = pg_stat_statements
 pg_stat_statements.track = all
 """
 
+EVERY_META_COMMAND = """
+\\set aid random(1, 1000 * :scale)
+\\setshell five echo 5
+\\shell true
+BEGIN;
+SELECT abalance, :five AS five FROM pgbench_accounts WHERE aid = :aid \\gset p_
+\\if :p_five = 4
+SELECT never;
+\\elif :p_five = 5
+UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :aid;
+\\else
+SELECT never;
+\\endif
+\\sleep 1 ms
+END;
+\\startpipeline
+SELECT 1;
+\\syncpipeline
+SELECT 2;
+\\endpipeline
+SELECT 3 AS three \\aset q_
+"""
+"""A user's script; needs pgbench's tables, a mode with parameters, and programs being allowed."""
+
 
 @contextmanager
 def running(server: Server, more: str = "") -> Iterator[Cluster]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -17,7 +18,15 @@ from pgstrata.workload import catalog, pgbench_load
 from pgstrata.workload.language import Phase, Step
 from pgstrata.workload.pgbench_options import PgbenchOptions
 from support_program import Program
-from support_steps import calls, database, forget_calls, run_phase, run_step, with_transactions
+from support_steps import (
+    EVERY_META_COMMAND,
+    calls,
+    database,
+    forget_calls,
+    run_phase,
+    run_step,
+    with_transactions,
+)
 
 PGBENCH = catalog.find("pgbench")
 
@@ -188,3 +197,55 @@ def test_a_campaign_finds_scripts_beside_itself_and_the_command_line_where_it_is
         assert done.returncode == 0, done.stdout + done.stderr
     said = pgstrata("query", "select campaign, step from steps order by 1", "--format", "csv")
     assert said.stdout.splitlines()[1:] == ["other,two-simple-c1", "own,one-simple-c1"]
+
+
+def test_every_meta_command_in_a_campaign(pg17: Server, pgstrata: Program, place: Path) -> None:
+    (place / "mine.sql").write_text(EVERY_META_COMMAND)
+    options = ("scale=1", "modes=extended prepared", "clients=2", "seconds=1", "warmup=0", "allow_shell=true")
+    arguments = [part for option in options for part in ("--set", option)]
+    done = pgstrata("run", "--server", pg17.spec, "--script", "mine.sql", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = place.glob("results/*/*/*/*/run.json")
+    steps = {step["name"]: step for step in json.loads(file.read_text())["steps"]}
+    for name in ("mine-extended-c2", "mine-prepared-c2"):
+        assert steps[name]["operations"] > 0
+        # what a program or an earlier statement said is taken for 1; what is never executed has no plan
+        assert len(steps[name]["plans"]) == 5, steps[name]["notes"]
+        assert all("SELECT never" in note for note in steps[name]["notes"] if "plan" in note)
+
+
+@pytest.mark.parametrize(
+    ("text", "clients", "complaint"),
+    [
+        ("SELECT 1;\n", "1 500", "too many clients"),
+        (
+            "SELECT count(*) AS n FROM pgbench_history \\gset\n"
+            "INSERT INTO pgbench_history (tid) VALUES (1);\n"
+            "SELECT pg_terminate_backend(pg_backend_pid()) WHERE :n >= 50;\n",
+            "1",
+            "terminating connection",
+        ),
+        ("SELECT 1;\nSELECT nope;\n", "1", "nope"),
+    ],
+    ids=["too-many", "lost", "rejected"],
+)
+def test_a_run_that_fails_keeps_what_was_measured(
+    pg17: Server, pgstrata: Program, place: Path, text: str, clients: str, complaint: str
+) -> None:
+    (place / "mine.sql").write_text(text)
+    options = ("scale=1", "modes=simple", f"clients={clients}", "seconds=1", "warmup=0", "checkpoint=false")
+    arguments = [part for option in options for part in ("--set", option)]
+    done = pgstrata("run", "--server", pg17.spec, "--script", "mine.sql", *arguments, "--no-report")
+    assert done.returncode == 1, done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert complaint in said and "defect" not in said
+    (file,) = place.glob("results/*/*/*/*/run.json")
+    run = json.loads(file.read_text())
+    assert run["status"] == "failed" and complaint in run["error"]["message"]
+    kept = {step["name"]: step["operations"] for step in run["steps"]}
+    assert "load" in kept and "keys" in kept
+    if clients == "1 500":
+        assert kept["mine-simple-c1"] > 0
+    if "terminate" in text:
+        # the first 50 transactions, and none of the one that lost its connection
+        assert kept["mine-simple-c1"] == 50

@@ -230,10 +230,12 @@ _TOKEN = re.compile(
 
 
 def script_statements(
-    text: str, variables: dict[str, Scalar]
+    text: str, variables: dict[str, Scalar], *, parameters: bool = False
 ) -> Iterator[tuple[str, str, tuple[str, list[str]]]]:
     """Statements of a pgbench script: as written, with sample values, and with parameters in place of the
     variables that are named beside it. `\\set` is carried out.
+
+    parameters: whether whatever looks like a variable is one, as in the extended protocol.
     """
     written = sample = prepared = ""
     names: list[str] = []
@@ -250,8 +252,8 @@ def script_statements(
         elif match["variable"] is not None:
             written += match[0]
             name = match["variable"]
-            # what looks like a variable and is none stays
-            sample += literal(variables[name]) if name in variables else match[0]
+            known = parameters or name in variables
+            sample += literal(variables.get(name, 1)) if known else match[0]
             names.append(name)
             prepared += f"${len(names)}"
         else:
@@ -262,7 +264,8 @@ def script_statements(
 
 
 def _collect_text(text: str, role: Json, variables: dict[str, Scalar], found: Found) -> None:
-    for written, sample, (with_params, names) in script_statements(text, variables):
+    parameters = role.get("mode", "simple") != "simple"
+    for written, sample, (with_params, names) in script_statements(text, variables, parameters=parameters):
         prepared = None
         if role.get("mode") == "prepared":
             # what an earlier statement returned is not known here
