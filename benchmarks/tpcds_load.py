@@ -154,8 +154,6 @@ def main() -> None:
             cluster.create()
             cluster.start()
             for pair in range(arguments.pairs):
-                if pair == 0:
-                    data.make(options.scale)
                 seconds: dict[str, float] = {}
                 cpu: dict[str, float] = {}
                 for side in ("pgstrata", "copy") if pair % 2 == 0 else ("copy", "pgstrata"):

@@ -97,7 +97,7 @@ class Conductor:
         if isinstance(error, StoreError):
             raise error
         folder = self.finish(error, log_tail)
-        return folder, error.message if error else None
+        return folder, "; ".join(filter(None, (error.message, error.hint))) if error else None
 
     # --- the cluster --------------------------------------------------------------------------
 
