@@ -31,7 +31,7 @@ def table(found: TuningStudy) -> Table:
     judged = ", ".join(f"{step} of {workload}" for workload, step in found.steps.items())
     rows = []
     for cls in CLASSES:
-        cells = [Cell(cls, cls, small=_BANDS[cls])]
+        cells = [Cell(cls, f"{cls} ({_BANDS[cls]})")]
         for set_up in t.set_ups:
             entries = t.cell(cls, set_up)
             cells.append(words(", ".join(_told(found, entry) for entry in entries) or numbers.UNKNOWN))
@@ -63,7 +63,10 @@ def remarks(found: TuningStudy) -> list[Block]:
         said.append(Prose(f"{overlay} has a price: {'; '.join(reasons)}.", "even"))
     said += [Prose(f"The base itself: {warning}.", "even") for warning in t.base_warnings]
     said.append(Prose(next_sentence(found)))
-    said += [Prose(f"Not in it: {left.overlay}, {left.reason}.") for left in t.next.left]
+    left: dict[str, list[str]] = {}
+    for out in t.next.left:
+        left.setdefault(out.reason, []).append(out.overlay)
+    said += [Prose(f"Not in it: {', '.join(overlays)} ({reason}).") for reason, overlays in left.items()]
     return said
 
 
@@ -79,5 +82,6 @@ def _told(found: TuningStudy, entry: Entry) -> str:
     marks = ("~" if entry.between else "") + ("?" if entry.proven is False else "")
     why = ""
     if entry.cls == "ignored":
-        why = ", unsafe" if entry.overlay in found.table.unsafe else ", duplicate"
-    return f"{entry.overlay} {marks}{numbers.ratio(entry.relative.ratio)}{why}"
+        why = " (unsafe)" if entry.overlay in found.table.unsafe else " (duplicate)"
+    # Spaces that do not break: a mark on another line than its number says nothing.
+    return "\u00a0".join(filter(None, (entry.overlay, numbers.ratio(entry.relative.ratio), marks))) + why
