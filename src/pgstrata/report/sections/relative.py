@@ -32,15 +32,15 @@ def _chart(study: Study, workload: WorkloadOf, group: str, steps: Sequence[StepO
     data: list[dict[str, Any]] = []
     for variant in study.others:
         values, texts, notes = [], [], []
-        up: list[float | None] = []
-        down: list[float | None] = []
+        up: list[float] = []
+        down: list[float] = []
         for step in steps:
             cell = relative_cell(study, step, variant)
             ratio = float(cell.value) if isinstance(cell.value, int | float) else None
             shown = None if ratio is None else min(max(ratio, FLOOR), CEILING)
             values.append(None if shown is None else round(shown - 1, 4))
             cut = ratio is not None and ratio != shown
-            above, below = (None, None) if cut else _reach(study, step, variant, shown)
+            above, below = (0.0, 0.0) if cut else _reach(study, step, variant, shown)
             up.append(above)
             down.append(below)
             texts.append(numbers.ratio(ratio) if cut else "✕" if cell.tone == "missed" else "")
@@ -73,7 +73,7 @@ def _chart(study: Study, workload: WorkloadOf, group: str, steps: Sequence[StepO
                     "array": up,
                     "arrayminus": down,
                     "thickness": 1.2,
-                    "width": 3,
+                    "width": 0,  # a cap would show at bars that have no interval
                     "color": "#777",
                 },
             )
