@@ -94,6 +94,7 @@ def _campaign(found: TuningStudy, runs: list[RunRecord]) -> str:
         f"# The winners of {runs[0].campaign} together, and each alone: {', '.join(winners)}.",
         "",
         f"name = {_toml(runs[0].campaign + '-next')}",
+        *_how(runs),
         f"servers = {_toml(list(found.servers))}",
         "configs = [",
         *(f"    {_toml(list(stack))}," for stack in found.next_stacks()),
@@ -108,6 +109,21 @@ def _campaign(found: TuningStudy, runs: list[RunRecord]) -> str:
         lines += ["[workloads.options]"]
         lines += [f"{key} = {_toml(value)}" for key, value in options.items() if value is not None]
     return "\n".join(lines) + "\n"
+
+
+def _how(runs: list[RunRecord]) -> list[str]:
+    """Order and repeats of the study: its intervals came of them."""
+    lines = [
+        f"repeats = {max(run.repeat for run in runs)}",
+        f"order = {_toml(runs[0].data.get('order', 'sequential'))}",
+    ]
+    if comparison := runs[0].data.get("comparison"):
+        lines += [
+            f"{key} = {_toml(comparison[key])}" for key in ("rounds", "slice_seconds", "until", "margin")
+        ]
+        if comparison.get("max_seconds"):
+            lines.append(f"max_seconds = {_toml(comparison['max_seconds'])}")
+    return lines
 
 
 def _toml(value: Any) -> str:

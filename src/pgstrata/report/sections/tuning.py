@@ -75,7 +75,8 @@ def next_sentence(found: TuningStudy) -> str:
     winners = found.table.next.overlays
     if not winners:
         return "No overlay has a benefit that is safe and proven, so there is no combination to try next."
-    return f"To try next: {' + '.join(winners)} together; `pgstrata study next` writes that campaign."
+    what = f"{' + '.join(winners)} together" if len(winners) > 1 else f"{winners[0]} once more"
+    return f"To try next: {what}; `pgstrata study next` writes that campaign."
 
 
 def _told(found: TuningStudy, entry: Entry) -> str:
