@@ -75,6 +75,9 @@ def steps(name: str, options: dict[str, Any], version_num: int = 170_000) -> lis
 
 @pytest.mark.parametrize(("name", "options"), options_of_all())
 def test_every_step_is_a_valid_spec(name: str, options: dict[str, Any]) -> None:
+    if "query_count" in options:
+        # all searches have one shape, and the validator takes a millisecond for each
+        options = {**options, "query_count": 100}
     for step in steps(name, options):
         document = json.loads(json.dumps({"version": 1, "connection": CONNECTION, **step.spec()}))
         SPEC.validate(document)
