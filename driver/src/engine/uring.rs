@@ -203,10 +203,12 @@ impl<'l, 'a> Loop<'l, 'a> {
                 let session = &mut self.lines[i].session;
                 // An answer may have added to it: a ROLLBACK, after an error that is retried.
                 session.out.drain(..sent);
-                if !session.reports.is_empty() {
-                    publish(session, self.reporter);
+                if session.reports.is_empty() {
+                    return self.step(i, now);
                 }
-                self.step(i, now)
+                publish(session, self.reporter);
+                // What it took to hand them on is not the next statement's.
+                self.step(i, clock::now())
             }
             Err(failure) => {
                 self.failed(i, failure);
