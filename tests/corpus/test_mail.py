@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
+from email import message_from_bytes
 from email.message import EmailMessage
 
 import pytest
@@ -147,3 +148,18 @@ def test_any_bytes_become_one_row_that_postgres_takes(raw: bytes) -> None:
     (cells,) = rows_of(line.decode("utf-8"))
     assert len(cells) == len(rows.COLUMNS)
     assert (cells[0], cells[1], cells[5]) == (mail.id, mail.parent_id, mail.body)
+
+
+FOLDED = st.lists(st.text("abc <>@=?\t", min_size=1, max_size=12).filter(str.strip), min_size=1, max_size=3)
+
+
+@given(
+    subjects=st.lists(FOLDED, min_size=1, max_size=3), name=st.sampled_from(["Subject", "SUBJECT", "subject"])
+)
+def test_headers_are_what_the_library_reads(subjects: list[list[str]], name: str) -> None:
+    lines = "".join(f"{name}: " + "\n\t".join(part.strip() for part in s) + "\n" for s in subjects)
+    raw = f"X-Before: 1\n{lines}From: a@example.org\n\ntext\n".encode()
+    mail = parse(raw, Counter())
+    assert mail is not None
+    assert mail.subject == " ".join(message_from_bytes(raw)["subject"].split())
+    assert mail.author == "a@example.org"
