@@ -94,3 +94,11 @@ def test_splitting_keeps_every_column_once_and_in_order(widths: list[int], width
         assert own[0].key == "variant" and len(rows[0].cells) == len(own)
         needed = sum(len(c.title) + 2 for c in own)
         assert needed <= width + 2 or len(own) == 2
+
+
+def test_the_answer_says_how_much_of_it_is_proven(tmp_path) -> None:
+    for variant, speed, seconds in (("pg11", 1.0, 40), ("pg12", 0.9, 3), ("pg13", 0.5, 40)):
+        make_run(tmp_path, RunKey("c", variant, "insert", 1), speed=speed, seconds=seconds)
+    said = " ".join(shown(read_study(tmp_path)).split())
+    assert "pg12 slower at 10 (none proven) of 10 steps" in said
+    assert "pg13 slower at 10 (9 proven) of 10 steps" in said  # all but l.x, which has no seconds to judge by

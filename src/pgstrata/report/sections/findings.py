@@ -73,9 +73,19 @@ def _finding(study: Study, workload: WorkloadOf, variant: str) -> Finding:
         items.append(("missed", "SLA missed", _named(missed, ratios=False)))
     if absent := by_tone.get("missing"):
         items.append(("missing", "no data", _named(absent, ratios=False)))
-    return Finding(
-        variant, study.color(variant), _headline(study, len(slower), len(faster), len(fair), fair), items
-    )
+    words = [
+        f"{word} at {len(steps)}{_proven(study, variant, word, steps)}"
+        for word, steps in (("slower", slower), ("faster", faster))
+        if steps
+    ]
+    return Finding(variant, study.color(variant), _headline(study, words, fair), items)
+
+
+def _proven(study: Study, variant: str, word: str, steps: list[tuple[StepOf, Cell]]) -> str:
+    """How many of these steps have that verdict, where it is not all of them."""
+    found = [study.verdict(step, variant) for step, _ in steps]
+    proven = sum(f is not None and f.verdict.word == word for f in found)
+    return "" if proven == len(steps) else f" ({proven or 'none'} proven)"
 
 
 def _tells(finding: Finding) -> bool:
@@ -92,19 +102,14 @@ def _shortened(finding: Finding) -> Finding:
     return Finding(finding.variant, finding.color, said, [])
 
 
-def _headline(study: Study, slower: int, faster: int, steps: int, ratios: list[float]) -> str:
-    if not steps:
+def _headline(study: Study, words: list[str], ratios: list[float]) -> str:
+    if not ratios:
         return f"cannot be compared with {study.base}"
-    if slower and faster:
-        said = f"slower at {slower}, faster at {faster} of {_steps(steps)}"
-    elif slower or faster:
-        word = "slower" if slower else "faster"
-        said = f"{word} at {slower or faster} of {_steps(steps)}"
-    else:
-        said = f"neither slower nor faster at any of {_steps(steps)}"
+    steps = _steps(len(ratios))
+    said = f"{', '.join(words)} of {steps}" if words else f"neither slower nor faster at any of {steps}"
     mean = geometric_mean(ratios)
-    overall = f"; geometric mean {numbers.ratio(mean)}" if mean is not None and steps > 1 else ""
-    return f"{said} than {study.base}{overall}" if slower or faster else f"{said}{overall}"
+    overall = f"; geometric mean {numbers.ratio(mean)}" if mean is not None and len(ratios) > 1 else ""
+    return f"{said} than {study.base}{overall}" if words else f"{said}{overall}"
 
 
 def _steps(count: int) -> str:
