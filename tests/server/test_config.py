@@ -152,6 +152,13 @@ def test_a_share_of_memory_is_that_share(ram: int, percent: float) -> None:
     assert exact - (1 << 20) <= size <= exact
 
 
+def test_a_value_too_large_for_the_setting_it_became_is_the_largest() -> None:
+    resolved = made("wal_keep_segments = 134217728", 130023)
+    assert resolved.settings == {"wal_keep_size": "2147483647MB"}
+    (mapped,) = resolved.mapped
+    assert "wal_keep_size must be at most 2147483647MB" in str(mapped)
+
+
 @given(st.sampled_from(EVERY), st.sampled_from(EVERY), st.data())
 def test_what_one_version_takes_no_other_refuses(one: int, other: int, data: st.DataObject) -> None:
     """Comparing versions must not end in an error because one of them is older."""

@@ -137,11 +137,21 @@ def fate(written: Assignment, version_num: int, ram_bytes: int, build: str) -> F
         if row := setting(successor.to, major):
             try:
                 turned = successor.convert(_checked(written, ram_bytes) if history(name) else value)
-                return Fate("mapped", row.name, canonical(row, turned, ram_bytes), successor.reason)
+                return _mapped(row, turned, ram_bytes, successor.reason)
             except ValueError as error:
                 raise UsageError(f"{written.place}: {name}: {error}") from error
     _checked(written, ram_bytes)
     return Fate("dropped", reason=_where(name, major))
+
+
+def _mapped(row: Setting, value: str, ram_bytes: int, reason: str) -> Fate:
+    """A value turned into another setting's, or the nearest that one can hold. Raises BadValue."""
+    try:
+        return Fate("mapped", row.name, canonical(row, value, ram_bytes), reason)
+    except BadValue as error:
+        if error.beyond is None:
+            raise
+        return Fate("mapped", row.name, error.beyond, f"{reason}; {row.name} {error}")
 
 
 def _checked(written: Assignment, ram_bytes: int) -> str:
