@@ -102,8 +102,16 @@ class Outcome:
         return found
 
 
-def run_step(cluster: Cluster, database: str, step: Step, seed: int = 1, engine: str = "auto") -> Outcome:
-    spec = driver_spec(step, cluster.connection(database), seed, engine)
+def run_step(
+    cluster: Cluster,
+    database: str,
+    step: Step,
+    seed: int = 1,
+    engine: str = "auto",
+    connection: dict[str, Any] | None = None,
+) -> Outcome:
+    """connection: how the driver connects, if not as usual."""
+    spec = driver_spec(step, connection or cluster.connection(database), seed, engine)
     outcome = Outcome([])
     with Driver(spec) as driver:
         outcome.events.append(driver.ready())

@@ -187,7 +187,7 @@ def test_the_deleted_id_comes_back() -> None:
     ops = event("write-only")
     at = ops.index({"set": "id", "expr": "random(1, 1000)"})
     delete, insert = ops[at + 1 : at + 3]
-    assert values(delete)[0] == values(insert)[0] == {"expr": ":id", "type": "int4"}
+    assert values(delete)[0] == values(insert)[0] == {"expr": ":id", "type": "int8"}
 
 
 def test_prepared_statements_on_and_off() -> None:
@@ -238,7 +238,7 @@ def test_tables_and_load() -> None:
     assert branches[0]["if"][0][1][0]["row"] == [
         {"expr": ":row", "type": "int8"},
         "\t",
-        {"expr": "random(1, 1000)", "type": "int4"},
+        {"expr": "random(1, 1000)", "type": "int8"},
         "\t",
         {"digits": "-".join(["###########"] * 10)},
         "\t",

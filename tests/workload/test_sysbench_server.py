@@ -16,6 +16,7 @@ from pgstrata.workload import catalog
 from pgstrata.workload.language import Phase, Settle, Step
 from pgstrata.workload.sysbench import ALL, SysbenchOptions
 from support_steps import calls, database, forget_calls, run_phase, run_step, with_transactions
+from support_tap import PORT, Tap, tap
 
 SYSBENCH = catalog.find("sysbench")
 ROWS, TABLES = 2000, 2
@@ -161,14 +162,16 @@ def test_the_tables_are_those_of_sysbench(cluster: Cluster) -> None:
 # --- the statements ----------------------------------------------------------------------------
 
 
-def sysbench(cluster: Cluster, name: str, script: str, command: str, *more: str) -> None:
+def sysbench(
+    cluster: Cluster, name: str, script: str, command: str, *more: str, through: Tap | None = None
+) -> None:
     done = subprocess.run(
         [
             "sysbench",
             script,
             "--db-driver=pgsql",
-            f"--pgsql-host={cluster.socket_dir}",
-            f"--pgsql-port={cluster.port}",
+            f"--pgsql-host={through.folder if through else cluster.socket_dir}",
+            f"--pgsql-port={PORT if through else cluster.port}",
             "--pgsql-user=postgres",
             f"--pgsql-db={name}",
             f"--tables={TABLES}",
@@ -238,6 +241,32 @@ def test_the_server_sees_the_statements_of_sysbench(
     ]
     run_step(cluster, "loaded", with_transactions(step, 80))
     assert per_event(calls(loaded), 80) == theirs
+
+
+INT8, VARCHAR = 20, 1043
+
+
+@needs_sysbench
+@pytest.mark.parametrize(
+    ("script", "name"), [("oltp_read_write", "read-write=100"), ("oltp_write_only", "write-only")]
+)
+def test_parameters_have_the_types_that_sysbench_declares(
+    cluster: Cluster, loaded: psycopg.Connection[Any], script: str, name: str
+) -> None:
+    """Of two statements with one text the types decide which plan is made, and whether it is kept."""
+    socket = cluster.socket_dir / f".s.PGSQL.{cluster.port}"
+    with tap(socket) as theirs:
+        run = ["--events=20", "--time=0", "--threads=1", "--range-size=100", "--db-ps-mode=auto"]
+        sysbench(cluster, "loaded", script, "run", *run, through=theirs)
+    (step,) = [p for p in phases(steps=[name], clients=1) if isinstance(p, Step) and p.name == name]
+    with tap(socket) as ours:
+        place = {**cluster.connection("loaded"), "host": str(ours.folder), "port": PORT}
+        run_step(cluster, "loaded", with_transactions(step, 20), connection=place)
+    assert {text for text, types in theirs.types.items() if types} <= ours.types.keys()
+    for text, types in theirs.types.items():
+        assert set(types) <= {INT8, VARCHAR}
+        same = zip(types, ours.types.get(text, []), strict=True)
+        assert all(mine == INT8 for one, mine in same if one == INT8), text
 
 
 # --- time and groups ---------------------------------------------------------------------------

@@ -28,7 +28,7 @@ PAD = Digits("-".join(["#" * 11] * 5))
 
 def key(o: SysbenchOptions) -> Expr:
     """A uniform id, which is also what column k holds."""
-    return Uniform(1, o.rows)
+    return Uniform(1, o.rows, "int8")
 
 
 def _spread(o: SysbenchOptions, ops: Callable[[int], Sequence[Op]]) -> list[Op]:
