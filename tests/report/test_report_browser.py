@@ -37,7 +37,7 @@ OPTIONS = (
     "--virtual-time-budget=20000",
 )
 NOBODY = "--host-resolver-rules=MAP * ~NOTFOUND"
-TALL = 9_000
+TALL = 14_000
 SCRIPT = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 
 
