@@ -11,28 +11,21 @@ on both sides; the table shows the median of the rounds and the ratio of each pa
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
-import shutil
 import statistics
 import subprocess
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import psycopg
+from peers import ROWS, options, serving
 
 from pgstrata.driver_path import find_driver
 from pgstrata.server.acquire import acquire
-from pgstrata.server.cluster import Cluster
-from pgstrata.server.config import Fragment, resolve
 
 SCALE = 20
-ROWS = 500_000
 
 CONFIG = """
 shared_buffers = 2GB
@@ -218,60 +211,16 @@ def measure(pair: Pair, place: Place, rounds: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--server", default="pg:17", help="server to run against (default %(default)s)")
-    parser.add_argument("--seconds", type=int, default=5, help="of each side in each round (default 5)")
-    parser.add_argument("--rounds", type=int, default=5, help="of each pair (default 5)")
-    parser.add_argument("--engine", default="auto", help="auto, blocking or io_uring (default auto)")
-    parser.add_argument("--pairs", default="", help="only pairs whose name contains this")
+    parser = options(__doc__ or "", seconds=5, rounds=5)
     parser.add_argument("--format", default="table", choices=("table", "json"))
     args = parser.parse_args()
-    for peer in ("pgbench", "sysbench"):
-        if not shutil.which(peer):
-            raise SystemExit(f"{peer} is not here: apt-get install {peer}")
     server = acquire(args.server)
-    config = resolve([Fragment("benchmark", CONFIG, None)], server.version_num, 16 << 30)
     pairs = [p for p in PAIRS if args.pairs in p.name]
-    with (
-        tempfile.TemporaryDirectory(prefix="pgs") as folder,
-        Cluster(server, config, Path(folder) / "c") as cluster,
-    ):
-        # As root the server runs as another account, which has to get into the folder.
-        Path(folder).chmod(0o755)
-        cluster.create()
-        cluster.start()
-        host, port = str(cluster.socket_dir), cluster.port
-        with cluster.connect() as admin:
-            admin.execute("CREATE DATABASE bench")
-        base = ["-h", host, "-p", str(port), "-U", "postgres"]
-        if any(p.peer == "pgbench" for p in pairs):
-            subprocess.run(
-                ["pgbench", *base, "-i", "-q", "-s", str(SCALE), "bench"], check=True, capture_output=True
-            )
-        if any(p.peer == "sysbench" for p in pairs):
-            options = [
-                f"--pgsql-host={host}",
-                f"--pgsql-port={port}",
-                "--pgsql-user=postgres",
-                "--pgsql-db=bench",
-            ]
-            command = [
-                "sysbench",
-                "oltp_read_write",
-                "--db-driver=pgsql",
-                *options,
-                f"--table-size={ROWS}",
-                # The default would crowd the values of k, and random points then finds a third of the rows.
-                "--rand-type=uniform",
-                "prepare",
-            ]
-            subprocess.run(command, check=True, capture_output=True)
-        with psycopg.connect(host=host, port=port, user="postgres", dbname="bench", autocommit=True) as admin:
+    with serving(server, CONFIG, SCALE, {p.peer for p in pairs}) as cluster:
+        with cluster.connect("bench") as admin:
             admin.execute("VACUUM ANALYZE")
             admin.execute("CHECKPOINT")
-        place = Place(host, port, args.seconds, args.engine)
+        place = Place(str(cluster.socket_dir), cluster.port, args.seconds, args.engine)
         if args.format == "table":
             print(
                 f"server {server.label}, engine {args.engine}, {args.rounds} rounds, {args.seconds} s a side"

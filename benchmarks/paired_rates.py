@@ -16,26 +16,20 @@ range from 1 to that ratio; nothing is said where it is wider than 20 %: more ro
 
 from __future__ import annotations
 
-import argparse
 import math
-import shutil
 import statistics
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import psycopg
-from client_cpu import ROWS, Place, Sample, drive, pgbench, sysbench
+from client_cpu import Place, Sample, drive, pgbench, sysbench
+from peers import ROWS, options, serving
 from scipy.stats import t as student
 
 from pgstrata.server.acquire import acquire
-from pgstrata.server.cluster import Cluster
-from pgstrata.server.config import Fragment, resolve
 from pgstrata.workload import catalog
 from pgstrata.workload.language import Step
 
@@ -180,46 +174,14 @@ def compare(pair: Pair, place: Place, admin: psycopg.Connection[Any], rounds: in
     )
 
 
-@contextmanager
-def bench_server(spec: str) -> Iterator[tuple[Place, psycopg.Connection[Any]]]:
-    """A server with both peers' tables, made by the peers."""
-    server = acquire(spec)
-    config = resolve([Fragment("benchmark", CONFIG, None)], server.version_num, 16 << 30)
-    with (
-        tempfile.TemporaryDirectory(prefix="pgs") as folder,
-        Cluster(server, config, Path(folder) / "c") as cluster,
-    ):
-        # As root the server runs as another account, which has to get into the folder.
-        Path(folder).chmod(0o755)
-        cluster.create()
-        cluster.start()
-        with cluster.connect() as admin:
-            admin.execute("CREATE DATABASE bench")
-        place = Place(str(cluster.socket_dir), cluster.port, 1, "auto")
-        where = ["-h", place.host, "-p", str(place.port), "-U", "postgres"]
-        prepare = [*sysbench_command(place, ["oltp_read_write"])[:-1], "prepare"]
-        for command in (["pgbench", *where, "-i", "-q", "-s", str(SCALE), "bench"], prepare):
-            subprocess.run(command, check=True, capture_output=True)
-        with cluster.connect("bench") as admin:
-            admin.execute("CREATE EXTENSION pg_stat_statements")
-            yield place, admin
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--server", default="pg:17", help="server to run against (default %(default)s)")
-    parser.add_argument("--seconds", type=int, default=2, help="of each slice (default 2)")
-    parser.add_argument("--rounds", type=int, default=8, help="pairs of slices, even (default 8)")
-    parser.add_argument("--engine", default="auto", help="auto, blocking or io_uring (default auto)")
-    parser.add_argument("--pairs", default="", help="only pairs whose name contains this")
-    args = parser.parse_args()
-    for peer in ("pgbench", "sysbench"):
-        if not shutil.which(peer):
-            raise SystemExit(f"{peer} is not here: apt-get install {peer}")
-    with bench_server(args.server) as (place, admin):
-        place = replace(place, seconds=args.seconds, engine=args.engine)
+    args = options(__doc__ or "", seconds=2, rounds=8).parse_args()
+    with (
+        serving(acquire(args.server), CONFIG, SCALE) as cluster,
+        cluster.connect("bench") as admin,
+    ):
+        admin.execute("CREATE EXTENSION pg_stat_statements")
+        place = Place(str(cluster.socket_dir), cluster.port, args.seconds, args.engine)
         print("| work | peer | statements | peer/s | pgstrata/s | ratio | 95 % interval | by client CPU | |")
         print("|---|---|---|---:|---:|---:|---:|---:|---|", flush=True)
         for pair in pairs():

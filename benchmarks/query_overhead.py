@@ -11,8 +11,6 @@ rows again for their MD5, after the step. Target: less than a millisecond each.
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import statistics
 import tempfile
 import time
@@ -21,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from own_cache import own_cache
 
 from pgstrata.campaign.measure import driver_spec
 from pgstrata.driver import Driver
 from pgstrata.server.acquire import acquire
-from pgstrata.server.cache import cache_dir
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config import find_fragment, resolve
 from pgstrata.workload.fulltext import Fulltext
@@ -67,7 +65,7 @@ def report(step: Step, cluster: Cluster, folder: str) -> None:
     digest = time.process_time() - begun
     n = len(said)
     print(f"{n} queries of {statistics.median(e['seconds'] for e in said) * 1e3:.3f} ms (median)")
-    middle, late = statistics.median(between) * 1e3, between[n * 99 // 100] * 1e3
+    middle, late = statistics.median(between) * 1e3, between[len(between) * 99 // 100] * 1e3
     print(f"between: {middle:.3f} ms (median), {late:.3f} ms (p99)")
     print(f"driver CPU: {events[-1]['driver_cpu_seconds'] / n * 1e3:.3f} ms per query")
     print(f"digest: {digest / n * 1e3:.3f} ms of CPU per query")
@@ -81,25 +79,16 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=2000)
     arguments = parser.parse_args()
     server = acquire(arguments.server)
-    servers = cache_dir() / "servers"
-    place = Path(tempfile.mkdtemp(prefix="pgs", dir="/var/tmp"))
-    place.chmod(0o755)
-    os.environ["PGSTRATA_CACHE"] = str(place / "cache")
-    (place / "cache").mkdir(mode=0o755)
-    (place / "cache" / "servers").symlink_to(servers)
     config = resolve([find_fragment("default", None)], server.version_num, psutil.virtual_memory().total)
     options = FulltextOptions(
         messages=2_000, shortest=20, indexes=("gin",), build="before", query_count=arguments.queries
     )
-    try:
-        with Cluster(server, config, place / "c") as cluster:
-            cluster.create()
-            cluster.start()
-            step = prepare(cluster, options)
-            with tempfile.TemporaryDirectory(dir=place) as folder:
-                report(step, cluster, folder)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+    with own_cache() as place, Cluster(server, config, place / "c") as cluster:
+        cluster.create()
+        cluster.start()
+        step = prepare(cluster, options)
+        with tempfile.TemporaryDirectory(dir=place) as folder:
+            report(step, cluster, folder)
 
 
 if __name__ == "__main__":

@@ -13,22 +13,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import resource
 import shutil
-import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
+from own_cache import own_cache
 
 import pgstrata.cli.main  # noqa: F401  (what a run has in memory, this has)
 from pgstrata.campaign.measure import driver_spec
 from pgstrata.driver import Driver
 from pgstrata.server.acquire import acquire
-from pgstrata.server.cache import cache_dir
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config import find_fragment, resolve
 from pgstrata.workload.language import Step
@@ -142,14 +140,8 @@ def main() -> None:
     arguments = parser.parse_args()
     options = TpcdsOptions(scale=arguments.scale)
     server = acquire(arguments.server)
-    servers = cache_dir() / "servers"
-    place = Path(tempfile.mkdtemp(prefix="pgs", dir="/var/tmp"))
-    place.chmod(0o755)
-    os.environ["PGSTRATA_CACHE"] = str(place / "cache")
-    (place / "cache").mkdir(mode=0o755)
-    (place / "cache" / "servers").symlink_to(servers)
     config = resolve([find_fragment("default", None)], server.version_num, psutil.virtual_memory().total)
-    try:
+    with own_cache() as place:
         with Cluster(server, config, place / "c") as cluster, Memory("of the load"):
             cluster.create()
             cluster.start()
@@ -180,8 +172,6 @@ def main() -> None:
                 reference.make(options.scale, numbers_in(arguments.answers), print)
             found = [n for n in numbers_in(arguments.answers) if reference.answer(options.scale, n)]
             print(f"answered: {' '.join(map(str, found))}")
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 if __name__ == "__main__":

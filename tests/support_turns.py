@@ -29,9 +29,9 @@ config = ["default", "a17"]
 [[workloads]]
 name = "sysbench"
 [workloads.options]
-rows = 500
+rows = {rows}
 read_seconds = {seconds}
-write_seconds = 0.5
+write_seconds = {writes}
 warmup = 0
 settle_base = 0
 steps = {steps}
@@ -46,6 +46,8 @@ def write(
     *,
     slice_: float = 0.5,
     seconds: float = 1.5,
+    writes: float = 0.5,
+    rows: int = 500,
     rounds: int = 2,
     more: str = "",
     options: str = "cache_seconds = 0",
@@ -58,6 +60,8 @@ def write(
             steps=json.dumps(steps),
             slice=slice_,
             seconds=seconds,
+            writes=writes,
+            rows=rows,
             rounds=rounds,
             more=more,
             options=options,

@@ -11,6 +11,7 @@ import pytest
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.acquire import Server
 from support_program import Program
+from support_turns import write
 
 CAMPAIGN = """
 name = "why"
@@ -54,41 +55,19 @@ def test_profiles_waits_and_plans(pgstrata: Program, place: Path, pg17: Server) 
 
 
 TURNS = """
-name = "why"
-data_dir = "data"
-order = "interleaved"
-slice_seconds = 0.5
-rounds = 2
 waits = 50
-profile = {{ seconds = 0.8, frequency = 499 }}
-[[variants]]
-server = "{server}"
-label = "a"
-[[variants]]
-server = "{server}"
-label = "b"
-config = ["default", "a17"]
-[[workloads]]
-name = "sysbench"
-[workloads.options]
-rows = 2000
-read_seconds = 2
-write_seconds = 1
-warmup = 0
-cache_seconds = 0
-settle_base = 0
-steps = ["point-query", "update-index"]
+profile = { seconds = 0.8, frequency = 499 }
 """
 
 
 @pytest.mark.skipif(bool(unavailable()), reason="perf is not installed")
 def test_variants_that_take_turns(pgstrata: Program, place: Path, pg17: Server) -> None:
-    (place / "why.toml").write_text(TURNS.format(server=pg17.spec))
-    done = pgstrata("run", "why.toml")
+    steps_of = ["point-query", "update-index"]
+    done = pgstrata("run", write(place, pg17, steps_of, seconds=2, writes=1, rows=2000, more=TURNS))
     assert done.returncode == 0, done.stdout + done.stderr
-    for run in place.glob("results/why/*/*/*/run.json"):
+    for run in place.glob("results/turns/*/*/*/run.json"):
         steps = {step["name"]: step for step in json.loads(run.read_text())["steps"]}
-        for name in ("point-query", "update-index"):
+        for name in steps_of:
             step = steps[name]
             assert [p["kind"] for p in step["plans"]] == ["generic"], name
             assert sum(step["waits"]["query"].values()) == pytest.approx(1)
@@ -105,7 +84,7 @@ def test_variants_that_take_turns(pgstrata: Program, place: Path, pg17: Server) 
             if profile["event"] == "cpu-clock":  # a weight is nanoseconds of one sample
                 weights = sum(int(line.rpartition(" ")[2]) for line in folded.splitlines())
                 assert weights * 499 / 1e9 == pytest.approx(profile["samples"], rel=0.05)
-    page = (place / "results" / "why.report" / "index.html").read_text()
+    page = (place / "results" / "turns.report" / "index.html").read_text()
     assert "Wait event" in page and "flames/" in page
 
 

@@ -56,6 +56,7 @@
 
   var plots = Array.from(document.querySelectorAll(".plot"));
   function begin() {
+    if (typeof Plotly === "undefined") plots.forEach(draw);
     var watcher = new IntersectionObserver(function (entries) {
       entries.forEach(function (entry) {
         if (entry.isIntersecting) { watcher.unobserve(entry.target); draw(entry.target); }

@@ -1,0 +1,68 @@
+"""What the comparisons with pgbench and sysbench share: options, and a server with the peers' tables."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pgstrata.server.acquire import Server
+from pgstrata.server.cluster import Cluster
+from pgstrata.server.config import Fragment, resolve
+
+ROWS = 500_000
+"""Of sysbench's one table."""
+
+PEERS = ("pgbench", "sysbench")
+
+
+def options(text: str, *, seconds: int, rounds: int) -> argparse.ArgumentParser:
+    """The options of such a comparison, with these defaults."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--server", default="pg:17", help="server to run against (default %(default)s)")
+    parser.add_argument(
+        "--seconds", type=int, default=seconds, help="of each side in each round (default %(default)s)"
+    )
+    parser.add_argument("--rounds", type=int, default=rounds, help="of each pair (default %(default)s)")
+    parser.add_argument("--engine", default="auto", help="auto, blocking or io_uring (default auto)")
+    parser.add_argument("--pairs", default="", help="only pairs whose name contains this")
+    return parser
+
+
+@contextmanager
+def serving(server: Server, text: str, scale: int, peers: Collection[str] = PEERS) -> Iterator[Cluster]:
+    """A server with the config `text` and a database `bench` with these peers' tables, made by them.
+
+    Ends the program where one of all peers is missing.
+    """
+    for peer in PEERS:
+        if not shutil.which(peer):
+            raise SystemExit(f"{peer} is not here: apt-get install {peer}")
+    config = resolve([Fragment("benchmark", text, None)], server.version_num, 16 << 30)
+    with (
+        tempfile.TemporaryDirectory(prefix="pgs") as folder,
+        Cluster(server, config, Path(folder) / "c") as cluster,
+    ):
+        # As root the server runs as another account, which has to get into the folder.
+        Path(folder).chmod(0o755)
+        cluster.create()
+        cluster.start()
+        with cluster.connect() as admin:
+            admin.execute("CREATE DATABASE bench")
+        host, port = str(cluster.socket_dir), str(cluster.port)
+        commands = {
+            "pgbench": ["pgbench", "-h", host, "-p", port, "-U", "postgres", "-iqs", str(scale), "bench"],
+            "sysbench": [
+                *("sysbench", "oltp_read_write", "--db-driver=pgsql", f"--pgsql-host={host}"),
+                *(f"--pgsql-port={port}", "--pgsql-user=postgres", "--pgsql-db=bench"),
+                # The default would crowd the values of k, and random points then finds a third of the rows.
+                *("--tables=1", f"--table-size={ROWS}", "--rand-type=uniform", "prepare"),
+            ],
+        }
+        for peer in peers:
+            subprocess.run(commands[peer], check=True, capture_output=True)
+        yield cluster
