@@ -2,11 +2,12 @@
 
     .venv/bin/python benchmarks/tpcds_load.py --scale 1 --server pg:17
 
-Pairs, alternating which comes first. `pgstrata`: an empty cache, so that the rows are generated, kept and
+Rounds in which three ways take turns. `pgstrata`: an empty cache, so that the rows are generated, kept and
 streamed into COPY by the driver. `copy`: the server's own COPY from files that are there (`COPY … FROM
-'file'`), with the same connections and the same spread of tables, no client in between. Target: a ratio of at
-most 1.3; memory of pgstrata and everything it starts, the server apart, below 300 MiB: while it loads, and,
-with --answers, while DuckDB answers these queries as it does before a run's first query.
+'file'`), one table after the other on one connection, as scripts load them; no client in between. `spread`:
+the same with the connections and the spread of tables that pgstrata has. Target: a ratio of at most 1.3;
+memory of pgstrata and everything it starts, the server apart, below 300 MiB: while it loads, and, with
+--answers, while DuckDB answers these queries as it does before a run's first query.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def by_pgstrata(cluster: Cluster, options: TpcdsOptions) -> tuple[float, float]:
     return generated, float(done["seconds"])
 
 
-def by_copy(cluster: Cluster, options: TpcdsOptions) -> float:
+def by_copy(cluster: Cluster, options: TpcdsOptions, connections: int) -> float:
     """Seconds the server takes for its own COPY from ready files."""
 
     def one(tables: list[str]) -> None:
@@ -121,7 +122,7 @@ def by_copy(cluster: Cluster, options: TpcdsOptions) -> float:
                 path = data.file(options.scale, table)
                 connection.execute(f"COPY {table} FROM '{path}' WITH (DELIMITER '|', NULL '')".encode())
 
-    shares = schema.spread(options.load_connections, lambda table: [table])
+    shares = schema.spread(connections, lambda table: [table])
     begun = time.monotonic()
     with ThreadPoolExecutor(len(shares)) as pool:
         for future in [pool.submit(one, share) for share in shares]:
@@ -135,7 +136,7 @@ def main() -> None:
     )
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--server", default="pg:17")
-    parser.add_argument("--pairs", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--answers", metavar="QUERIES", help='say "4 11 14 23 51 64 67 78 97", the largest')
     arguments = parser.parse_args()
     options = TpcdsOptions(scale=arguments.scale)
@@ -145,14 +146,17 @@ def main() -> None:
         with Cluster(server, config, place / "c") as cluster, Memory("of the load"):
             cluster.create()
             cluster.start()
-            for pair in range(arguments.pairs):
+            for turn in range(arguments.rounds):
                 seconds: dict[str, float] = {}
                 cpu: dict[str, float] = {}
-                for side in ("pgstrata", "copy") if pair % 2 == 0 else ("copy", "pgstrata"):
+                # The first to come makes the files.
+                sides = ["pgstrata", "copy", "spread"]
+                for side in sides if turn % 2 == 0 else sides[::-1]:
                     empty_tables(cluster)
                     before = own_cpu_seconds(), server_cpu_seconds(cluster)
-                    if side == "copy":
-                        seconds[side] = by_copy(cluster, options)
+                    if side != "pgstrata":
+                        connections = 1 if side == "copy" else options.load_connections
+                        seconds[side] = by_copy(cluster, options, connections)
                     else:
                         generated, loaded = by_pgstrata(cluster, options)
                         seconds[side] = generated + loaded
@@ -162,11 +166,13 @@ def main() -> None:
                     print(f"  {side}: CPU {own:.1f} s, the server's {its:.1f} s")
                 about = data.about(options.scale)
                 assert about is not None
-                print(
-                    f"pgstrata {seconds['pgstrata']:.1f} s, COPY alone {seconds['copy']:.1f} s, "
-                    f"ratio {seconds['pgstrata'] / seconds['copy']:.2f} of time, "
-                    f"{cpu['pgstrata'] / cpu['copy']:.2f} of CPU, {about['raw_bytes'] / 1e6:.0f} MB"
-                )
+                print(f"pgstrata {seconds['pgstrata']:.1f} s, {about['raw_bytes'] / 1e6:.0f} MB")
+                for side, what in (("copy", "one connection"), ("spread", "as many connections")):
+                    print(
+                        f"COPY alone, {what}: {seconds[side]:.1f} s, "
+                        f"ratio {seconds['pgstrata'] / seconds[side]:.2f} of time, "
+                        f"{cpu['pgstrata'] / cpu[side]:.2f} of CPU"
+                    )
         if arguments.answers:
             with Memory("of the answers"):
                 reference.make(options.scale, numbers_in(arguments.answers), print)

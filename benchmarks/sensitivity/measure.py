@@ -5,25 +5,25 @@
     python benchmarks/sensitivity/measure.py --smoke        minutes; says nothing but that it works
 
 Builds slow.c with cc, calibrates the time it burns per message to slowdowns of 3 % and 5 %, and compares
-base against base (40 times), against 3 % and against 5 % (20 times each), with the same budget of measured
-seconds:
+base against base (40 times), against 3 % and against 5 % (20 times each), each with at most the same budget
+of measured seconds (240):
 
 - the procedure of the field: one run each of half the budget, slower below 0.95, faster above 1.05;
-- pgstrata: interleaved slices for the whole budget. The same slices tell what `until = "verdict"` would have
-  said, and when: it looks at them with the same function, after every second pair, and stops at a verdict.
+- pgstrata: interleaved slices with `until = "verdict"`, which ends early where the verdict is known.
 
 Every comparison has new clusters, and the kinds take turns. One line of JSON per finished comparison goes
-to --out, with every rate; the same command again goes on where it was stopped, in whatever way. --print
-makes the table for docs/performance.md of what is there, without measuring.
+to --out; the same command again goes on where it was stopped, in whatever way. --print makes the table for
+docs/performance.md of what is there, without measuring.
 
-How long: 80 comparisons x 2 procedures x 240 s are 10.7 h of measured seconds for one step. What
-comes around them (initdb, load, connections and warm-up of slices) makes it 12.5 h, or 6.3 h with --lanes 2.
+How long: 80 comparisons of the field's procedure take 5.6 h of one lane, whatever they find; --field says how
+many of each kind are made of it. Those of pgstrata take what they need, and 15 s around each.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import signal
@@ -41,10 +41,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pgstrata.analyze import sequential
 from pgstrata.analyze.compare import step_pairs
-from pgstrata.analyze.estimate import estimate
-from pgstrata.analyze.verdict import Verdict, compare
+from pgstrata.analyze.estimate import Estimate, estimate
 from pgstrata.campaign.execute import default_data_dir
 from pgstrata.server.process import die_with_parent
 
@@ -55,7 +53,7 @@ Job = tuple[float, str, int]
 HERE = Path(__file__).resolve().parent
 PLANTED = (0.0, 0.03, 0.05)
 FIELD, PAIRS = "field", "interleaved"
-TITLES = ("one run each, ± 5 %", "interleaved, fixed", "interleaved, until verdict")
+TITLES = {FIELD: "one run each, ± 5 %", PAIRS: "interleaved, until verdict"}
 SAME = ("server", "step", "rows", "budget", "slice", "lanes")
 """Arguments that may not differ between the lines of one file."""
 
@@ -83,8 +81,11 @@ class Bench:
         self.running: set[subprocess.Popen[bytes]] = set()
         self.stopped = threading.Event()
 
-    def run(self, lane: int | None, burn_ns: int, seconds: float, order: str) -> list[Json]:
-        """The step of base and of the slowed variant in one campaign; lane: the CPU they keep to."""
+    def run(self, lane: int | None, burn_ns: int, seconds: float, more: str) -> Path:
+        """Base and the slowed variant in one campaign; lane: the CPU they keep to. Returns its results.
+
+        more: lines for the campaign.
+        """
         a = self.arguments
         place = self.folder / f"lane-{lane or 0}"
         shutil.rmtree(place, ignore_errors=True)
@@ -98,7 +99,7 @@ class Bench:
         )
         file = place / "sensitivity.toml"
         file.write_text(
-            f'order = "{order}"\nslice_seconds = {a.slice}\n{cpus}{variants}'
+            f"{more}\nslice_seconds = {a.slice}\n{cpus}{variants}"
             f'[[workloads]]\nname = "sysbench"\n[workloads.options]\n'
             f"rows = {a.rows}\nread_seconds = {seconds}\nwarmup = 1\ncache_seconds = 0\n"
             f'settle_base = 0\nsteps = ["{a.step}"]\n'
@@ -106,9 +107,13 @@ class Bench:
         # One folder per lane, the same every time: the next run in it clears what a killed one left.
         data = default_data_dir() / f"sensitivity-{lane or 0}"
         self._call("run", file, "--no-report", "--results", place / "results", "--data-dir", data)
+        return place / "results"
+
+    def steps(self, place: Path) -> list[Json]:
+        """The records of base and other."""
         runs = [json.loads(path.read_text()) for path in place.rglob("run.json")]
         runs.sort(key=lambda run: run["variant"] != "base")
-        return [next(dict(s) for s in run["steps"] if s["name"] == a.step) for run in runs]
+        return [next(dict(s) for s in run["steps"] if s["name"] == self.arguments.step) for run in runs]
 
     def _call(self, *words: object) -> None:
         """pgstrata to its end; raises SystemExit where it fails or the benchmark is stopped."""
@@ -131,10 +136,19 @@ class Bench:
         for process in list(self.running):
             process.send_signal(signal.SIGTERM)
 
-    def pairs(self, lane: int | None, burn_ns: int, seconds: float) -> tuple[list[float], list[float]]:
-        """Rates of base and other, slice by slice, `seconds` both together."""
-        base, other = step_pairs(*self.run(lane, burn_ns, seconds / 2, "interleaved"))
-        return base, other
+    def pairs(self, lane: int | None, burn_ns: int, seconds: float) -> Estimate:
+        """Of rates of base and other, slice by slice, `seconds` both together."""
+        base, other = self.steps(self.run(lane, burn_ns, seconds / 2, 'order = "interleaved"'))
+        return estimate(*step_pairs(base, other))
+
+    def verdict(self, place: Path) -> Json:
+        """What `pgstrata compare` says of the two, as its users get it."""
+        command = [sys.executable, "-m", "pgstrata", "compare", "base", "other", "--format", "json"]
+        done = subprocess.run([*command, "--results", place], capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        (verdict,) = json.loads(done.stdout)[0]["steps"]
+        return {name: verdict[name] for name in ("word", "ratio", "low", "high", "n")}
 
     def compared(self, lane: int | None, burn_ns: int, job: Job) -> Json:
         """One comparison as a line of the file."""
@@ -142,13 +156,19 @@ class Bench:
         begun, started = time.monotonic(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         budget = self.arguments.budget
         if procedure == FIELD:
-            steps = self.run(lane, burn_ns, budget / 2, "sequential")
-            base, other = ([s["rate"]] for s in steps)
+            place = self.run(lane, burn_ns, budget / 2, 'order = "sequential"')
+            base, other = self.steps(place)
+            ratio = other["rate"] / base["rate"]
+            found = {"word": field_word(ratio), "ratio": ratio}
         else:
-            base, other = self.pairs(lane, burn_ns, budget)
+            more = f'order = "interleaved"\nuntil = "verdict"\nmax_seconds = {budget}'
+            place = self.run(lane, burn_ns, budget / 2, more)
+            base, other = self.steps(place)
+            found = self.verdict(place)
         wall = round(time.monotonic() - begun, 1)
         line = {"share": share, "procedure": procedure, "number": number, "started": started, "wall": wall}
-        return {**line, "lane": lane, "base": base, "other": other}
+        seconds = base["seconds"] + other["seconds"]
+        return {**line, "lane": lane, "seconds": seconds, **found}
 
     def calibrate(self, lanes: list[int | None]) -> Json:
         """Nanoseconds to burn per message for each planted slowdown.
@@ -164,13 +184,17 @@ class Bench:
         burns = {str(share): round(base * share / (1 - share) / cost) for share in PLANTED}
         return {"base_seconds": base, "cost": cost, "burn_ns": burns}
 
+    def _slowed(self, lane: int | None, burn_ns: int, seconds: float) -> tuple[float, float]:
+        """Seconds of an operation of the base, and the share by which the other takes longer."""
+        steps = self.steps(self.run(lane, burn_ns, seconds / 2, 'order = "interleaved"'))
+        return 1 / steps[0]["rate"], math.expm1(-estimate(*step_pairs(*steps)).log)
+
     def _cost(self, lanes: list[int | None], burn_ns: int, seconds: float) -> tuple[float, float]:
         """Seconds of an operation of the base, and how many more each nanosecond of burn costs."""
         with ThreadPoolExecutor(len(lanes)) as pool:
-            found = list(pool.map(lambda lane: self.pairs(lane, burn_ns, seconds), lanes))
-        times = [(1 / b, 1 / o) for base, other in found for b, o in zip(base, other, strict=True)]
-        base = statistics.median(b for b, _ in times)
-        more = base * (statistics.median(o / b for b, o in times) - 1)
+            found = list(pool.map(lambda lane: self._slowed(lane, burn_ns, seconds), lanes))
+        base = statistics.mean(b for b, _ in found)
+        more = base * (statistics.mean(m for _, m in found))
         print(
             f"{base * 1e6:.2f} µs per operation, a burn of {burn_ns} ns costs {more * 1e6:.2f} µs", flush=True
         )
@@ -189,12 +213,13 @@ def build(folder: Path) -> Path:
     return library
 
 
-def jobs(comparisons: int) -> Iterator[Job]:
+def jobs(comparisons: int, field: int) -> Iterator[Job]:
     """All comparisons in the order they are made: twice as many of base and base."""
     for number in range(comparisons * 2):
         for share in PLANTED:
-            if share == 0 or number < comparisons:
-                yield from ((share, procedure, number) for procedure in (FIELD, PAIRS))
+            for procedure, wanted in ((FIELD, field), (PAIRS, comparisons)):
+                if number < wanted * (2 if share == 0 else 1):
+                    yield share, procedure, number
 
 
 def measure(arguments: argparse.Namespace) -> None:
@@ -215,7 +240,7 @@ def measure(arguments: argparse.Namespace) -> None:
             )
         done = {(x["share"], x["procedure"], x["number"]) for x in lines[1:]}
         burns = lines[0]["burn_ns"]
-        todo = iter([job for job in jobs(arguments.comparisons) if job not in done])
+        todo = iter([job for job in jobs(arguments.comparisons, arguments.field) if job not in done])
         lock = threading.Lock()
 
         def work(lane: int | None) -> None:
@@ -241,8 +266,7 @@ def try_lanes(arguments: argparse.Namespace) -> None:
         for lanes in ([None], list[int | None](range(max(2, arguments.lanes)))):
             with ThreadPoolExecutor(len(lanes)) as pool:
                 found = list(pool.map(lambda lane: bench.pairs(lane, 0, arguments.calibrate / 2), lanes))
-            for lane, (base, other) in zip(lanes, found, strict=True):
-                e = estimate(base, other)
+            for lane, e in zip(lanes, found, strict=True):
                 deviation = e.standard_error * e.n**0.5
                 where = "one at a time" if lane is None else f"{len(lanes)} at a time, CPU {lane}"
                 print(f"{where}: {e.n} pairs, noise of one {deviation:.2%}, second cluster {e.log:+.2%}")
@@ -274,22 +298,8 @@ def append(file: Path, line: Json) -> None:
         os.fsync(out.fileno())
 
 
-def watched(base: list[float], other: list[float]) -> tuple[Verdict, int]:
-    """What `until = "verdict"` says of these pairs, and after how many."""
-    verdict = sequential.look(base, other)
-    for n in range(2, len(base), 2):
-        early = sequential.look(base[:n], other[:n])
-        if early.decided:
-            return early, n
-    return verdict, len(base)
-
-
 def said(line: Json) -> str:
-    base, other = line["base"], line["other"]
-    if line["procedure"] == FIELD:
-        return f"{field_word(other[0] / base[0])} ({other[0] / base[0]:.3f})"
-    fixed, (early, n) = compare(base, other), watched(base, other)
-    return f"{fixed.word} ({fixed.ratio:.4f}), watched: {early.word} after {n} pairs"
+    return f"{line['word']} ({line['ratio']:.4f}) after {line['seconds']:.0f} s"
 
 
 def field_word(ratio: float) -> str:
@@ -298,18 +308,11 @@ def field_word(ratio: float) -> str:
 
 
 def table(lines: list[Json]) -> str:
-    """Markdown; all words are found again from the rates."""
-    cells = {(share, title): Cell() for share in PLANTED for title in TITLES}
-    budget, slice_ = (lines[0]["arguments"][name] for name in ("budget", "slice"))
+    """Markdown."""
+    cells = {(share, title): Cell() for share in PLANTED for title in TITLES.values()}
     for line in lines[1:]:
-        share, base, other = line["share"], line["base"], line["other"]
-        if line["procedure"] == FIELD:
-            cells[share, TITLES[0]].add(field_word(other[0] / base[0]), budget, other[0] / base[0])
-            continue
-        verdict = compare(base, other)
-        cells[share, TITLES[1]].add(verdict.word, 2 * slice_ * len(base), verdict.ratio)
-        verdict, n = watched(base, other)
-        cells[share, TITLES[2]].add(verdict.word, 2 * slice_ * n, verdict.ratio)
+        cell = cells[line["share"], TITLES[line["procedure"]]]
+        cell.add(line["word"], line["seconds"], line["ratio"])
     rows = [
         "| planted | procedure | comparisons | slower | faster | same | unclear | ratio | spread | seconds |"
     ]
@@ -334,8 +337,9 @@ def main() -> None:
     parser.add_argument("--step", default="point-query")
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--comparisons", type=int, default=20, help="of each kind; base against base: twice")
+    parser.add_argument("--field", type=int, help="the same of the field's procedure; default: as many")
     parser.add_argument("--budget", type=float, default=240.0, help="measured seconds of a comparison")
-    parser.add_argument("--slice", type=float, default=2.0, help="seconds of a slice")
+    parser.add_argument("--slice", type=float, default=0.02, help="seconds of a slice")
     parser.add_argument("--calibrate", type=float, default=120.0, help="measured seconds of the calibration")
     parser.add_argument("--trial-ns", type=int, default=20_000, help="first burn of the calibration")
     parser.add_argument(
@@ -347,8 +351,10 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="one comparison of a few seconds each")
     arguments = parser.parse_args()
     if arguments.smoke:
-        arguments.comparisons, arguments.budget, arguments.slice = 1, 10.0, 0.5
+        arguments.comparisons, arguments.budget, arguments.slice = 1, 10.0, 0.02
         arguments.calibrate, arguments.rows = 8.0, 1000
+    if arguments.field is None:
+        arguments.field = arguments.comparisons
     smoke = "-smoke" if arguments.smoke else ""
     arguments.out = arguments.out or Path(f"sensitivity-{arguments.step.replace('=', '-')}{smoke}.jsonl")
     if arguments.try_lanes:

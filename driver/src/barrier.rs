@@ -11,6 +11,7 @@ use crate::program::Role;
 use crate::record::Board;
 use crate::session::{Session, Surroundings, Want};
 use crate::spec::Spec;
+use crate::turns::Turns;
 use crate::{clock, connect};
 
 /// Opens every connection and brings it up to the barrier; sessions grouped by the thread that will
@@ -21,6 +22,7 @@ pub fn connect_all<'a>(
     roles: &'a [Role],
     engine: Engine,
     control: &'a Control,
+    turns: Option<&'a Turns>,
     boards: &mut [Board],
 ) -> Result<(Vec<Vec<Line<'a>>>, Vec<Vec<i32>>), Failure> {
     let total: usize = roles.iter().map(|r| r.clients as usize).sum();
@@ -55,6 +57,7 @@ pub fn connect_all<'a>(
                 slab: slabs.get(worker).cloned().unwrap_or_else(|| board.slab()),
                 lockstep: partner(&pairs, role.index, client),
                 keep_rows: spec.results_dir.is_some(),
+                turns,
             };
             let mut session = Session::new(role, client, spec.seed, around);
             for (slot, cell) in role.shared.iter().zip(&cells[client as usize]) {

@@ -45,6 +45,10 @@ pub struct RoleSecond {
     pub p95: f64,
     pub p99: f64,
     pub max: f64,
+    /// Windows that have ended since the last event: number from 0, operations, seconds of all
+    /// connections added up. More than one of the same number is to be added up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<(u64, u64, f64)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -56,6 +60,9 @@ pub struct RoleDone {
     pub seconds: f64,
     pub latency: Latency,
     pub statements_by_name: Vec<StatementTotals>,
+    /// The windows that no second has told.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<(u64, u64, f64)>,
 }
 
 /// Latency of operations, in seconds.

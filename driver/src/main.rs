@@ -22,6 +22,7 @@ mod run;
 mod script;
 mod session;
 mod spec;
+mod turns;
 mod wire;
 
 use clap::{Parser, Subcommand};

@@ -11,8 +11,9 @@ use base64::Engine as _;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
-use crate::clock::{Nanos, SECOND};
+use crate::clock::{self, Nanos, SECOND};
 use crate::events::{Counts, Latency, RoleDone, RoleSecond, StatementTotals};
+use crate::turns::Ended;
 
 /// Largest latency a histogram tells apart: 1 h in microseconds.
 const LONGEST_US: u64 = 3_600_000_000;
@@ -131,6 +132,10 @@ struct Inside {
     closed: Vec<(u64, Tally)>,
     statements: Vec<StatementStat>,
     last: Nanos,
+    /// Ended windows by their number: operations and busy time, not yet told.
+    turns: BTreeMap<u64, (u64, Nanos)>,
+    /// Time of all connections in all windows.
+    busy: Nanos,
 }
 
 /// Where one thread records what one role did.
@@ -146,6 +151,8 @@ impl Slab {
             closed: Vec::new(),
             statements: vec![StatementStat::default(); statements],
             last: 0,
+            turns: BTreeMap::new(),
+            busy: 0,
         }))
     }
 
@@ -182,6 +189,15 @@ impl Slab {
         stat.rows += rows;
         stat.total += time;
         stat.max = stat.max.max(time);
+    }
+
+    /// A connection has left a window.
+    pub fn turn(&self, ended: Ended) {
+        let mut inside = self.lock();
+        inside.busy += ended.busy;
+        let sum = inside.turns.entry(ended.number).or_default();
+        sum.0 += ended.operations;
+        sum.1 += ended.busy;
     }
 
     fn take(&self, before: u64) -> Vec<(u64, Tally)> {
@@ -249,7 +265,8 @@ impl Board {
     }
 
     /// What happened in `second`, which has been collected; zeros if nothing did.
-    pub fn second(&mut self, second: u64) -> RoleSecond {
+    /// `turns`: the windows before this one are told, too.
+    pub fn second(&mut self, second: u64, turns: u64) -> RoleSecond {
         let tally = self.seconds.remove(&second).unwrap_or_else(Tally::new);
         RoleSecond {
             name: self.name.clone(),
@@ -259,7 +276,25 @@ impl Board {
             p95: tally.quantile(0.95),
             p99: tally.quantile(0.99),
             max: tally.max as f64 / SECOND as f64,
+            turns: self.turns(turns),
         }
+    }
+
+    /// Windows before `before` that have ended, once each: number, operations, busy seconds.
+    pub fn turns(&self, before: u64) -> Vec<(u64, u64, f64)> {
+        let mut told = Vec::new();
+        for slab in &self.slabs {
+            let mut inside = slab.lock();
+            let rest = inside.turns.split_off(&before);
+            let ended = std::mem::replace(&mut inside.turns, rest);
+            told.extend(ended.into_iter().map(|(number, (n, busy))| (number, n, clock::seconds(busy))));
+        }
+        told
+    }
+
+    /// Time of all connections in windows.
+    pub fn busy(&self) -> Nanos {
+        self.slabs.iter().map(|s| s.lock().busy).sum()
     }
 
     /// The last moment at which a transaction of this role ended; 0 if none did.
@@ -294,6 +329,7 @@ impl Board {
             seconds,
             latency: self.total.latency(),
             statements_by_name: statements_by_name.collect(),
+            turns: self.turns(u64::MAX),
         }
     }
 }
@@ -337,7 +373,7 @@ mod tests {
             }
             board.collect(10);
             for second in 0..10 {
-                seconds.push(board.second(second));
+                seconds.push(board.second(second, 0));
             }
             let done = board.done(5.0);
             prop_assert_eq!(done.counts.transactions, work.len() as u64);

@@ -15,10 +15,12 @@ use crate::program::Role;
 use crate::record::Board;
 use crate::report::Reporter;
 use crate::spec::{Spec, VERSION};
+use crate::turns::Turns;
 
 /// What reaches the thread that collects and reports.
 enum News {
-    Start,
+    /// Begin at this time, at once if it has passed.
+    Start(Nanos),
     Stop,
     Close,
     /// A worker has ended; what went wrong there, if anything did.
@@ -96,7 +98,9 @@ fn step(spec: &Spec, roles: &[Role], events: &Events) -> Result<i32, Failure> {
     let control = Control::new(unfinished, Some(wake.as_raw_fd()));
     let reporter = Reporter::new(events, spec.results_dir.as_deref());
     let mut boards: Vec<Board> = roles.iter().map(board).collect();
-    let (workers, pids) = connect_all(spec, roles, engine, &control, &mut boards)?;
+    let turns = Turns::of(spec)?;
+    let turns = turns.as_ref();
+    let (workers, pids) = connect_all(spec, roles, engine, &control, turns, &mut boards)?;
 
     let (tell, news) = mpsc::channel();
     listen(tell.clone());
@@ -125,7 +129,7 @@ fn step(spec: &Spec, roles: &[Role], events: &Events) -> Result<i32, Failure> {
             threads,
             roles: ready_roles(roles, &pids),
         });
-        let conductor = Conductor { spec, roles, events, control: &control, news: &news };
+        let conductor = Conductor { spec, turns, roles, events, control: &control, news: &news };
         let code = conductor.conduct(&mut boards, threads);
         // Workers that hang in a call to a dead server cannot be joined.
         std::process::exit(code)
@@ -179,15 +183,18 @@ fn listen(tell: mpsc::Sender<News>) {
     #[derive(serde::Deserialize)]
     struct Command {
         command: String,
+        /// Nanoseconds of the monotonic clock.
+        #[serde(default)]
+        at: Nanos,
     }
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
             let Ok(line) = line else { break };
             let command: Result<Command, _> = serde_json::from_str(&line);
-            let news = match command.as_ref().map(|c| c.command.as_str()) {
-                Ok("start") => News::Start,
-                Ok("stop") => News::Stop,
-                Ok("close") => News::Close,
+            let news = match command.as_ref().map(|c| (c.command.as_str(), c.at)) {
+                Ok(("start", at)) => News::Start(at),
+                Ok(("stop", _)) => News::Stop,
+                Ok(("close", _)) => News::Close,
                 _ => continue,
             };
             if tell.send(news).is_err() {
@@ -200,6 +207,7 @@ fn listen(tell: mpsc::Sender<News>) {
 
 struct Conductor<'a> {
     spec: &'a Spec,
+    turns: Option<&'a Turns>,
     roles: &'a [Role],
     events: &'a Events,
     control: &'a Control,
@@ -209,25 +217,33 @@ struct Conductor<'a> {
 impl Conductor<'_> {
     /// From `start` to `close`; returns the exit code.
     fn conduct(&self, boards: &mut [Board], workers: usize) -> i32 {
-        loop {
+        let at = loop {
             match self.news.recv() {
-                Ok(News::Start) => break,
+                Ok(News::Start(at)) => break at,
                 Ok(News::Stop) => self.control.stop(),
                 Ok(News::Ended(_)) => {}
                 Ok(News::Close) | Err(_) => return 0,
             }
-        }
-        let begin = clock::now();
-        let from = begin + clock::nanos(self.spec.warmup_seconds);
+        };
+        let begin = clock::now().max(at);
+        // Records keep to active time, which is the clock's own where no turns are taken.
+        let (from, deadline) = match self.turns {
+            Some(turns) => (begin + turns.warm_active(), begin + turns.end()),
+            None => {
+                let from = begin + clock::nanos(self.spec.warmup_seconds);
+                (from, self.spec.seconds.map_or(Nanos::MAX, |s| from + clock::nanos(s)))
+            }
+        };
         let until = self.spec.seconds.map_or(Nanos::MAX, |s| from + clock::nanos(s));
         boards.iter().for_each(|b| b.begin(from));
-        self.control.open(begin, until);
-        std::thread::sleep(clock::until(from, clock::now()));
+        self.control.open(begin, deadline);
+        let measuring = self.turns.map_or(from, |turns| begin + turns.measured_start());
+        std::thread::sleep(clock::until(measuring, clock::now()));
         let cpu = clock::cpu_seconds();
         let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.events.say(&Event::Measuring { unix_time: unix_time.as_secs_f64() });
 
-        let (failed, said, ended) = self.measure(boards, workers, from);
+        let (failed, said, ended) = self.measure(boards, workers, begin, from);
         let cpu = clock::cpu_seconds() - cpu;
         self.finish(boards, from, until, ended, said, cpu);
         loop {
@@ -240,11 +256,14 @@ impl Conductor<'_> {
 
     /// Reports every second until all workers have ended.
     /// Returns whether something failed, how many seconds were said, and when the last worker ended.
-    fn measure(&self, boards: &mut [Board], workers: usize, from: Nanos) -> (bool, u64, Nanos) {
+    fn measure(&self, boards: &mut [Board], workers: usize, begin: Nanos, from: Nanos) -> (bool, u64, Nanos) {
         let (mut failed, mut said, mut active) = (false, 0, workers);
         let mut give_up = Nanos::MAX;
         while active > 0 {
-            let due = from + (said + 1) * SECOND;
+            let due = match self.turns {
+                Some(turns) => turns.when((said + 1) * SECOND).map_or(Nanos::MAX, |then| begin + then),
+                None => from + (said + 1) * SECOND,
+            };
             let now = clock::now();
             if now >= give_up {
                 break;
@@ -260,11 +279,12 @@ impl Conductor<'_> {
                     }
                 }
                 Ok(News::Stop) => self.control.stop(),
-                Ok(News::Start | News::Close) => {}
+                Ok(News::Start(_) | News::Close) => {}
                 Err(RecvTimeoutError::Timeout) if clock::now() >= due => {
                     said += 1;
                     boards.iter_mut().for_each(|b| b.collect(said));
-                    self.say_second(boards, said - 1, 1.0);
+                    let open = self.turns.map_or(0, |t| t.open_at(clock::now() - begin));
+                    self.say_second(boards, said - 1, 1.0, open);
                 }
                 Err(_) => {}
             }
@@ -273,14 +293,20 @@ impl Conductor<'_> {
     }
 
     fn finish(&self, boards: &mut [Board], from: Nanos, until: Nanos, ended: Nanos, said: u64, cpu: f64) {
+        // Active time is behind the clock, so this is late enough for it, too.
         boards.iter_mut().for_each(|b| b.collect(ended.saturating_sub(from) / SECOND + 2));
         let last = boards.iter().map(Board::last).max().unwrap_or(0).max(from);
         // A step of fixed length that ran its time lasted that long even if the last operation of
         // a paced role ended a little before.
         let end = if until <= ended { last.max(until) } else { last };
-        let seconds = clock::seconds(end - from);
-        for second in said..(end - from).div_ceil(SECOND) {
-            self.say_second(boards, second, (seconds - second as f64).min(1.0));
+        let length = match self.turns {
+            Some(_) => self.mean_busy(boards),
+            None => end - from,
+        };
+        let seconds = clock::seconds(length);
+        // Operations that outlast their windows make the busy time longer than its seconds.
+        for second in said..length.min(until.saturating_sub(from)).div_ceil(SECOND) {
+            self.say_second(boards, second, (seconds - second as f64).min(1.0), 0);
         }
         let roles = boards.iter().zip(self.roles).map(|(board, role)| {
             let own = clock::seconds(board.last().max(from) - from);
@@ -294,8 +320,14 @@ impl Conductor<'_> {
         });
     }
 
-    fn say_second(&self, boards: &mut [Board], second: u64, seconds: f64) {
-        let roles = boards.iter_mut().map(|b| b.second(second)).collect();
+    /// Active time of one connection, over all roles.
+    fn mean_busy(&self, boards: &[Board]) -> Nanos {
+        let clients: u64 = self.roles.iter().map(|r| u64::from(r.clients)).sum();
+        boards.iter().map(Board::busy).sum::<Nanos>() / clients.max(1)
+    }
+
+    fn say_second(&self, boards: &mut [Board], second: u64, seconds: f64, turns: u64) {
+        let roles = boards.iter_mut().map(|b| b.second(second, turns)).collect();
         self.events.say(&Event::Second { second, seconds, roles });
     }
 }

@@ -33,6 +33,9 @@ pub struct Spec {
     pub shared: Vec<String>,
     #[serde(default)]
     pub lockstep: Vec<LockstepSpec>,
+    /// Works in windows only, others in the time between; `warmup_seconds` and `seconds` are inside of them.
+    #[serde(default)]
+    pub turns: Option<TurnsSpec>,
     pub roles: Vec<RoleSpec>,
 }
 
@@ -64,6 +67,17 @@ pub enum EngineChoice {
 pub struct LockstepSpec {
     pub roles: [String; 2],
     pub ahead: u64,
+}
+
+/// The windows of one of `lanes` drivers that share zero and lengths: the k-th is slice number
+/// k × lanes + places[k mod length], the next slice begins a gap later.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TurnsSpec {
+    pub slice_seconds: f64,
+    pub gap_seconds: f64,
+    pub lanes: u32,
+    pub places: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]

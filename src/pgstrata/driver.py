@@ -144,9 +144,9 @@ class Driver:
 
     # --- what it is told ----------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Opens the barrier."""
-        self._write({"command": "start"})
+    def start(self, at: int | None = None) -> None:
+        """Opens the barrier. at: zero of a step that takes turns, in nanoseconds of the monotonic clock."""
+        self._write({"command": "start"} if at is None else {"command": "start", "at": at})
 
     def stop(self) -> None:
         """Ends the step as if its time were over; `done` follows."""
@@ -155,6 +155,11 @@ class Driver:
     def close(self) -> None:
         """Lets the driver close its connections and exit."""
         self._write({"command": "close"})
+
+    def kill(self) -> None:
+        """Ends the process at once; whoever reads its events finds that out. From any thread."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
 
     def _write(self, document: Json) -> None:
         assert self._process is not None and self._process.stdin is not None
@@ -194,7 +199,9 @@ class Driver:
         then follows; an `error` before it is raised.
         """
         measuring, failed = False, None
-        patience = self.silence + float(self.spec.get("warmup_seconds") or 0)
+        # Where drivers take turns, a second of one takes as many as there are drivers.
+        lanes = float((self.spec.get("turns") or {}).get("lanes", 1))
+        patience = self.silence + lanes * 1.5 * float(self.spec.get("warmup_seconds") or 0)
         while True:
             event = self._next(patience)
             if event is None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import optimize
 
 from pgstrata.analyze.estimate import (
@@ -18,6 +19,7 @@ from pgstrata.analyze.estimate import (
     huber_influence,
     inflation,
     one_sided,
+    student,
 )
 from support_simulation import simulate
 
@@ -169,3 +171,56 @@ def test_one_sided_is_a_sign_test() -> None:
     assert one_sided(6, 0)  # 2 / 64 = 0.031
     assert one_sided(0, 6)
     assert not one_sided(8, 4)
+
+
+def short_slices(
+    dice: np.random.Generator, pairs: int, ratio: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Two sides on a machine that is slowed down to a half now and then, either side by itself."""
+
+    def side(level: float) -> NDArray[np.float64]:
+        slow = np.where(dice.random(pairs) < 0.3, dice.uniform(0.3, 0.9, pairs), 1.0)
+        return level * slow * np.exp(dice.normal(0, 0.02, pairs))
+
+    shared = np.exp(dice.normal(0, 0.2, pairs))
+    return shared * side(30_000), shared * side(30_000 * ratio)
+
+
+def test_many_pairs_tell_a_small_difference_between_disturbed_slices() -> None:
+    """The interval is that of the undisturbed pairs: it holds the truth and is half as wide as Huber's."""
+    dice = np.random.default_rng(11)
+    missed, errors, hubers = 0, [], []
+    for _ in range(200):
+        base, other = short_slices(dice, 750, 0.97)
+        e = estimate(base, other)
+        missed += abs(e.log - math.log(0.97)) > 1.98 * e.standard_error
+        errors.append(e.standard_error)
+        location, scale = huber(np.log(other / base))
+        influence = huber_influence((np.log(other / base) - location) / scale) * scale
+        hubers.append(float(np.sqrt((influence**2).sum()) / 750))
+    assert missed <= 20  # 10 are expected
+    assert np.mean(errors) < 0.5 * np.mean(hubers)
+
+
+def test_stalls_of_one_variant_alone_count_among_many_pairs() -> None:
+    """Every twelfth slice of one side does nothing: no pair but those sees it, and it is 8 % slower."""
+    dice = np.random.default_rng(3)
+    base, other = (1000 * np.exp(dice.normal(0, 0.02, 1200)) for _ in range(2))
+    other[::12] = 1.0
+    e = estimate(base, other)
+    assert e.method == "total"
+    assert e.log == pytest.approx(math.log(11 / 12), abs=0.02)
+
+
+@pytest.mark.parametrize("freedom", [1.0, 2.0, 5.0, 30.0])
+def test_student_finds_the_parameters_it_was_drawn_from(freedom: float) -> None:
+    x = 0.3 + 0.05 * np.random.default_rng(2).standard_t(freedom, 20_000)
+    location, scale, found = student(x)
+    assert location == pytest.approx(0.3, abs=0.003)
+    assert scale == pytest.approx(0.05, rel=0.05)
+    assert found == freedom
+
+
+def test_student_of_equal_values_has_no_scale() -> None:
+    assert student(np.full(300, 0.25))[:2] == (0.25, 0.0)
+    assert estimate([10.0] * 300, [20.0] * 300).log == pytest.approx(math.log(2))

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "sensitivity" / "measure.py"
@@ -38,30 +37,32 @@ def test_a_line_that_was_cut_is_made_again(measure: ModuleType, tmp_path: Path) 
         measure.read(file)
 
 
-def test_the_jobs_are_those_of_the_issue(measure: ModuleType) -> None:
-    jobs = list(measure.jobs(20))
+def test_the_jobs_are_those_that_were_asked_for(measure: ModuleType) -> None:
+    jobs = list(measure.jobs(20, 20))
     assert len(jobs) == len(set(jobs)) == 80 * 2
     assert sum(share == 0 and procedure == measure.PAIRS for share, procedure, _ in jobs) == 40
     assert sum(share == 0.05 and procedure == measure.FIELD for share, procedure, _ in jobs) == 20
+    fewer = list(measure.jobs(20, 3))
+    assert set(fewer) < set(jobs)
+    assert sum(procedure == measure.FIELD for _, procedure, _ in fewer) == 12
 
 
-def test_the_table_finds_the_words_in_the_rates(measure: ModuleType) -> None:
-    dice = np.random.default_rng(5)
-    lines = [{"arguments": {"budget": 240.0, "slice": 2.0}}]
-    for share in measure.PLANTED:
-        base, other = (
-            list(rate * np.exp(dice.normal(0, 0.01, 60))) for rate in (40_000, 40_000 * (1 - share))
-        )
-        lines += [
-            {"share": share, "procedure": measure.PAIRS, "base": base, "other": other},
-            {"share": share, "procedure": measure.FIELD, "base": base[:1], "other": [0.94 * base[0]]},
-        ]
+def test_the_table_counts_the_words(measure: ModuleType) -> None:
+    def line(share: float, procedure: str, word: str, ratio: float, seconds: float) -> dict[str, object]:
+        return {"share": share, "procedure": procedure, "word": word, "ratio": ratio, "seconds": seconds}
+
+    lines = [
+        {"arguments": {}},
+        line(0.0, measure.PAIRS, "same", 1.001, 30),
+        line(0.0, measure.PAIRS, "unclear", 1.003, 240),
+        line(0.05, measure.PAIRS, "slower", 0.95, 20),
+        line(0.05, measure.FIELD, "same", 0.97, 240),
+    ]
     rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in measure.table(lines).splitlines()[2:]]
-    words = {(row[0], row[1]): dict(zip(("slower", "faster", "same"), row[3:6], strict=True)) for row in rows}
-    field, fixed, watched = measure.TITLES
-    assert words["0%", fixed]["same"] == words["0%", watched]["same"] == "1"
-    assert words["3%", fixed]["slower"] == words["5%", watched]["slower"] == "1"
-    assert words["0%", field]["slower"] == "1"
-    seconds = {(row[0], row[1]): float(row[-1]) for row in rows}
-    assert seconds["5%", fixed] == 240
-    assert seconds["5%", watched] < 120
+    field, pairs = measure.TITLES[measure.FIELD], measure.TITLES[measure.PAIRS]
+    assert [row[:7] for row in rows] == [
+        ["0%", pairs, "2", "0", "0", "1", "1"],
+        ["5%", field, "1", "0", "0", "1", "0"],
+        ["5%", pairs, "1", "1", "0", "0", "0"],
+    ]
+    assert [row[-1] for row in rows] == ["135", "240", "20"]

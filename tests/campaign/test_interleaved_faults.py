@@ -21,13 +21,16 @@ def test_a_variant_that_dies_leaves_what_was_measured(place: Path, pgstrata: Pro
     running = Running(place, ["run", str(file), "--no-report"])
 
     running.wait_for_text("data copied from a")
-    seen: set[int] = set()
+    seen: set[tuple[int, int]] = set()
 
     def later() -> psutil.Process | None:
-        """A backend once several slices have been taken, each with backends of its own."""
-        if backend := running.backend():
-            seen.add(backend.pid)
-        return backend if len(seen) > 6 else None
+        """A backend of the fourth pair: each slice has a driver of its own."""
+        if (driver := running.child("pgstrata-driver")) and (backend := running.backend()):
+            seen.add((driver.pid, backend.ppid()))
+            servers = [server for _, server in seen]
+            if sum(servers.count(server) > 3 for server in set(servers)) == 2:
+                return backend
+        return None
 
     backend = running.wait_for(later)
     os.kill(backend.ppid(), signal.SIGKILL)

@@ -189,7 +189,8 @@ impl Session<'_> {
                 // In a pipeline the statements cannot be told apart: each has an equal share.
                 let share = time / count as u64;
                 let rows = if count == 1 { rows } else { 0 };
-                self.around.slab.statement(now, index, share, rows, error.is_some());
+                let at = self.turn.as_ref().map_or(now, |turn| turn.active(now));
+                self.around.slab.statement(at, index, share, rows, error.is_some());
             }
             if self.timed && statement.counted && error.is_none() {
                 self.current.statements += 1;

@@ -18,6 +18,7 @@ use crate::program::{Program, Role};
 use crate::record::{Slab, Transaction};
 use crate::script::{Rng, Value, Vars};
 use crate::spec::{Counts, Mode, Prepare};
+use crate::turns::{Turn, Turns};
 use crate::wire::{self, Inbox};
 
 pub use self::answer::Progress;
@@ -67,6 +68,7 @@ pub struct Surroundings<'a> {
     pub slab: Arc<Slab>,
     pub lockstep: Option<(Arc<Lockstep>, usize)>,
     pub keep_rows: bool,
+    pub turns: Option<&'a Turns>,
 }
 
 pub struct Session<'a> {
@@ -87,6 +89,7 @@ pub struct Session<'a> {
     /// Which texts are prepared: one flag per statement and splice value.
     prepared: Vec<Vec<bool>>,
     pace: Option<Pace>,
+    turn: Option<Turn<'a>>,
     begin: Nanos,
     measured_from: Nanos,
     intended: Nanos,
@@ -129,6 +132,7 @@ impl<'a> Session<'a> {
             counters: vec![0; role.counters],
             prepared: role.statements.iter().map(|s| vec![false; s.prepared.len()]).collect(),
             pace: role.rate.map(|rate| Pace::new(rate, phase)),
+            turn: None,
             begin: 0,
             measured_from: 0,
             intended: 0,
@@ -185,7 +189,8 @@ impl<'a> Session<'a> {
 
     /// The barrier has opened at `begin`; what is recorded counts from `measured_from`.
     pub fn open(&mut self, begin: Nanos, measured_from: Nanos) {
-        self.begin = begin;
+        self.turn = self.around.turns.map(|turns| Turn::new(turns, begin));
+        self.begin = begin + self.turn.as_ref().map_or(0, Turn::paused);
         self.measured_from = measured_from;
         self.state = State::Idle;
     }
@@ -196,13 +201,19 @@ impl<'a> Session<'a> {
             match self.state {
                 State::Start => return self.run(&self.role.start, now),
                 State::Idle => {
+                    if let Some(then) = self.not_its_turn(now) {
+                        return Want::Wait(then);
+                    }
                     if let Some(want) = self.idle(now) {
                         return want;
                     }
                 }
                 State::Paced => {
+                    if let Some(then) = self.not_its_turn(now) {
+                        return Want::Wait(then);
+                    }
                     if self.around.control.over(now) {
-                        return self.leave(Want::Finished);
+                        return self.finish(now);
                     }
                     if now < self.intended {
                         return Want::Wait(self.intended);
@@ -253,6 +264,32 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Until when this session waits for its window, if it does. A window that has ended is recorded.
+    #[inline]
+    fn not_its_turn(&mut self, now: Nanos) -> Option<Nanos> {
+        let turn = self.turn.as_mut()?;
+        if self.around.control.over(now) {
+            return None;
+        }
+        if turn.is_over(now) {
+            if let Some(ended) = turn.close(now) {
+                self.around.slab.turn(ended);
+            }
+            let longer = turn.next(now);
+            self.begin += longer;
+            // What is due in a later window was intended for the time before it.
+            self.intended += longer;
+        }
+        turn.waits(now)
+    }
+
+    fn finish(&mut self, now: Nanos) -> Want {
+        if let Some(ended) = self.turn.as_ref().and_then(|turn| turn.close(now)) {
+            self.around.slab.turn(ended);
+        }
+        self.leave(Want::Finished)
+    }
+
     fn leave(&mut self, want: Want) -> Want {
         self.state = State::Finished;
         if let Some((pair, side)) = &self.around.lockstep {
@@ -264,7 +301,7 @@ impl<'a> Session<'a> {
     fn idle(&mut self, now: Nanos) -> Option<Want> {
         let finished = self.role.operations.is_some_and(|n| self.transactions >= n);
         if finished || self.around.control.over(now) {
-            return Some(self.leave(Want::Finished));
+            return Some(self.finish(now));
         }
         if let Some((pair, side)) = &self.around.lockstep
             && !pair.may_start(*side)
@@ -306,7 +343,12 @@ impl<'a> Session<'a> {
             Counts::Transactions => 1,
             Counts::Statements => self.current.statements,
         };
-        self.around.slab.transaction(now, &self.current);
+        let mut at = now;
+        if let Some(turn) = &mut self.turn {
+            turn.operation(now, if failed { 0 } else { self.current.operations });
+            at = turn.active(now);
+        }
+        self.around.slab.transaction(at, &self.current);
         if let Some((pair, side)) = &self.around.lockstep {
             pair.finished_one(*side);
         }

@@ -32,7 +32,8 @@ impl<'a> Bench<'a> {
         let names = role.statements.iter().map(|s| s.name.clone()).collect();
         let mut board = Board::new(role.name.clone(), names);
         let slab = board.slab();
-        let mut session = Session::new(role, 0, 7, Surroundings { control, slab, lockstep, keep_rows: true });
+        let mut session =
+            Session::new(role, 0, 7, Surroundings { control, slab, lockstep, keep_rows: true, turns: None });
         assert!(!session.prepare().unwrap());
         assert_eq!(session.advance(0), Want::Finished, "no start ops");
         board.begin(0);

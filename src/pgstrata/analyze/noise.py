@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from scipy import optimize, special
 
 from pgstrata.analyze import sequential
-from pgstrata.analyze.estimate import FEW, Estimate, estimate, inflation
+from pgstrata.analyze.estimate import FEW, MANY, Estimate, estimate, inflation
 from pgstrata.analyze.verdict import CONFIDENCE, interval
 
 POWER = 0.9
@@ -70,27 +70,31 @@ def noise(
     e = estimate(base, again)
     if e.n < FEW:
         raise ValueError(f"{e.n} pairs are not enough to know the noise; at least {FEW}")
-    factor = inflation(e.autocorrelation)
-    deviation = e.standard_error * math.sqrt(e.n / factor)
+    # Fewer pairs than these may be estimated in another way, whose error is another.
+    by_few = estimate(base, again, many=math.inf)
     low, high = interval(e, confidence)
     floor = max(low, -high, 0.0)
     visible = []
     for t in minutes:
         n = int(t * 60.0 / pair_seconds)
+        seen = e if n >= MANY else by_few
+        deviation, rho = _deviation(seen), seen.autocorrelation
         fixed = watched = None
         if n >= FEW:
-            fixed = (
-                _smallest(n, deviation, e.autocorrelation, power, lambda x: interval(x, confidence)) + floor
-            )
+            fixed = _smallest(n, deviation, rho, power, lambda x: interval(x, confidence)) + floor
         if n >= sequential.FIRST:
             watched = (
-                _smallest(
-                    n, deviation, e.autocorrelation, power, lambda x: sequential.interval(x, confidence)
-                )
-                + floor
+                _smallest(n, deviation, rho, power, lambda x: sequential.interval(x, confidence)) + floor
             )
         visible.append(Visible(t, n, _share(fixed), _share(watched)))
-    return Noise(deviation, e.autocorrelation, math.expm1(e.log), -math.expm1(-floor), e.n, tuple(visible))
+    return Noise(
+        _deviation(e), e.autocorrelation, math.expm1(e.log), -math.expm1(-floor), e.n, tuple(visible)
+    )
+
+
+def _deviation(e: Estimate) -> float:
+    """Standard deviation of a pair that gives this standard error."""
+    return e.standard_error * math.sqrt(e.n / inflation(e.autocorrelation))
 
 
 def _smallest(

@@ -10,51 +10,25 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pgstrata.analyze import sequential
 from pgstrata.campaign.conduct import DATABASE, Conductor, without_password
 from pgstrata.campaign.join import join
+from pgstrata.campaign.lane import Lane, known
 from pgstrata.campaign.measure import Measured, driver_spec, measure, step_seed
 from pgstrata.campaign.plans import step_plans
 from pgstrata.campaign.profiles import TurnProfiles
 from pgstrata.campaign.spec import Campaign
+from pgstrata.campaign.together import Together
 from pgstrata.campaign.turns import Turns, data_of, loaded_at, turn_order, turns_of, warmed_up
 from pgstrata.errors import DriverError, PgstrataError, StoreError
 from pgstrata.observe import StepWatch
 from pgstrata.server.cluster import Cluster
-from pgstrata.workload.language import Phase, Step
+from pgstrata.workload.language import Step
 
 Json = dict[str, Any]
-
-
-@dataclass
-class Lane:
-    """One variant of the comparison: its conductor and cluster, and why it left, if it did."""
-
-    conductor: Conductor
-    cluster: Cluster
-    phases: Sequence[Phase]
-    at: int = 0
-    order: int = 0
-    error: PgstrataError | None = None
-    log_tail: str = ""
-    slices: list[Measured] = field(default_factory=list)
-    turns: list[Json] = field(default_factory=list)
-    told: Json = field(default_factory=dict)
-    """The driver's spec of the step's first slice."""
-    profiles: TurnProfiles = field(default_factory=lambda: TurnProfiles(None, 0))
-
-    @property
-    def label(self) -> str:
-        return self.conductor.run.key.variant
-
-    def rates(self) -> dict[int, float]:
-        """Rate of the present step by pair."""
-        return {turn["pair"]: turn["rate"] for turn in self.turns}
 
 
 class Interleaved:
@@ -98,6 +72,8 @@ class Interleaved:
                         self._each(self._alone)
                     case "rounds":
                         self._rounds(step, turns)
+                    case "windows":
+                        self._windows(turns)
                     case "slices" | "whole":
                         self._turns(step, turns)
             for lane in self.lanes:
@@ -214,6 +190,16 @@ class Interleaved:
                 self._try(lane, partial(self._measure, step=turns.step, pair=pair))
         self._end(step)
 
+    def _windows(self, turns: Turns) -> None:
+        """Slices so short that all drivers work at the same time, each in its own windows."""
+        self._begin(turns.step, turns.count)
+        together = Together(self.here, self.base, turns.step, self.spec, self.progress, self.interrupts)
+        for lane, measured, error in together.measure():
+            if measured is not None:
+                self._store(lane, turns.step, measured)
+            if error is not None:
+                self._try(lane, partial(_raise, error))
+
     def _rounds(self, step: Step, turns: Turns) -> None:
         """Whole steps in turn, each from the snapshot of its cluster, the others stopped."""
         self._begin(step, turns.count)
@@ -262,18 +248,7 @@ class Interleaved:
         return used < self.spec.max_seconds and (done % 2 == 1 or not self._known())
 
     def _known(self) -> bool:
-        """Whether every variant has its verdict against the base (against the first, without the base)."""
-        base = next((lane for lane in self.here if lane.label == self.base), self.here[0])
-        for lane in self.here:
-            if lane is not base:
-                ours, theirs = base.rates(), lane.rates()
-                common = sorted(ours.keys() & theirs.keys())
-                verdict = sequential.look(
-                    [ours[p] for p in common], [theirs[p] for p in common], margin=self.spec.margin
-                )
-                if not verdict.decided:
-                    return False
-        return True
+        return known({lane.label: lane.rates() for lane in self.here}, self.base, self.spec.margin)
 
     def _measure(self, lane: Lane, step: Step, pair: int) -> None:
         c, options = lane.conductor, lane.conductor.run.workload.options
@@ -316,13 +291,16 @@ class Interleaved:
                 continue
             whole = join(step, lane.order, lane.slices)
             whole.record["slices"] = lane.turns
-            self._ask_why(lane, step, whole)
-            lane.conductor.driver_version = whole.driver_version
-            lane.conductor.sizes = whole.observed.sizes or lane.conductor.sizes
-            lane.conductor.store(step, whole, None)
-            self.progress.say(f"  {lane.label}, {len(lane.turns)} turns:")
-            self.progress.step_ended(whole.record)
+            self._store(lane, step, whole)
             lane.slices, lane.turns = [], []
+
+    def _store(self, lane: Lane, step: Step, whole: Measured) -> None:
+        self._ask_why(lane, step, whole)
+        lane.conductor.driver_version = whole.driver_version
+        lane.conductor.sizes = whole.observed.sizes or lane.conductor.sizes
+        lane.conductor.store(step, whole, None)
+        self.progress.say(f"  {lane.label}, {len(whole.record['slices'])} turns:")
+        self.progress.step_ended(whole.record)
 
     def _ask_why(self, lane: Lane, step: Step, whole: Measured) -> None:
         """Profile and plans of a step, as a run on its own has them."""
@@ -336,4 +314,8 @@ class Interleaved:
         record["notes"] += notes
 
 
-__all__ = ["Interleaved", "Lane"]
+def _raise(error: PgstrataError, lane: Lane) -> None:
+    raise error
+
+
+__all__ = ["Interleaved"]

@@ -83,9 +83,10 @@ def measure(
     on_second: Callable[[Json], None] = lambda event: None,
     profiler: Callable[[Mapping[str, Sequence[int]]], Profiler] | None = None,
     cpus: Sequence[int] = (),
+    begin: Callable[[Driver], None] = Driver.start,
 ) -> Measured:
     """Runs one step to its end and observes it. profiler: makes one for the backends of each role;
-    cpus: the only ones the driver uses.
+    cpus: the only ones the driver uses; begin: starts a driver that is ready.
 
     Raises DriverError where nothing was measured; an error in the middle is in `Measured.error`.
     """
@@ -100,7 +101,7 @@ def measure(
             pids = {role["name"]: role["pids"] for role in ready["roles"]}
             watch.before(pids)
             profile.prepare(pids)
-            driver.start()
+            begin(driver)
             for event in driver.events():
                 match event["event"]:
                     case "measuring":

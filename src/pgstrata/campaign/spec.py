@@ -152,9 +152,10 @@ class CampaignSpec(Strict):
     )
     slice_seconds: float = Field(
         default=2.0,
-        ge=0.2,
+        ge=0.005,
         le=600,
-        description="Length of a slice in `interleaved`.",
+        description="Length of a slice in `interleaved`. Below 0.25 the connections stay open from slice to "
+        "slice: the finer, the less of the machine's own noise is in the ratio (see docs/verdicts.md).",
     )
     rounds: int = Field(
         default=4,

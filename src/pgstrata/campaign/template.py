@@ -46,6 +46,7 @@ order = "sequential"
 
 # For "interleaved": seconds of a turn; turns of steps that write, which are repeated whole; and whether to
 # stop as soon as the verdict is known ("verdict", at most max_seconds for a step) or after the step's time.
+# Slices of 0.02 s see least of what else happens on a shared machine (docs/verdicts.md).
 # slice_seconds = 2.0
 # rounds = 4
 # until = "verdict"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 from pgstrata.campaign.spec import CampaignSpec
 from pgstrata.workload.language import Phase, Settle, Step
@@ -25,15 +27,27 @@ AROUND_ROUND_SECONDS = 1.5
 COPIED_BYTES = 300e6
 """Bytes per second of a data folder's copy, a typical disk assumed."""
 
-How = Literal["once", "slices", "whole", "rounds"]
+SHORT_SECONDS = 0.25
+"""Slices below this are windows: a new connection for each would take longer than what it measures."""
+
+GAP = 0.05
+"""Between two windows, as a share of one: what was under way in the first comes to its end."""
+
+FIRST_WARMUP_SECONDS = 2.0
+"""Least warm-up of a step in windows, which has one for all of them."""
+
+How = Literal["once", "slices", "windows", "whole", "rounds"]
 
 
 @dataclass(frozen=True)
 class Turns:
-    """`once`: no comparison, run on each variant. `slices`: cut into `count` of each variant. `whole`:
-    repeated so often, all clusters up. `rounds`: the same from a snapshot, no other cluster up.
+    """How often and in what way the variants take turns at one step.
 
-    `step`: what one turn measures.
+    `once`: no comparison, run on each variant. `slices`: cut into `count` of each variant. `windows`: the
+    same, so short that connections stay open between them. `whole`: repeated so often, all clusters up.
+    `rounds`: the same from a snapshot, no other cluster up.
+
+    `step`: what one turn measures; with `windows` all of them together.
     """
 
     how: How
@@ -49,6 +63,9 @@ def turns_of(step: Step, spec: CampaignSpec) -> Turns:
         return Turns("rounds", spec.rounds, step)
     if step.seconds is None:
         return Turns("whole", spec.rounds, step)
+    if spec.slice_seconds < SHORT_SECONDS and step.headline.fixed is None:
+        pairs = max(1, round(step.seconds / spec.slice_seconds))
+        return Turns("windows", pairs, replace(step, warmup=max(step.warmup, FIRST_WARMUP_SECONDS)))
     # An even number: who comes first alternates, and what that does must cancel.
     pairs = 2 * round(step.seconds / (2 * spec.slice_seconds)) or 1
     return Turns("slices", pairs, replace(step, seconds=spec.slice_seconds))
@@ -65,6 +82,55 @@ def turn_order(pair: int, variants: int) -> list[int]:
     block, backwards = divmod(pair - 1, 2)
     order = [(place + block * step) % variants for place in range(variants)]
     return order[::-1] if backwards else order
+
+
+BLOCKS = 256
+"""Random blocks of two pairs until they repeat."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The schedule of slices without new connections, as docs/driver.md has it (`turns`).
+
+    Every second pair is the one before it backwards; the order of the first is drawn from `seed`. A regular
+    order would make an enemy of everything on the machine that comes in a beat near to its own: another
+    comparison of the same kind hit one variant for seconds in a row.
+    """
+
+    slice_seconds: float
+    lanes: int
+    warmup: float
+    seed: int
+
+    @property
+    def gap_seconds(self) -> float:
+        return self.slice_seconds * GAP
+
+    @cached_property
+    def _orders(self) -> list[list[int]]:
+        dice = random.Random(self.seed)
+        drawn = (dice.sample(range(self.lanes), self.lanes) for _ in range(BLOCKS))
+        return [order for first in drawn for order in (first, first[::-1])]
+
+    def places(self, lane: int) -> list[int]:
+        """When this lane comes in each of the pairs, until they repeat."""
+        return [order.index(lane) for order in self._orders]
+
+    def spec(self, lane: int) -> dict[str, Any]:
+        """`turns` of the driver's spec."""
+        return {
+            "slice_seconds": self.slice_seconds,
+            "gap_seconds": self.gap_seconds,
+            "lanes": self.lanes,
+            "places": self.places(lane),
+        }
+
+    def moment(self, lane: int, active: float) -> float:
+        """Seconds from the common zero until so many have been measured of this lane."""
+        number = int(active / self.slice_seconds)
+        pair = math.ceil(self.warmup / self.slice_seconds) + number
+        at = pair * self.lanes + self._orders[pair % len(self._orders)].index(lane)
+        return at * (self.slice_seconds + self.gap_seconds) + active - number * self.slice_seconds
 
 
 def warmed_up(step: Step, spec: CampaignSpec, first: bool) -> Step:
@@ -118,6 +184,9 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
                 case "rounds":
                     snapshots = True
                     each = length + phase.warmup + AROUND_ROUND_SECONDS + copy_seconds
+                case "windows":
+                    whole = spec.max_seconds / len(variants) if spec.until == "verdict" else length
+                    count, each = 1, (whole + turns.step.warmup) * (1 + GAP) + AROUND_SLICE_SECONDS
                 case _:
                     each = length + AGAIN_SECONDS + AROUND_SLICE_SECONDS
             seconds += count * each - once
@@ -131,4 +200,13 @@ def _seconds(phase: Phase) -> float:
     return phase.seconds if isinstance(phase, Settle) else 0.0
 
 
-__all__ = ["Turns", "data_of", "interleaved_cost", "loaded_at", "turn_order", "turns_of", "warmed_up"]
+__all__ = [
+    "Turns",
+    "Windows",
+    "data_of",
+    "interleaved_cost",
+    "loaded_at",
+    "turn_order",
+    "turns_of",
+    "warmed_up",
+]

@@ -66,7 +66,9 @@ class StepWatch:
 
     `after` reads exact counters only when the driver's connections are closed, because backends report
     the last second of their statistics when they end. `bloat_bytes`: largest table with its indexes
-    that is read whole for pgstattuple; 0 never. Whatever fails is noted; nothing is ever raised.
+    that is read whole for pgstattuple; 0 never. `windows`: where others are measured in between, the moment
+    (monotonic seconds) at which so much time of this step has passed; counters of the whole host say nothing
+    about one step then, and are left out. Whatever fails is noted; nothing is ever raised.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class StepWatch:
         interval: float = 1.0,
         bloat_bytes: int = 0,
         waits_hertz: float = 0.0,
+        windows: Callable[[float], float] | None = None,
     ) -> None:
         self._cluster = cluster
         self._tables = list(tables)
@@ -84,6 +87,7 @@ class StepWatch:
         self._interval = interval
         self._bloat_bytes = bloat_bytes
         self._waits_hertz = waits_hertz
+        self._windows = windows
         self._waits: WaitSampler | None = None
         # Somebody else's server may run anywhere: its host and processes are out of sight.
         self._managed = cluster.pid is not None
@@ -152,7 +156,13 @@ class StepWatch:
         if self._counters is not None and self._host_begin is not None:
             reading = self._try("host", self._counters.read)
             if reading is not None:
-                result.disk = host.totals(self._host_begin, reading)
+                if self._windows is None:
+                    result.disk = host.totals(self._host_begin, reading)
+                else:
+                    result.notes.append(
+                        "variants took turns in short slices: disk and context switches of the host "
+                        "cannot be told apart"
+                    )
                 if self._sampler is not None:
                     self._sampler.stop(reading)
         wal = self._wal_position()
@@ -217,7 +227,8 @@ class StepWatch:
 
     def _open_waits(self, pids: Mapping[str, Sequence[int]]) -> WaitSampler:
         own = [] if self._session is None else [self._session.info.backend_pid]
-        return WaitSampler(self._connect_elsewhere(), pids, self._waits_hertz, self._managed, own)
+        session = self._connect_elsewhere()
+        return WaitSampler(session, pids, self._waits_hertz, self._managed, own, self._windows)
 
     def _wal_position(self) -> int | None:
         session = self._session

@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, LiteralString
 
@@ -47,7 +47,8 @@ class WaitSampler:
     """Samples the wait events of a server from `start` to `stop` on a connection of its own, which it closes.
 
     pids: the backends of each role. local: whether the server's processes are on this host. ignore:
-    processes that are left out (other connections of the observer).
+    processes that are left out (other connections of the observer). moment: when (monotonic) so many seconds
+    of a step have passed whose time stands still now and then.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class WaitSampler:
         hertz: float = 10.0,
         local: bool = True,
         ignore: Sequence[int] = (),
+        moment: Callable[[float], float] | None = None,
     ) -> None:
         if not 0 < hertz <= 1000:
             raise ValueError(f"{hertz} Hz: between 0 and 1000 are possible")
@@ -72,7 +74,9 @@ class WaitSampler:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pgstrata-waits", daemon=True)
         self._begin = 0.0
+        self._moment = moment or (lambda seconds: self._begin + seconds)
         self._polls = 0
+        self._due = 0
         self._client_cpu = 0.0
         self._backend_cpu = 0.0
         self._failure: str | None = None
@@ -94,8 +98,8 @@ class WaitSampler:
         wanted = 0
         backend: float | None = None
         if self._thread.ident is not None:
-            wanted = int((time.monotonic() - self._begin) / self._interval)
             self._thread.join()
+            wanted = self._due
             backend = self._backend_seconds() - self._backend_cpu if self._local else None
         self._session.close()
         self._result = Waits(
@@ -108,16 +112,17 @@ class WaitSampler:
 
     def _run(self) -> None:
         try:
-            n = 0
             while True:
-                moment = self._begin + (n + self._random.random()) * self._interval
+                moment = self._moment((self._due + self._random.random()) * self._interval)
                 if self._stop.wait(max(0.0, moment - time.monotonic())):
                     return
                 self._poll()
                 self._polls += 1
                 self._client_cpu = time.thread_time()
+                self._due += 1
                 # A poll that took longer than its interval costs the next ones, not the rhythm.
-                n = max(n + 1, int((time.monotonic() - self._begin) / self._interval))
+                while self._moment((self._due + 1) * self._interval) < time.monotonic():
+                    self._due += 1
         except Exception as error:  # observing never ends a run: what is missing is said
             self._failure = f"{type(error).__name__}: {error}"
 
