@@ -26,9 +26,9 @@ _RELATIVE_HOW = (
     "that it does 90 % of the work in the same time. Up to {low:g} is called slower, from {high:g} "
     "faster; between them the difference is too small to be trusted without more runs. Below it stands "
     "the verdict with its 95 % interval (margin 2 %, adjusted for the number of comparisons): from pairs of "
-    "slices or repeats, and where there is one run each from its seconds, which know nothing of the variance "
-    "from run to run; steps that end with their work, such as loads, need repeats for an interval. In grey "
-    "cells with ✕ one of the two missed its SLA."
+    "slices, whose own ratio stands before it, or of repeats, and where there is one run each from its "
+    "seconds, which know nothing of the variance from run to run; steps that end with their work, such as "
+    "loads, need repeats for an interval. In grey cells with ✕ one of the two missed its SLA."
 )
 _BACKGROUND_HOW = (
     "While a step queries, rows are inserted and deleted at a fixed rate behind it. Each number is what "
@@ -140,7 +140,11 @@ def _judged(study: Study, step: StepOf, variant: str) -> str:
     v = found.verdict
     known = v.low > 0 and v.high < float("inf")
     if known:
-        return f"{v.word} {numbers.ratio(v.low)} – {numbers.ratio(v.high)}"
+        reach = f"{numbers.ratio(v.low)} – {numbers.ratio(v.high)}"
+        if found.evidence == "slices":
+            # The ratio of the pairs has less of the machine in it than that of the whole step above it.
+            return f"{v.word} {numbers.ratio(v.ratio)} ({reach})"
+        return f"{v.word} {reach}"
     return f"{v.word}: measured once" if v.n == 1 else v.word
 
 
