@@ -280,6 +280,11 @@ impl Board {
         }
     }
 
+    /// The second after the last one that was collected and is not told yet; 0 where there is none.
+    pub fn untold(&self) -> u64 {
+        self.seconds.keys().next_back().map_or(0, |second| second + 1)
+    }
+
     /// Windows before `before` that have ended, once each: number, operations, busy seconds.
     pub fn turns(&self, before: u64) -> Vec<(u64, u64, f64)> {
         let mut told = Vec::new();

@@ -299,14 +299,16 @@ impl Conductor<'_> {
         // A step of fixed length that ran its time lasted that long even if the last operation of
         // a paced role ended a little before.
         let end = if until <= ended { last.max(until) } else { last };
-        let length = match self.turns {
-            Some(_) => self.mean_busy(boards),
-            None => end - from,
+        // Operations that outlast their windows make the busy time longer than its seconds, and windows
+        // that were left out make it shorter.
+        let (length, number) = match self.turns {
+            Some(_) => (self.mean_busy(boards), boards.iter().map(Board::untold).max().unwrap_or(0)),
+            None => (end - from, (end - from).div_ceil(SECOND)),
         };
         let seconds = clock::seconds(length);
-        // Operations that outlast their windows make the busy time longer than its seconds.
-        for second in said..length.min(until.saturating_sub(from)).div_ceil(SECOND) {
-            self.say_second(boards, second, (seconds - second as f64).min(1.0), 0);
+        for second in said..number {
+            let rest = seconds - second as f64;
+            self.say_second(boards, second, if rest > 0.0 { rest.min(1.0) } else { 1e-3 }, 0);
         }
         let roles = boards.iter().zip(self.roles).map(|(board, role)| {
             let own = clock::seconds(board.last().max(from) - from);

@@ -75,10 +75,10 @@ impl Turns {
         self.start(self.warm + self.count - 1) + self.slice
     }
 
-    /// When so much active time has been measured; None if the last window ends before.
+    /// When so much active time has been measured; None if that is with the last window, or not at all.
     pub fn when(&self, active: Nanos) -> Option<Nanos> {
         let windows = active.div_ceil(self.slice).max(1);
-        (windows <= self.count).then(|| self.start(self.warm + windows - 1) + self.slice)
+        (windows < self.count).then(|| self.start(self.warm + windows - 1) + self.slice)
     }
 
     /// The first measured window, from 0, that has not certainly ended by `now`, counted from zero.
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(a.measured_start(), a.start(5));
         assert_eq!(a.end(), a.start(104) + 20 * MS);
         assert_eq!(a.when(SECOND), Some(a.start(5 + 49) + 20 * MS));
-        assert_eq!(a.when(3 * SECOND), None);
+        assert_eq!(a.when(2 * SECOND), None, "what reaches beyond the last window is waited for");
     }
 
     #[test]
