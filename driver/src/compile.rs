@@ -47,6 +47,7 @@ pub fn role(spec: RoleSpec, index: usize, shared: &[String]) -> Result<Role, Fai
     let start = compiler.block(spec.start)?;
     let mut programs = Vec::new();
     let mut weights = Vec::new();
+    let mut own_statements = Vec::new();
     let mut total = 0;
     for script in spec.scripts {
         if script.weight == 0 {
@@ -54,7 +55,9 @@ pub fn role(spec: RoleSpec, index: usize, shared: &[String]) -> Result<Role, Fai
         }
         total += script.weight;
         weights.push(total);
+        let before = compiler.statements.len();
         programs.push(compiler.script(script)?);
+        own_statements.push(compiler.statements.len() - before);
     }
     if programs.is_empty() {
         return Err(Failure::spec(format!("role {} has no script", spec.name)));
@@ -71,6 +74,7 @@ pub fn role(spec: RoleSpec, index: usize, shared: &[String]) -> Result<Role, Fai
         start,
         programs,
         weights,
+        own_statements,
         statements: compiler.statements,
         copies: compiler.copies,
         counters: compiler.counters,

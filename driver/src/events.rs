@@ -41,10 +41,10 @@ pub struct RoleSecond {
     #[serde(flatten)]
     pub counts: Counts,
     pub histogram: String,
-    pub p50: f64,
-    pub p95: f64,
-    pub p99: f64,
-    pub max: f64,
+    #[serde(flatten)]
+    pub latency: Latency,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag: Option<Lag>,
     /// Windows that have ended since the last event: number from 0, operations, seconds of all
     /// connections added up. More than one of the same number is to be added up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -59,7 +59,12 @@ pub struct RoleDone {
     pub histogram: String,
     pub seconds: f64,
     pub latency: Latency,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag: Option<Lag>,
     pub statements_by_name: Vec<StatementTotals>,
+    /// Where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scripts: Vec<ScriptTotals>,
     /// The windows that no second has told.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<(u64, u64, f64)>,
@@ -76,6 +81,24 @@ pub struct Latency {
     pub p95: f64,
     pub p99: f64,
     pub max: f64,
+}
+
+/// How much later than intended transactions began, in seconds.
+#[derive(Debug, Serialize)]
+pub struct Lag {
+    pub mean: f64,
+    pub max: f64,
+}
+
+/// One of several scripts; its latency in seconds.
+#[derive(Debug, Serialize)]
+pub struct ScriptTotals {
+    pub transactions: u64,
+    pub errors: u64,
+    pub mean: f64,
+    pub stddev: f64,
+    /// How many of `statements_by_name` are its own: they follow those of the scripts before it.
+    pub statements: usize,
 }
 
 #[derive(Debug, Serialize)]

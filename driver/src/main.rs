@@ -22,6 +22,7 @@ mod run;
 mod script;
 mod session;
 mod spec;
+mod tally;
 mod turns;
 mod wire;
 

@@ -109,6 +109,8 @@ pub struct Role {
     pub programs: Vec<Program>,
     /// Cumulative weights of the programs.
     pub weights: Vec<u64>,
+    /// How many of the statements each program has; those of `start` come before all of them.
+    pub own_statements: Vec<usize>,
     pub statements: Vec<Statement>,
     pub copies: Vec<Copy>,
     pub counters: usize,

@@ -7,34 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use base64::Engine as _;
-use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-
 use crate::clock::{self, Nanos, SECOND};
-use crate::events::{Counts, Latency, RoleDone, RoleSecond, StatementTotals};
+use crate::events::{RoleDone, RoleSecond, ScriptTotals, StatementTotals};
+use crate::program::Role;
+use crate::tally::{Tally, Times, Transaction};
 use crate::turns::Ended;
-
-/// Largest latency a histogram tells apart: 1 h in microseconds.
-const LONGEST_US: u64 = 3_600_000_000;
-
-/// Three significant digits, 1 µs … 1 h. It grows as larger values come, to stay small where all are quick.
-fn histogram() -> Histogram<u64> {
-    let mut histogram = Histogram::new(3).expect("3 significant digits are within 0..=5");
-    histogram.auto(true);
-    histogram
-}
-
-/// One transaction that has ended.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Transaction {
-    pub latency: Nanos,
-    pub operations: u64,
-    pub statements: u64,
-    pub rows: u64,
-    pub retries: u64,
-    pub failed: bool,
-}
 
 #[derive(Debug, Default, Clone, Copy)]
 struct StatementStat {
@@ -45,81 +22,11 @@ struct StatementStat {
     max: Nanos,
 }
 
-/// Counts and latencies of one role over some time.
-pub struct Tally {
-    counts: Counts,
-    histogram: Histogram<u64>,
-    sum: f64,
-    sum_of_squares: f64,
-    max: Nanos,
-}
-
-impl Tally {
-    fn new() -> Tally {
-        Tally { counts: Counts::default(), histogram: histogram(), sum: 0.0, sum_of_squares: 0.0, max: 0 }
-    }
-
-    fn add(&mut self, t: &Transaction) {
-        let c = &mut self.counts;
-        c.retries += t.retries;
-        if t.failed {
-            c.errors += 1;
-            return;
-        }
-        c.transactions += 1;
-        c.operations += t.operations;
-        c.statements += t.statements;
-        c.rows += t.rows;
-        self.max = self.max.max(t.latency);
-        let seconds = t.latency as f64 / SECOND as f64;
-        self.sum += seconds;
-        self.sum_of_squares += seconds * seconds;
-        let micros = ((t.latency + 500) / 1000).clamp(1, LONGEST_US);
-        self.histogram.record(micros).expect("histograms of this module grow as needed");
-    }
-
-    fn merge(&mut self, other: &Tally) {
-        let (a, b) = (&mut self.counts, &other.counts);
-        a.operations += b.operations;
-        a.transactions += b.transactions;
-        a.statements += b.statements;
-        a.rows += b.rows;
-        a.errors += b.errors;
-        a.retries += b.retries;
-        self.sum += other.sum;
-        self.sum_of_squares += other.sum_of_squares;
-        self.max = self.max.max(other.max);
-        self.histogram.add(&other.histogram).expect("histograms of this module grow as needed");
-    }
-
-    fn quantile(&self, q: f64) -> f64 {
-        self.histogram.value_at_quantile(q) as f64 / 1e6
-    }
-
-    fn encoded(&self) -> String {
-        let mut bytes = Vec::new();
-        V2DeflateSerializer::new()
-            .serialize(&self.histogram, &mut bytes)
-            .expect("memory takes any histogram");
-        base64::engine::general_purpose::STANDARD.encode(bytes)
-    }
-
-    /// Latency in seconds. Mean and standard deviation are of the exact times, not of the histogram;
-    /// the deviation is that of the population, as pgbench's.
-    fn latency(&self) -> Latency {
-        let n = self.counts.transactions.max(1) as f64;
-        let mean = self.sum / n;
-        Latency {
-            mean,
-            stddev: (self.sum_of_squares / n - mean * mean).max(0.0).sqrt(),
-            p50: self.quantile(0.50),
-            p75: self.quantile(0.75),
-            p90: self.quantile(0.90),
-            p95: self.quantile(0.95),
-            p99: self.quantile(0.99),
-            max: self.max as f64 / SECOND as f64,
-        }
-    }
+/// One of several scripts of a role.
+#[derive(Debug, Default, Clone, Copy)]
+struct ScriptStat {
+    times: Times,
+    errors: u64,
 }
 
 struct Inside {
@@ -131,6 +38,8 @@ struct Inside {
     tally: Tally,
     closed: Vec<(u64, Tally)>,
     statements: Vec<StatementStat>,
+    /// Empty where a role has only one.
+    scripts: Vec<ScriptStat>,
     last: Nanos,
     /// Ended windows by their number: operations and busy time, not yet told.
     turns: BTreeMap<u64, (u64, Nanos)>,
@@ -142,7 +51,7 @@ struct Inside {
 pub struct Slab(Mutex<Inside>);
 
 impl Slab {
-    pub fn new(statements: usize) -> Slab {
+    fn new(statements: usize, scripts: usize) -> Slab {
         Slab(Mutex::new(Inside {
             begin: Nanos::MAX,
             floor: 0,
@@ -150,6 +59,7 @@ impl Slab {
             tally: Tally::new(),
             closed: Vec::new(),
             statements: vec![StatementStat::default(); statements],
+            scripts: vec![ScriptStat::default(); scripts],
             last: 0,
             turns: BTreeMap::new(),
             busy: 0,
@@ -175,6 +85,13 @@ impl Slab {
         inside.close_before(second);
         inside.last = inside.last.max(now);
         inside.tally.add(transaction);
+        if let Some(stat) = inside.scripts.get_mut(transaction.script) {
+            if transaction.failed {
+                stat.errors += 1;
+            } else {
+                stat.times.add(transaction.latency);
+            }
+        }
     }
 
     /// A statement ended at `now`; `failed` ones count as errors of that statement.
@@ -222,21 +139,43 @@ impl Inside {
 
 /// All slabs of one role, and what has been collected from them.
 pub struct Board {
-    pub name: String,
-    pub statement_names: Vec<String>,
+    name: String,
+    statement_names: Vec<String>,
+    /// How many of the statements belong to each script, in their order; empty where there is only one.
+    scripts: Vec<usize>,
+    /// Whether transactions begin at intended times.
+    paced: bool,
     slabs: Vec<Arc<Slab>>,
     total: Tally,
     seconds: BTreeMap<u64, Tally>,
 }
 
 impl Board {
-    pub fn new(name: String, statement_names: Vec<String>) -> Board {
-        Board { name, statement_names, slabs: Vec::new(), total: Tally::new(), seconds: BTreeMap::new() }
+    pub fn of(role: &Role) -> Board {
+        let names = role.statements.iter().map(|s| s.name.clone()).collect();
+        let mut board = Board::new(role.name.clone(), names);
+        if role.own_statements.len() > 1 {
+            board.scripts.clone_from(&role.own_statements);
+        }
+        board.paced = role.rate.is_some();
+        board
+    }
+
+    fn new(name: String, statement_names: Vec<String>) -> Board {
+        Board {
+            name,
+            statement_names,
+            scripts: Vec::new(),
+            paced: false,
+            slabs: Vec::new(),
+            total: Tally::new(),
+            seconds: BTreeMap::new(),
+        }
     }
 
     /// A new slab for one more thread.
     pub fn slab(&mut self) -> Arc<Slab> {
-        let slab = Arc::new(Slab::new(self.statement_names.len()));
+        let slab = Arc::new(Slab::new(self.statement_names.len(), self.scripts.len()));
         self.slabs.push(Arc::clone(&slab));
         slab
     }
@@ -272,10 +211,8 @@ impl Board {
             name: self.name.clone(),
             counts: tally.counts,
             histogram: tally.encoded(),
-            p50: tally.quantile(0.50),
-            p95: tally.quantile(0.95),
-            p99: tally.quantile(0.99),
-            max: tally.max as f64 / SECOND as f64,
+            latency: tally.latency(),
+            lag: self.paced.then(|| tally.lag()),
             turns: self.turns(turns),
         }
     }
@@ -333,18 +270,41 @@ impl Board {
             histogram: self.total.encoded(),
             seconds,
             latency: self.total.latency(),
+            lag: self.paced.then(|| self.total.lag()),
             statements_by_name: statements_by_name.collect(),
+            scripts: self.scripts(),
             turns: self.turns(u64::MAX),
         }
+    }
+
+    fn scripts(&self) -> Vec<ScriptTotals> {
+        let mut sums = vec![ScriptStat::default(); self.scripts.len()];
+        for slab in &self.slabs {
+            for (sum, stat) in sums.iter_mut().zip(&slab.lock().scripts) {
+                sum.times.merge(&stat.times);
+                sum.errors += stat.errors;
+            }
+        }
+        let totals = sums.iter().zip(&self.scripts).map(|(sum, &statements)| ScriptTotals {
+            transactions: sum.times.count,
+            errors: sum.errors,
+            mean: sum.times.mean(),
+            stddev: sum.times.stddev(),
+            statements,
+        });
+        totals.collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use hdrhistogram::Histogram;
     use hdrhistogram::serialization::Deserializer;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::tally::histogram;
 
     fn decoded(text: &str) -> Histogram<u64> {
         let bytes = base64::engine::general_purpose::STANDARD.decode(text).unwrap();

@@ -38,9 +38,9 @@ pub fn run() -> i32 {
         events.say(&Event::Error(Failure::spec(format!("cannot read the spec: {e}"))));
         return 2;
     }
-    let prepared = parse(&line).and_then(|mut spec| Ok((compile_roles(&mut spec)?, spec)));
+    let prepared = parse(&line).and_then(|mut spec| Ok((compile_roles(&mut spec)?, Turns::of(&spec)?, spec)));
     match prepared {
-        Ok((roles, spec)) => match step(&spec, &roles, &events) {
+        Ok((roles, turns, spec)) => match step(&spec, turns.as_ref(), &roles, &events) {
             Ok(code) => code,
             Err(failure) => {
                 events.say(&Event::Error(failure));
@@ -87,7 +87,7 @@ fn compile_roles(spec: &mut Spec) -> Result<Vec<Role>, Failure> {
     roles.map(|(index, role)| compile::role(role, index, &spec.shared)).collect()
 }
 
-fn step(spec: &Spec, roles: &[Role], events: &Events) -> Result<i32, Failure> {
+fn step(spec: &Spec, turns: Option<&Turns>, roles: &[Role], events: &Events) -> Result<i32, Failure> {
     let copies = roles.iter().any(|r| !r.copies.is_empty());
     let most = roles.iter().map(|r| r.clients as usize).max().unwrap_or(1);
     let engine = Engine::choose(spec.engine, spec.threads, most, copies).map_err(Failure::spec)?;
@@ -97,9 +97,7 @@ fn step(spec: &Spec, roles: &[Role], events: &Events) -> Result<i32, Failure> {
     let unfinished = finite.map(|r| u64::from(r.clients)).sum();
     let control = Control::new(unfinished, Some(wake.as_raw_fd()));
     let reporter = Reporter::new(events, spec.results_dir.as_deref());
-    let mut boards: Vec<Board> = roles.iter().map(board).collect();
-    let turns = Turns::of(spec)?;
-    let turns = turns.as_ref();
+    let mut boards: Vec<Board> = roles.iter().map(Board::of).collect();
     let (workers, pids) = connect_all(spec, roles, engine, &control, turns, &mut boards)?;
 
     let (tell, news) = mpsc::channel();
@@ -134,11 +132,6 @@ fn step(spec: &Spec, roles: &[Role], events: &Events) -> Result<i32, Failure> {
         // Workers that hang in a call to a dead server cannot be joined.
         std::process::exit(code)
     })
-}
-
-fn board(role: &Role) -> Board {
-    let names = role.statements.iter().map(|s| s.name.clone()).collect();
-    Board::new(role.name.clone(), names)
 }
 
 fn ready_roles(roles: &[Role], pids: &[Vec<i32>]) -> Vec<ReadyRole> {
@@ -227,23 +220,19 @@ impl Conductor<'_> {
         };
         let begin = clock::now().max(at);
         // Records keep to active time, which is the clock's own where no turns are taken.
-        let (from, deadline) = match self.turns {
-            Some(turns) => (begin + turns.warm_active(), begin + turns.end()),
-            None => {
-                let from = begin + clock::nanos(self.spec.warmup_seconds);
-                (from, self.spec.seconds.map_or(Nanos::MAX, |s| from + clock::nanos(s)))
-            }
-        };
+        let warmup = self.turns.map_or(clock::nanos(self.spec.warmup_seconds), Turns::warm_active);
+        let from = begin + warmup;
         let until = self.spec.seconds.map_or(Nanos::MAX, |s| from + clock::nanos(s));
+        let (measuring, deadline) =
+            self.turns.map_or((from, until), |t| (begin + t.measured_start(), begin + t.end()));
         boards.iter().for_each(|b| b.begin(from));
         self.control.open(begin, deadline);
-        let measuring = self.turns.map_or(from, |turns| begin + turns.measured_start());
-        std::thread::sleep(clock::until(measuring, clock::now()));
+        let early = self.warm_up(measuring);
         let cpu = clock::cpu_seconds();
         let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.events.say(&Event::Measuring { unix_time: unix_time.as_secs_f64() });
 
-        let (failed, said, ended) = self.measure(boards, workers, begin, from);
+        let (failed, said, ended) = self.measure(boards, workers, early, begin, from);
         let cpu = clock::cpu_seconds() - cpu;
         self.finish(boards, from, until, ended, said, cpu);
         loop {
@@ -254,11 +243,43 @@ impl Conductor<'_> {
         }
     }
 
-    /// Reports every second until all workers have ended.
+    /// Waits for the measured time, or until it is known that there will be none: a failure, a stop.
+    /// Returns what came before.
+    fn warm_up(&self, measuring: Nanos) -> Vec<News> {
+        let mut early = Vec::new();
+        while clock::now() < measuring {
+            match self.news.recv_timeout(clock::until(measuring, clock::now())) {
+                Ok(news) => {
+                    let ends = match &news {
+                        News::Stop => true,
+                        News::Ended(failures) => !failures.is_empty(),
+                        News::Start(_) | News::Close => false,
+                    };
+                    early.push(news);
+                    if ends {
+                        break;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        early
+    }
+
+    /// Reports every second until all workers have ended; early: what came before the first.
     /// Returns whether something failed, how many seconds were said, and when the last worker ended.
-    fn measure(&self, boards: &mut [Board], workers: usize, begin: Nanos, from: Nanos) -> (bool, u64, Nanos) {
+    fn measure(
+        &self,
+        boards: &mut [Board],
+        workers: usize,
+        early: Vec<News>,
+        begin: Nanos,
+        from: Nanos,
+    ) -> (bool, u64, Nanos) {
         let (mut failed, mut said, mut active) = (false, 0, workers);
         let mut give_up = Nanos::MAX;
+        let mut early = early.into_iter();
         while active > 0 {
             let due = match self.turns {
                 Some(turns) => turns.when((said + 1) * SECOND).map_or(Nanos::MAX, |then| begin + then),
@@ -268,7 +289,8 @@ impl Conductor<'_> {
             if now >= give_up {
                 break;
             }
-            match self.news.recv_timeout(clock::until(due.min(give_up), now)) {
+            let wait = clock::until(due.min(give_up), now);
+            match early.next().map_or_else(|| self.news.recv_timeout(wait), Ok) {
                 Ok(News::Ended(failures)) => {
                     active -= 1;
                     for failure in failures.into_iter().take(usize::from(!failed)) {

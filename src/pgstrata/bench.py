@@ -51,11 +51,24 @@ class Bench:
 
 
 @dataclass(frozen=True)
+class OfScript:
+    """What one of the scripts did. mean, stddev: of its transactions' latencies in seconds;
+    statements: its entries of `statements_by_name`."""
+
+    script: PgbenchScript
+    transactions: int
+    errors: int
+    mean: float
+    stddev: float
+    statements: list[Json]
+
+
+@dataclass(frozen=True)
 class Measured:
     """`done` of the driver as a pgbench user reads it. Times in milliseconds where the name says so."""
 
     bench: Bench
-    scripts: list[str]
+    scripts: list[PgbenchScript]
     server: str
     engine: str
     scale: int
@@ -75,8 +88,20 @@ class Measured:
         clients = self.bench.clients
         return clients if self.engine == "blocking" else min(self.bench.threads, clients)
 
+    def by_script(self) -> list[OfScript]:
+        """Those that could be drawn, in their order."""
+        drawn = [script for script in self.scripts if script.weight]
+        left = list(self.role["statements_by_name"])
+        whole = {**self.role, **self.role["latency"], "statements": len(left)}
+        found = []
+        for script, told in zip(drawn, self.role.get("scripts") or [whole], strict=True):
+            own, left = left[: told["statements"]], left[told["statements"] :]
+            counts = told["transactions"], told["errors"]
+            found.append(OfScript(script, *counts, told["mean"], told["stddev"], own))
+        return found
+
     def as_json(self) -> Json:
-        latency = self.role["latency"]
+        latency, lag = self.role["latency"], self.role.get("lag")
         keys = ("mean", "stddev", "p50", "p75", "p90", "p95", "p99", "max")
         return {
             "transactions": self.role["transactions"],
@@ -85,6 +110,7 @@ class Measured:
             "tps": self.tps,
             # no transaction, no latency
             "latency_ms": {key: latency[key] * 1e3 if self.role["transactions"] else None for key in keys},
+            "schedule_lag_ms": {key: lag[key] * 1e3 for key in ("mean", "max")} if lag else None,
             "seconds": self.seconds,
             "driver_cpu_seconds": self.driver_cpu_seconds,
             "clients": self.bench.clients,
@@ -93,7 +119,19 @@ class Measured:
             "scale": self.scale,
             "server": self.server,
             "engine": self.engine,
-            "scripts": self.scripts,
+            "scripts": [
+                {
+                    "script": of.script.name,
+                    "weight": of.script.weight,
+                    "transactions": of.transactions,
+                    "failed": of.errors,
+                    "latency_ms": {
+                        "mean": of.mean * 1e3 if of.transactions else None,
+                        "stddev": of.stddev * 1e3 if of.transactions else None,
+                    },
+                }
+                for of in self.by_script()
+            ],
             "statements": [
                 {
                     "statement": s["name"],
@@ -211,9 +249,8 @@ def run(bench: Bench, say: Say, stopping: Callable[[], bool]) -> Measured:
                 driver.stop()
         driver.close()
     role = done["roles"][0]
-    names = [s.name for s in scripts]
     cpu = done["driver_cpu_seconds"]
-    return Measured(bench, names, server, ready["engine"], scale, done["seconds"], role, cpu, failure)
+    return Measured(bench, scripts, server, ready["engine"], scale, done["seconds"], role, cpu, failure)
 
 
 def _spec(bench: Bench, scripts: list[PgbenchScript], where: Json, scale: int, seed: int) -> Json:

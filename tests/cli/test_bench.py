@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -126,6 +127,45 @@ def test_weights(bench: Bench, tmp_path: Path) -> None:
         for word in ("often", "rare")
     )
     assert often + rare == 1000 and 50 < rare < 170
+    scripts = _json(done)["scripts"]
+    assert [(s["script"], s["weight"]) for s in scripts] == [
+        ("mine.sql", 1),
+        ("mine.sql", 8),
+        ("rare.sql", 1),
+    ]
+    assert scripts[0]["transactions"] + scripts[1]["transactions"] == often
+    assert scripts[2]["transactions"] == rare
+
+
+def test_several_scripts_have_a_block_each(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "slow.sql").write_text("SELECT 'a';\nSELECT pg_sleep(0.002);\n")
+    (tmp_path / "never.sql").write_text("SELECT 'never';")
+    done = bench("SELECT 'quick';", "-f", "never.sql@0", "-f", "slow.sql", "-t", 100, "-r")
+    assert done.returncode == 0, done.stderr
+    text = done.stdout
+    whole, quick, slow = re.split(r"SQL script \d: ", text)
+    assert "transaction type: multiple scripts" in whole and "statement latencies" not in whole
+    assert quick.startswith("mine.sql\n - weight: 1 (targets 50.0% of total)\n")
+    counts = [int(re.search(r"^ - (\d+) transactions", block, re.M)[1]) for block in (quick, slow)]  # type: ignore[index]
+    assert sum(counts) == 100 and min(counts) > 20
+    assert " - number of failed transactions: 0 (0.000%)" in slow
+    average = re.search(r"^ - latency average = (\S+) ms$", slow, re.M)
+    assert average and float(average[1]) >= 2.0
+    assert "pg_sleep" in slow and "'a'" in slow and "quick" not in slow
+    assert "'quick'" in quick and "pg_sleep" not in quick
+
+
+def test_what_is_late_on_schedule_is_said(bench: Bench) -> None:
+    """One client can do 50 of the 200 transactions/s: the schedule runs away from it."""
+    script = "SELECT pg_sleep(0.02);"
+    late = bench(script, "-R", 200, "-T", 2, "-P", 1, "--format", "json")
+    said = _json(late)
+    assert 0 < said["schedule_lag_ms"]["mean"] < said["schedule_lag_ms"]["max"]
+    assert said["schedule_lag_ms"]["max"] > 500
+    assert said["schedule_lag_ms"]["mean"] < said["latency_ms"]["mean"]
+    assert re.search(r"^progress: 1\.0 s, .* tps, lat \S+ ms stddev \S+, 0 failed, lag \S+ ms", late.stderr)
+    assert "rate limit schedule lag: avg " in bench(script, "-R", 200, "-T", 1).stdout
+    assert _json(bench(script, "-t", 2, "--format", "json"))["schedule_lag_ms"] is None
 
 
 def test_every_meta_command(bench: Bench, cluster: Cluster) -> None:
@@ -223,12 +263,18 @@ END;
 
 def test_serialization_failures_are_retried_and_counted(bench: Bench, cluster: Cluster) -> None:
     options = ["-c", 4, "-t", 6, "-M", "extended", "--format", "json"]
+
+    def balance() -> int:
+        with cluster.connect() as connection:
+            row = connection.execute("SELECT tbalance FROM pgbench_tellers WHERE tid = 5").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    before = balance()
     said = _json(bench(SERIALIZABLE, *options, "--max-tries", 0))
     assert (said["transactions"], said["failed"]) == (24, 0)
     assert said["retries"] > 0
-    with cluster.connect() as connection:
-        row = connection.execute("SELECT tbalance FROM pgbench_tellers WHERE tid = 5").fetchone()
-    assert row is not None and row[0] >= 24
+    assert balance() == before + 24
     said = _json(bench(SERIALIZABLE, *options, "--max-tries", 1))
     assert said["retries"] == 0 and said["failed"] > 0
 

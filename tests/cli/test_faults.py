@@ -52,6 +52,22 @@ def test_a_killed_server_fails_its_run_and_the_next_begins(
     assert statuses(place) == {pg12.label: "done", pg17.label: "done"}
 
 
+def test_a_server_killed_in_a_warm_up_is_said_at_once(place: Path, start: Start, pg17: Server) -> None:
+    file = place / "warm.toml"
+    file.write_text(
+        f'data_dir = "data"\n[[variants]]\nserver = "{pg17.spec}"\n[[workloads]]\nname = "pgbench"\n'
+        "[workloads.options]\nscale = 1\nbuiltin = ['select-only']\nmodes = ['simple']\nclients = [2]\n"
+        "seconds = 1\nwarmup = 3600\n"
+    )
+    running = start("run", file, "--no-report")
+    running.wait_for(lambda: running.backend(cpu_seconds=1.0))
+    running.wait_for(lambda: running.child("postgres")).send_signal(signal.SIGKILL)
+    assert running.end() == 1
+    assert "server died" in running.said
+    assert statuses(place) == {pg17.label: "failed"}
+    await_nothing_lives(place / "data")
+
+
 def test_a_killed_backend_fails_the_run(
     place: Path, start: Start, campaign: WriteCampaign, pg17: Server
 ) -> None:

@@ -15,7 +15,8 @@ use crate::events::{Failure, StatementDone};
 use crate::generate::LocalTime;
 use crate::pace::{Control, Lockstep, Pace};
 use crate::program::{Program, Role};
-use crate::record::{Slab, Transaction};
+use crate::record::Slab;
+use crate::tally::Transaction;
 use crate::script::{Rng, Value, Vars};
 use crate::spec::{Counts, Mode, Prepare};
 use crate::turns::{Turn, Turns};
@@ -337,6 +338,7 @@ impl<'a> Session<'a> {
 
     fn end_transaction(&mut self, now: Nanos, failed: bool) {
         self.transactions += 1;
+        self.current.script = self.script;
         self.current.latency = now.saturating_sub(self.started);
         self.current.failed = failed;
         self.current.operations = match self.role.counts {

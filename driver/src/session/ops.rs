@@ -18,6 +18,7 @@ impl<'a> Session<'a> {
                 if self.pc >= body {
                     self.timed = true;
                     self.started = if self.pace.is_some() { self.intended } else { now };
+                    self.current.lag = now.saturating_sub(self.started);
                 }
             }
             let Some(op) = code.get(self.pc) else {

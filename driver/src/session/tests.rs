@@ -29,8 +29,7 @@ struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     fn new(role: &'a Role, control: &'a Control, lockstep: Option<(Arc<Lockstep>, usize)>) -> Bench<'a> {
-        let names = role.statements.iter().map(|s| s.name.clone()).collect();
-        let mut board = Board::new(role.name.clone(), names);
+        let mut board = Board::of(role);
         let slab = board.slab();
         let mut session =
             Session::new(role, 0, 7, Surroundings { control, slab, lockstep, keep_rows: true, turns: None });

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -12,7 +13,7 @@ from pgstrata import __version__
 from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
-    from pgstrata.bench import Measured
+    from pgstrata.bench import Measured, OfScript
 
 
 def bench(
@@ -144,25 +145,33 @@ class _Progress:
 
         seconds, self._seconds = self._seconds, []
         roles = [second["roles"][0] for second in seconds]
-        tps = sum(r["transactions"] for r in roles) / max(sum(s["seconds"] for s in seconds), 1e-9)
-        latency = merge([decode(r["histogram"]) for r in roles])
-        figures = {
-            "lat": latency.mean_seconds,
-            "p99": latency.percentile(99),
-            "max": latency.max_seconds,
-        }
-        said = {name: f"{name} {(value or 0.0) * 1e3:.3f} ms" for name, value in figures.items()}
-        failed = sum(r["errors"] for r in roles)
-        line = f"progress: {event['second'] + 1:.1f} s, {tps:.1f} tps, {said['lat']}, {failed} failed"
-        print(f"{line}, {said['p99']}, {said['max']}", file=sys.stderr, flush=True)
+        n = sum(r["transactions"] for r in roles)
+        tps = n / max(sum(s["seconds"] for s in seconds), 1e-9)
+
+        def mean(of: Callable[[dict[str, Any]], float]) -> float:
+            return sum(r["transactions"] * of(r) for r in roles) / n if n else 0.0
+
+        average = mean(lambda r: r["mean"])
+        deviation = max(0.0, mean(lambda r: r["stddev"] ** 2 + r["mean"] ** 2) - average**2) ** 0.5
+        parts = [
+            f"progress: {event['second'] + 1:.1f} s",
+            f"{tps:.1f} tps",
+            f"lat {average * 1e3:.3f} ms stddev {deviation * 1e3:.3f}",
+            f"{sum(r['errors'] for r in roles)} failed",
+        ]
+        if "lag" in roles[0]:
+            parts.append(f"lag {mean(lambda r: r['lag']['mean']) * 1e3:.3f} ms")
+        p99 = merge([decode(r["histogram"]) for r in roles]).percentile(99) or 0.0
+        parts += [f"p99 {p99 * 1e3:.3f} ms", f"max {max(r['max'] for r in roles) * 1e3:.3f} ms"]
+        print(", ".join(parts), file=sys.stderr, flush=True)
 
 
 def _text(measured: Measured, per_statement: bool) -> list[str]:
     bench, role, latency = measured.bench, measured.role, measured.role["latency"]
-    total = role["transactions"] + role["errors"]
+    one = len(measured.scripts) == 1
     lines = [
         f"pgstrata {__version__} (server {measured.server})",
-        f"transaction type: {measured.scripts[0] if len(measured.scripts) == 1 else 'multiple scripts'}",
+        f"transaction type: {measured.scripts[0].name if one else 'multiple scripts'}",
         f"scaling factor: {measured.scale}",
         f"query mode: {bench.mode}",
         f"number of clients: {bench.clients}",
@@ -175,10 +184,9 @@ def _text(measured: Measured, per_statement: bool) -> list[str]:
     else:
         lines.append(f"number of transactions per client: {bench.transactions}")
     of = f"/{bench.transactions * bench.clients}" if bench.transactions else ""
-    share = 100 * role["errors"] / total if total else 0.0
     lines += [
         f"number of transactions actually processed: {role['transactions']}{of}",
-        f"number of failed transactions: {role['errors']} ({share:.3f}%)",
+        _failed(role["errors"], role["transactions"]),
     ]
     if bench.max_tries != 1:
         lines.append(f"total number of retries: {role['retries']}")
@@ -189,12 +197,50 @@ def _text(measured: Measured, per_statement: bool) -> list[str]:
             f"latency average = {latency['mean'] * 1e3:.3f} ms",
             f"latency stddev = {latency['stddev'] * 1e3:.3f} ms",
             f"latency {', '.join(percentiles)}",
+            *([_lag(role["lag"])] if "lag" in role else []),
             f"driver CPU = {cost:.2f} µs per transaction",
             f"tps = {measured.tps:.6f} (without initial connection time)",
         ]
-    if per_statement:
-        lines.append("statement latencies in milliseconds and failures:")
-        for s in role["statements_by_name"]:
-            mean = s["seconds_total"] * 1e3 / s["count"] if s["count"] else 0.0
-            lines.append(f"  {mean:12.3f} {s['errors']:10d}  {s['name']}")
+    if not one:
+        weights = sum(of.script.weight for of in measured.by_script())
+        for number, of_script in enumerate(measured.by_script(), 1):
+            lines += _of_script(number, of_script, weights, measured)
+            lines += _statements(of_script, " - ") if per_statement else []
+    elif per_statement:
+        lines += _statements(measured.by_script()[0])
     return lines
+
+
+def _of_script(number: int, of: OfScript, weights: int, measured: Measured) -> list[str]:
+    n, weight = of.transactions, of.script.weight
+    tps = n / measured.seconds if measured.seconds > 0 else 0.0
+    share = 100 * n / max(measured.role["transactions"], 1)
+    lines = [
+        f"SQL script {number}: {of.script.name}",
+        f" - weight: {weight} (targets {100 * weight / weights:.1f}% of total)",
+        f" - {n} transactions ({share:.1f}% of total, tps = {tps:.6f})",
+        f" - {_failed(of.errors, n)}",
+    ]
+    if n:
+        lines += [
+            f" - latency average = {of.mean * 1e3:.3f} ms",
+            f" - latency stddev = {of.stddev * 1e3:.3f} ms",
+        ]
+    return lines
+
+
+def _statements(of: OfScript, mark: str = "") -> list[str]:
+    lines = [f"{mark}statement latencies in milliseconds and failures:"]
+    for s in of.statements:
+        mean = s["seconds_total"] * 1e3 / s["count"] if s["count"] else 0.0
+        lines.append(f"  {mean:12.3f} {s['errors']:10d}  {s['name']}")
+    return lines
+
+
+def _failed(errors: int, transactions: int) -> str:
+    share = 100 * errors / max(errors + transactions, 1)
+    return f"number of failed transactions: {errors} ({share:.3f}%)"
+
+
+def _lag(lag: dict[str, float]) -> str:
+    return f"rate limit schedule lag: avg {lag['mean'] * 1e3:.3f} (max {lag['max'] * 1e3:.3f}) ms"
