@@ -34,15 +34,15 @@ def environment(**more: str) -> dict[str, str]:
 
 
 class Running:
-    """A pgstrata that runs beside the test, and what it has printed so far."""
+    """A pgstrata that runs beside the test, and what it has printed so far. more: of its environment."""
 
-    def __init__(self, folder: Path, arguments: list[str]) -> None:
+    def __init__(self, folder: Path, arguments: list[str], **more: str) -> None:
         self.output = folder / f"output-{time.monotonic_ns()}"
         with self.output.open("wb") as file:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "pgstrata", *arguments],
                 cwd=folder,
-                env=environment(),
+                env=environment(**more),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -136,10 +136,10 @@ class Bench:
         for process in list(self.running):
             process.send_signal(signal.SIGTERM)
 
-    def pairs(self, lane: int | None, burn_ns: int, seconds: float) -> Estimate:
-        """Of rates of base and other, slice by slice, `seconds` both together."""
+    def pairs(self, lane: int | None, burn_ns: int, seconds: float) -> tuple[float, Estimate]:
+        """Rate of the base, and other against it slice by slice; `seconds` both together."""
         base, other = self.steps(self.run(lane, burn_ns, seconds / 2, 'order = "interleaved"'))
-        return estimate(*step_pairs(base, other))
+        return base["rate"], estimate(*step_pairs(base, other))
 
     def verdict(self, place: Path) -> Json:
         """What `pgstrata compare` says of the two, as its users get it."""
@@ -184,17 +184,12 @@ class Bench:
         burns = {str(share): round(base * share / (1 - share) / cost) for share in PLANTED}
         return {"base_seconds": base, "cost": cost, "burn_ns": burns}
 
-    def _slowed(self, lane: int | None, burn_ns: int, seconds: float) -> tuple[float, float]:
-        """Seconds of an operation of the base, and the share by which the other takes longer."""
-        steps = self.steps(self.run(lane, burn_ns, seconds / 2, 'order = "interleaved"'))
-        return 1 / steps[0]["rate"], math.expm1(-estimate(*step_pairs(*steps)).log)
-
     def _cost(self, lanes: list[int | None], burn_ns: int, seconds: float) -> tuple[float, float]:
         """Seconds of an operation of the base, and how many more each nanosecond of burn costs."""
         with ThreadPoolExecutor(len(lanes)) as pool:
-            found = list(pool.map(lambda lane: self._slowed(lane, burn_ns, seconds), lanes))
-        base = statistics.mean(b for b, _ in found)
-        more = base * (statistics.mean(m for _, m in found))
+            found = list(pool.map(lambda lane: self.pairs(lane, burn_ns, seconds), lanes))
+        base = statistics.mean(1 / rate for rate, _ in found)
+        more = base * statistics.mean(math.expm1(-e.log) for _, e in found)
         print(
             f"{base * 1e6:.2f} µs per operation, a burn of {burn_ns} ns costs {more * 1e6:.2f} µs", flush=True
         )
@@ -266,7 +261,7 @@ def try_lanes(arguments: argparse.Namespace) -> None:
         for lanes in ([None], list[int | None](range(max(2, arguments.lanes)))):
             with ThreadPoolExecutor(len(lanes)) as pool:
                 found = list(pool.map(lambda lane: bench.pairs(lane, 0, arguments.calibrate / 2), lanes))
-            for lane, e in zip(lanes, found, strict=True):
+            for lane, (_, e) in zip(lanes, found, strict=True):
                 deviation = e.standard_error * e.n**0.5
                 where = "one at a time" if lane is None else f"{len(lanes)} at a time, CPU {lane}"
                 print(f"{where}: {e.n} pairs, noise of one {deviation:.2%}, second cluster {e.log:+.2%}")

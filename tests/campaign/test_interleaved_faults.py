@@ -54,17 +54,14 @@ def test_a_variant_that_dies_leaves_what_was_measured(place: Path, pgstrata: Pro
 def test_kill_9_during_a_snapshot(place: Path, pgstrata: Program, pg17: Server) -> None:
     """Nothing runs afterwards, and the same command clears what is left and measures both variants."""
     file = write(place, pg17, ["update-index"])
-    running = Running(place, ["run", str(file), "--no-report"])
-
-    def copying() -> psutil.Process | None:
-        copy = running.child("cp")
-        try:
-            # a process that is ending has no arguments any more
-            return copy if copy and copy.cmdline()[-1:] and copy.cmdline()[-1].endswith("snapshot") else None
-        except psutil.Error:
-            return None
-
-    copy = running.wait_for(copying)
+    # A copy of this size takes milliseconds: this one ends when it is told to, and that is never.
+    slow = place / "bin" / "cp"
+    slow.parent.mkdir()
+    slow.write_text('#!/bin/sh\n/bin/cp "$@"\ncase "$*" in *snapshot) exec /bin/sleep 600 ;; esac\n')
+    slow.chmod(0o755)
+    path = f"{slow.parent}:{os.environ['PATH']}"
+    running = Running(place, ["run", str(file), "--no-report"], PATH=path)
+    copy = running.wait_for(lambda: running.child("sleep"))
     running.process.kill()
     running.end()
     psutil.wait_procs([copy], timeout=10)

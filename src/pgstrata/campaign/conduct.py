@@ -16,7 +16,7 @@ import psycopg
 import pgstrata
 from pgstrata.campaign.foreign import borrowed_database
 from pgstrata.campaign.interrupt import Interrupts
-from pgstrata.campaign.measure import Measured, driver_spec, measure, step_seed
+from pgstrata.campaign.measure import Measured, cut_short, driver_spec, measure, step_seed
 from pgstrata.campaign.plan import PlannedRun
 from pgstrata.campaign.plans import step_plans
 from pgstrata.campaign.profiles import folded, keep_profiles, profiler_of
@@ -206,6 +206,11 @@ class Conductor:
                     scene = Scene(lambda: cluster.connect(database), self.progress.say, self.interrupts.check)
                     self.work_facts |= phase.do(scene)
 
+    def seed(self, step: Step, order: int) -> int:
+        """Of one step: from that of the workload, or of the campaign where it has none of its own."""
+        seed = getattr(self.run.workload.options, "seed", self.campaign.spec.seed)
+        return step_seed(seed, self.run.key.repeat, order, step.name)
+
     def step(
         self, cluster: Cluster | ForeignCluster, step: Step, order: int, database: str, *, last: bool
     ) -> None:
@@ -226,11 +231,10 @@ class Conductor:
         last: bool,
     ) -> None:
         self.progress.step_begins(step)
-        options, key = self.run.workload.options, self.run.key
         spec = driver_spec(
             step,
             cluster.connection(database),
-            step_seed(getattr(options, "seed", self.campaign.spec.seed), key.repeat, order, step.name),
+            self.seed(step, order),
             self.campaign.spec.engine,
             results_dir=str(rows) if rows else None,
         )
@@ -245,9 +249,7 @@ class Conductor:
         self.store(step, measured, rows)
         self.progress.step_ended(measured.record)
         if measured.error is not None:
-            raise DriverError(
-                f"{step.name}: {measured.error.message}", measured.error.hint, measured.error.event
-            )
+            raise cut_short(step, measured.error)
 
     def _observed(
         self,

@@ -7,9 +7,11 @@ turn, so it is repeated whole, each time from the same snapshot of the data fold
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,23 @@ from typing import Any
 from pgstrata.campaign.conduct import DATABASE, Conductor, without_password
 from pgstrata.campaign.join import join
 from pgstrata.campaign.lane import Lane, known
-from pgstrata.campaign.measure import Measured, driver_spec, measure, step_seed
+from pgstrata.campaign.measure import Measured, cut_short, driver_spec, measure
 from pgstrata.campaign.plans import step_plans
 from pgstrata.campaign.profiles import TurnProfiles
 from pgstrata.campaign.spec import Campaign
 from pgstrata.campaign.together import Together
-from pgstrata.campaign.turns import Turns, data_of, loaded_at, turn_order, turns_of, warmed_up
-from pgstrata.errors import DriverError, PgstrataError, StoreError
+from pgstrata.campaign.turns import (
+    AGAIN_SECONDS,
+    SITTINGS,
+    Turns,
+    data_of,
+    loaded_at,
+    sittings,
+    turn_order,
+    turns_of,
+    warmed_up,
+)
+from pgstrata.errors import PgstrataError, StoreError
 from pgstrata.observe import StepWatch
 from pgstrata.server.cluster import Cluster
 from pgstrata.workload.language import Step
@@ -103,13 +115,16 @@ class Interleaved:
         except StoreError:
             raise
         except PgstrataError as error:
-            lane.log_tail = lane.cluster.log_tail()
-            lane.error = lane.conductor.explained(error, lane.cluster, lane.log_tail)
-            self.progress.say(f"  {lane.label} FAILED and leaves the comparison: {lane.error.message}")
-            with self.interrupts.shield():
-                lane.cluster.stop("immediate")
+            self._leaves(lane, error)
             return False
         return True
+
+    def _leaves(self, lane: Lane, error: PgstrataError) -> None:
+        lane.log_tail = lane.cluster.log_tail()
+        lane.error = lane.conductor.explained(error, lane.cluster, lane.log_tail)
+        self.progress.say(f"  {lane.label} FAILED and leaves the comparison: {lane.error.message}")
+        with self.interrupts.shield():
+            lane.cluster.stop("immediate")
 
     def _each(self, work: Callable[[Lane], object]) -> None:
         for lane in self.here:
@@ -193,12 +208,24 @@ class Interleaved:
     def _windows(self, turns: Turns) -> None:
         """Slices so short that all drivers work at the same time, each in its own windows."""
         self._begin(turns.step, turns.count)
-        together = Together(self.here, self.base, turns.step, self.spec, self.progress, self.interrupts)
-        for lane, measured, error in together.measure():
-            if measured is not None:
-                self._store(lane, turns.step, measured)
-            if error is not None:
-                self._try(lane, partial(_raise, error))
+        assert turns.step.seconds is not None
+        whole = self.spec.max_seconds / len(self.here) if self.spec.until == "verdict" else turns.step.seconds
+        pairs = 0
+        for number, seconds in enumerate(sittings(whole), 1):
+            self.interrupts.check()
+            warmup = turns.step.warmup if number == 1 else AGAIN_SECONDS
+            step = replace(turns.step, seconds=seconds, warmup=warmup)
+            together = Together(self.here, step, number, pairs, self.spec, self.progress, self.interrupts)
+            for lane, measured, error in together.measure():
+                if measured is not None:
+                    lane.turns += measured.record.pop("slices")
+                    lane.slices.append(measured)
+                if error is not None:
+                    self._leaves(lane, error)
+            pairs += math.ceil(seconds / self.spec.slice_seconds)
+            if len(self.here) < 2 or (self.spec.until == "verdict" and number >= SITTINGS and self._known()):
+                break
+        self._end(turns.step)
 
     def _rounds(self, step: Step, turns: Turns) -> None:
         """Whole steps in turn, each from the snapshot of its cluster, the others stopped."""
@@ -251,12 +278,12 @@ class Interleaved:
         return known({lane.label: lane.rates() for lane in self.here}, self.base, self.spec.margin)
 
     def _measure(self, lane: Lane, step: Step, pair: int) -> None:
-        c, options = lane.conductor, lane.conductor.run.workload.options
+        c = lane.conductor
         step = warmed_up(step, self.spec, first=not lane.slices)
-        seed = step_seed(getattr(options, "seed", self.spec.seed), c.run.key.repeat, lane.order, step.name)
         connection = lane.cluster.connection(DATABASE)
         # Another stream in every pair, the same for all variants of it.
-        spec = driver_spec(step, connection, (seed + pair) % 2**48, self.spec.engine)
+        seed = (c.seed(step, lane.order) + pair) % 2**48
+        spec = driver_spec(step, connection, seed, self.spec.engine)
         if not lane.slices:
             lane.told = without_password(spec)
             c.builder.spec(lane.order, step.name, lane.told)
@@ -272,9 +299,7 @@ class Interleaved:
         c.timings.add("connect", max(0.0, around - measured.observed.observe_seconds))
         lane.slices.append(measured)
         if measured.error is not None:
-            raise DriverError(
-                f"{step.name}: {measured.error.message}", measured.error.hint, measured.error.event
-            )
+            raise cut_short(step, measured.error)
         lane.turns.append(
             {
                 "pair": pair,
@@ -312,10 +337,6 @@ class Interleaved:
             record["plans"], more = step_plans(lambda: lane.cluster.connect(DATABASE), lane.told)
             notes += more
         record["notes"] += notes
-
-
-def _raise(error: PgstrataError, lane: Lane) -> None:
-    raise error
 
 
 __all__ = ["Interleaved"]

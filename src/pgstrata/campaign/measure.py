@@ -29,6 +29,11 @@ def step_seed(seed: int, repeat: int, order: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
 
 
+def cut_short(step: Step, error: DriverError) -> DriverError:
+    """The error that ended a step before its time, with the name of the step."""
+    return DriverError(f"{step.name}: {error.message}", error.hint, error.event)
+
+
 @dataclass
 class Measured:
     """What one step gave. `error` says why it ended before its time; the rest is until then.

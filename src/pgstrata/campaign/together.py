@@ -1,4 +1,4 @@
-"""One step of all variants at the same time, each driver in its own windows of a common schedule.
+"""One sitting of a step: all variants at the same time, each driver in its own windows of a common schedule.
 
 Connections stay open from window to window, so a window may be as short as some milliseconds: shorter than
 what makes a shared machine quicker and slower, and both sides of a pair find it in the same state. Each
@@ -10,21 +10,20 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from pgstrata.campaign.conduct import DATABASE, without_password
 from pgstrata.campaign.interrupt import Interrupts
-from pgstrata.campaign.lane import Lane, known
-from pgstrata.campaign.measure import Measured, driver_spec, measure, step_seed
-from pgstrata.campaign.profiles import profiler_of
+from pgstrata.campaign.lane import Lane
+from pgstrata.campaign.measure import Measured, cut_short, driver_spec, measure
 from pgstrata.campaign.progress import Progress
 from pgstrata.campaign.spec import CampaignSpec
 from pgstrata.campaign.turns import Windows
 from pgstrata.driver import Driver
-from pgstrata.errors import DriverError, PgstrataError
+from pgstrata.errors import DriverError, PgstrataError, StoreError
 from pgstrata.observe import StepWatch
 from pgstrata.workload.language import Step
 
@@ -32,12 +31,6 @@ Json = dict[str, Any]
 
 HEAD_START = 0.05
 """Seconds from the word to begin until the first window."""
-
-LEAST_SECONDS = 5.0
-"""Measured of each variant before the first look at a verdict: caches and clock rates have settled then."""
-
-GROWTH = 1.05
-"""Pairs that must have come between two looks, as a factor: a look takes time of the same machine."""
 
 
 @dataclass
@@ -67,30 +60,31 @@ class Seat:
 
 
 class Together:
-    """Measures one step of all lanes. Made anew for each step."""
+    """Measures one sitting of a step on all lanes. Made anew for each.
+
+    step: as long as the sitting; number: of the sitting, from 1; pairs: those of the sittings before it.
+    """
 
     def __init__(
         self,
         lanes: Sequence[Lane],
-        base: str,
         step: Step,
+        number: int,
+        pairs: int,
         spec: CampaignSpec,
         progress: Progress,
         interrupts: Interrupts,
     ) -> None:
         assert step.seconds is not None
-        self.base, self.step, self.spec = base, step, spec
+        self.step, self.seconds, self.spec = step, step.seconds, spec
+        self.number, self.pairs = number, pairs
         self.progress, self.interrupts = progress, interrupts
-        self.seconds = spec.max_seconds / len(lanes) if spec.until == "verdict" else step.seconds
         self.windows = Windows(spec.slice_seconds, len(lanes), step.warmup, secrets.randbits(32))
         role = next(role for role in step.roles if role.name == step.headline.role)
         self.role, self.clients = role.name, role.clients
         self.seats = [Seat(lane, place) for place, lane in enumerate(lanes)]
         self.begin = threading.Event()
         self.zero = 0
-        self.looked = 0
-        self.last: int | None = None
-        """The last pair that the verdict is from; those measured until everybody had stopped are not."""
 
     def measure(self) -> Iterator[tuple[Lane, Measured | None, PgstrataError | None]]:
         """What was measured of each lane, and why it failed, if it did.
@@ -108,16 +102,15 @@ class Together:
             while not all(seat.gone for seat in self.seats):
                 time.sleep(0.1)
                 self.interrupts.check()
-                if self._enough():
-                    self._stop()
+                if len([seat for seat in self.seats if not seat.gone]) < 2:
+                    self._stop()  # nobody to compare with
         for seat in self.seats:
             if seat.broken is not None:
                 raise seat.broken
             if seat.measured is not None:
-                seat.measured.record["slices"] = self._slices(seat, seat.measured.record)
-                if (error := seat.measured.error) is not None:
-                    what = f"{self.step.name}: {error.message}"
-                    seat.error = DriverError(what, error.hint, error.event)
+                seat.measured.record["slices"] = self._slices(seat)
+                if seat.measured.error is not None:
+                    seat.error = cut_short(self.step, seat.measured.error)
             yield seat.lane, seat.measured, seat.error
 
     @contextmanager
@@ -139,6 +132,8 @@ class Together:
     def _work(self, seat: Seat) -> None:
         try:
             seat.measured = self._measure(seat)
+        except StoreError as error:
+            seat.broken = error  # of the results, not of this variant
         except PgstrataError as error:
             seat.error = error
         except BaseException as error:
@@ -147,13 +142,14 @@ class Together:
     def _measure(self, seat: Seat) -> Measured:
         lane, step = seat.lane, self.step
         c = lane.conductor
-        seed = step_seed(
-            getattr(c.run.workload.options, "seed", self.spec.seed), c.run.key.repeat, lane.order, step.name
-        )
-        spec = driver_spec(step, lane.cluster.connection(DATABASE), seed, self.spec.engine)
-        spec |= {"seconds": self.seconds, "turns": self.windows.spec(seat.place)}
-        lane.told = without_password(spec)
-        c.builder.spec(lane.order, step.name, lane.told)
+        connection = lane.cluster.connection(DATABASE)
+        # Another stream in every sitting, the same for all variants of it.
+        seed = (c.seed(step, lane.order) + self.number) % 2**48
+        spec = driver_spec(step, connection, seed, self.spec.engine)
+        spec |= {"turns": self.windows.spec(seat.place)}
+        if not lane.slices:
+            lane.told = without_password(spec)
+            c.builder.spec(lane.order, step.name, lane.told)
         # A second of one variant takes that of all the others, too.
         round_ = self.windows.moment(seat.place, self.seconds) - self.windows.moment(seat.place, 0.0)
         watch = StepWatch(
@@ -165,14 +161,13 @@ class Together:
             windows=lambda active: self.zero / 1e9 + self.windows.moment(seat.place, active),
         )
         with c.builder.scratch("perf") as recordings:
-            profile = self.spec.profile
             measured = measure(
                 step,
                 lane.order,
                 spec,
                 watch,
                 on_second=lambda event: self._second(seat, event),
-                profiler=profiler_of(profile, recordings, round_) if profile else None,
+                profiler=lane.profiles.profiler(self.number, recordings, round_),
                 cpus=self.spec.driver_cpus,
                 begin=lambda driver: self._begin(seat, driver),
             )
@@ -184,6 +179,8 @@ class Together:
         seat.driver = driver
         seat.ready.set()
         self.begin.wait()
+        if not self.zero:  # interrupted while others were still connecting
+            raise DriverError(f"{self.step.name}: ended before it began")
         driver.start(self.zero)
 
     def _second(self, seat: Seat, event: Json) -> None:
@@ -192,50 +189,30 @@ class Together:
             if role["name"] == self.role:
                 seat.take(told)
         if seat.place == 0:
-            self.progress.second(event)
-
-    # --- when it ends -------------------------------------------------------------------------
-
-    def _enough(self) -> bool:
-        left = [seat for seat in self.seats if not seat.gone]
-        if len(left) < 2:
-            return bool(left)  # nobody to compare with
-        rates = {seat.lane.label: self._rates(seat.windows) for seat in left}
-        pairs = min(map(len, rates.values()))
-        if self.spec.until == "time" or pairs < LEAST_SECONDS / self.spec.slice_seconds:
-            return False
-        if pairs < self.looked * GROWTH:
-            return False
-        self.looked = pairs
-        if known(rates, self.base, self.spec.margin):
-            self.last = max(pair for of_lane in rates.values() for pair in of_lane)
-        return self.last is not None
+            before = sum(len(one.seconds) for one in seat.lane.slices)
+            self.progress.second({**event, "second": before + event["second"]})
 
     def _stop(self) -> None:
         for seat in self.seats:
             if seat.driver is not None and not seat.gone:
                 seat.driver.stop()
 
-    def _rates(self, windows: Mapping[int, tuple[int, float]]) -> dict[int, float]:
-        """Operations per second by pair (from 1); a window that was cut short is none."""
-        least = 0.5 * self.spec.slice_seconds * self.clients
-        full = [(number, n, busy) for number, (n, busy) in list(windows.items()) if busy > least]
-        return {number + 1: n * self.clients / busy for number, n, busy in sorted(full)}
-
-    def _slices(self, seat: Seat, record: Json) -> list[Json]:
-        """`slices` of the step record, in the unit of its rate."""
+    def _slices(self, seat: Seat) -> list[Json]:
+        """`slices` of the step record, in the unit of its rate; a window that was cut short is none."""
         assert seat.measured is not None
+        record = seat.measured.record
         for role in seat.measured.done["roles"]:
             told = role.pop("turns", [])
             if role["name"] == self.role:
                 seat.take(told)
         operations = sum(n for n, _ in seat.windows.values())
-        busy = sum(b for _, b in seat.windows.values()) / self.clients
+        busy = sum(b for _, b in seat.windows.values())
         unit = record["rate"] / (operations / busy) if operations else 0.0
+        least = 0.5 * self.spec.slice_seconds * self.clients
         return [
-            {"pair": pair, "seconds": round(seat.windows[pair - 1][1] / self.clients, 6), "rate": rate * unit}
-            for pair, rate in self._rates(seat.windows).items()
-            if self.last is None or pair <= self.last
+            {"pair": self.pairs + number + 1, "seconds": round(b / self.clients, 6), "rate": n / b * unit}
+            for number, (n, b) in sorted(seat.windows.items())
+            if b > least
         ]
 
 

@@ -21,6 +21,9 @@ AGAIN_SECONDS = 0.2
 AROUND_SLICE_SECONDS = 0.15
 """A new driver, its connections, and reading the statistics before and after."""
 
+AROUND_SITTING_SECONDS = 0.5
+"""The same for all variants together."""
+
 AROUND_ROUND_SECONDS = 1.5
 """Starting and stopping a server, and the same."""
 
@@ -35,6 +38,13 @@ GAP = 0.05
 
 FIRST_WARMUP_SECONDS = 2.0
 """Least warm-up of a step in windows, which has one for all of them."""
+
+SITTING_SECONDS = 2.0
+"""Measured of each variant with one set of connections, at first. Where the memory of processes lies is
+part of their speed, and is drawn anew with them."""
+
+SITTINGS = 4
+"""Of one length, then they are twice as long; and before the first look at a verdict."""
 
 How = Literal["once", "slices", "windows", "whole", "rounds"]
 
@@ -133,6 +143,18 @@ class Windows:
         return at * (self.slice_seconds + self.gap_seconds) + active - number * self.slice_seconds
 
 
+def sittings(seconds: float) -> list[float]:
+    """Lengths, in seconds of each variant, of the parts of a step in windows: each connects anew."""
+    lengths: list[float] = []
+    while seconds > 1e-9:
+        length = SITTING_SECONDS * 2 ** (len(lengths) // SITTINGS)
+        if seconds - length < SITTING_SECONDS:
+            length = seconds
+        lengths.append(length)
+        seconds -= length
+    return lengths
+
+
 def warmed_up(step: Step, spec: CampaignSpec, first: bool) -> Step:
     """The step of one turn with its warm-up; first: of this cluster, whose caches are cold.
 
@@ -186,7 +208,8 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
                     each = length + phase.warmup + AROUND_ROUND_SECONDS + copy_seconds
                 case "windows":
                     whole = spec.max_seconds / len(variants) if spec.until == "verdict" else length
-                    count, each = 1, (whole + turns.step.warmup) * (1 + GAP) + AROUND_SLICE_SECONDS
+                    around = len(sittings(whole)) * (AGAIN_SECONDS + AROUND_SITTING_SECONDS / len(variants))
+                    count, each = 1, (whole + turns.step.warmup) * (1 + GAP) + around
                 case _:
                     each = length + AGAIN_SECONDS + AROUND_SLICE_SECONDS
             seconds += count * each - once
@@ -206,6 +229,7 @@ __all__ = [
     "data_of",
     "interleaved_cost",
     "loaded_at",
+    "sittings",
     "turn_order",
     "turns_of",
     "warmed_up",
