@@ -55,7 +55,8 @@ def test_every_process_of_the_server_is_limited(place: Path, pg17: Server) -> No
             connection.execute("SELECT count(*) FROM t")
         for name in ("memory.max_usage_in_bytes", "memory.peak"):
             if (paths[0] / name).exists():
-                assert 64 << 20 < int((paths[0] / name).read_text()) <= LIMIT
+                # version 2 counts some pages for each CPU beforehand
+                assert 64 << 20 < int((paths[0] / name).read_text()) <= LIMIT + (1 << 20)
         limited.stop()
         assert not paths[0].exists()
 
