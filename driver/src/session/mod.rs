@@ -16,9 +16,9 @@ use crate::generate::LocalTime;
 use crate::pace::{Control, Lockstep, Pace};
 use crate::program::{Program, Role};
 use crate::record::Slab;
-use crate::tally::Transaction;
 use crate::script::{Rng, Value, Vars};
 use crate::spec::{Counts, Mode, Prepare};
+use crate::tally::Transaction;
 use crate::turns::{Turn, Turns};
 use crate::wire::{self, Inbox};
 
