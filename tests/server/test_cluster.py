@@ -276,9 +276,8 @@ def test_initdb_options(pg12: Server, pg17: Server, place: Path) -> None:
         with cluster.connect() as session:
             assert session.execute("SHOW data_checksums").fetchone() == ("on",)
             assert session.execute("SHOW wal_segment_size").fetchone() == ("4MB",)
-    for refused in ("--pgdata=/x", "-D", "-X/x", "--waldir=/x", "--username=me", "-A"):
-        with pytest.raises(UsageError, match="is set by pgstrata"):
-            Cluster(pg12, PLAIN, place / "c", initdb=[refused])
+    with pytest.raises(UsageError, match="is set by pgstrata"):
+        Cluster(pg12, PLAIN, place / "c", initdb=["-kX/x"])
     with (
         Cluster(pg17, PLAIN, place / "c", initdb=["--no-such-option"]) as cluster,
         pytest.raises(ServerError, match=r"initdb of pg17\.\d+ failed: .*no-such-option"),

@@ -20,6 +20,7 @@ from pgstrata.campaign.spec import Campaign, CampaignSpec, ChosenWorkload, Varia
 from pgstrata.errors import UsageError
 from pgstrata.server.acquire import check_spec
 from pgstrata.server.config import find_fragment
+from pgstrata.server.initdb import check_initdb
 from pgstrata.workload import catalog
 
 
@@ -133,6 +134,7 @@ def _check_variant(
     try:
         check_spec(variant.server)
         _check_foreign(variant)
+        check_initdb(variant.initdb)
         for fragment in variant.config:
             find_fragment(fragment, beside)
     except UsageError as error:

@@ -17,19 +17,20 @@ from typing import Any
 
 import psycopg
 
-from pgstrata.errors import ServerError, UsageError
+from pgstrata.errors import ServerError
 from pgstrata.server import ipc
 from pgstrata.server.account import need_way, server_account
 from pgstrata.server.acquire import Server
 from pgstrata.server.config import Resolved, quoted
 from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.guard import Place, clear_leftovers, end_server, unwritable
+from pgstrata.server.initdb import check_initdb, decides_checksums
 from pgstrata.server.log_end import problem, tail
 from pgstrata.server.memory import MemoryGroup, forget_cached
 from pgstrata.server.process import children, server_env, spawn
 from pgstrata.server.snapshot import copy_folder, remove_folder
 
-__all__ = ["Cluster", "ForeignCluster", "check_initdb", "clear_leftovers"]
+__all__ = ["Cluster", "ForeignCluster", "clear_leftovers"]
 
 USER = "postgres"
 PORT = 5432
@@ -47,18 +48,7 @@ IMMEDIATE_SECONDS = 15.0
 POLL_SECONDS = 0.005
 PORT_ATTEMPTS = 5
 
-_REFUSED_INITDB = re.compile(r"(--(pgdata|username|auth|waldir|xlogdir|pwfile|pwprompt|sync-only)|-[DUAXWS])")
 _PLAIN_PATH = re.compile(r"[\w./+-]+", re.ASCII)
-
-
-def check_initdb(options: Sequence[str]) -> None:
-    """Raises UsageError for options of initdb that pgstrata has to set itself."""
-    for option in options:
-        if match := _REFUSED_INITDB.match(option):
-            raise UsageError(
-                f"initdb option {option}: {match[1]} is set by pgstrata",
-                "leave it out; options such as --data-checksums, --wal-segsize or --locale can be given",
-            )
 
 
 class Cluster:
@@ -410,7 +400,7 @@ def _initdb_options(version_num: int, more: Sequence[str]) -> tuple[str, ...]:
     comparison across versions should compare the same thing.
     """
     options = ["--encoding=UTF8", "--locale=C", f"--username={USER}", "--auth=trust", "-N"]
-    if version_num >= 180000 and not {"-k", "--data-checksums"} & set(more):
+    if version_num >= 180000 and not decides_checksums(more):
         options.append("--no-data-checksums")
     return (*options, *more)
 
