@@ -37,6 +37,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 	cargo fmt --check
 	cargo clippy --release --locked --all-targets -- -D warnings
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from peers import ROWS, options, serving
 
-from pgstrata.driver_path import find_driver
+from pgstrata.driver.path import find_driver
 from pgstrata.server.acquire import acquire
 
 SCALE = 20

@@ -15,13 +15,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pgstrata.driver import Driver
+from pgstrata.driver.client import Driver
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
-from pgstrata.server.config import find_fragment, resolve
-from pgstrata.workload.insert import InsertBenchmark
-from pgstrata.workload.insert_options import InsertOptions
-from pgstrata.workload.language import Admin, Settle, Step
+from pgstrata.server.config.resolve import find_fragment, resolve
+from pgstrata.workload.core.language import Admin, Settle, Step
+from pgstrata.workload.insert.options import InsertOptions
+from pgstrata.workload.insert.steps import InsertBenchmark
 
 
 def backend_seconds(pids: list[int]) -> float:

@@ -31,7 +31,7 @@ from scipy.stats import t as student
 
 from pgstrata.server.acquire import acquire
 from pgstrata.workload import catalog
-from pgstrata.workload.language import Step
+from pgstrata.workload.core.language import Step
 
 SCALE, EVENTS = 10, 200
 

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pgstrata.server.acquire import Server
 from pgstrata.server.cluster import Cluster
-from pgstrata.server.config import Fragment, resolve
+from pgstrata.server.config.resolve import Fragment, resolve
+from pgstrata.server.model import Server
 
 ROWS = 500_000
 """Of sysbench's one table."""

@@ -21,14 +21,14 @@ from typing import Any
 import psutil
 from own_cache import own_cache
 
-from pgstrata.campaign.measure import driver_spec
-from pgstrata.driver import Driver
+from pgstrata.driver.client import Driver
+from pgstrata.measure.step import driver_spec
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
-from pgstrata.server.config import find_fragment, resolve
+from pgstrata.server.config.resolve import find_fragment, resolve
+from pgstrata.workload.core.language import Admin, Scene, Step, Work
 from pgstrata.workload.fulltext import Fulltext
 from pgstrata.workload.fulltext.options import FulltextOptions
-from pgstrata.workload.language import Admin, Scene, Step, Work
 
 
 def prepare(cluster: Cluster, options: FulltextOptions) -> Step:

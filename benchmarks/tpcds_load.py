@@ -25,12 +25,12 @@ import psutil
 from own_cache import own_cache
 
 import pgstrata.cli.main  # noqa: F401  (what a run has in memory, this has)
-from pgstrata.campaign.measure import driver_spec
-from pgstrata.driver import Driver
+from pgstrata.driver.client import Driver
+from pgstrata.measure.step import driver_spec
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
-from pgstrata.server.config import find_fragment, resolve
-from pgstrata.workload.language import Step
+from pgstrata.server.config.resolve import find_fragment, resolve
+from pgstrata.workload.core.language import Step
 from pgstrata.workload.tpcds import Tpcds, data, reference, schema
 from pgstrata.workload.tpcds.options import TpcdsOptions, numbers_in
 

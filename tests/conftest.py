@@ -13,7 +13,8 @@ import pytest
 from hypothesis import settings
 
 from pgstrata.errors import PgstrataError
-from pgstrata.server.acquire import Server, acquire
+from pgstrata.server.acquire import acquire
+from pgstrata.server.model import Server
 from support_program import Program, environment, living_in
 
 # how long one example takes says more about what else the machine is doing than about the code

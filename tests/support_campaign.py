@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pgstrata.campaign.plan import Plan, make_plan
-from pgstrata.campaign.read import read_campaign
-from pgstrata.server.acquire import Server
+from pgstrata.campaign.file.reading import read_campaign
+from pgstrata.campaign.plan.runs import Plan, make_plan
+from pgstrata.server.model import Server
 from pgstrata.store import Results
 
 VERSIONS = {"pg:12": ("12.22", 120022), "pg:15": ("15.14", 150014), "pg:17": ("17.6", 170006)}

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pgstrata.analyze.metrics import metric_line
-from pgstrata.analyze.rates import per_second, rate_percentiles
-from pgstrata.analyze.sla import sla
+from pgstrata.judge.sla import sla
+from pgstrata.stats.metrics import metric_line
+from pgstrata.stats.rates import per_second, rate_percentiles
 from pgstrata.store import RunBuilder, series_rows
 from pgstrata.store.histogram import Histogram, merge, record
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pgstrata.campaign.measure import driver_spec
-from pgstrata.driver import Driver
+from pgstrata.driver.client import Driver
+from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster import Cluster
-from pgstrata.workload.language import Digest, Phase, Scene, Step, Work
+from pgstrata.workload.core.language import Digest, Phase, Scene, Step, Work
 from support_steps import run_phase
 
 Json = dict[str, Any]

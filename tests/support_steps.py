@@ -12,13 +12,13 @@ from typing import Any
 
 import psycopg
 
-from pgstrata.campaign.measure import driver_spec
-from pgstrata.campaign.settle import run_admin, run_settle
-from pgstrata.driver import Driver
-from pgstrata.server.acquire import Server
+from pgstrata.driver.client import Driver
+from pgstrata.measure.run.settle import run_admin, run_settle
+from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster import Cluster
-from pgstrata.server.config import Fragment, resolve
-from pgstrata.workload.language import Admin, Phase, Settle, Step
+from pgstrata.server.config.resolve import Fragment, resolve
+from pgstrata.server.model import Server
+from pgstrata.workload.core.language import Admin, Phase, Settle, Step
 
 Json = dict[str, Any]
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pgstrata.server.acquire import Server
+from pgstrata.server.model import Server
 from pgstrata.store import Results
 
 CAMPAIGN = """

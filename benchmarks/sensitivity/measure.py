@@ -41,10 +41,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pgstrata.analyze.compare import step_pairs
-from pgstrata.analyze.estimate import Estimate, estimate
-from pgstrata.campaign.execute import default_data_dir
+from pgstrata.judge.compare import step_pairs
+from pgstrata.measure.campaign import default_data_dir
 from pgstrata.server.process import die_with_parent
+from pgstrata.stats.estimate import Estimate, estimate
 
 Json = dict[str, Any]
 Job = tuple[float, str, int]

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pgstrata.analyze import sequential
-from pgstrata.analyze.verdict import compare
+from pgstrata.stats import sequential
+from pgstrata.stats.verdict import compare
 
 Array = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.campaign.read import Overrides, adhoc_campaign, read_campaign
+from pgstrata.campaign.file.reading import Overrides, adhoc_campaign, read_campaign
 from pgstrata.errors import UsageError
 
 GOOD = """

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.campaign.plan import Plan, make_plan
-from pgstrata.campaign.read import read_campaign
+from pgstrata.campaign.file.reading import read_campaign
+from pgstrata.campaign.plan.runs import Plan, make_plan
 from pgstrata.errors import UsageError
-from pgstrata.server.acquire import Server
+from pgstrata.server.model import Server
 from pgstrata.store import Results
 from support_campaign import plan
 

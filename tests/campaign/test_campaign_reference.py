@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.campaign import reference
-from pgstrata.campaign.read import read_campaign
-from pgstrata.campaign.spec import CampaignSpec, VariantSpec, WorkloadSpec
-from pgstrata.campaign.template import TEMPLATE
+from pgstrata.campaign.file import reference
+from pgstrata.campaign.file.models import CampaignSpec, VariantSpec, WorkloadSpec
+from pgstrata.campaign.file.reading import read_campaign
+from pgstrata.campaign.file.template import TEMPLATE
 from pgstrata.workload import catalog
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_page_is_current() -> None:
     written = (ROOT / "docs/campaign.md").read_text()
-    assert written == reference.page(), "run: python -m pgstrata.campaign.reference > docs/campaign.md"
+    assert written == reference.page(), "run: python -m pgstrata.campaign.file.reference > docs/campaign.md"
 
 
 def test_the_page_has_every_key() -> None:

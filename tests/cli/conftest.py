@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.acquire import Server
+from pgstrata.server.model import Server
 from support_program import Running
 
 TINY = """

@@ -17,9 +17,9 @@ from typing import Any
 import psutil
 import pytest
 
-from pgstrata.server.acquire import Server
 from pgstrata.server.cluster import Cluster
-from pgstrata.server.config import resolve
+from pgstrata.server.config.resolve import resolve
+from pgstrata.server.model import Server
 from support_program import environment
 from support_steps import EVERY_META_COMMAND
 

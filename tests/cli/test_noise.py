@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pgstrata.server.acquire import Server
+from pgstrata.server.model import Server
 from support_program import Program
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pgstrata.server.acquire import Server
 from pgstrata.server.cluster import Cluster
-from pgstrata.server.config import resolve
+from pgstrata.server.config.resolve import resolve
+from pgstrata.server.model import Server
 from pgstrata.store import Results
 from support_program import Program, WriteCampaign
 

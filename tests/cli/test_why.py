@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.observe.profile import unavailable
-from pgstrata.server.acquire import Server
+from pgstrata.server.model import Server
 from support_program import Program
 from support_turns import write
 

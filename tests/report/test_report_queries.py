@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pgstrata.analyze.plan_text import MARK, outline, side_by_side
-from pgstrata.analyze.queries import Timing, common, faster, geometric_mean, shift, timings, total
+from pgstrata.judge.plan_text import MARK, outline, side_by_side
+from pgstrata.judge.queries import Timing, common, faster, geometric_mean, shift, timings, total
 from pgstrata.report.blocks import Chart, Listing, Section, Table
 from pgstrata.report.sections.fulltext import fulltext
 from pgstrata.report.sections.tpcds import tpcds

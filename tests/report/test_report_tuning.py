@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.analyze.overlays import tuning_study
-from pgstrata.campaign.read import read_campaign
+from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.cli.main import invoke
+from pgstrata.judge.overlays import tuning_study
 from pgstrata.report import write_report
 from pgstrata.report.blocks import Table
 from pgstrata.report.sections.relative import relative_charts

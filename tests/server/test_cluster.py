@@ -18,10 +18,11 @@ import pytest
 from pgstrata.errors import PgstrataError, ServerError, UsageError
 from pgstrata.server import cluster as cluster_module
 from pgstrata.server.account import server_account
-from pgstrata.server.acquire import Server, acquire
+from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster, clear_leftovers
-from pgstrata.server.config import Fragment, Resolved, resolve
+from pgstrata.server.config.resolve import Fragment, Resolved, resolve
 from pgstrata.server.guard import MARKER
+from pgstrata.server.model import Server
 from pgstrata.server.process import working_in
 
 PLAIN = Resolved("plain")
@@ -147,7 +148,7 @@ import os, sys, time
 from pathlib import Path
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
-from pgstrata.server.config import Resolved
+from pgstrata.server.config.resolve import Resolved
 spec, folder, until = sys.argv[1:4]
 data = Path(sys.argv[4]) if len(sys.argv) > 4 else None
 cluster = Cluster(acquire(spec), Resolved("plain"), Path(folder), data_dir=data)

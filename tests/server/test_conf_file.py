@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pgstrata.errors import UsageError
-from pgstrata.server.conf_file import Fragment, assignments, quoted
+from pgstrata.server.config.conf_file import Fragment, assignments, quoted
 
 
 def read(text: str) -> list[tuple[str, str, int]]:

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.errors import UsageError
-from pgstrata.server.config import Fragment, Resolved, explain, find_fragment, resolve, shipped_fragments
-from pgstrata.server.settings import history, setting
+from pgstrata.server.config.resolve import (
+    Fragment,
+    Resolved,
+    explain,
+    find_fragment,
+    resolve,
+    shipped_fragments,
+)
+from pgstrata.server.config.settings import history, setting
 
 GB = 1 << 30
 EVERY = [90624, 100023, 110022, 120022, 130023, 140024, 150019, 160015, 170011, 180006]

@@ -19,10 +19,11 @@ from typing import Any
 
 import pytest
 
-from pgstrata.driver_path import find_driver
+from pgstrata.driver.path import find_driver
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.server import acquire, cache
-from pgstrata.server.acquire import Server
+from pgstrata.server import acquire
+from pgstrata.server import prebuilt as cache
+from pgstrata.server.model import Server
 
 ROOT = os.geteuid() == 0
 NOWHERE = {"HTTPS_PROXY": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}

@@ -8,10 +8,10 @@ import pytest
 
 from pgstrata.errors import ServerError
 from pgstrata.server import memory
-from pgstrata.server.acquire import Server
 from pgstrata.server.cluster import Cluster, clear_leftovers
-from pgstrata.server.config import find_fragment, resolve
+from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.memory import MemoryGroup
+from pgstrata.server.model import Server
 from support_program import Program
 
 LIMIT = 256 << 20

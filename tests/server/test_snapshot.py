@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import ServerError
-from pgstrata.server.acquire import Server
 from pgstrata.server.cluster import Cluster
-from pgstrata.server.config import resolve
+from pgstrata.server.config.resolve import resolve
+from pgstrata.server.model import Server
 from pgstrata.server.snapshot import copy_folder, folder_bytes
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.analyze.metrics import METRICS
+from pgstrata.stats.metrics import METRICS
 from pgstrata.store import query
 from support_runs import make_campaign
 

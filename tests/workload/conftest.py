@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pgstrata.server.acquire import Server
 from pgstrata.server.cluster import Cluster
+from pgstrata.server.model import Server
 from support_steps import running
 
 

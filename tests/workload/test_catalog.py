@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from pgstrata.errors import UsageError
 from pgstrata.workload import catalog
-from pgstrata.workload.language import Step
+from pgstrata.workload.core.language import Step
 
 DOCS = Path(__file__).parents[2] / "docs"
 SPEC = Draft202012Validator(json.loads((DOCS / "driver-spec.schema.json").read_text()))

@@ -11,8 +11,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pgstrata.workload import catalog
-from pgstrata.workload.language import Step
-from pgstrata.workload.sysbench import ALL
+from pgstrata.workload.core.language import Step
+from pgstrata.workload.sysbench.steps import ALL
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {

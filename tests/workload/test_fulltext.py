@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
 from pgstrata.workload import catalog
+from pgstrata.workload.core.language import Step
 from pgstrata.workload.fulltext import queries
 from pgstrata.workload.fulltext.options import FulltextOptions
-from pgstrata.workload.fulltext.workload import query
-from pgstrata.workload.language import Step
+from pgstrata.workload.fulltext.steps import query
 
 FULLTEXT = catalog.find("fulltext")
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from pgstrata.campaign.foreign import borrowed_database
+from pgstrata.measure.run.borrowed import borrowed_database
 from pgstrata.server.cluster import Cluster
 from pgstrata.workload import catalog
+from pgstrata.workload.core.language import Phase
 from pgstrata.workload.fulltext.options import FulltextOptions
-from pgstrata.workload.language import Phase
 from support_queries import digested, step_of, until, work
 from support_steps import database, run_phase
 

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
 from pgstrata.workload import catalog
-from pgstrata.workload.insert_options import InsertOptions
-from pgstrata.workload.language import Admin, Phase, Settle, Step
+from pgstrata.workload.core.language import Admin, Phase, Settle, Step
+from pgstrata.workload.insert.options import InsertOptions
 from support_sql import role, statements, text, values
 
 INSERT = catalog.find("insert")

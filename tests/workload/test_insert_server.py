@@ -15,11 +15,11 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from jsonschema import Draft202012Validator
 
-from pgstrata.server.acquire import Server
 from pgstrata.server.cluster import Cluster
+from pgstrata.server.model import Server
 from pgstrata.workload import catalog
-from pgstrata.workload.insert_options import InsertOptions
-from pgstrata.workload.language import Admin, Phase, Settle, Step
+from pgstrata.workload.core.language import Admin, Phase, Settle, Step
+from pgstrata.workload.insert.options import InsertOptions
 from support_steps import Outcome, calls, database, forget_calls, run_phase, run_step, running
 
 INSERT = catalog.find("insert")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pgstrata.server.acquire import Server
 from pgstrata.server.cluster import Cluster
+from pgstrata.server.model import Server
 from pgstrata.workload import catalog
 from support_steps import run_phase, running
 

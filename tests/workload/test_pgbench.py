@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from pgstrata.errors import UsageError
 from pgstrata.workload import catalog
-from pgstrata.workload.language import Admin, Phase, Step
-from pgstrata.workload.pgbench_options import PgbenchOptions
+from pgstrata.workload.core.language import Admin, Phase, Step
+from pgstrata.workload.pgbench.options import PgbenchOptions
 
 PGBENCH = catalog.find("pgbench")
 

@@ -12,11 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgstrata.server.acquire import Server
 from pgstrata.server.cluster import Cluster
-from pgstrata.workload import catalog, pgbench_load
-from pgstrata.workload.language import Phase, Step
-from pgstrata.workload.pgbench_options import PgbenchOptions
+from pgstrata.server.model import Server
+from pgstrata.workload import catalog
+from pgstrata.workload.core.language import Phase, Step
+from pgstrata.workload.pgbench import load as pgbench_load
+from pgstrata.workload.pgbench.options import PgbenchOptions
 from support_program import Program
 from support_steps import (
     EVERY_META_COMMAND,

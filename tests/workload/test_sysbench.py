@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from pgstrata.workload import catalog
-from pgstrata.workload.language import Admin, Phase, Settle, Step
-from pgstrata.workload.sysbench import ALL, EXTRAS, POST, PRE, WRITES, SysbenchOptions
+from pgstrata.workload.core.language import Admin, Phase, Settle, Step
+from pgstrata.workload.sysbench.steps import ALL, EXTRAS, POST, PRE, WRITES, SysbenchOptions
 from support_sql import role, text, values
 
 SYSBENCH = catalog.find("sysbench")

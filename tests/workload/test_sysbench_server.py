@@ -13,8 +13,8 @@ import pytest
 
 from pgstrata.server.cluster import Cluster
 from pgstrata.workload import catalog
-from pgstrata.workload.language import Phase, Settle, Step
-from pgstrata.workload.sysbench import ALL, SysbenchOptions
+from pgstrata.workload.core.language import Phase, Settle, Step
+from pgstrata.workload.sysbench.steps import ALL, SysbenchOptions
 from support_steps import calls, database, forget_calls, run_phase, run_step, with_transactions
 from support_tap import PORT, Tap, tap
 

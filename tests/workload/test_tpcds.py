@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from pgstrata.errors import ServerError
 from pgstrata.workload import catalog
-from pgstrata.workload.language import Admin, Step, Work
-from pgstrata.workload.recorded import counted_rate, rows_from
+from pgstrata.workload.core.language import Admin, Step, Work
+from pgstrata.workload.core.recorded import counted_rate, rows_from
 from pgstrata.workload.tpcds import data, reference, schema
 from pgstrata.workload.tpcds.compare import Answer, close, compare, rows_of
 from pgstrata.workload.tpcds.options import TpcdsOptions, numbers_in

@@ -10,8 +10,8 @@ import pytest
 
 from pgstrata.server.cluster import Cluster
 from pgstrata.workload import catalog
-from pgstrata.workload.language import Phase
-from pgstrata.workload.recorded import counted_rate
+from pgstrata.workload.core.language import Phase
+from pgstrata.workload.core.recorded import counted_rate
 from pgstrata.workload.tpcds import data, schema
 from pgstrata.workload.tpcds.options import TpcdsOptions
 from pgstrata.workload.tpcds.source import tables

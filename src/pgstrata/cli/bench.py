@@ -13,7 +13,7 @@ from pgstrata import __version__
 from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
-    from pgstrata.bench import Measured, OfScript
+    from pgstrata.measure.bench import Measured, OfScript
 
 
 def bench(
@@ -83,9 +83,9 @@ def bench(
       pgstrata bench --script mine.sql -c 8 -T 60 -M prepared -r mydb
       pgstrata bench -f reads.sql@9 -f writes.sql@1 -R 500 -T 60 --format json mydb
     """
-    from pgstrata.bench import Bench, run
     from pgstrata.errors import UsageError
-    from pgstrata.workload.pgbench import BUILT_IN
+    from pgstrata.measure.bench import Bench, run
+    from pgstrata.workload.pgbench.steps import BUILT_IN
 
     if builtin == ["list"]:
         print("Built-in scripts:", *BUILT_IN, sep="\n  ")

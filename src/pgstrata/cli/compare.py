@@ -12,7 +12,7 @@ import typer
 from pgstrata.cli.arguments import RESULTS, ResultsOption
 
 if TYPE_CHECKING:
-    from pgstrata.analyze.compare import Comparison, StepVerdict
+    from pgstrata.judge.compare import Comparison, StepVerdict
     from pgstrata.store.choose import Side
 
 
@@ -165,8 +165,8 @@ def _compare(
     across_hosts: bool,
     despite_options: bool,
 ) -> list[Comparison]:
-    from pgstrata.analyze.compare import compare_all
     from pgstrata.errors import UsageError
+    from pgstrata.judge.compare import compare_all
 
     if not 0 < confidence < 1:
         raise UsageError(f"--confidence {confidence}: must lie between 0 and 1", "0.95 is usual")

@@ -10,7 +10,7 @@ import typer
 from pgstrata.cli.output import Format, TextOrJson
 
 if TYPE_CHECKING:
-    from pgstrata.server.config import Change
+    from pgstrata.server.config.resolve import Change
 
 app = typer.Typer(
     help="Config fragments: what there is, what a version makes of it.",
@@ -28,7 +28,7 @@ def list_(format: Annotated[Format, typer.Option("--format", help="How to print.
       pgstrata config list
     """
     from pgstrata.cli.output import print_rows
-    from pgstrata.server.config import shipped_fragments
+    from pgstrata.server.config.resolve import shipped_fragments
 
     rows = [[fragment.name, summary_of(fragment.text)] for fragment in shipped_fragments()]
     print_rows(["fragment", "what it is"], rows, format)
@@ -59,9 +59,9 @@ def explain(
     """
     import psutil
 
-    from pgstrata.campaign.lookup import version_of
     from pgstrata.cli.output import print_json
-    from pgstrata.server.config import find_fragment, resolve
+    from pgstrata.server.config.resolve import find_fragment, resolve
+    from pgstrata.server.lookup import version_of
 
     version, number = version_of(server)
     found = [find_fragment(name, Path.cwd()) for name in fragments]

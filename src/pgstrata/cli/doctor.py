@@ -26,8 +26,8 @@ def doctor(
     """
     from dataclasses import asdict
 
-    from pgstrata.campaign.execute import default_data_dir
     from pgstrata.cli.output import print_json
+    from pgstrata.measure.campaign import default_data_dir
     from pgstrata.observe.doctor import examine
 
     checks = examine(data_dir or default_data_dir())

@@ -21,7 +21,7 @@ def init(
       pgstrata init
       pgstrata init studies/my-upgrade.toml
     """
-    from pgstrata.campaign.template import TEMPLATE
+    from pgstrata.campaign.file.template import TEMPLATE
     from pgstrata.errors import UsageError
 
     if file.exists() and not force:

@@ -47,12 +47,12 @@ def noise(
     """
     from rich.console import Console
 
-    from pgstrata.analyze.compare import step_pairs
-    from pgstrata.analyze.noise import noise as judge
-    from pgstrata.campaign.execute import execute
-    from pgstrata.campaign.read import Overrides, campaign_of
+    from pgstrata.campaign.file.reading import Overrides, campaign_of
     from pgstrata.cli.output import print_json
     from pgstrata.errors import UsageError
+    from pgstrata.judge.compare import step_pairs
+    from pgstrata.measure.campaign import execute
+    from pgstrata.stats.noise import noise as judge
     from pgstrata.store import Results
 
     if not 0 < slice_seconds <= 60:

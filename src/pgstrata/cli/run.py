@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from pgstrata.campaign.execute import Outcome
-    from pgstrata.campaign.plan import Plan
-    from pgstrata.campaign.spec import Campaign
+    from pgstrata.campaign.file.models import Campaign
+    from pgstrata.campaign.plan.runs import Plan
+    from pgstrata.measure.campaign import Outcome
 
 
 def run(
@@ -89,7 +89,7 @@ def run(
       pgstrata run --server pg:17 --config cached-by-pg --config cached-by-pg+a1 --set rows=5000000
       pgstrata run --server pg:13 --server pg:17 --script mine.sql@3 --script other.sql
     """
-    from pgstrata.campaign.read import Overrides, adhoc_campaign, read_campaign
+    from pgstrata.campaign.file.reading import Overrides, adhoc_campaign, read_campaign
 
     if script:
         workload = workload or ["pgbench"]
@@ -122,9 +122,9 @@ def run(
 def _execute(campaign: Campaign, fresh: bool, *, report: bool) -> int:
     from rich.console import Console
 
-    from pgstrata.campaign.execute import execute
-    from pgstrata.campaign.interrupt import Interrupted
     from pgstrata.cli.ending import Interruption
+    from pgstrata.measure.campaign import execute
+    from pgstrata.measure.interrupt import Interrupted
     from pgstrata.store import Results
 
     results = Path(campaign.spec.results)
@@ -153,8 +153,8 @@ def _report(outcome: Outcome, results: Path, console: object) -> None:
 
 
 def _show_plan(campaign: Campaign, fresh: bool) -> None:
-    from pgstrata.campaign.lookup import look_up
-    from pgstrata.campaign.plan import make_plan
+    from pgstrata.campaign.plan.runs import make_plan
+    from pgstrata.server.lookup import look_up
     from pgstrata.store import Results
 
     plan = make_plan(campaign, Results(campaign.spec.results), look_up, fresh=fresh)
@@ -164,9 +164,9 @@ def _show_plan(campaign: Campaign, fresh: bool) -> None:
 
 def plan_lines(plan: Plan) -> list[str]:
     """The plan as text: every run in its order, then time and disk."""
-    from pgstrata.campaign.conduct import gigabytes
-    from pgstrata.campaign.progress import duration
     from pgstrata.cli.output import aligned
+    from pgstrata.measure.progress import duration
+    from pgstrata.measure.run.conduct import gigabytes
 
     rows = [
         [

@@ -11,7 +11,7 @@ import typer
 from pgstrata.cli.arguments import RESULTS, ResultsOption
 
 if TYPE_CHECKING:
-    from pgstrata.analyze.overlays import TuningStudy
+    from pgstrata.judge.overlays import TuningStudy
     from pgstrata.store import RunRecord
 
 app = typer.Typer(no_args_is_help=True, help="Studies of configurations: one base, overlays upon it.")
@@ -73,8 +73,8 @@ def next_(
 
 
 def _find(results: Path, campaign: str | None, step: str | None) -> tuple[TuningStudy, list[RunRecord]]:
-    from pgstrata.analyze.overlays import tuning_study
     from pgstrata.errors import UsageError
+    from pgstrata.judge.overlays import tuning_study
     from pgstrata.store.choose import campaign_runs
 
     runs = campaign_runs(results, campaign)

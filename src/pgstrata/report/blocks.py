@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pgstrata.analyze.tones import Tone
+from pgstrata.judge.colours import Tone
 
 Align = Literal["right", "left"]
 

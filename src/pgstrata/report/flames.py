@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pgstrata.analyze.stacks import Stacks, add_up, folded_text, in_samples, parse_folded
-from pgstrata.driver_path import find_driver
+from pgstrata.driver.path import find_driver
 from pgstrata.errors import PgstrataError
+from pgstrata.judge.stacks import Stacks, add_up, folded_text, in_samples, parse_folded
 from pgstrata.report.study import Place, Study, anchor, number, part_of
 
 FOLDER = "flames"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pgstrata.analyze.queries import Timing, timings
-from pgstrata.analyze.tones import relative_tone
+from pgstrata.judge.colours import relative_tone
+from pgstrata.judge.queries import Timing, timings
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Cell, missing
 from pgstrata.report.study import Study, WorkloadOf, part_of

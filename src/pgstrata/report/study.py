@@ -10,10 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pgstrata.analyze.compare import StepVerdict, compare_all
-from pgstrata.analyze.summary import Cell, Summary, summarise
-from pgstrata.analyze.tones import THRESHOLDS, check_thresholds
 from pgstrata.errors import StoreError, UsageError
+from pgstrata.judge.colours import THRESHOLDS, check_thresholds
+from pgstrata.judge.compare import StepVerdict, compare_all
+from pgstrata.judge.summary import Cell, Summary, summarise
 from pgstrata.store import BrokenRun, Results, RunRecord
 from pgstrata.store.choose import Side
 

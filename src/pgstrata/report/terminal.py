@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pgstrata.analyze.tones import THRESHOLDS
+from pgstrata.judge.colours import THRESHOLDS
 from pgstrata.report.blocks import SIGNS, Cell, Column, Findings, Prose, Row, Table
 from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from pgstrata.analyze.compare import Comparison, StepVerdict
+from pgstrata.judge.compare import Comparison, StepVerdict
 from pgstrata.report import numbers
 
 Cells = list[str]

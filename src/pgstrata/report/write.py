@@ -11,8 +11,8 @@ from importlib.metadata import version as installed_version
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from pgstrata.analyze.tones import THRESHOLDS
 from pgstrata.errors import StoreError
+from pgstrata.judge.colours import THRESHOLDS
 from pgstrata.report.charts import color
 from pgstrata.report.export_csv import write_csv
 from pgstrata.report.export_html import Page, Switch, write_html

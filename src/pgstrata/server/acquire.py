@@ -6,43 +6,20 @@ import mmap
 import re
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.server import cache
+from pgstrata.server import prebuilt as cache
 from pgstrata.server.account import need_way, server_account
-from pgstrata.server.cache import cache_dir, remove
-from pgstrata.server.cache import published as available
+from pgstrata.server.model import Server
+from pgstrata.server.prebuilt import cache_dir, remove
+from pgstrata.server.prebuilt import published as available
 from pgstrata.server.process import server_env
 
-__all__ = ["Server", "acquire", "available", "cache_dir", "check_spec", "fetched", "remove"]
-
-
-@dataclass(frozen=True)
-class Server:
-    """A PostgreSQL server that can be run, or is run by somebody else (`dsn:`).
-
-    spec: resolved, `pg:17.11`; label: short, `pg17.11`; version_num: as the server counts, 170011;
-    build: the configure flags it was built with, or nothing where they are not known; bin_dir: its
-    programs, None for `dsn:`.
-    """
-
-    spec: str
-    label: str
-    version: str
-    version_num: int
-    build: str = ""
-    bin_dir: Path | None = None
-    dsn: str | None = None
-
-    @property
-    def managed(self) -> bool:
-        """Whether pgstrata starts and stops it."""
-        return self.bin_dir is not None
+__all__ = ["acquire", "available", "cache_dir", "check_spec", "fetched", "remove"]
 
 
 def check_spec(spec: str) -> None:

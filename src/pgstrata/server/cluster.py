@@ -20,13 +20,13 @@ import psycopg
 from pgstrata.errors import ServerError
 from pgstrata.server import ipc
 from pgstrata.server.account import need_way, server_account
-from pgstrata.server.acquire import Server
-from pgstrata.server.config import Resolved, quoted
+from pgstrata.server.config.resolve import Resolved, quoted
 from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.guard import Place, clear_leftovers, end_server, unwritable
 from pgstrata.server.initdb import check_initdb, decides_checksums
 from pgstrata.server.log_end import problem, tail
 from pgstrata.server.memory import MemoryGroup, forget_cached
+from pgstrata.server.model import Server
 from pgstrata.server.process import children, server_env, spawn
 from pgstrata.server.snapshot import copy_folder, remove_folder
 

@@ -10,7 +10,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from pgstrata.errors import ServerError
-from pgstrata.server.acquire import Server
+from pgstrata.server.model import Server
 
 
 class ForeignCluster:

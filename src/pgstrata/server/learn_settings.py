@@ -1,6 +1,6 @@
 """Makes settings.csv: which settings each major version has, asked of the servers themselves.
 
-    python -m pgstrata.server.learn_settings > settings.csv
+    python -m pgstrata.server.learn_settings > src/pgstrata/server/config/settings.csv
 
 Needs every version from 9.6 on (they are fetched). A row holds for the majors from `first` to
 `last`; a setting whose type, unit or limits changed has several. Run it when a version appears.
@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pgstrata.server.acquire import acquire, available
 from pgstrata.server.cluster import Cluster
-from pgstrata.server.config import Resolved
-from pgstrata.server.settings import COLUMNS
+from pgstrata.server.config.resolve import Resolved
+from pgstrata.server.config.settings import COLUMNS
 
 _QUERY = """
     SELECT name, vartype, coalesce(unit, ''), coalesce(min_val, ''), coalesce(max_val, ''),

@@ -6,11 +6,11 @@ import difflib
 from typing import Any
 
 from pgstrata.errors import UsageError
+from pgstrata.workload.core.options import Estimate, Workload, WorkloadOptions
 from pgstrata.workload.fulltext import Fulltext
-from pgstrata.workload.insert import InsertBenchmark
-from pgstrata.workload.options import Estimate, Workload, WorkloadOptions
-from pgstrata.workload.pgbench import Pgbench
-from pgstrata.workload.sysbench import Sysbench
+from pgstrata.workload.insert.steps import InsertBenchmark
+from pgstrata.workload.pgbench.steps import Pgbench
+from pgstrata.workload.sysbench.steps import Sysbench
 from pgstrata.workload.tpcds import Tpcds
 
 __all__ = ["Estimate", "Workload", "WorkloadOptions", "find", "names", "scale"]

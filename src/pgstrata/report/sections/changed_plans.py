@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from pgstrata.analyze.plan_text import outline, side_by_side
-from pgstrata.analyze.plans import shape
-from pgstrata.analyze.queries import Timing, faster
+from pgstrata.judge.plan_shape import shape
+from pgstrata.judge.plan_text import outline, side_by_side
+from pgstrata.judge.queries import Timing, faster
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Column, Listing, Prose, Row, Table, words
 from pgstrata.report.queries import Queries, relative

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pgstrata.analyze.metrics import GB
 from pgstrata.report import numbers
 from pgstrata.report.blocks import (
     Block,
@@ -25,6 +24,7 @@ from pgstrata.report.blocks import (
 )
 from pgstrata.report.sections.settings import builds, not_taken, settings, show_all
 from pgstrata.report.study import Study, number, part_of
+from pgstrata.stats.metrics import GB
 from pgstrata.store import RunRecord
 
 

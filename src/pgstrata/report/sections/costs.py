@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pgstrata.analyze.metrics import METRICS
-from pgstrata.analyze.tones import Tone, relative_tone
+from pgstrata.judge.colours import Tone, relative_tone
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.report.frames import Frames
 from pgstrata.report.study import Measured, Place, StepOf, Study, number, part_of
+from pgstrata.stats.metrics import METRICS
 
 Keys = Sequence[tuple[str, str]]
 

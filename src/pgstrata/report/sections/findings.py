@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pgstrata.analyze.builds import unlike
-from pgstrata.analyze.rates import geometric_mean
-from pgstrata.analyze.tones import Tone
+from pgstrata.judge.builds import unlike
+from pgstrata.judge.colours import Tone
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Finding, Findings, Prose
 from pgstrata.report.sections.summary import relative_cell
 from pgstrata.report.study import StepOf, Study, WorkloadOf, part_of
+from pgstrata.stats.rates import geometric_mean
 
 MOST_NAMED = 10
 # More variants than this get a line each instead of a paragraph, so that the answer stays in view.

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pgstrata.analyze.queries import SUB_MILLISECOND, Timing, common, shift, total
-from pgstrata.analyze.tones import relative_tone
+from pgstrata.judge.colours import relative_tone
+from pgstrata.judge.queries import SUB_MILLISECOND, Timing, common, shift, total
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Chart, Column, Row, Section, Table, missing, words
 from pgstrata.report.charts import SHOWN_AT_FIRST, axis, color, label, rounded, trace

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from pgstrata.analyze.metrics import PER_OPERATION, PerOperation, per_operation, relative_cost
-from pgstrata.analyze.tones import relative_tone
+from pgstrata.judge.colours import relative_tone
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Cell, Column, Row, Section, Table, missing, words
 from pgstrata.report.sections.summary import relative_cell
 from pgstrata.report.study import Place, StepOf, Study, WorkloadOf
+from pgstrata.stats.metrics import PER_OPERATION, PerOperation, per_operation, relative_cost
 
 
 def operations(study: Study, workload: WorkloadOf) -> Section | None:

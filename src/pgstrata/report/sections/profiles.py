@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pgstrata.analyze.stacks import CERTAIN, Moved, moved
+from pgstrata.judge.stacks import CERTAIN, Moved, moved
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Column, Picture, Prose, Row, Section, Table, words
 from pgstrata.report.flames import Flame, Flames

@@ -12,7 +12,7 @@ from pgstrata.report.blocks import Block, Cell, Chart, Column, Row, Section, Tab
 from pgstrata.report.charts import SHOWN_AT_FIRST, axis, color, dash, label, rounded, trace
 from pgstrata.report.study import Place, StepOf, Study, WorkloadOf, anchor, natural, number, part_of
 
-# Steps that differ in the number of clients only share a group and end like this (workload/pgbench.py).
+# Steps that differ in the number of clients only share a group and end like this (workload/pgbench/steps.py).
 _CLIENTS = re.compile(r"-c(\d+)$")
 
 _LATENCIES = ("mean", "p95", "p99")

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pgstrata.analyze.metrics import counts_rows
 from pgstrata.report.blocks import Chart
 from pgstrata.report.charts import SHOWN_AT_FIRST, axis, budget, color, dash, label, rounded, thinned, trace
 from pgstrata.report.frames import Floats, Frames, Line
 from pgstrata.report.study import StepOf, Study, number
+from pgstrata.stats.metrics import counts_rows
 
 _ROW_HEIGHT, _GAP, _EDGES = 132, 26, 92
 _FEWEST_OPERATIONS = 5

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pgstrata.analyze.builds import arguments
+from pgstrata.judge.builds import arguments
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Column, Listing, Prose, Row, Section, Table, words
 from pgstrata.report.study import Study, natural, part_of

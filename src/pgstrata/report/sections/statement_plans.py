@@ -5,8 +5,8 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import Any
 
-from pgstrata.analyze.plan_text import outline, side_by_side
-from pgstrata.analyze.plans import shape
+from pgstrata.judge.plan_shape import shape
+from pgstrata.judge.plan_text import outline, side_by_side
 from pgstrata.report.blocks import Block, Cell, Column, Listing, Prose, Row, Table, words
 from pgstrata.report.study import Place, StepOf, Study, WorkloadOf
 

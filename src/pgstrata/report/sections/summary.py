@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pgstrata.analyze import summary as analysis
-from pgstrata.analyze.tones import Tone
+from pgstrata.judge import summary as analysis
+from pgstrata.judge.colours import Tone
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.report.study import StepOf, Study, WorkloadOf

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pgstrata.analyze.queries import Timing, common, faster, geometric_mean, total
-from pgstrata.analyze.tones import relative_tone
+from pgstrata.judge.colours import relative_tone
+from pgstrata.judge.queries import Timing, common, faster, geometric_mean, total
 from pgstrata.report import numbers
 from pgstrata.report.blocks import (
     Block,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pgstrata.analyze.changepoint import Shift, Version, shifts
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
 from pgstrata.report.charts import PALETTE, axis, label, rounded
 from pgstrata.report.study import StepOf, Study, WorkloadOf, anchor, natural, number, part_of
+from pgstrata.stats.changepoint import Shift, Version, shifts
 
 FEWEST_VERSIONS = 3
 STEPS_PER_CHART = 8

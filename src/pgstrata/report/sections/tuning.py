@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pgstrata.analyze.overlays import TuningStudy, tuning_study
-from pgstrata.analyze.study import CLASSES, Entry
+from pgstrata.judge.overlays import TuningStudy, tuning_study
+from pgstrata.judge.tuning import CLASSES, Entry
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
 from pgstrata.report.study import Study

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgstrata.analyze.explain import explain
+from pgstrata.judge.explain import explain
 from pgstrata.report.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
 from pgstrata.report.flames import Flames
 from pgstrata.report.sections.profiles import profile_parts

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from pgstrata.corpus import sources
-from pgstrata.corpus.mail import parse
-from pgstrata.corpus.synthetic import STEADY_ENDS, Shape, vocabulary
 from pgstrata.errors import UsageError
+from pgstrata.workload.fulltext.corpus import sources
+from pgstrata.workload.fulltext.corpus.mail import parse
+from pgstrata.workload.fulltext.corpus.synthetic import STEADY_ENDS, Shape, vocabulary
 
 SAMPLE = 3_000
 """Messages at the beginning of an archive whose words are counted."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pgstrata.errors import ServerError
-from pgstrata.server.cache import cache_dir
+from pgstrata.server.prebuilt import cache_dir
 from pgstrata.workload.tpcds.source import tables
 
 ABOUT = "about.json"

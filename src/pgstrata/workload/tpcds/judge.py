@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pgstrata.workload.language import Digest
-from pgstrata.workload.recorded import counted_rate, rows_from
+from pgstrata.workload.core.language import Digest
+from pgstrata.workload.core.recorded import counted_rate, rows_from
 from pgstrata.workload.tpcds import reference
 from pgstrata.workload.tpcds.compare import Answer, compare, rows_of
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from pgstrata.workload.options import WorkloadOptions
+from pgstrata.workload.core.options import WorkloadOptions
 
 QUERIES = 99
 

@@ -1,1 +1,0 @@
-"""Pure functions over what the store read: rates, SLA, costs, tables of the report."""

@@ -1,0 +1,277 @@
+"""The campaign file as typed models: what a key is called, what it may hold, what it means.
+
+The descriptions of the fields are the reference: `docs/campaign.md` is made from them
+(`python -m pgstrata.campaign.file.reference`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+Order = Literal["sequential", "shuffled", "interleaved"]
+Engine = Literal["auto", "blocking", "io_uring"]
+
+
+def _stack(value: object) -> object:
+    """One fragment may be written without the brackets of a list."""
+    return [value] if isinstance(value, str) else value
+
+
+Stack = Annotated[list[str], BeforeValidator(_stack)]
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors, and text is not taken for a number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class VariantSpec(Strict):
+    """One thing to compare: a server with a configuration."""
+
+    server: str = Field(
+        description="Where the binaries come from: `pg:17`, `pg:17.11`, `pg:latest`, `path:DIR` of an "
+        "installation, `dsn:URL` of a running server.",
+    )
+    config: Stack = Field(
+        default=["default"],
+        description="Stack of config fragments, later ones win: shipped names (`pgstrata config list`) or "
+        "paths of .conf files, relative to the campaign file. `[]`: the server's own defaults. "
+        "A `dsn:` server keeps the settings it has.",
+    )
+    label: str | None = Field(
+        default=None,
+        description="Name in results and reports. Default: label of the server and the names of the "
+        "stack with dots between, say `pg17.11.cached-by-pg`; without `default`.",
+    )
+    env: dict[str, str] = Field(
+        default={},
+        description="Environment of the server's processes, say `LD_PRELOAD` of another malloc.",
+    )
+    initdb: list[str] = Field(
+        default=[],
+        description="Further options of initdb, say `--data-checksums`. Locale C and UTF-8 unless said here.",
+    )
+    memory: str | None = Field(
+        default=None,
+        description="Most memory the server's processes may use, page cache included: `2GB`. By a cgroup, "
+        "which needs root or a cgroup that is yours. A study of what does not fit, on a small data set.",
+    )
+
+
+class WorkloadSpec(Strict):
+    """One benchmark and its options."""
+
+    name: str = Field(description="Which one: see `pgstrata workloads`.")
+    label: str | None = Field(
+        default=None,
+        description="Name in results, needed where a campaign has one workload more than once with "
+        "different options. Default: its name.",
+    )
+    scale: str | None = Field(
+        default=None,
+        description="A named set of options to start from: `pgstrata workloads NAME` lists them.",
+    )
+    options: dict[str, Any] = Field(
+        default={},
+        description="Options of the workload; they win over those of `scale`.",
+    )
+
+
+class ProfileSpec(Strict):
+    """How the backends of a step are profiled."""
+
+    seconds: float = Field(
+        default=10.0,
+        gt=0,
+        le=3600,
+        description="How long, in the middle of each step; a shorter step: all. In `interleaved` whole "
+        "slices of every variant, from the second pair on, until there are so many seconds.",
+    )
+    frequency: int = Field(
+        default=99, ge=1, le=10_000, description="Samples per second of CPU that a backend uses."
+    )
+    event: str = Field(
+        default="auto",
+        min_length=1,
+        description="What perf counts, by perf's name. `auto`: `cycles` where the hardware counts them, "
+        "else `cpu-clock`.",
+    )
+    call_graph: Literal["dwarf", "fp"] = Field(
+        default="dwarf",
+        description="How stacks are found: `fp` is cheaper, and right only for servers built with frame "
+        "pointers.",
+    )
+    stack_bytes: int = Field(
+        default=16384, ge=1024, le=65528, multiple_of=8, description="Stack copied per sample for `dwarf`."
+    )
+
+
+def _switched(value: object) -> object:
+    """`profile = true` means the defaults, `false` none."""
+    if isinstance(value, bool):
+        return {} if value else None
+    return value
+
+
+class CampaignSpec(Strict):
+    """Variants × workloads × repeats, and how to run them."""
+
+    name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Names the campaign in results and reports. Default: the file's name without `.toml`.",
+    )
+    results: str = Field(
+        default="results",
+        min_length=1,
+        description="Folder that receives the runs, relative to where pgstrata is started.",
+    )
+    data_dir: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Folder on the disk to be measured: the clusters live below it while they run. "
+        "Default: `$TMPDIR` or `/var/tmp`, there `pgstrata-<user>`.",
+    )
+    keep_data: bool = Field(
+        default=False,
+        description="Leave the data folder of each run behind (stopped), to look at it.",
+    )
+    repeats: int = Field(default=1, ge=1, le=1000, description="Runs of every variant × workload.")
+    order: Order = Field(
+        default="sequential",
+        description="`sequential`: all workloads and repeats of one variant, then the next variant. "
+        "`shuffled`: one repeat of everything after the other, variants in a random order (from `seed`) "
+        "within each, so that what drifts on the machine does not always hit the same variant. "
+        "`interleaved`: all variants are up at the same time and take turns, A B B A …: steps that only read "
+        "in slices, steps that write whole, from a snapshot of the data folder (see docs/verdicts.md).",
+    )
+    slice_seconds: float = Field(
+        default=2.0,
+        ge=0.005,
+        le=600,
+        description="Length of a slice in `interleaved`. Below 0.25 the connections stay open from slice to "
+        "slice: the finer, the less of the machine's own noise is in the ratio (see docs/verdicts.md).",
+    )
+    rounds: int = Field(
+        default=4,
+        ge=1,
+        le=1000,
+        description="How often `interleaved` repeats a whole step of each variant where it cannot be cut "
+        "into slices.",
+    )
+    until: Literal["time", "verdict"] = Field(
+        default="time",
+        description="`verdict`: an interleaved step goes on until each variant is known to be slower, "
+        "faster or the same, or `max_seconds` is reached. `time`: for as long as the step says.",
+    )
+    max_seconds: float = Field(
+        default=240.0,
+        gt=0,
+        description='Most measured seconds of a step with `until = "verdict"`, all variants together.',
+    )
+    margin: float = Field(
+        default=0.02,
+        gt=0,
+        lt=1,
+        description='Differences up to this share are none: decides when `until = "verdict"` ends.',
+    )
+    server_cpus: list[int] = Field(
+        default=[],
+        description="Numbers of the only CPUs that servers use. `[]`: all.",
+    )
+    driver_cpus: list[int] = Field(
+        default=[],
+        description="Numbers of the only CPUs that the driver uses. `[]`: all.",
+    )
+    seed: int = Field(
+        default=1,
+        ge=0,
+        le=2**53 - 1,
+        description="Of all random streams. Same seed: same rows, same keys, same order of operations.",
+    )
+    base: str | None = Field(
+        default=None,
+        description="Label of the variant that the others are compared with, or a beginning of it that fits "
+        "only one, say `pg12`. Default: the first.",
+    )
+    engine: Engine = Field(
+        default="auto",
+        description="Who moves the driver's bytes: `blocking` or `io_uring`; `auto` takes what fits.",
+    )
+    profile: Annotated[ProfileSpec | None, BeforeValidator(_switched)] = Field(
+        default=None,
+        description="`true`, or a table with the keys below: perf samples the backends of each role in the "
+        "middle of every compared step, and the report has flame graphs. Needs perf and, as a rule, root; "
+        "where it cannot work the runs say why and go on.",
+    )
+    waits: float = Field(
+        default=0.0,
+        ge=0,
+        le=1000,
+        description="How often per second wait events are sampled from pg_stat_activity on a connection of "
+        "its own, say 10; 0: never.",
+    )
+    servers: list[str] = Field(
+        default=[],
+        description="Short for variants: every server here with every stack of `configs`.",
+    )
+    configs: list[Stack] = Field(
+        default=[],
+        description='Stacks of fragments for `servers`: `["cached-by-pg", ["cached-by-pg", "a1"]]` are two. '
+        "Nothing: `default`.",
+    )
+    variants: list[VariantSpec] = Field(
+        default=[],
+        description="What to compare, one table each; they come after those of `servers`.",
+    )
+    workloads: list[WorkloadSpec] = Field(
+        default=[],
+        description="What to run on each variant, one table each.",
+    )
+
+
+def expand(spec: CampaignSpec) -> list[VariantSpec]:
+    """The variants in their order: `servers` × `configs` first, then `variants`."""
+    stacks = spec.configs or [["default"]]
+    product = [VariantSpec(server=server, config=stack) for server in spec.servers for stack in stacks]
+    return product + spec.variants
+
+
+class Campaign(BaseModel):
+    """A campaign that is whole: named, its workloads found, their options checked."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    name: str
+    file: Path | None
+    spec: CampaignSpec
+    variants: list[VariantSpec]
+    workloads: list[ChosenWorkload]
+
+    @property
+    def folder(self) -> Path:
+        """Where relative paths of fragments start."""
+        return self.file.parent if self.file else Path.cwd()
+
+
+class ChosenWorkload(BaseModel):
+    """A workload of the catalog with its checked options."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    label: str
+    workload: Any
+    options: Any
+
+    @property
+    def all_options(self) -> dict[str, Any]:
+        """Every option, defaults included, as plain JSON values."""
+        return dict(self.options.model_dump(mode="json"))
+
+
+Campaign.model_rebuild()

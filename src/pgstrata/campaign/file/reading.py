@@ -1,0 +1,235 @@
+"""From a campaign file, and what the command line adds to it, to a checked Campaign.
+
+Everything that can be known to be wrong without starting a server is said here, as a UsageError
+that names the file, the key, the reason and what was probably meant.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pgstrata.campaign.file.models import Campaign, CampaignSpec, ChosenWorkload, VariantSpec, expand
+from pgstrata.campaign.file.problems import explain, meant
+from pgstrata.errors import UsageError
+from pgstrata.server.acquire import check_spec
+from pgstrata.server.config.resolve import find_fragment
+from pgstrata.server.initdb import check_initdb
+from pgstrata.workload import catalog
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the command line says beside, or instead of, a file.
+
+    servers, configs and workloads replace those of the file. sets: `key=value` or
+    `workload.key=value`. fields: other keys of the campaign (None: not given).
+    """
+
+    servers: Sequence[str] = ()
+    configs: Sequence[str] = ()
+    workloads: Sequence[str] = ()
+    scale: str | None = None
+    sets: Sequence[str] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_campaign(file: Path, overrides: Overrides | None = None) -> Campaign:
+    """Reads and checks a campaign file. Raises UsageError."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageError(
+            f"there is no campaign file {file}", "pgstrata init writes one to start from"
+        ) from None
+    except IsADirectoryError:
+        raise UsageError(f"{file} is a folder, not a campaign file") from None
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"{file} is not UTF-8 text", "a campaign is a TOML file: pgstrata init writes one"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(
+            f"{file} is not valid TOML: {error}", "text needs quotes, lists need [brackets]"
+        ) from error
+    return _check(document, str(file), file, overrides or Overrides())
+
+
+def adhoc_campaign(overrides: Overrides) -> Campaign:
+    """A campaign made of the command line alone, named after its workloads. Raises UsageError."""
+    if not overrides.servers:
+        raise UsageError(
+            "nothing to compare: no campaign file and no --server",
+            "try: pgstrata run --server pg:12 --server pg:17 --workload insert --scale quick",
+        )
+    return _check({}, "command line", None, overrides)
+
+
+def campaign_of(document: dict[str, Any], overrides: Overrides | None = None) -> Campaign:
+    """A campaign that a command puts together itself, checked like a file. Raises UsageError."""
+    return _check(document, "command line", None, overrides or Overrides())
+
+
+def _check(document: dict[str, Any], source: str, file: Path | None, overrides: Overrides) -> Campaign:
+    document = _with(document, overrides)
+    try:
+        spec = CampaignSpec.model_validate(document)
+    except ValidationError as error:
+        raise explain(error, CampaignSpec, source) from error
+    variants = expand(spec)
+    if not variants:
+        raise UsageError(
+            f"{source}: nothing to compare", 'name at least one server: servers = ["pg:12", "pg:17"]'
+        )
+    if not spec.workloads:
+        raise UsageError(f"{source}: nothing to run", 'add [[workloads]] with name = "insert"')
+    for place, variant in enumerate(variants):
+        _check_variant(variant, place, spec, source, file)
+    workloads = _choose(spec, source, file, overrides)
+    name = spec.name or (file.stem if file else _name_of(workloads, overrides))
+    return Campaign(name=name, file=file, spec=spec, variants=variants, workloads=workloads)
+
+
+def _with(document: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
+    document = dict(document)
+    if overrides.servers:
+        document["servers"] = list(overrides.servers)
+        document.pop("variants", None)
+        if overrides.configs or "configs" not in document:
+            # --config a --config b+c: two stacks, the second of two fragments
+            document["configs"] = [stack.split("+") for stack in overrides.configs]
+    elif overrides.configs:
+        if document.get("variants"):
+            raise UsageError("--config goes with --server where the campaign lists variants one by one")
+        document["configs"] = [stack.split("+") for stack in overrides.configs]
+    if overrides.workloads:
+        given = [w for w in document.get("workloads", []) if isinstance(w, dict)]
+        document["workloads"] = [
+            next((w for w in given if name in (w.get("label"), w.get("name"))), {"name": name})
+            for name in overrides.workloads
+        ]
+    elif "workloads" not in document and overrides.servers:
+        document["workloads"] = [{"name": "insert"}]
+    fields = {key: value for key, value in overrides.fields.items() if value is not None}
+    if fields.get("profile") is True and document.get("profile"):
+        del fields["profile"]  # the file says more about it: how long, which event
+    document.update(fields)
+    return document
+
+
+def _check_variant(
+    variant: VariantSpec, place: int, spec: CampaignSpec, source: str, file: Path | None
+) -> None:
+    beside = file.parent if file else Path.cwd()
+    try:
+        check_spec(variant.server)
+        _check_foreign(variant)
+        check_initdb(variant.initdb)
+        for fragment in variant.config:
+            find_fragment(fragment, beside)
+    except UsageError as error:
+        product = len(spec.servers) * max(1, len(spec.configs))
+        where = f"variants[{place - product + 1}]" if place >= product else "servers and configs"
+        raise UsageError(f"{source}: {where}: {error.message}", error.hint) from error
+
+
+def _check_foreign(variant: VariantSpec) -> None:
+    """A server that runs already keeps the settings and the environment it has."""
+    if not variant.server.startswith("dsn:"):
+        return
+    given = [
+        ("config", variant.config not in ([], ["default"])),
+        ("env", variant.env),
+        ("initdb", variant.initdb),
+        ("memory", variant.memory),
+    ]
+    for key, there in given:
+        if there:
+            raise UsageError(
+                f"`{key}` cannot be set for a dsn: server, which runs already",
+                "leave it out, and list the server under [[variants]] where others have configs",
+            )
+
+
+def _choose(spec: CampaignSpec, source: str, file: Path | None, overrides: Overrides) -> list[ChosenWorkload]:
+    sets = [_parse_set(text) for text in overrides.sets]
+    labels = [w.label or w.name for w in spec.workloads]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise UsageError(
+                f"{source}: two workloads are called `{label}`", 'give one of them another name: label = "…"'
+            )
+    used: set[int] = set()
+    chosen = []
+    for place, wanted in enumerate(spec.workloads):
+        where = f"workloads[{place + 1}]"
+        if wanted.name not in catalog.names():
+            raise UsageError(
+                f"{source}: `{where}.name`: there is no workload `{wanted.name}`",
+                meant(wanted.name, catalog.names(), "workloads"),
+            )
+        workload = catalog.find(wanted.name)
+        scale = overrides.scale or wanted.scale
+        values: dict[str, Any] = {"seed": spec.seed} if "seed" in workload.Options.model_fields else {}
+        if scale is not None:
+            if scale not in workload.scales:
+                raise UsageError(
+                    f"{source}: workload `{wanted.name}` has no scale `{scale}`",
+                    meant(scale, workload.scales, "scales"),
+                )
+            values.update(workload.scales[scale])
+        values.update(wanted.options)
+        for number, (whose, key, value) in enumerate(sets):
+            if whose in (None, labels[place]) and (key in workload.Options.model_fields or whose):
+                values[key] = value
+                used.add(number)
+        try:
+            # Files that options name are looked for beside the campaign.
+            context = {"folder": file.parent if file else Path.cwd()}
+            options = workload.Options.model_validate(values, context=context)
+        except ValidationError as error:
+            raise explain(error, workload.Options, source, f"{where}.options") from error
+        chosen.append(ChosenWorkload(label=labels[place], workload=workload, options=options))
+    for number, (whose, key, _) in enumerate(sets):
+        if number not in used:
+            _refuse_set(whose, key, labels, [c.workload for c in chosen])
+    return chosen
+
+
+def _refuse_set(label: str | None, key: str, labels: list[str], workloads: list[Any]) -> None:
+    if label is not None:
+        raise UsageError(
+            f"--set {label}.{key}: no workload here is called `{label}`", meant(label, labels, "workloads")
+        )
+    known = sorted({name for w in workloads for name in w.Options.model_fields})
+    raise UsageError(f"--set {key}: no workload here has an option `{key}`", meant(key, known, "options"))
+
+
+def _parse_set(text: str) -> tuple[str | None, str, Any]:
+    """`key=value` or `workload.key=value`; the value is TOML, a bare word is text."""
+    match = re.fullmatch(r"\s*(?:([^=\s]+)\.)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*", text, re.DOTALL)
+    if not match:
+        raise UsageError(
+            f"--set {text}: not of the form key=value", "say --set rows=1000000, or --set insert.rows=1000000"
+        )
+    label, key, raw = match.groups()
+    try:
+        value = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = raw
+    return label, key, value
+
+
+def _name_of(workloads: list[ChosenWorkload], overrides: Overrides) -> str:
+    name = "+".join(w.label for w in workloads)
+    return f"{name}-{overrides.scale}" if overrides.scale else name

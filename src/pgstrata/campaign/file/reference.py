@@ -1,0 +1,125 @@
+"""The reference of the campaign file, docs/campaign.md, made from the models.
+
+python -m pgstrata.campaign.file.reference > docs/campaign.md
+"""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from pgstrata.campaign.file.models import CampaignSpec, ProfileSpec, VariantSpec, WorkloadSpec
+from pgstrata.workload import catalog
+
+HEAD = """\
+# The campaign file
+
+<!-- Made from the models: `python -m pgstrata.campaign.file.reference > docs/campaign.md` -->
+
+A campaign is a TOML file: variants × workloads × repeats, and how to run them. The smallest one:
+
+```toml
+servers = ["pg:12", "pg:17"]
+
+[[workloads]]
+name = "insert"
+scale = "quick"
+```
+
+`pgstrata init` writes a commented one, `pgstrata run FILE --dry-run` shows what it means, and
+`campaigns/` holds ready ones. Unknown keys and wrong types are errors that name the key and what was
+probably meant. What the command line says replaces what the file says: `--server`, `--config`,
+`--workload`, `--scale`, `--set key=value`, `--name`, `--results`, `--repeats`, `--base`, `--data-dir`,
+`--seed`, `--profile`, `--waits`. A value of `--set` is TOML; a bare word is text; `--set
+insert.rows=1000` is for one workload where there are several. `--config a+b` is a stack of two fragments.
+
+A run that is there and finished is never made again; a failed one is. If a campaign of the same name
+was measured with other options, pgstrata says so and stops: choose another name, another results
+folder, or `--fresh`, which measures anew and sets the older runs aside (renamed to a hidden
+`.<repeat>-<run id>.superseded`, which no table counts).
+
+The report of a campaign is written to `<results>/<campaign>.report/`.
+"""
+
+MIDDLE = """
+## Options of the workloads
+
+They go under `[workloads.options]`, or into `--set`. `scale` names a set of options to start from.
+"""
+
+
+def page() -> str:
+    """The whole page as Markdown."""
+    parts = [HEAD]
+    parts.append("\n## Keys of the campaign\n\n" + _table(CampaignSpec))
+    parts.append("\n## `[profile]`\n\n" + _table(ProfileSpec))
+    parts.append("\n## `[[variants]]`\n\n" + _table(VariantSpec))
+    parts.append("\n## `[[workloads]]`\n\n" + _table(WorkloadSpec))
+    parts.append(MIDDLE)
+    for name in catalog.names():
+        workload = catalog.find(name)
+        parts.append(f"\n### `{name}`\n\n{workload.summary}\n\n")
+        parts.append("| scale | options |\n|---|---|\n")
+        for scale, values in workload.scales.items():
+            parts.append(f"| `{scale}` | {', '.join(f'`{k} = {_value(v)}`' for k, v in values.items())} |\n")
+        parts.append("\n" + _table(workload.Options))
+    return "".join(parts)
+
+
+def _table(model: type[BaseModel]) -> str:
+    rows = ["| key | type | default | meaning |\n|---|---|---|---|\n"]
+    for name, field in model.model_fields.items():
+        meaning = " ".join((field.description or "").split()).replace("|", "\\|")
+        rows.append(f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {meaning} |\n")
+    return "".join(rows)
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "*required*"
+    value = field.get_default(call_default_factory=True)
+    return "" if value is None else f"`{_value(value)}`"
+
+
+def _value(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+_NAMES = {
+    int: "integer",
+    float: "number",
+    str: "text",
+    bool: "boolean",
+    type(None): "",
+    dict: "table",
+    Any: "any",
+}
+
+
+def _type(annotation: Any) -> str:
+    if annotation in _NAMES:
+        return _NAMES[annotation]
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _type(inner[0])
+    if origin is typing.Literal:
+        return " or ".join(f"`{_value(value)}`" for value in inner)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(filter(None, map(_type, inner)))
+    if origin in (list, tuple):
+        kinds = [_type(i) for i in inner if i is not Ellipsis]
+        return f"list of {kinds[0]}" if kinds else "list"
+    if origin is dict:
+        return f"table of {_type(inner[1])}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "table"
+    return str(getattr(annotation, "__name__", annotation))
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,38 @@
+"""A variant of a campaign and a run of it, as they are planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgstrata.campaign.file.models import ChosenWorkload, VariantSpec
+from pgstrata.server.config.resolve import Resolved
+from pgstrata.server.model import Server
+from pgstrata.store.names import RunKey
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A variant of the campaign with its server found and its configuration resolved.
+
+    place: from 0, in the campaign's order. memory: most bytes the server may use, None without a limit.
+    """
+
+    spec: VariantSpec
+    server: Server
+    config: Resolved
+    label: str
+    place: int = 0
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run to be made, or made already (`existing`). seconds: estimate; disk_bytes: at its largest."""
+
+    key: RunKey
+    variant: Variant
+    workload: ChosenWorkload
+    seconds: float
+    disk_bytes: int
+    existing: Path | None = None

@@ -1,0 +1,234 @@
+"""How the steps of a comparison take turns, and what that costs: known before anything is started."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from pgstrata.campaign.file.models import CampaignSpec
+from pgstrata.campaign.plan.model import PlannedRun, Variant
+from pgstrata.workload.core.language import Phase, Settle, Step
+
+AGAIN_SECONDS = 0.2
+"""Unmeasured begin of each slice after the first: a new connection reads its catalogs again."""
+
+AROUND_SLICE_SECONDS = 0.15
+"""A new driver, its connections, and reading the statistics before and after."""
+
+AROUND_SITTING_SECONDS = 0.5
+"""The same for all variants together."""
+
+AROUND_ROUND_SECONDS = 1.5
+"""Starting and stopping a server, and the same."""
+
+COPIED_BYTES = 300e6
+"""Bytes per second of a data folder's copy, a typical disk assumed."""
+
+SHORT_SECONDS = 0.25
+"""Slices below this are windows: a new connection for each would take longer than what it measures."""
+
+GAP = 0.05
+"""Between two windows, as a share of one: what was under way in the first comes to its end."""
+
+FIRST_WARMUP_SECONDS = 2.0
+"""Least warm-up of a step in windows, which has one for all of them."""
+
+SITTING_SECONDS = 2.0
+"""Measured of each variant with one set of connections, at first. Where the memory of processes lies is
+part of their speed, and is drawn anew with them."""
+
+SITTINGS = 4
+"""Of one length, then they are twice as long; and before the first look at a verdict."""
+
+How = Literal["once", "slices", "windows", "whole", "rounds"]
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How often and in what way the variants take turns at one step.
+
+    `once`: no comparison, run on each variant. `slices`: cut into `count` of each variant. `windows`: the
+    same, so short that connections stay open between them. `whole`: repeated so often, all clusters up.
+    `rounds`: the same from a snapshot, no other cluster up.
+
+    `step`: what one turn measures; with `windows` all of them together.
+    """
+
+    how: How
+    count: int
+    step: Step
+
+
+def turns_of(step: Step, spec: CampaignSpec) -> Turns:
+    """How a step takes turns; with `until = "verdict"` the count is not kept to."""
+    if not step.measured or step.digest is not None:
+        return Turns("once", 1, step)
+    if not step.reads_only:
+        return Turns("rounds", spec.rounds, step)
+    if step.seconds is None:
+        return Turns("whole", spec.rounds, step)
+    if spec.slice_seconds < SHORT_SECONDS and step.headline.fixed is None:
+        pairs = max(1, round(step.seconds / spec.slice_seconds))
+        return Turns("windows", pairs, replace(step, warmup=max(step.warmup, FIRST_WARMUP_SECONDS)))
+    # An even number: who comes first alternates, and what that does must cancel.
+    pairs = 2 * round(step.seconds / (2 * spec.slice_seconds)) or 1
+    return Turns("slices", pairs, replace(step, seconds=spec.slice_seconds))
+
+
+def turn_order(pair: int, variants: int) -> list[int]:
+    """Who comes when in one pair (from 1): places of the variants, in their order.
+
+    Every second pair is the one before it backwards, so that a steady drift cancels, and each such block
+    begins with another variant: two take turns A B, B A, B A, A B. Were it always the same, the first would
+    have the ends of every block and a drift that bends would count for it alone.
+    """
+    step = next(s for s in range(max(1, variants // 2), variants + 1) if math.gcd(s, variants) == 1)
+    block, backwards = divmod(pair - 1, 2)
+    order = [(place + block * step) % variants for place in range(variants)]
+    return order[::-1] if backwards else order
+
+
+BLOCKS = 256
+"""Random blocks of two pairs until they repeat."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The schedule of slices without new connections, as docs/driver.md has it (`turns`).
+
+    Every second pair is the one before it backwards; the order of the first is drawn from `seed`. A regular
+    order would make an enemy of everything on the machine that comes in a beat near to its own: another
+    comparison of the same kind hit one variant for seconds in a row.
+    """
+
+    slice_seconds: float
+    lanes: int
+    warmup: float
+    seed: int
+
+    @property
+    def gap_seconds(self) -> float:
+        return self.slice_seconds * GAP
+
+    @cached_property
+    def _orders(self) -> list[list[int]]:
+        dice = random.Random(self.seed)
+        drawn = (dice.sample(range(self.lanes), self.lanes) for _ in range(BLOCKS))
+        return [order for first in drawn for order in (first, first[::-1])]
+
+    def places(self, lane: int) -> list[int]:
+        """When this lane comes in each of the pairs, until they repeat."""
+        return [order.index(lane) for order in self._orders]
+
+    def spec(self, lane: int) -> dict[str, Any]:
+        """`turns` of the driver's spec."""
+        return {
+            "slice_seconds": self.slice_seconds,
+            "gap_seconds": self.gap_seconds,
+            "lanes": self.lanes,
+            "places": self.places(lane),
+        }
+
+    def moment(self, lane: int, active: float) -> float:
+        """Seconds from the common zero until so many have been measured of this lane."""
+        number = int(active / self.slice_seconds)
+        pair = math.ceil(self.warmup / self.slice_seconds) + number
+        at = pair * self.lanes + self._orders[pair % len(self._orders)].index(lane)
+        return at * (self.slice_seconds + self.gap_seconds) + active - number * self.slice_seconds
+
+
+def sittings(seconds: float) -> list[float]:
+    """Lengths, in seconds of each variant, of the parts of a step in windows: each connects anew."""
+    lengths: list[float] = []
+    while seconds > 1e-9:
+        length = SITTING_SECONDS * 2 ** (len(lengths) // SITTINGS)
+        if seconds - length < SITTING_SECONDS:
+            length = seconds
+        lengths.append(length)
+        seconds -= length
+    return lengths
+
+
+def warmed_up(step: Step, spec: CampaignSpec, first: bool) -> Step:
+    """The step of one turn with its warm-up; first: of this cluster, whose caches are cold.
+
+    A step that ends after its operations has none: the driver would count them off.
+    """
+    if not step.reads_only or step.seconds is None:
+        return step
+    return replace(step, warmup=max(step.warmup, spec.slice_seconds) if first else AGAIN_SECONDS)
+
+
+def loaded_at(phases: Sequence[Phase]) -> int:
+    """How many phases make the data: all before the first step that is measured or only reads.
+
+    What only reads before that warms caches, which each cluster has of its own.
+    """
+    read = (i for i, p in enumerate(phases) if isinstance(p, Step) and (p.measured or p.reads_only))
+    return next(read, len(phases))
+
+
+def data_of(variant: Variant) -> tuple[object, ...]:
+    """What decides how a data folder is made and loaded; settings do not."""
+    return variant.server.spec, tuple(variant.spec.initdb)
+
+
+def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Variant]) -> PlannedRun:
+    """The same run with the seconds and bytes it takes where variants take turns.
+
+    With `until = "verdict"` the longest time.
+    """
+    chosen = run.workload
+    phases = chosen.workload.phases(chosen.options, run.variant.server.version_num)
+    end = loaded_at(phases)
+    copied = next(v for v in variants if data_of(v) == data_of(run.variant)) is not run.variant and end > 0
+    copy_seconds = run.disk_bytes / COPIED_BYTES
+    seconds, snapshots = run.seconds, False
+    for place, phase in enumerate(phases):
+        once = _seconds(phase)
+        if place < end:
+            seconds -= once if copied else 0.0
+        elif isinstance(phase, Step):
+            turns = turns_of(phase, spec)
+            length = _seconds(turns.step)
+            count = turns.count
+            if spec.until == "verdict" and turns.how != "once" and length > 0:
+                count = math.ceil(spec.max_seconds / len(variants) / length)
+            match turns.how:
+                case "once":
+                    continue
+                case "rounds":
+                    snapshots = True
+                    each = length + phase.warmup + AROUND_ROUND_SECONDS + copy_seconds
+                case "windows":
+                    whole = spec.max_seconds / len(variants) if spec.until == "verdict" else length
+                    around = len(sittings(whole)) * (AGAIN_SECONDS + AROUND_SITTING_SECONDS / len(variants))
+                    count, each = 1, (whole + turns.step.warmup) * (1 + GAP) + around
+                case _:
+                    each = length + AGAIN_SECONDS + AROUND_SLICE_SECONDS
+            seconds += count * each - once
+    seconds += copy_seconds if copied else 0.0
+    return replace(run, seconds=seconds, disk_bytes=run.disk_bytes * (2 if snapshots else 1))
+
+
+def _seconds(phase: Phase) -> float:
+    if isinstance(phase, Step):
+        return phase.seconds or phase.estimated_seconds or 0.0
+    return phase.seconds if isinstance(phase, Settle) else 0.0
+
+
+__all__ = [
+    "Turns",
+    "Windows",
+    "data_of",
+    "interleaved_cost",
+    "loaded_at",
+    "sittings",
+    "turn_order",
+    "turns_of",
+    "warmed_up",
+]

@@ -1,0 +1,217 @@
+"""Which runs a campaign consists of, in which order, which of them are there already, and their cost."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+
+from pgstrata.campaign.file.models import Campaign, ChosenWorkload, VariantSpec
+from pgstrata.campaign.file.problems import meant
+from pgstrata.campaign.plan.checks import check_cpus, check_interleaved, check_memory, memory_limit
+from pgstrata.campaign.plan.model import PlannedRun, Variant
+from pgstrata.campaign.plan.order import interleaved_cost
+from pgstrata.errors import UsageError
+from pgstrata.server.config.resolve import find_fragment, resolve
+from pgstrata.server.model import Server
+from pgstrata.store.names import RunKey
+
+AROUND_SECONDS = 8.0
+"""What initdb, start, admin SQL, observing and storing take for one run, a typical disk assumed."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs of a campaign in the order in which they are made."""
+
+    campaign: Campaign
+    variants: Sequence[Variant]
+    base: str
+    runs: Sequence[PlannedRun]
+
+    @property
+    def missing(self) -> list[PlannedRun]:
+        return [run for run in self.runs if run.existing is None]
+
+    @property
+    def seconds(self) -> float:
+        """Estimated time of the runs that are missing."""
+        return sum(run.seconds for run in self.missing)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Estimated free space they need: that of the runs which are there at a time, unless data is kept."""
+        together = [[run] for run in self.missing]
+        if self.campaign.spec.order == "interleaved":
+            together = groups(self.missing)
+        sizes = [sum(run.disk_bytes for run in runs) for runs in together]
+        return sum(sizes) if self.campaign.spec.keep_data else max(sizes, default=0)
+
+
+class Finds(Protocol):
+    """The part of store.Results that a plan needs."""
+
+    def find(self, key: RunKey, done: bool = True) -> Path | None: ...
+
+
+def make_plan(
+    campaign: Campaign,
+    results: Finds,
+    find_server: Callable[[str], Server],
+    *,
+    fresh: bool = False,
+) -> Plan:
+    """Finds the servers (by `find_server`), resolves the configurations, puts the runs in order.
+
+    fresh: what is there already is planned again. Raises UsageError for labels or a base that are
+    not unique and for runs of this name that were made with other options, ServerError for servers
+    that cannot be had.
+    """
+    check_cpus(campaign)
+    variants = _variants(campaign, find_server)
+    for chosen in campaign.workloads:
+        for variant in variants:  # "this version cannot" is said now, not after an hour
+            chosen.workload.phases(chosen.options, variant.server.version_num)
+    runs = [
+        _planned(campaign, variant, workload, repeat)
+        for variant, workload, repeat in _order(campaign, variants)
+    ]
+    if not fresh:
+        runs = [_with_existing(run, results) for run in runs]
+    if campaign.spec.order == "interleaved":
+        check_interleaved(campaign, variants)
+        runs = [interleaved_cost(run, campaign.spec, variants) for group in groups(runs) for run in group]
+    return Plan(campaign, variants, _base(campaign, variants), runs)
+
+
+def _variants(campaign: Campaign, find_server: Callable[[str], Server]) -> list[Variant]:
+    ram = psutil.virtual_memory().total
+    servers: dict[str, Server] = {}
+    variants: list[Variant] = []
+    for spec in campaign.variants:
+        if spec.server not in servers:
+            servers[spec.server] = find_server(spec.server)
+        server = servers[spec.server]
+        stack = spec.config if server.managed else []  # what runs already keeps its settings
+        fragments = [find_fragment(name, campaign.folder) for name in stack]
+        memory = memory_limit(spec.memory)
+        # To a server with a limit, that is all the memory there is: shares of memory are shares of it.
+        config = resolve(fragments, server.version_num, min(ram, memory or ram), server.build)
+        label = spec.label or server.label + (_suffix(stack) if server.managed else "")
+        if same := next((v for v in variants if v.label == label), None):
+            raise UsageError(
+                f"two variants are called {label}: {_told(same.spec)} and {_told(spec)}",
+                'give one of them a label of its own: label = "…"',
+            )
+        check_memory(memory, config, label)
+        variants.append(Variant(spec, server, config, label, len(variants), memory))
+    return variants
+
+
+def _suffix(stack: Sequence[str]) -> str:
+    """What the config adds to a label: nothing where it is the usual one."""
+    if stack == ["default"]:
+        return ""
+    names = [Path(name).stem if "/" in name or name.endswith(".conf") else name for name in stack]
+    return "." + ".".join(names or ["own"])
+
+
+def _told(spec: VariantSpec) -> str:
+    return f"{spec.server} with {' + '.join(spec.config) or 'no config'}"
+
+
+def _order(campaign: Campaign, variants: list[Variant]) -> list[tuple[Variant, ChosenWorkload, int]]:
+    repeats = range(1, campaign.spec.repeats + 1)
+    if campaign.spec.order == "sequential":
+        return [(v, w, r) for v in variants for w in campaign.workloads for r in repeats]
+    if campaign.spec.order == "interleaved":
+        return [(v, w, r) for r in repeats for w in campaign.workloads for v in variants]
+    dice = random.Random(campaign.spec.seed)
+    order = []
+    for repeat in repeats:
+        block = list(variants)
+        dice.shuffle(block)
+        order += [(v, w, repeat) for v in block for w in campaign.workloads]
+    return order
+
+
+def _planned(campaign: Campaign, variant: Variant, workload: ChosenWorkload, repeat: int) -> PlannedRun:
+    estimate = workload.workload.estimate(workload.options)
+    return PlannedRun(
+        RunKey(campaign.name, variant.label, workload.label, repeat),
+        variant,
+        workload,
+        float(estimate.seconds) + AROUND_SECONDS,
+        int(estimate.disk_bytes),
+    )
+
+
+def groups(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
+    """The runs of an interleaved campaign that are measured together, in their order.
+
+    Where one is missing all are: a pair needs both sides at the same time.
+    """
+    found: dict[tuple[int, str], list[PlannedRun]] = {}
+    for run in runs:
+        found.setdefault((run.key.repeat, run.key.workload), []).append(run)
+    return [
+        group if all(run.existing for run in group) else [replace(run, existing=None) for run in group]
+        for group in found.values()
+    ]
+
+
+def _base(campaign: Campaign, variants: Sequence[Variant]) -> str:
+    wanted = campaign.spec.base
+    if wanted is None:
+        return variants[0].label
+    labels = [v.label for v in variants]
+    if wanted in labels:
+        return wanted
+    begins = [label for label in labels if label.startswith(wanted)]
+    if len(begins) == 1:
+        return begins[0]
+    if begins:
+        raise UsageError(
+            f"`base`: {wanted} fits several variants: {', '.join(begins)}", "write the whole label"
+        )
+    raise UsageError(f"`base`: there is no variant {wanted}", meant(wanted, labels, "variants"))
+
+
+def _with_existing(run: PlannedRun, results: Finds) -> PlannedRun:
+    folder = results.find(run.key, done=True)
+    if folder is None:
+        return run
+    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    if difference := _difference(run, record):
+        raise UsageError(
+            f"{folder} was measured with {difference}: it cannot stand for the run planned now",
+            "give the campaign another name, take another --results folder, or measure anew with --fresh",
+        )
+    return PlannedRun(run.key, run.variant, run.workload, run.seconds, run.disk_bytes, folder)
+
+
+def _difference(run: PlannedRun, record: dict[str, Any]) -> str:
+    """What a stored run was measured with that this plan would do differently; empty if nothing."""
+    stored: dict[str, Any] = record.get("options", {})
+    for key, value in run.workload.all_options.items():
+        # An option that a later release added was at its default in the stored run.
+        if key in stored and stored[key] != value:
+            return f"{key} = {json.dumps(stored[key])} instead of {json.dumps(value)}"
+    if record.get("env", {}) != run.variant.spec.env:
+        return "another `env`"
+    if record.get("memory") != run.variant.memory:
+        return "another limit of `memory`"
+    if record.get("initdb", []) != run.variant.spec.initdb:
+        return "other `initdb` options"
+    # Texts, not resolved settings: sizes relative to memory differ from host to host, runs may be merged.
+    fragments = [f.get("text") for f in record.get("config", {}).get("fragments", [])]
+    if fragments != [f.text for f in run.variant.config.fragments]:
+        return "other config fragments"
+    if record.get("server", {}).get("version") != run.variant.server.version:
+        return f"PostgreSQL {record.get('server', {}).get('version')} instead of {run.variant.server.version}"
+    return ""

@@ -1,6 +1,0 @@
-"""Corpora of messages: read from mail archives or made up, written as rows for COPY."""
-
-from pgstrata.corpus.build import Corpus, Synthetic, archive, synthetic
-from pgstrata.corpus.synthetic import Shape
-
-__all__ = ["Corpus", "Shape", "Synthetic", "archive", "synthetic"]

@@ -1,0 +1,1 @@
+"""The load driver's process, its spec and its events."""

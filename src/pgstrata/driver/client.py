@@ -1,0 +1,270 @@
+"""Starts `pgstrata-driver` and speaks its two dialects (docs/driver.md); nothing else.
+
+    with Driver(spec) as driver:
+        ready = driver.ready()
+        driver.start()
+        for event in driver.events():
+            ...
+        driver.close()
+
+Leaving the block ends the driver, whatever happened inside it. Should pgstrata itself die, the
+kernel ends the driver (PR_SET_PDEATHSIG), and so does the end of file on its standard input.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import IO, Any
+
+from pgstrata.driver.path import find_driver
+from pgstrata.errors import DriverError
+
+Json = dict[str, Any]
+
+DIALECT = 1
+"""Version of both dialects this module speaks."""
+
+READY_SECONDS = 600.0
+"""How long connecting, preparing and the roles' `start` statements may take."""
+
+SILENCE_SECONDS = 60.0
+"""Longest silence of a measuring driver, which owes one event per second."""
+
+_PR_SET_PDEATHSIG = 1
+# Loaded here: between fork and exec nothing may be imported, another thread could hold the lock.
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+__all__ = ["DIALECT", "Driver", "driver_failure", "find_driver"]
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def driver_failure(event: Json) -> DriverError:
+    """The driver's `error` event as a sentence for people."""
+    kind = event.get("kind", "")
+    role, client = event.get("role"), event.get("client")
+    who = f" in role {role}" if role else ""
+    if role and client is not None:
+        who += f", client {client}"
+    message = str(event.get("message", "the driver failed without a message"))
+    if state := event.get("sqlstate"):
+        message += f" (SQLSTATE {state})"
+    match kind:
+        case "sql":
+            sentence = f"the server rejected a statement{who}: {message}"
+        case "connection":
+            sentence = f"the connection to the server broke{who}: {message}"
+        case "script":
+            place = ":".join(str(event[k]) for k in ("file", "line", "column") if event.get(k) is not None)
+            sentence = f"{place}: {message}" if place else message
+        case "spec":
+            sentence = f"the driver does not accept the step: {message}"
+        case _:
+            sentence = f"the driver failed{who}: {message}"
+    details = [str(event[k]) for k in ("detail", "hint") if event.get(k)]
+    if statement := event.get("statement"):
+        text = " ".join(str(statement).split())
+        details.append(f"statement: {text[:300]}{'…' if len(text) > 300 else ''}")
+    return DriverError(sentence, "; ".join(details), event)
+
+
+class Driver:
+    """One driver process, which runs one step.
+
+    Raises DriverError wherever the driver is missing, says `error` before the clock has started,
+    speaks another dialect, stays silent for longer than it may, or ends without `done`.
+    """
+
+    def __init__(self, spec: Json, *, silence: float = SILENCE_SECONDS, cpus: Sequence[int] = ()) -> None:
+        self.spec = {"version": DIALECT, **spec}
+        self.cpus = tuple(cpus)
+        self.silence = silence
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stderr: IO[bytes] | None = None
+        self._buffer = b""
+        self._lines: list[bytes] = []
+
+    # --- the process --------------------------------------------------------------------------
+
+    def __enter__(self) -> Driver:
+        binary = find_driver()
+        self._stderr = tempfile.TemporaryFile()  # a file, not a pipe: nobody has to drain it
+        try:
+            self._process = subprocess.Popen(
+                [str(binary), "run"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                # Ctrl-C of a terminal goes to its whole foreground group: pgstrata stops the driver.
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        except OSError as error:
+            self._stderr.close()
+            raise DriverError(f"{binary} cannot be started: {error.strerror}") from error
+        if self.cpus:
+            # It starts threads only once it knows its spec, so all of them inherit this.
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(self._process.pid, self.cpus)
+        self._write(self.spec)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        process = self._process
+        if process is None:
+            return
+        self._close_stdin()
+        try:
+            process.wait(timeout=5.0 if kind is None else 2.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout:
+            process.stdout.close()
+        if self._stderr:
+            self._stderr.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process else 0
+
+    # --- what it is told ----------------------------------------------------------------------
+
+    def start(self, at: int | None = None) -> None:
+        """Opens the barrier. at: zero of a step that takes turns, in nanoseconds of the monotonic clock."""
+        self._write({"command": "start"} if at is None else {"command": "start", "at": at})
+
+    def stop(self) -> None:
+        """Ends the step as if its time were over; `done` follows."""
+        self._write({"command": "stop"})
+
+    def close(self) -> None:
+        """Lets the driver close its connections and exit."""
+        self._write({"command": "close"})
+
+    def kill(self) -> None:
+        """Ends the process at once; whoever reads its events finds that out. From any thread."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+
+    def _write(self, document: Json) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(document, separators=(",", ":")).encode() + b"\n")
+            self._process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            pass  # it has ended; why is said where its output is read
+
+    def _close_stdin(self) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    # --- what it says -------------------------------------------------------------------------
+
+    def ready(self) -> Json:
+        """Waits for `ready`: connections open, with the backend pids of each role."""
+        event = self._next(READY_SECONDS)
+        if event is None:
+            raise self._ended()
+        if event["event"] == "error":
+            raise driver_failure(event)
+        if event["event"] != "ready":
+            raise DriverError(f"the driver said {event['event']!r} where `ready` was due")
+        if event.get("version") != DIALECT:
+            raise DriverError(
+                f"the driver speaks version {event.get('version')} of its dialect, pgstrata speaks {DIALECT}",
+                "build the driver of this checkout: make build",
+            )
+        return event
+
+    def events(self) -> Iterator[Json]:
+        """Everything said from `start` to `done`, in order.
+
+        An `error` after the clock has started is yielded and `done` with what was measured until
+        then follows; an `error` before it is raised.
+        """
+        measuring, failed = False, None
+        # Where drivers take turns, a second of one takes as many as there are drivers.
+        lanes = float((self.spec.get("turns") or {}).get("lanes", 1))
+        patience = self.silence + lanes * 1.5 * float(self.spec.get("warmup_seconds") or 0)
+        while True:
+            event = self._next(patience)
+            if event is None:
+                raise failed or self._ended()
+            match event["event"]:
+                case "measuring":
+                    measuring, patience = True, self.silence
+                case "error":
+                    failed = driver_failure(event)
+                    if not measuring:
+                        raise failed
+            yield event
+            if event["event"] == "done":
+                return
+
+    def _next(self, patience: float) -> Json | None:
+        """The next event, None at the end of the driver's output."""
+        line = self._line(time.monotonic() + patience, patience)
+        if line is None:
+            return None
+        try:
+            event = json.loads(line)
+            if isinstance(event, dict) and isinstance(event.get("event"), str):
+                return event
+        except ValueError:
+            pass
+        raise DriverError(f"the driver said what is no event: {line[:200]!r}")
+
+    def _line(self, until: float, patience: float) -> bytes | None:
+        assert self._process is not None and self._process.stdout is not None
+        fd = self._process.stdout.fileno()
+        poll = select.poll()
+        poll.register(fd, select.POLLIN | select.POLLHUP)
+        while not self._lines:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise DriverError(f"the driver has been silent for {patience:.0f} s", self._said_on_stderr())
+            if not poll.poll(left * 1000):
+                continue
+            chunk = os.read(fd, 1 << 20)
+            if not chunk:
+                return None
+            *lines, self._buffer = (self._buffer + chunk).split(b"\n")
+            self._lines = [line for line in lines if line.strip()]
+        return self._lines.pop(0)
+
+    def _ended(self) -> DriverError:
+        assert self._process is not None
+        try:
+            code = self._process.wait(timeout=5.0)
+        except subprocess.TimeoutExpired:
+            return DriverError(
+                "the driver closed its output before the step was done", self._said_on_stderr()
+            )
+        if code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        else:
+            how = f"ended with exit code {code} before the step was done"
+        return DriverError(f"the driver {how}", self._said_on_stderr())
+
+    def _said_on_stderr(self) -> str:
+        assert self._stderr is not None
+        self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, self._stderr.tell() - 2000))
+        text = self._stderr.read().decode(errors="replace").strip()
+        return f"it wrote: {text}" if text else ""

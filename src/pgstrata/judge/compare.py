@@ -1,0 +1,245 @@
+"""Two sets of runs, step by step: what of them makes pairs, and the verdict on it.
+
+Which evidence is taken, best first:
+
+- **slices** of an interleaved comparison: pairs taken next to each other in time;
+- **repeats**: the runs of one repeat on both sides are a pair;
+- **seconds** of one run on each side: a block bootstrap, which knows nothing of the variance from run to
+  run (its verdicts say so).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pgstrata.judge.differences import Difference, doubts
+from pgstrata.stats import sequential
+from pgstrata.stats.bootstrap import compare_series
+from pgstrata.stats.metrics import counts_rows
+from pgstrata.stats.multiplicity import adjust_verdicts
+from pgstrata.stats.rates import over_repeats, per_second
+from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, compare, set_aside
+from pgstrata.store import RunRecord
+from pgstrata.store.choose import Side
+
+Json = dict[str, Any]
+ONCE = "measured once, and a step that ends with its work has no seconds to tell noise from: it needs repeats"
+Evidence = Literal["slices", "repeats", "seconds"]
+
+
+@dataclass(frozen=True)
+class StepVerdict:
+    """The verdict on one step. Rates are medians over the runs, per second in `unit`."""
+
+    workload: str
+    step: str
+    unit: str
+    base_rate: float | None
+    other_rate: float | None
+    evidence: Evidence
+    verdict: Verdict
+
+    def record(self) -> Json:
+        """As JSON can hold it."""
+        return {
+            "workload": self.workload,
+            "step": self.step,
+            "unit": self.unit,
+            "base_rate": self.base_rate,
+            "other_rate": self.other_rate,
+            "evidence": self.evidence,
+            **self.verdict.record(),
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Other against base: verdicts in the order of the steps.
+
+    `doubts`: differences that make rates hard to compare. `only_base`, `only_other`: steps
+    (`workload/step`) that the other side lacks; `common`: names of those that both have.
+    """
+
+    base: str
+    other: str
+    steps: tuple[StepVerdict, ...]
+    doubts: tuple[Difference, ...]
+    only_base: tuple[str, ...]
+    only_other: tuple[str, ...]
+    common: tuple[str, ...] = ()
+
+    def record(self) -> Json:
+        """As JSON can hold it."""
+        return {
+            "base": self.base,
+            "other": self.other,
+            "steps": [step.record() for step in self.steps],
+            "differences": [str(difference) for difference in self.doubts],
+            "only_base": list(self.only_base),
+            "only_other": list(self.only_other),
+        }
+
+
+@dataclass(frozen=True)
+class _Measured:
+    run: RunRecord
+    record: Json
+
+
+_Steps = dict[tuple[str, str], dict[int, _Measured]]
+
+
+def compare_all(
+    base: Side,
+    others: Sequence[Side],
+    *,
+    margin: float = MARGIN,
+    confidence: float = CONFIDENCE,
+    steps: Iterable[str] = (),
+) -> list[Comparison]:
+    """Verdicts of each other side against the base, on every measured step that both have.
+
+    Adjusted for the number of all of them together (Benjamini–Hochberg). steps: only these. Failed runs
+    count where no finished one of their repeat does: what they measured is kept, and the verdict is unclear.
+    Raises ValueError for a margin or confidence outside 0 … 1, StoreError where a run's series is damaged.
+    """
+    wanted = set(steps)
+    here = _by_step(base.runs)
+    sides = [_by_step(other.runs) for other in others]
+    verdicts: dict[tuple[int, str, str], Verdict] = {}
+    evidence: dict[tuple[int, str, str], Evidence] = {}
+    for number, there in enumerate(sides):
+        for workload, step in here:
+            if (workload, step) not in there or (wanted and step not in wanted):
+                continue
+            ours, theirs = here[workload, step], there[workload, step]
+            key = (number, workload, step)
+            evidence[key], verdict = _verdict(ours, theirs, margin, confidence)
+            verdicts[key] = _set_aside(verdict, [*ours.values(), *theirs.values()])
+    found = adjust_verdicts(verdicts)
+    return [
+        Comparison(
+            base.name,
+            other.name,
+            tuple(
+                _step(key[1:], here, there, evidence[key], verdict)
+                for key, verdict in found.items()
+                if key[0] == number
+            ),
+            tuple(_doubts(base.runs, other.runs)),
+            tuple("/".join(key) for key in here if key not in there),
+            tuple("/".join(key) for key in there if key not in here),
+            tuple(dict.fromkeys(step for workload, step in here if (workload, step) in there)),
+        )
+        for number, (other, there) in enumerate(zip(others, sides, strict=True))
+    ]
+
+
+def _step(
+    key: tuple[str, str], here: _Steps, there: _Steps, evidence: Evidence, verdict: Verdict
+) -> StepVerdict:
+    unit = str(_first(here[key]).record.get("rate_unit") or "1/s")
+    return StepVerdict(*key, unit, _rate(here[key]), _rate(there[key]), evidence, verdict)
+
+
+def step_pairs(base: Json, other: Json) -> tuple[list[float], list[float]]:
+    """Rates of the slices of two step records that were taken as pairs, in their order."""
+    second = {s["pair"]: float(s["rate"]) for s in other.get("slices") or []}
+    both = [(float(s["rate"]), second[s["pair"]]) for s in base.get("slices") or [] if s["pair"] in second]
+    return [b for b, _ in both], [o for _, o in both]
+
+
+def _by_step(runs: Sequence[RunRecord]) -> _Steps:
+    """Step → repeat → the newest finished run's record of it, a failed one's where there is no other."""
+    found: _Steps = {}
+    for run in sorted(runs, key=lambda r: (r.done, str(r.data.get("started")))):
+        for record in run.steps:
+            if record.get("measured") is not False:
+                found.setdefault((run.workload, record["name"]), {})[run.repeat] = _Measured(run, record)
+    return found
+
+
+def _verdict(
+    base: Mapping[int, _Measured], other: Mapping[int, _Measured], margin: float, confidence: float
+) -> tuple[Evidence, Verdict]:
+    common = sorted(base.keys() & other.keys())
+    left: list[float] = []
+    right: list[float] = []
+    watched = False
+    for repeat in common:
+        if comparison := _together(base[repeat].run, other[repeat].run):
+            pairs = step_pairs(base[repeat].record, other[repeat].record)
+            left += pairs[0]
+            right += pairs[1]
+            watched = watched or comparison.get("until") == "verdict"
+    if left:
+        # Whoever stopped when the verdict was clear must be judged by the interval that allows for it.
+        judge = sequential.look if watched else compare
+        return "slices", judge(left, right, margin=margin, confidence=confidence)
+    pairs_of_runs = [
+        (float(base[r].record["rate"]), float(other[r].record["rate"]))
+        for r in common
+        if base[r].record.get("rate") is not None and other[r].record.get("rate") is not None
+    ]
+    if len(pairs_of_runs) > 1:
+        b, o = zip(*pairs_of_runs, strict=True)
+        return "repeats", compare(b, o, margin=margin, confidence=confidence)
+    one, another = (base[common[0]], other[common[0]]) if common else (_first(base), _first(other))
+    series = _seconds(one), _seconds(another)
+    if min(map(len, series)) < 2:
+        rates = [[float(m.record["rate"])] if m.record.get("rate") else [] for m in (one, another)]
+        single = rates if all(rates) else ([], [])
+        verdict = compare(*single, margin=margin, confidence=confidence)
+        return "seconds", replace(verdict, reason=ONCE) if verdict.n == 1 else verdict
+    return "seconds", compare_series(*series, margin=margin, confidence=confidence)
+
+
+def _together(base: RunRecord, other: RunRecord) -> Json | None:
+    """The comparison in which both runs were measured in turn; None if they were not."""
+    ours, theirs = base.data.get("comparison"), other.data.get("comparison")
+    if isinstance(ours, dict) and isinstance(theirs, dict) and ours.get("id") == theirs.get("id"):
+        return ours
+    return None
+
+
+def _seconds(measured: _Measured) -> list[float]:
+    """Rates of the headline's seconds; those of a step judged by a fixed amount say nothing."""
+    record = measured.record
+    if not any(dict(record.get("rate_percentiles") or {}).values()):
+        return []
+    counts = "rows" if counts_rows(str(record.get("rate_unit"))) else "operations"
+    table = measured.run.table("series", ["step", "role", "second", "seconds", "operations", "rows"])
+    rows = [row for row in table.iter_rows(named=True) if row["step"] == record["name"]]
+    return [rate for _, rate in per_second(rows, str(record.get("role")), counts)]
+
+
+def _set_aside(verdict: Verdict, measured: Iterable[_Measured]) -> Verdict:
+    for m in measured:
+        if not m.run.done:
+            message = dict(m.run.data.get("error") or {}).get("message") or "it ended early"
+            return set_aside(verdict, f"{m.run.variant} failed: {message}")
+        if m.record.get("sla_met") is False:
+            return set_aside(verdict, f"{m.run.variant} missed its background writes (SLA)")
+    return verdict
+
+
+def _rate(measured: Mapping[int, _Measured]) -> float | None:
+    rates = [float(m.record["rate"]) for m in measured.values() if m.record.get("rate") is not None]
+    rate = over_repeats(rates)
+    return None if rate is None else rate.value
+
+
+def _first(measured: Mapping[int, _Measured]) -> _Measured:
+    return measured[min(measured)]
+
+
+def _doubts(base: Sequence[RunRecord], other: Sequence[RunRecord]) -> list[Difference]:
+    """Of runs of the same workload: those of different ones are never compared."""
+    found: dict[tuple[str, str, str], Difference] = {}
+    for workload in dict.fromkeys(run.workload for run in base):
+        runs = [run for run in (*base, *other) if run.workload == workload]
+        for difference in doubts(runs):
+            found.setdefault((difference.kind, difference.name, repr(difference.other)), difference)
+    return list(found.values())

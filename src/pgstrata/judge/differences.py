@@ -1,0 +1,169 @@
+"""What differs between two runs: what was meant to, and what makes their rates hard to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pgstrata.judge.tuning import differences as setting_differences
+from pgstrata.store import RunRecord
+
+Kind = Literal[
+    "server", "config", "setting", "environment", "workload", "option", "host", "program", "step", "data"
+]
+
+# settings that say which server answered, not how it works; the server is compared by itself
+_IDENTITY = {"server_version", "server_version_num", "application_name"}
+_SERVER = ("spec", "version", "build")
+_SIZE_PART = 0.01  # sizes closer than this are the same data
+# How long, in which order and from which seed the same is done: rates stay comparable. An option that is not
+# here decides what is done, and to how much data.
+_SAME_WORK = {
+    *(
+        "seed",
+        "steps",
+        "seconds",
+        "read_seconds",
+        "write_seconds",
+        "warmup",
+        "cache_seconds",
+        "scans",
+        "passes",
+    ),
+    *(
+        "settle_base",
+        "settle_per_million",
+        "settle_max",
+        "load_connections",
+        "time_limit",
+        "answers",
+        "plans",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not the same. `doubtful`: rates that differ in it are not measured alike.
+
+    A doubtful difference is in what surrounds the comparison (host, options, programs); server, config,
+    settings and environment are what variants are made of. `base` and `other` are None where a side lacks it.
+    """
+
+    kind: Kind
+    name: str
+    base: Any
+    other: Any
+    doubtful: bool
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the two did other work, so that the ratio of their rates says nothing of servers."""
+        return self.kind == "workload" or (self.kind == "option" and self.name not in _SAME_WORK)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}: {_shown(self.base)} and {_shown(self.other)}"
+
+
+def differences(base: RunRecord, other: RunRecord) -> list[Difference]:
+    """Everything that differs between two runs, what makes a comparison doubtful first.
+
+    Settings are compared as SHOW ALL gave them, without those that only say where a cluster lives.
+    """
+    found = [
+        *_pairs("workload", {"name": base.workload}, {"name": other.workload}, doubtful=True),
+        *_pairs("option", _part(base, "options"), _part(other, "options"), doubtful=True),
+        *_pairs("host", _part(base, "host"), _part(other, "host"), doubtful=True),
+        *_pairs("program", _programs(base), _programs(other), doubtful=True),
+        *_steps(base, other),
+        *_data(base, other),
+        *_pairs("server", _server(base), _server(other)),
+        *_pairs("config", {"name": _config(base)}, {"name": _config(other)}),
+        *_settings(base, other),
+        *_pairs("environment", _environment(base), _environment(other)),
+    ]
+    return sorted(found, key=lambda difference: not difference.doubtful)
+
+
+def doubts(runs: Iterable[RunRecord]) -> list[Difference]:
+    """The doubtful differences between the first of several runs and each other one, each named once."""
+    runs = list(runs)
+    found: dict[tuple[str, str, str], Difference] = {}
+    for other in runs[1:]:
+        for difference in differences(runs[0], other):
+            if difference.doubtful:
+                found.setdefault((difference.kind, difference.name, repr(difference.other)), difference)
+    return list(found.values())
+
+
+def _pairs(
+    kind: Kind, base: Mapping[str, Any], other: Mapping[str, Any], *, doubtful: bool = False
+) -> list[Difference]:
+    return [
+        Difference(kind, name, base.get(name), other.get(name), doubtful)
+        for name in sorted(base.keys() | other.keys())
+        if base.get(name) != other.get(name)
+    ]
+
+
+def _part(run: RunRecord, name: str) -> dict[str, Any]:
+    value = run.data.get(name)
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _server(run: RunRecord) -> dict[str, Any]:
+    server = _part(run, "server")
+    return {name: server.get(name) for name in _SERVER}
+
+
+def _config(run: RunRecord) -> Any:
+    return _part(run, "config").get("name")
+
+
+def _environment(run: RunRecord) -> dict[str, Any]:
+    return {**_part(run, "env"), "initdb": run.data.get("initdb")}
+
+
+def _programs(run: RunRecord) -> dict[str, Any]:
+    engines = sorted({str(step["engine"]) for step in run.steps if step.get("engine")})
+    return {
+        "pgstrata": run.data.get("pgstrata_version"),
+        "driver": run.data.get("driver_version"),
+        "engine": ", ".join(engines) or None,
+    }
+
+
+def _settings(base: RunRecord, other: RunRecord) -> list[Difference]:
+    pairs = setting_differences(base.settings(), other.settings())
+    return [
+        Difference("setting", name, values[0], values[1], False)
+        for name, values in pairs.items()
+        if name not in _IDENTITY
+    ]
+
+
+def _steps(base: RunRecord, other: RunRecord) -> list[Difference]:
+    """Steps of one name whose transactions are not the same, though the options are: a script was edited."""
+    before, after = base.specs(), other.specs()
+    return [
+        Difference("step", name, "one script", "another", True)
+        for name in sorted(before.keys() & after.keys())
+        if _scripts(before[name]) != _scripts(after[name])
+    ]
+
+
+def _scripts(spec: Mapping[str, Any]) -> list[Any]:
+    return [(role.get("name"), role.get("scripts")) for role in spec.get("roles", [])]
+
+
+def _data(base: RunRecord, other: RunRecord) -> list[Difference]:
+    """Sizes of the database at the end: not doubtful, versions store the same rows differently."""
+    before, after = (_part(run, "sizes").get("database_bytes") for run in (base, other))
+    if before is None or after is None or abs(before - after) <= _SIZE_PART * max(before, after):
+        return []
+    return [Difference("data", "database_bytes", before, after, False)]
+
+
+def _shown(value: Any) -> str:
+    return "not set" if value is None else str(value) or "empty"

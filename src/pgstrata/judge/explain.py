@@ -1,0 +1,240 @@
+"""Why a rate changed, as far as what was measured can tell: one sentence per changed cell.
+
+Arithmetic, no guessing. A client that works without pause spends clients ÷ rate seconds on each
+operation. What that time is made of is measured on its own: CPU of the role's backends, CPU of the
+driver, time in wait events. A part is named when it moved the same way as the whole and makes up at
+least a fifth of the change. Counts per operation (disk, context switches) have no time of their own:
+one is named when it moved the same way by at least half as much, on the scale of ratios. What goes on
+at the same pace per second however many operations there are looks dearer per operation when those get
+fewer: where a role writes at a fixed rate such a count is left out, elsewhere it is said. That two
+figures moved together is all that is claimed; it does not prove that one caused the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Literal
+
+from pgstrata.judge.plan_shape import changed_plans
+from pgstrata.judge.summary import sla_of
+from pgstrata.stats.metrics import counts_rows, per_operation
+from pgstrata.stats.rates import over_repeats
+
+TIME_PART = 0.2
+COUNT_PART = 0.5
+STEADY_PART = 0.25  # of the change of the rate; a count per second that moved less stayed the same
+_LEAST_COUNT = 0.01  # per operation; a rarer event is left out whatever its ratio
+
+StepRecord = Mapping[str, Any]
+
+# figure of PerOperation, words, unit; of each line the first that moved is named
+_COUNTS: tuple[tuple[tuple[str, str, str], ...], ...] = (
+    (("switches", "context switches", ""),),
+    (("reads", "disk reads", ""), ("read_kb", "volume read from disk", " KB")),
+    (("writes", "disk writes", ""), ("written_kb", "volume written to disk", " KB")),
+    (("rest", "CPU of the rest of the server", " µs"),),
+)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A figure that moved with the rate. `base` and `value` are per operation, in `unit`.
+
+    kind: `time` for µs that are part of an operation's time, `count` for events and KB, `plan` for a
+    statement whose plan has another shape (`base` and `value` are then None).
+    """
+
+    kind: Literal["time", "count", "plan"]
+    name: str
+    unit: str
+    base: float | None = None
+    value: float | None = None
+    share: float | None = None  # of the change of an operation's time, for kind `time`
+    steady: bool = False  # for kind `count`: as much per second as before
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Of one step and variant against the base. Times are those of one operation of one client.
+
+    `factors` may be empty: then nothing that was measured explains the change.
+    """
+
+    ratio: float
+    base_micros: float
+    micros: float
+    factors: tuple[Factor, ...]
+    sentence: str
+
+
+def explain(base: Sequence[StepRecord], other: Sequence[StepRecord]) -> Explanation | None:
+    """What moved with the rate between the repeats of a step under the base and under another variant.
+
+    Figures are medians over the repeats. None where the rates cannot be compared: one is missing or not
+    positive, or an SLA was missed.
+    """
+    if sla_of(base) is False or sla_of(other) is False:
+        return None
+    of_base, of_other = _figures(base), _figures(other)
+    before, after = of_base.get("micros"), of_other.get("micros")
+    rates = over_repeats(_rates(base)), over_repeats(_rates(other))
+    if before is None or after is None or rates[0] is None or rates[1] is None:
+        return None
+    ratio = rates[1].value / rates[0].value
+    factors = (
+        *_times(of_base, of_other, after - before),
+        *_counts(
+            of_base, of_other, math.log(ratio), paced=any(r.get("target_rate") for r in (*base, *other))
+        ),
+        *(
+            Factor("plan", name, "")
+            for name in changed_plans(base[-1].get("plans") or [], other[-1].get("plans") or [])
+        ),
+    )
+    unit = "row" if counts_rows(str(base[0].get("rate_unit"))) else "operation"
+    return Explanation(ratio, before, after, factors, _sentence(ratio, before, after, factors, unit))
+
+
+def _figures(records: Sequence[StepRecord]) -> dict[str, float]:
+    """Everything per operation of the headline, medians over the repeats; what nobody measured is missing."""
+    collected: dict[str, list[float]] = {}
+    for record in records:
+        for name, value in _of_one(record).items():
+            if value is not None:
+                collected.setdefault(name, []).append(value)
+    return {name: median(values) for name, values in collected.items()}
+
+
+def _of_one(record: StepRecord) -> dict[str, float | None]:
+    rate, seconds = record.get("rate") or 0.0, record.get("seconds") or 0.0
+    roles = record.get("roles") or {}
+    role = str(record.get("role"))
+    headline = roles.get(role) or {}
+    if rate <= 0 or seconds <= 0 or not headline.get("clients"):
+        return {}
+    operations = rate * seconds
+    micros = headline["clients"] / rate * 1e6
+    cost = per_operation(record)
+    figures: dict[str, float | None] = {"micros": micros}
+    own = headline.get("cpu_seconds")
+    if own is not None:
+        figures[f"CPU of the {role} connections"] = own / operations * 1e6
+    # with other roles in the step the driver's CPU cannot be told apart by role
+    if len(roles) == 1:
+        figures["CPU of the driver"] = cost.client_cpu
+    for event, share in ((record.get("waits") or {}).get(role) or {}).items():
+        if event != "running":
+            figures[f"wait {event}"] = share * micros
+        elif own is not None:
+            # not waiting for anything but a CPU, and not on one
+            figures["wait for a CPU"] = max(0.0, share * micros - own / operations * 1e6)
+    all_roles = [entry.get("cpu_seconds") for entry in roles.values()]
+    if record.get("server_cpu_seconds") is not None and None not in all_roles:
+        rest = record["server_cpu_seconds"] - (own or 0.0)
+        figures["rest"] = max(0.0, rest) / operations * 1e6
+    for name in ("switches", "reads", "read_kb", "writes", "written_kb"):
+        figures[name] = getattr(cost, name)
+    return figures
+
+
+def _times(base: Mapping[str, float], other: Mapping[str, float], change: float) -> list[Factor]:
+    """Parts of an operation's time that make up at least a fifth of its change, the largest first."""
+    factors = []
+    base, other = _one_spelling(base, other)
+    for name in {**base, **other}:
+        if not name.startswith(("CPU ", "wait ")):
+            continue
+        # an event that was never seen took no time, but CPU that was not measured is not known
+        absent = 0.0 if name.startswith("wait ") else None
+        before, after = base.get(name, absent), other.get(name, absent)
+        if before is None or after is None or change == 0:
+            continue
+        share = (after - before) / change
+        if share >= TIME_PART:
+            factors.append(Factor("time", name, "µs", before, after, share))
+    return sorted(factors, key=lambda factor: (-(factor.share or 0.0), factor.name))
+
+
+def _one_spelling(
+    base: Mapping[str, float], other: Mapping[str, float]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """17 spells many wait events differently (WALSync, WalSync): the base's spelling for both."""
+    known = {name.casefold(): name for name in base}
+    return dict(base), {known.get(name.casefold(), name): value for name, value in other.items()}
+
+
+def _counts(
+    base: Mapping[str, float], other: Mapping[str, float], log_ratio: float, *, paced: bool
+) -> list[Factor]:
+    """Counts per operation that rose as the rate fell (or fell as it rose), by at least half as much.
+
+    paced: other roles of the step work at a fixed rate, so what is steady per second is their doing.
+    """
+    factors = []
+    for line in _COUNTS:
+        for name, words, unit in line:
+            before, after = base.get(name), other.get(name)
+            if before is None or after is None or max(before, after) < _LEAST_COUNT:
+                continue
+            # the ratio of what is hardly there would be noise: compare from the least that counts
+            moved = math.log(max(after, _LEAST_COUNT) / max(before, _LEAST_COUNT))
+            steady = abs(moved + log_ratio) <= STEADY_PART * abs(log_ratio)
+            if moved * log_ratio >= 0 or abs(moved) < COUNT_PART * abs(log_ratio) or (steady and paced):
+                continue
+            factors.append(Factor("count", words, unit, before, after, steady=steady))
+            break
+    return factors
+
+
+def _sentence(ratio: float, before: float, after: float, factors: Sequence[Factor], unit: str) -> str:
+    if after == before:
+        return f"The rate is the same: {_number(before)} µs per {unit}."
+    way = "slower" if after > before else "faster"
+    more = "more" if after > before else "less"
+    # beyond a doubling nobody reads percents
+    much = f"{abs(1 - ratio) * 100:.3g} % {way}" if ratio < 2 else f"{_number(ratio)} times as fast"
+    head = (
+        f"{much}: {_number(abs(after - before))} µs {more} per {unit} "
+        f"({_number(before)} → {_number(after)} µs)"
+    )
+    if not factors:
+        return f"{head}; nothing we measure explains it."
+    moved = [_words(factor) for factor in factors if factor.kind != "plan"]
+    if plans := [factor.name for factor in factors if factor.kind == "plan"]:
+        one = len(plans) == 1
+        named = _listed(plans)
+        moved.append(
+            f"the plan of {named}, which has another shape" if one else f"the plans of {named} (other shapes)"
+        )
+    return f"{head}; with it moved {_listed(moved)}."
+
+
+def _words(factor: Factor) -> str:
+    assert factor.base is not None and factor.value is not None
+    if factor.kind == "time":
+        moved = factor.value - factor.base
+        sign = "+" if moved > 0 else "−"
+        share = f"{100 * (factor.share or 0.0):.0f} % of the change"
+        return f"{factor.name} ({sign}{_number(abs(moved))} µs, {share})"
+    steady = ", as much per second as before" if factor.steady else ""
+    return f"{factor.name} ({_number(factor.base)} → {_number(factor.value)}{factor.unit}{steady})"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _number(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    if value == 0:
+        return "0"
+    # taken after rounding: 9.996 is 10.0
+    exponent = int(f"{value:.2e}".partition("e")[2])
+    return f"{value:,.{min(max(0, 2 - exponent), 6)}f}"
+
+
+def _rates(records: Sequence[StepRecord]) -> list[float]:
+    return [float(record["rate"]) for record in records if record.get("rate")]

@@ -1,0 +1,238 @@
+"""The three tables a report begins with: rates, relative rates, background write rates.
+
+Data only: variants down, steps across, in each cell the number, its spread over the repeats and its tone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgstrata.errors import UsageError
+from pgstrata.judge.colours import (
+    THRESHOLDS,
+    Tone,
+    background_tone,
+    check_thresholds,
+    column_tones,
+    relative_tone,
+)
+from pgstrata.stats.rates import Rate, over_repeats, relative
+from pgstrata.store import RunRecord
+
+StepRecord = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number with what is known of its error.
+
+    value: a rate per second, or a ratio; low, high: over the repeats; n: how many repeats; std_error: of
+    the value, None for n = 1. sla_met: None where the step has no target, False if any repeat missed it.
+    """
+
+    value: float | None
+    tone: Tone
+    n: int = 0
+    low: float | None = None
+    high: float | None = None
+    std_error: float | None = None
+    sla_met: bool | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A step; `unit` is that of its rate."""
+
+    step: str
+    unit: str
+    group: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A variant's cells, one for each column."""
+
+    variant: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """`target`: rows/s asked for, by column, in the table of background rates."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    target: tuple[float | None, ...] = ()
+
+    def cell(self, variant: str, step: str) -> Cell:
+        """Raises KeyError when the table has no such row or column."""
+        for row in self.rows:
+            for column, cell in zip(self.columns, row.cells, strict=True):
+                if row.variant == variant and column.step == step:
+                    return cell
+        raise KeyError(f"{variant}, {step}")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One workload's tables; `background` is None where no step has a target."""
+
+    workload: str
+    base: str
+    absolute: Table
+    relative: Table
+    background: Table | None
+
+
+def summarise(
+    runs: Iterable[RunRecord],
+    *,
+    variants: Sequence[str] | None = None,
+    base: str | None = None,
+    thresholds: tuple[float, float] = THRESHOLDS,
+) -> list[Summary]:
+    """The tables of every workload among the finished runs, in the order they were first measured.
+
+    variants: rows and their order, default as first measured; base: default the first of them. Runs of
+    one variant and workload are its repeats, wherever they were made. Only steps marked `measured`
+    count. Raises UsageError for a base that is not among the variants and for impossible thresholds.
+    """
+    check_thresholds(thresholds)
+    done = sorted(
+        (run for run in runs if run.done), key=lambda run: (str(run.data.get("started") or ""), run.run_id)
+    )
+    variants = list(variants) if variants is not None else list(dict.fromkeys(run.variant for run in done))
+    if base is not None and base not in variants:
+        raise UsageError(f"there is no variant {base!r} to compare with", f"there is {', '.join(variants)}")
+    if not variants:
+        return []
+    base = base or variants[0]
+    return [
+        _workload(workload, [run for run in done if run.workload == workload], variants, base, thresholds)
+        for workload in dict.fromkeys(run.workload for run in done)
+    ]
+
+
+def step_columns(records: Iterable[StepRecord]) -> tuple[Column, ...]:
+    """The measured steps of several runs, each once, in the workload's order."""
+    first: dict[str, StepRecord] = {}
+    order: dict[str, int] = {}
+    for record in records:
+        if record.get("measured", True):
+            name = str(record["name"])
+            first.setdefault(name, record)
+            order[name] = max(order.get(name, 0), int(record.get("order") or 0))
+    return tuple(
+        Column(name, str(first[name].get("rate_unit") or ""), str(first[name].get("group") or ""))
+        for name in sorted(first, key=lambda name: order[name])
+    )
+
+
+def _workload(
+    workload: str,
+    runs: Sequence[RunRecord],
+    variants: Sequence[str],
+    base: str,
+    thresholds: tuple[float, float],
+) -> Summary:
+    columns = step_columns(step for run in runs for step in run.steps)
+    found: dict[tuple[str, str], list[StepRecord]] = {}
+    for run in runs:
+        for step in run.steps:
+            found.setdefault((run.variant, step["name"]), []).append(step)
+
+    def at(variant: str, column: Column) -> list[StepRecord]:
+        return found.get((variant, column.step), [])
+
+    absolute = [_absolute_column([at(variant, column) for variant in variants]) for column in columns]
+    ratios = [
+        [_relative_cell(at(variant, column), at(base, column), thresholds) for variant in variants]
+        for column in columns
+    ]
+    with_target = [column for column in columns if any(_targets(at(v, column)) for v in variants)]
+    return Summary(
+        workload=workload,
+        base=base,
+        absolute=_table(columns, variants, absolute),
+        relative=_table(columns, variants, ratios),
+        background=_table(
+            with_target,
+            variants,
+            [[_background_cell(at(variant, column)) for variant in variants] for column in with_target],
+            [max(t for v in variants for t in _targets(at(v, column))) for column in with_target],
+        )
+        if with_target
+        else None,
+    )
+
+
+def _table(
+    columns: Sequence[Column],
+    variants: Sequence[str],
+    by_column: Sequence[Sequence[Cell]],
+    target: Sequence[float | None] = (),
+) -> Table:
+    rows = [
+        Row(variant, tuple(cells[number] for cells in by_column)) for number, variant in enumerate(variants)
+    ]
+    return Table(tuple(columns), tuple(rows), tuple(target))
+
+
+def _absolute_column(repeats: Sequence[Sequence[StepRecord]]) -> list[Cell]:
+    rates = [_rate(records) for records in repeats]
+    met = [sla_of(records) for records in repeats]
+    tones = column_tones([rate.value if rate else None for rate in rates], met)
+    return [
+        Cell(rate.value, tone, rate.n, rate.low, rate.high, rate.std_error, ok)
+        if rate
+        else Cell(None, "missing")
+        for rate, tone, ok in zip(rates, tones, met, strict=True)
+    ]
+
+
+def _relative_cell(
+    records: Sequence[StepRecord], base: Sequence[StepRecord], thresholds: tuple[float, float]
+) -> Cell:
+    rate = _rate(records)
+    ratio = relative(rate, _rate(base))
+    if rate is None or ratio is None:
+        return Cell(None, "missing")
+    met = sla_of(records)
+    comparable = met is not False and sla_of(base) is not False
+    return Cell(
+        ratio.value,
+        relative_tone(ratio.value, thresholds, comparable=comparable),
+        rate.n,
+        ratio.low,
+        ratio.high,
+        ratio.std_error,
+        met,
+    )
+
+
+def _background_cell(records: Sequence[StepRecord]) -> Cell:
+    rate = over_repeats(_numbers(records, "background_rate"))
+    if rate is None:
+        return Cell(None, "missing")
+    met = sla_of(records)
+    return Cell(rate.value, background_tone(met), rate.n, rate.low, rate.high, rate.std_error, met)
+
+
+def sla_of(records: Sequence[StepRecord]) -> bool | None:
+    """The SLA over the repeats: False if any missed it, None where there is no target."""
+    known = [record["sla_met"] for record in records if record.get("sla_met") is not None]
+    return all(known) if known else None
+
+
+def _rate(records: Sequence[StepRecord]) -> Rate | None:
+    return over_repeats(_numbers(records, "rate"))
+
+
+def _targets(records: Sequence[StepRecord]) -> list[float]:
+    return _numbers(records, "target_rate")
+
+
+def _numbers(records: Sequence[StepRecord], name: str) -> list[float]:
+    return [float(record[name]) for record in records if isinstance(record.get(name), int | float)]

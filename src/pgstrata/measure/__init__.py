@@ -1,0 +1,1 @@
+"""Doing what a campaign asks for: one step, one run, one comparison."""

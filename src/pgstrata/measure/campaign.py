@@ -1,0 +1,211 @@
+"""Does a campaign: every run that is missing, one after the other, whatever happens to the others."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.campaign.plan.runs import Plan, groups, make_plan
+from pgstrata.driver.client import find_driver
+from pgstrata.errors import ServerError, UsageError
+from pgstrata.measure.comparison.conduct import Interleaved
+from pgstrata.measure.interrupt import Interrupted, Interrupts
+from pgstrata.measure.progress import Progress, progress_on
+from pgstrata.measure.run.conduct import Conductor, gigabytes
+from pgstrata.observe.doctor import examine
+from pgstrata.server.acquire import acquire
+from pgstrata.server.cluster import clear_leftovers
+from pgstrata.store import Results
+
+
+@dataclass
+class Outcome:
+    """What became of a campaign: folders of the runs made now, and what failed why."""
+
+    plan: Plan
+    made: list[Path] = field(default_factory=list)
+    failed: list[tuple[PlannedRun, str]] = field(default_factory=list)
+
+
+def data_root(campaign: Campaign) -> Path:
+    """The folder the clusters live in, made if need be. Raises UsageError if it cannot be written to."""
+    root = Path(campaign.spec.data_dir) if campaign.spec.data_dir else default_data_dir()
+    try:
+        if not root.exists():
+            root.mkdir(parents=True)
+            root.chmod(0o755)  # whatever the umask: the account of servers has to pass
+        with tempfile.TemporaryFile(dir=root):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"the data folder {root} cannot be written to: {error.strerror}",
+            "name another one: data_dir in the campaign, or --data-dir",
+        ) from error
+    return root.resolve()
+
+
+def default_data_dir() -> Path:
+    """On a disk: /tmp is memory on many systems, /var/tmp is not."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a user that has no name
+        user = str(os.getuid())
+    return Path(os.environ.get("TMPDIR") or "/var/tmp") / f"pgstrata-{user}"
+
+
+def plan_campaign(
+    campaign: Campaign, results: Results, say: Callable[[str], None], *, fresh: bool = False
+) -> Plan:
+    """The plan with every server at hand, fetched where needed."""
+    return make_plan(campaign, results, lambda spec: acquire(spec, say=say), fresh=fresh)
+
+
+def execute(campaign: Campaign, results: Results, console: Console, *, fresh: bool = False) -> Outcome:
+    """Plans and makes all missing runs.
+
+    A run that fails is stored as failed and the next one begins. Raises Interrupted when a signal
+    asked for the end, StoreError when results cannot be written (or another pgstrata does so),
+    and whatever planning raises. In every case nothing is left running.
+    """
+    find_driver()  # said before anything is fetched
+    root = data_root(campaign)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    with Interrupts(say) as interrupts, results.lock():
+        for left in results.clean():
+            say(f"removed what an interrupted run left: {left}")
+        for text in clear_leftovers(root):
+            say(f"cleared what an earlier pgstrata left: {text}")
+        plan = plan_campaign(campaign, results, say, fresh=fresh)
+        _check_space(plan, root)
+        outcome = Outcome(plan)
+        _announce(plan, say)
+        if plan.missing:
+            _warn(root, plan, say)
+        with progress_on(console, plan) as progress:
+            if campaign.spec.order == "interleaved":
+                _interleave(plan, campaign, results, root, progress, interrupts, outcome)
+                return outcome
+            for number, run in enumerate(plan.missing, 1):
+                interrupts.check()
+                progress.run_begins(run, number, len(plan.missing))
+                begun = time.monotonic()
+                error = _make(run, campaign, results, root, progress, interrupts, outcome)
+                progress.run_ended(run, error, time.monotonic() - begun)
+            interrupts.check()
+        return outcome
+
+
+def _make(
+    run: PlannedRun,
+    campaign: Campaign,
+    results: Results,
+    root: Path,
+    progress: Progress,
+    interrupts: Interrupts,
+    outcome: Outcome,
+) -> str | None:
+    builder = results.begin(run.key)
+    try:
+        folder, error = Conductor(campaign, run, builder, root, progress, interrupts).conduct()
+    except BaseException:
+        with interrupts.shield():
+            builder.abandon()
+        raise
+    outcome.made.append(folder)
+    if error is not None:
+        outcome.failed.append((run, error))
+    else:
+        _set_aside(folder, run.key.repeat)
+    return error
+
+
+def _interleave(
+    plan: Plan,
+    campaign: Campaign,
+    results: Results,
+    root: Path,
+    progress: Progress,
+    interrupts: Interrupts,
+    outcome: Outcome,
+) -> None:
+    """The missing runs, those of one workload and repeat together."""
+    number = 1
+    for group in groups(plan.missing):
+        interrupts.check()
+        progress.run_begins(group[0], number, len(plan.missing))
+        progress.say(f"  with {', '.join(run.key.variant for run in group[1:])}, taking turns")
+        begun = time.monotonic()
+        builders = [results.begin(run.key) for run in group]
+        try:
+            conductors = [
+                Conductor(campaign, run, builder, root, progress, interrupts)
+                for run, builder in zip(group, builders, strict=True)
+            ]
+            made = Interleaved(campaign, conductors, plan.base).conduct()
+        except BaseException:
+            with interrupts.shield():
+                for builder in builders:
+                    if builder.folder.exists():
+                        builder.abandon()
+            raise
+        for run, (folder, error) in zip(group, made, strict=True):
+            outcome.made.append(folder)
+            if error is None:
+                _set_aside(folder, run.key.repeat)
+            else:
+                outcome.failed.append((run, error))
+            progress.run_ended(run, error, (time.monotonic() - begun) / len(group))
+        number += len(group)
+    interrupts.check()
+
+
+def _set_aside(folder: Path, repeat: int) -> None:
+    """Hides older runs of the same key — failed ones, and those `--fresh` measured anew.
+
+    They stay on disk, but no table counts them beside the one that replaces them.
+    """
+    for other in folder.parent.glob(f"{repeat}-*"):
+        if other != folder and other.is_dir():
+            other.rename(other.with_name(f".{other.name}.superseded"))
+
+
+def _check_space(plan: Plan, root: Path) -> None:
+    stat = os.statvfs(root)
+    free = stat.f_bavail * stat.f_frsize
+    smallest = min((run.disk_bytes for run in plan.missing if run.variant.server.managed), default=0)
+    if free < smallest:
+        raise ServerError(
+            f"{root} has {gigabytes(free)} free, even the smallest run needs about {gigabytes(smallest)}",
+            "make room, or name another disk: data_dir in the campaign, or --data-dir",
+        )
+
+
+def _announce(plan: Plan, say: Callable[[str], None]) -> None:
+    there = len(plan.runs) - len(plan.missing)
+    if there:
+        say(f"{there} of {len(plan.runs)} runs are there already")
+    for variant in plan.variants:
+        for change in variant.config.dropped:
+            say(f"{variant.label}: {change.name} left out: {change.reason}")
+
+
+def _warn(root: Path, plan: Plan, say: Callable[[str], None]) -> None:
+    """What makes every number of this machine doubtful."""
+    for check in examine(root, needed_bytes=plan.disk_bytes):
+        if check.state == "bad":
+            say(f"warning: {check.name}: {check.seen}. {check.fix}")
+
+
+__all__ = ["Interrupted", "Outcome", "data_root", "default_data_dir", "execute", "plan_campaign"]

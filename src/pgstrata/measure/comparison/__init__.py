@@ -1,0 +1,1 @@
+"""Variants that take turns at the steps of one workload."""

@@ -1,0 +1,149 @@
+"""The slices of one step put together, as if the step had been measured in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pgstrata.measure.record import COUNTS, step_record
+from pgstrata.measure.step import Measured
+from pgstrata.observe import StepObserved
+from pgstrata.observe.waits import merged
+from pgstrata.store.histogram import Histogram, decode, merge
+from pgstrata.workload.core.language import Step
+
+Json = dict[str, Any]
+
+
+def join(step: Step, order: int, slices: Sequence[Measured]) -> Measured:
+    """One `Measured` of all slices of one variant: times and counts added, seconds one after the other.
+
+    What stood between the slices (the other variants' turns) is left out. `started` is that of the first
+    slice, sizes and tables are as after the last.
+    """
+    last = slices[-1]
+    seconds: list[Json] = []
+    for one in slices:
+        begun = len(seconds)
+        seconds += [{**event, "second": begun + i} for i, event in enumerate(one.seconds)]
+    done = _done([one.done for one in slices])
+    observed = _observed([one.observed for one in slices], [float(one.done["seconds"]) for one in slices])
+    record = step_record(step, order, last.ready, 0.0, seconds, done, observed)
+    record["started"] = slices[0].record["started"]
+    record["notes"] = list(dict.fromkeys(note for one in slices for note in one.record["notes"]))
+    if last.error is not None:
+        record["error"] = last.error.message
+    histograms = {role["name"]: role["histogram"] for role in done["roles"]}
+    return Measured(
+        record, seconds, histograms, observed, last.driver_version, [], [], last.error, last.ready, done
+    )
+
+
+def _done(events: Sequence[Json]) -> Json:
+    """The `done` events of slices as one."""
+    roles = []
+    for role in events[-1]["roles"]:
+        own = [r for e in events for r in e["roles"] if r["name"] == role["name"]]
+        histogram = merge([decode(r["histogram"]) for r in own])
+        roles.append(
+            {
+                **role,
+                **{name: sum(r[name] for r in own) for name in COUNTS},
+                "histogram": histogram.encode(),
+                "latency": _latency(histogram, own),
+                "statements_by_name": _statements([r["statements_by_name"] for r in own]),
+            }
+        )
+    return {
+        **events[-1],
+        "seconds": sum(float(e["seconds"]) for e in events),
+        "driver_cpu_seconds": sum(float(e["driver_cpu_seconds"]) for e in events),
+        "driver_peak_rss_bytes": max(int(e["driver_peak_rss_bytes"]) for e in events),
+        "roles": roles,
+    }
+
+
+def _latency(histogram: Histogram, roles: Sequence[Json]) -> Json:
+    """From the merged histogram; mean and deviation from the slices' own, which are exact."""
+    known = [(r["operations"], r["latency"]) for r in roles if r["latency"].get("mean") is not None]
+    count = sum(n for n, _ in known)
+    latency: Json = {"mean": None, "stddev": None}
+    if count:
+        mean = sum(n * one["mean"] for n, one in known) / count
+        square = sum(n * ((one["stddev"] or 0.0) ** 2 + one["mean"] ** 2) for n, one in known) / count
+        latency = {"mean": mean, "stddev": max(0.0, square - mean * mean) ** 0.5}
+    for percent in (50, 75, 90, 95, 99):
+        latency[f"p{percent}"] = histogram.percentile(percent)
+    longest = [one["max"] for _, one in known if one["max"] is not None]
+    return {**latency, "max": max(longest, default=None)}
+
+
+def _statements(lists: Sequence[Sequence[Json]]) -> list[Json]:
+    found: dict[str, Json] = {}
+    for statement in (s for statements in lists for s in statements):
+        seen = found.get(statement["name"])
+        if seen is None:
+            found[statement["name"]] = dict(statement)
+            continue
+        for name in ("count", "errors", "rows", "seconds_total"):
+            seen[name] += statement[name]
+        seen["seconds_max"] = max(seen["seconds_max"], statement["seconds_max"])
+    return list(found.values())
+
+
+def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepObserved:
+    last = parts[-1]
+    cpu: dict[str, float] = {}
+    backends: dict[tuple[str, Any], Json] = {}
+    host: list[Json] = []
+    pgstat: dict[tuple[str, str, str], Json] = {}
+    events: list[Json] = []
+    at = 0.0
+    for part, length in zip(parts, seconds, strict=True):
+        for role, used in part.cpu_by_role.items():
+            cpu[role] = cpu.get(role, 0.0) + used
+        for row in part.backends:
+            key = (row["role"], row["client"])
+            before = backends.get(key, {}).get("cpu_seconds") or 0.0
+            backends[key] = {**row, "cpu_seconds": before + (row["cpu_seconds"] or 0.0)}
+        host += [{**row, "second": len(host) + i} for i, row in enumerate(part.host)]
+        for row in part.pgstat:
+            place = (row["view"], row["object"], row["counter"])
+            first = pgstat.setdefault(place, {**row, "after": row["before"]})
+            if None not in (first["after"], row["before"], row["after"]):
+                first["after"] += row["after"] - row["before"]
+        events += [_moved(event, at) for event in part.events]
+        at += length
+    return StepObserved(
+        backends=list(backends.values()),
+        host=host,
+        pgstat=list(pgstat.values()),
+        cpu_by_role=cpu,
+        server_cpu_seconds=_sum([part.server_cpu_seconds for part in parts]),
+        wal_bytes=None if (wal := _sum([part.wal_bytes for part in parts])) is None else int(wal),
+        rss_bytes=last.rss_bytes,
+        sizes=last.sizes,
+        tables=last.tables,
+        events=events,
+        disk=_disk([part.disk for part in parts]),
+        sampler_cpu_seconds=_sum([part.sampler_cpu_seconds for part in parts]),
+        observe_seconds=sum(part.observe_seconds for part in parts),
+        waits=merged([part.waits for part in parts if part.waits is not None]),
+    )
+
+
+def _moved(event: Json, by: float) -> Json:
+    return {**event, **{k: event[k] + by for k in ("second", "until") if event.get(k) is not None}}
+
+
+def _sum(values: Sequence[float | int | None]) -> float | None:
+    """None where one of them is not known: a part of a sum is no sum."""
+    known = [v for v in values if v is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _disk(parts: Sequence[Json | None]) -> Json | None:
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    return {name: _sum([part.get(name) for part in known]) for name in known[0]}

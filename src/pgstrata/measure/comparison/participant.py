@@ -1,0 +1,59 @@
+"""One variant of a comparison while it is measured, and when enough is known of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pgstrata.errors import PgstrataError
+from pgstrata.measure.profiles import TurnProfiles
+from pgstrata.measure.run.conduct import Conductor
+from pgstrata.measure.step import Measured
+from pgstrata.server.cluster import Cluster
+from pgstrata.stats import sequential
+from pgstrata.workload.core.language import Phase
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Lane:
+    """One variant of the comparison: its conductor and cluster, and why it left, if it did."""
+
+    conductor: Conductor
+    cluster: Cluster
+    phases: Sequence[Phase]
+    at: int = 0
+    order: int = 0
+    error: PgstrataError | None = None
+    log_tail: str = ""
+    slices: list[Measured] = field(default_factory=list)
+    turns: list[Json] = field(default_factory=list)
+    told: Json = field(default_factory=dict)
+    """The driver's spec of the step's first slice."""
+    profiles: TurnProfiles = field(default_factory=lambda: TurnProfiles(None, 0))
+
+    @property
+    def label(self) -> str:
+        return self.conductor.run.key.variant
+
+    def rates(self) -> dict[int, float]:
+        """Rate of the present step by pair."""
+        return {turn["pair"]: turn["rate"] for turn in self.turns}
+
+
+def known(rates: Mapping[str, Mapping[int, float]], base: str, margin: float) -> bool:
+    """Whether every variant has its verdict against the base (against the first, without the base).
+
+    rates: of the present step, by variant and pair.
+    """
+    first = base if base in rates else next(iter(rates))
+    for label, theirs in rates.items():
+        if label != first:
+            ours = rates[first]
+            common = sorted(ours.keys() & theirs.keys())
+            verdict = sequential.look([ours[p] for p in common], [theirs[p] for p in common], margin=margin)
+            if not verdict.decided:
+                return False
+    return True

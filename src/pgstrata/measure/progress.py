@@ -1,0 +1,233 @@
+"""What a campaign says while it runs: one live block on a terminal, plain lines everywhere else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.campaign.plan.runs import Plan
+from pgstrata.workload.core.language import Headline, Step
+
+HEARTBEAT_SECONDS = 10.0
+"""Plain output says this often that a long step is alive."""
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3:07 min`, `2:05 h`."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02d} h"
+
+
+def quantity(value: float, unit: str) -> str:
+    """A rate with thousands grouped; decimals only where the number is small."""
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:,.1f} {unit}"
+
+
+class Progress(Protocol):
+    """What the conductor reports. `second` gets the driver's event, `step_ended` the step record."""
+
+    def say(self, text: str) -> None: ...
+    def run_begins(self, run: PlannedRun, number: int, total: int) -> None: ...
+    def run_ended(self, run: PlannedRun, error: str | None, seconds: float) -> None: ...
+    def phase(self, name: str, seconds: float | None = None) -> None: ...
+    def step_begins(self, step: Step) -> None: ...
+    def second(self, event: dict[str, Any]) -> None: ...
+    def step_ended(self, record: dict[str, Any]) -> None: ...
+
+
+@dataclass
+class Pace:
+    """How much of the campaign is done and how long the rest will take, in seconds.
+
+    The plan's estimates are corrected by what finished runs really took, per workload.
+    """
+
+    runs: list[PlannedRun]
+    begun: float = field(default_factory=time.monotonic)
+    current: int = -1
+    run_begun: float = field(default_factory=time.monotonic)
+    took: dict[str, list[float]] = field(default_factory=dict)
+
+    def begin(self, run: PlannedRun) -> None:
+        self.current = self.runs.index(run)
+        self.run_begun = time.monotonic()
+
+    def end(self, run: PlannedRun, seconds: float) -> None:
+        self.took.setdefault(run.workload.label, []).append(seconds)
+
+    def _expected(self, run: PlannedRun) -> float:
+        if took := self.took.get(run.workload.label):
+            return sum(took) / len(took)
+        return run.seconds
+
+    def left(self) -> float:
+        """Estimated seconds until the last run has ended."""
+        if self.current < 0:
+            return sum(run.seconds for run in self.runs)
+        here = self._expected(self.runs[self.current]) - (time.monotonic() - self.run_begun)
+        return max(0.0, here) + sum(self._expected(run) for run in self.runs[self.current + 1 :])
+
+
+def headline_amount(headline: Headline, roles: list[dict[str, Any]]) -> float:
+    """What the headline counts, of one event's roles: operations or rows, times its factor."""
+    for role in roles:
+        if role["name"] == headline.role:
+            return float(role[headline.counts]) * headline.factor
+    return 0.0
+
+
+def has_rate_meanwhile(step: Step) -> bool:
+    """Whether single seconds have a rate: not where the step is one transaction, which counts at its end."""
+    single = any(r.name == step.headline.role and r.operations == 1 for r in step.roles)
+    return step.headline.fixed is None and not single
+
+
+def seconds_left(step: Step, at: float, done: int) -> float | None:
+    """Seconds until a step ends, `at` seconds after its begin with `done` operations of the headline's
+    role; None where nobody knows."""
+    if step.seconds is not None:
+        return max(0.0, step.seconds - at)
+    role = next(role for role in step.roles if role.name == step.headline.role)
+    if role.operations and done and at > 0:
+        return max(0.0, (role.operations * role.clients - done) * at / done)
+    if step.estimated_seconds and step.estimated_seconds > at:
+        return step.estimated_seconds - at
+    return None
+
+
+def step_line(record: dict[str, Any]) -> str:
+    """One step in one line: name, rate, seconds, and whether its writers kept up."""
+    line = f"{record['name']:<10} {quantity(record['rate'] or 0.0, record['rate_unit']):>28}"
+    line += f"  {record['seconds']:8.1f} s"
+    if record.get("sla_met") is False:
+        line += (
+            f"  SLA missed: {record['background_rate']:,.0f} of "
+            f"{record['target_rate']:,.0f} rows/s written behind it"
+        )
+    return line
+
+
+class PlainProgress:
+    """One line for each step, and a sign of life every ten seconds of a long one."""
+
+    def __init__(self, console: Console, plan: Plan) -> None:
+        self._console = console
+        self._pace = Pace(plan.missing)
+        self._step: Step | None = None
+        self._said = 0.0
+
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def run_begins(self, run: PlannedRun, number: int, total: int) -> None:
+        self._pace.begin(run)
+        repeat = f", repeat {run.key.repeat}" if len({r.key.repeat for r in self._pace.runs}) > 1 else ""
+        self.say(
+            f"run {number} of {total}: {run.key.variant}, {run.key.workload}{repeat}"
+            f" (about {duration(self._pace.left())} left)"
+        )
+
+    def run_ended(self, run: PlannedRun, error: str | None, seconds: float) -> None:
+        self._pace.end(run, seconds)
+        self.say(
+            f"  FAILED after {duration(seconds)}: {error}" if error else f"  done in {duration(seconds)}"
+        )
+
+    def phase(self, name: str, seconds: float | None = None) -> None:
+        if seconds is not None and seconds >= HEARTBEAT_SECONDS:
+            self.say(f"  {name}, up to {duration(seconds)}")
+
+    def step_begins(self, step: Step) -> None:
+        self._step, self._said = step, time.monotonic()
+
+    def second(self, event: dict[str, Any]) -> None:
+        now = time.monotonic()
+        if self._step is None or now - self._said < HEARTBEAT_SECONDS:
+            return
+        self._said = now
+        rate = headline_amount(self._step.headline, event["roles"]) / max(event["seconds"], 1e-9)
+        of = f" of {self._step.seconds:.0f}" if self._step.seconds else ""
+        shown = f", {quantity(rate, self._step.headline.unit)}" if has_rate_meanwhile(self._step) else ""
+        self.say(f"  {self._step.name:<10} … {event['second'] + 1}{of} s{shown}")
+
+    def step_ended(self, record: dict[str, Any]) -> None:
+        self._step = None
+        self.say(f"  {step_line(record)}")
+
+
+class LiveProgress(PlainProgress):
+    """The same lines above, and below them two that change: where the campaign is, what runs now."""
+
+    def __init__(self, console: Console, plan: Plan) -> None:
+        super().__init__(console, plan)
+        self._where = ""
+        self._what = ""
+        self._until: float | None = None
+        self._done = 0
+        self._live = Live(console=console, refresh_per_second=2, transient=True, get_renderable=self._render)
+
+    def __enter__(self) -> LiveProgress:
+        self._live.start()
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._live.stop()
+
+    def _render(self) -> Group:
+        grid = Table.grid(padding=(0, 1))
+        grid.add_row(
+            Text(self._where, style="bold"), Text(f"about {duration(self._pace.left())} left", style="dim")
+        )
+        what = self._what
+        if self._until is not None:
+            what += f", {duration(self._until - time.monotonic())} to go"
+        return Group(grid, Text(f"  {what}"))
+
+    def run_begins(self, run: PlannedRun, number: int, total: int) -> None:
+        super().run_begins(run, number, total)
+        self._where = f"[{number}/{total}] {run.key.variant} · {run.key.workload} · repeat {run.key.repeat}"
+
+    def phase(self, name: str, seconds: float | None = None) -> None:
+        self._what = name
+        self._until = None if seconds is None else time.monotonic() + seconds
+
+    def step_begins(self, step: Step) -> None:
+        super().step_begins(step)
+        self._what = f"{step.name}: connecting"
+        self._done = 0
+        self._until = None
+
+    def second(self, event: dict[str, Any]) -> None:
+        if (step := self._step) is None:
+            return
+        amount = headline_amount(step.headline, event["roles"])
+        at = event["second"] + event["seconds"]
+        self._what = f"{step.name}: {at:.0f} s"
+        if has_rate_meanwhile(step):
+            self._what += f", {quantity(amount / max(event['seconds'], 1e-9), step.headline.unit)}"
+        self._done += sum(r["operations"] for r in event["roles"] if r["name"] == step.headline.role)
+        left = seconds_left(step, at, self._done)
+        self._until = None if left is None else time.monotonic() + left
+
+
+@contextmanager
+def progress_on(console: Console, plan: Plan) -> Iterator[PlainProgress]:
+    """The progress that fits the console: live on a terminal, plain lines otherwise."""
+    if console.is_terminal and not console.is_dumb_terminal:
+        with LiveProgress(console, plan) as live:
+            yield live
+    else:
+        yield PlainProgress(console, plan)

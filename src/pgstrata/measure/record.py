@@ -1,0 +1,144 @@
+"""The record of one step as docs/results.md has it, from what the driver said and StepWatch saw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import psutil
+
+from pgstrata.judge.sla import sla
+from pgstrata.observe import StepObserved
+from pgstrata.observe.waits import Waits
+from pgstrata.stats.metrics import metric_line
+from pgstrata.stats.rates import per_second, rate_percentiles
+from pgstrata.store import series_rows
+from pgstrata.workload.core.language import Headline, Role, Step
+
+Json = dict[str, Any]
+
+COUNTS = ("operations", "transactions", "statements", "rows", "errors", "retries")
+
+
+def iso(unix_time: float) -> str:
+    """ISO 8601 in UTC with milliseconds."""
+    return datetime.fromtimestamp(unix_time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def headline_rate(headline: Headline, role: Mapping[str, Any], seconds: float) -> float:
+    """The rate a step is judged by, per second."""
+    amount = headline.fixed if headline.fixed is not None else role[headline.counts] * headline.factor
+    return float(amount) / seconds if seconds > 0 else 0.0
+
+
+def role_record(role: Role, done: Mapping[str, Any], seconds: float, cpu_seconds: float | None) -> Json:
+    """One role of a step. Its rate is rows/s where it has a target, else operations/s."""
+    counted = done["rows"] if role.target_rows is not None else done["operations"]
+    return {
+        "clients": role.clients,
+        **{name: done[name] for name in COUNTS},
+        "rate": counted / seconds if seconds > 0 else 0.0,
+        "target_rate": role.target_rows,
+        "cpu_seconds": cpu_seconds,
+        "latency": dict(done["latency"]),
+        "statements_by_name": list(done["statements_by_name"]),
+    }
+
+
+def step_record(
+    step: Step,
+    order: int,
+    ready: Mapping[str, Any],
+    unix_time: float,
+    seconds_events: Sequence[Mapping[str, Any]],
+    done: Mapping[str, Any],
+    observed: StepObserved,
+) -> Json:
+    """Everything about one step but its tables.
+
+    order counts from 1; unix_time: when the clock of the step started; ready, seconds_events and
+    done: the driver's events.
+    """
+    seconds = float(done["seconds"])
+    by_name = {role["name"]: role for role in done["roles"]}
+    roles = {
+        role.name: role_record(role, by_name[role.name], seconds, observed.cpu_by_role.get(role.name))
+        for role in step.roles
+    }
+    headline = step.headline
+    counted = by_name[headline.role]
+    rate = headline_rate(headline, counted, seconds)
+    # A step judged by a fixed amount has no rate per second of its own.
+    in_seconds = (
+        []
+        if headline.fixed is not None
+        else [
+            r * headline.factor
+            for _, r in per_second(series_rows(seconds_events), headline.role, headline.counts)
+        ]
+    )
+    percentiles = rate_percentiles(in_seconds)
+    kept_up = sla(roles)
+    record = {
+        "name": step.name,
+        "order": order,
+        "group": step.group,
+        "measured": step.measured,
+        "reads_only": step.reads_only,
+        "started": iso(unix_time),
+        "seconds": seconds,
+        "rate": rate,
+        "rate_unit": headline.unit,
+        "role": headline.role,
+        "operations": counted["operations"],
+        "rows": counted["rows"],
+        "target_rate": kept_up.target_rate,
+        "background_rate": kept_up.background_rate,
+        "sla_met": kept_up.met,
+        "engine": ready["engine"],
+        "driver_cpu_seconds": done["driver_cpu_seconds"],
+        "driver_peak_rss_bytes": done["driver_peak_rss_bytes"],
+        "server_cpu_seconds": observed.server_cpu_seconds,
+        "roles": roles,
+        "metrics": metric_line(
+            seconds=seconds or 1e-9,
+            rate=rate,
+            rate_unit=headline.unit,
+            roles=roles,
+            disk=observed.disk,
+            cpus=psutil.cpu_count() if observed.disk is not None else None,
+            sizes=observed.sizes,
+            rss_bytes=observed.rss_bytes,
+            rate_percentiles=percentiles,
+        ),
+        "rate_percentiles": percentiles,
+        "wal_bytes": observed.wal_bytes,
+        "sizes": observed.sizes,
+        "tables": observed.tables,
+        "events": observed.events,
+        "plans": [],
+    }
+    return record if observed.waits is None else record | waits_record(observed.waits)
+
+
+def waits_record(waits: Waits) -> Json:
+    """`waits` and `waits_cost` of a step record: parallel workers count to the role they work for."""
+    samples: dict[str, dict[str, int]] = {}
+    for row in waits.rows:
+        kind, event = row["wait_event_type"], row["wait_event"]
+        name = "running" if kind == "CPU" else f"{kind}: {event}"
+        of_role = samples.setdefault(row["role"], {})
+        of_role[name] = of_role.get(name, 0) + row["samples"]
+    return {
+        "waits": {
+            role: {name: count / sum(counts.values()) for name, count in counts.items()}
+            for role, counts in samples.items()
+        },
+        "waits_cost": {
+            "polls": waits.polls,
+            "wanted": waits.wanted,
+            "sampler_cpu_seconds": waits.sampler_cpu_seconds,
+            "backend_cpu_seconds": waits.backend_cpu_seconds,
+        },
+    }

@@ -1,0 +1,1 @@
+"""One variant, workload and repeat, from its cluster to its folder."""

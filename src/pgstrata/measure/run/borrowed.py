@@ -1,0 +1,164 @@
+"""The benchmark's tables in somebody else's server: made in a database of their own, or not at all.
+
+A server that pgstrata did not start holds data that pgstrata did not make. Before the first table
+is created its name is written into the comment of a schema called `pgstrata_marker`; only tables
+named there are ever dropped, also after a run that was killed in the middle.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from pgstrata.errors import ServerError
+from pgstrata.workload.core.language import Phase, Step
+
+DATABASE = "pgstrata"
+MARKER = "pgstrata_marker"
+
+Connection = psycopg.Connection[Any]
+
+
+class Connects(Protocol):
+    def connect(self, database: str = "postgres") -> Connection: ...
+
+
+def database_of(dsn: str) -> str | None:
+    """The database a DSN names, None where it names none."""
+    name = conninfo_to_dict(dsn).get("dbname")
+    return str(name) if name else None
+
+
+def tables_of(phases: Sequence[Phase]) -> list[str]:
+    """Every table the workload makes, in order."""
+    return list(dict.fromkeys(t for p in phases if isinstance(p, Step) for t in p.tables))
+
+
+@contextmanager
+def borrowed_database(
+    cluster: Connects,
+    dsn: str,
+    phases: Sequence[Phase],
+    *,
+    keep: bool,
+    say: Callable[[str], None],
+) -> Iterator[str]:
+    """The database to work in; what was made in it is dropped afterwards unless `keep`.
+
+    Raises ServerError where tables of these names are there that pgstrata did not make.
+    """
+    named = database_of(dsn)
+    database = named or DATABASE
+    try:
+        made = named is None and _create_database(cluster, say)
+        tables = tables_of(phases)
+        with cluster.connect(database) as connection:
+            _drop_ours(connection)
+            _refuse_others(connection, tables, database)
+            _mark(connection, tables)
+    except psycopg.Error as error:
+        raise ServerError(
+            f"database {database} cannot be prepared: {' '.join(str(error).split())}",
+            "pgstrata needs a user who may create tables and schemas there, "
+            "and the database if the DSN names none",
+        ) from error
+    try:
+        yield database
+    finally:
+        if not keep:
+            _tidy(cluster, database, made, say)
+
+
+def _create_database(cluster: Connects, say: Callable[[str], None]) -> bool:
+    """True if the database is pgstrata's own and may be dropped as a whole."""
+    with cluster.connect("postgres") as connection:
+        row = connection.execute(
+            "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s", [DATABASE]
+        ).fetchone()
+        if row is not None:
+            return bool(row[0] == _MADE)
+        say(f"the DSN names no database: creating {DATABASE} there")
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+        connection.execute(
+            sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(DATABASE), sql.Literal(_MADE))
+        )
+        return True
+
+
+_MADE = "made by pgstrata"
+
+
+def _marked(connection: Connection) -> list[str]:
+    row = connection.execute(
+        "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", [MARKER]
+    ).fetchone()
+    if row is None or not row[0]:
+        return []
+    try:
+        names = json.loads(row[0])["tables"]
+    except (ValueError, KeyError, TypeError):
+        return []
+    return [name for name in names if isinstance(name, str)]
+
+
+def _drop_ours(connection: Connection) -> None:
+    for table in _marked(connection):
+        functions = _trigger_functions(connection, table)
+        connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(table)))
+        for function in functions:
+            # One that triggers of other tables need stays.
+            with suppress(psycopg.errors.DependentObjectsStillExist):
+                connection.execute(sql.SQL("DROP FUNCTION IF EXISTS {}()").format(function))
+    connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {}").format(sql.Identifier(MARKER)))
+
+
+def _trigger_functions(connection: Connection, table: str) -> list[sql.Identifier]:
+    """What the triggers of a table call, functions of the server and of extensions apart."""
+    rows = connection.execute(
+        "SELECT DISTINCT n.nspname, p.proname FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid "
+        "JOIN pg_namespace n ON n.oid = p.pronamespace WHERE t.tgrelid = to_regclass(%s) "
+        "AND NOT t.tgisinternal AND n.nspname <> 'pg_catalog' AND NOT EXISTS "
+        "(SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')",
+        [table],
+    ).fetchall()
+    return [sql.Identifier(schema, name) for schema, name in rows]
+
+
+def _refuse_others(connection: Connection, tables: Sequence[str], database: str) -> None:
+    there = [
+        table
+        for table in tables
+        if (row := connection.execute("SELECT to_regclass(%s)::text", [table]).fetchone()) and row[0]
+    ]
+    if there:
+        raise ServerError(
+            f"database {database} has tables that pgstrata did not make: {', '.join(there[:5])}",
+            "name another database in the DSN, or move these tables away",
+        )
+
+
+def _mark(connection: Connection, tables: Sequence[str]) -> None:
+    note = json.dumps({"note": "pgstrata made these tables and drops them", "tables": list(tables)})
+    with connection.transaction():
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(MARKER)))
+        connection.execute(
+            sql.SQL("COMMENT ON SCHEMA {} IS {}").format(sql.Identifier(MARKER), sql.Literal(note))
+        )
+
+
+def _tidy(cluster: Connects, database: str, made: bool, say: Callable[[str], None]) -> None:
+    try:
+        if made:
+            with cluster.connect("postgres") as connection:
+                connection.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(database)))
+        else:
+            with cluster.connect(database) as connection:
+                _drop_ours(connection)
+    except psycopg.Error as error:
+        say(f"what was made in database {database} is still there: {' '.join(str(error).split())}")

@@ -1,0 +1,83 @@
+"""The untimed phases, by the administrator's connection: plain SQL, and letting things settle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import psycopg
+
+from pgstrata.errors import ServerError
+from pgstrata.workload.core.language import Admin, Settle
+
+
+class Connects(Protocol):
+    """The part of a cluster that is needed here."""
+
+    def connect(self, database: str = "postgres") -> psycopg.Connection[tuple[object, ...]]: ...
+
+
+def run_admin(cluster: Connects, phase: Admin, database: str) -> None:
+    """Executes the statements, each in its own transaction. Raises ServerError."""
+    if phase.parallel:
+        _together(cluster, phase.name, phase.statements, database)
+        return
+    with cluster.connect(database) as connection:
+        for statement in phase.statements:
+            _execute(connection, phase.name, statement)
+
+
+def vacuum_options(version_num: int) -> str:
+    """The field's options of VACUUM: index clean-up is forced where a version might skip it."""
+    return "(VERBOSE, ANALYZE, INDEX_CLEANUP ON)" if version_num >= 120_000 else "(VERBOSE, ANALYZE)"
+
+
+def run_settle(
+    cluster: Connects,
+    phase: Settle,
+    database: str,
+    version_num: int,
+    check: Callable[[], None] = lambda: None,
+) -> None:
+    """VACUUM of all tables at once, CHECKPOINT, then waiting until the phase has had its seconds.
+
+    check: called while waiting; may raise to end the wait. Raises ServerError.
+    """
+    begun = time.monotonic()
+    statements = [f"VACUUM {vacuum_options(version_num)} {_quoted(table)}" for table in phase.tables]
+    if statements:
+        _together(cluster, "settle", statements, database)
+    if phase.checkpoint:
+        with cluster.connect(database) as connection:
+            _execute(connection, "settle", "CHECKPOINT")
+    while (left := phase.seconds - (time.monotonic() - begun)) > 0:
+        check()
+        time.sleep(min(left, 0.5))
+
+
+def _quoted(table: str) -> str:
+    return ".".join(f'"{part}"' for part in table.split("."))
+
+
+def _together(cluster: Connects, name: str, statements: Sequence[str], database: str) -> None:
+    def one(statement: str) -> None:
+        with cluster.connect(database) as connection:
+            _execute(connection, name, statement)
+
+    with ThreadPoolExecutor(max_workers=max(1, min(len(statements), 64))) as pool:
+        for future in [pool.submit(one, statement) for statement in statements]:
+            future.result()
+
+
+def _execute(connection: psycopg.Connection[tuple[object, ...]], phase: str, statement: str) -> None:
+    try:
+        connection.execute(statement.encode())
+    except psycopg.Error as error:
+        state = f" (SQLSTATE {error.sqlstate})" if error.sqlstate else ""
+        text = " ".join(statement.split())
+        raise ServerError(
+            f"{phase}: the server rejected a statement: {' '.join(str(error).split())}{state}",
+            f"statement: {text[:300]}",
+        ) from error

@@ -1,0 +1,190 @@
+"""One step: the driver makes the load, StepWatch sees what it costs, a step record comes out."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from pgstrata.driver.client import Driver, driver_failure
+from pgstrata.errors import DriverError
+from pgstrata.measure.record import step_record
+from pgstrata.observe import StepObserved, StepWatch
+from pgstrata.observe.profile import Profile, Profiler
+from pgstrata.workload.core.language import Step
+
+Json = dict[str, Any]
+
+
+def step_seed(seed: int, repeat: int, order: int, name: str) -> int:
+    """The seed of one step: the same for every variant, another for every step and repeat.
+
+    Were it the same for every step, the point queries of one would read what those of the step
+    before it left in the cache.
+    """
+    text = f"{seed}/{repeat}/{order}/{name}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
+
+
+def cut_short(step: Step, error: DriverError) -> DriverError:
+    """The error that ended a step before its time, with the name of the step."""
+    return DriverError(f"{step.name}: {error.message}", error.hint, error.event)
+
+
+@dataclass
+class Measured:
+    """What one step gave. `error` says why it ended before its time; the rest is until then.
+
+    `ready`, `done`: the driver's events, from which the slices of a step are put together.
+    """
+
+    record: Json
+    seconds: list[Json]
+    histograms: dict[str, str]
+    observed: StepObserved
+    driver_version: str
+    statements: list[Json] = field(default_factory=list)
+    profiles: list[Profile] = field(default_factory=list)
+    error: DriverError | None = None
+    ready: Json = field(default_factory=dict)
+    done: Json = field(default_factory=dict)
+
+
+def driver_spec(
+    step: Step,
+    connection: Mapping[str, Any],
+    seed: int,
+    engine: str,
+    threads: int = 0,
+    results_dir: str | None = None,
+) -> Json:
+    """The whole spec: what the step says of itself, and where and how it runs.
+
+    engine: `auto` is `blocking` where rows are kept. A thread of its own keeps them before its next query's
+    clock starts; one that serves many connections would keep them while the clocks of the others run.
+    """
+    if engine == "auto" and results_dir is not None:
+        engine = "blocking"
+    return {
+        **step.spec(),
+        "version": 1,
+        "connection": {**connection, "application_name": "pgstrata"},
+        "seed": seed,
+        "engine": engine,
+        "threads": threads,
+        "results_dir": results_dir,
+    }
+
+
+def measure(
+    step: Step,
+    order: int,
+    spec: Json,
+    watch: StepWatch,
+    *,
+    on_second: Callable[[Json], None] = lambda event: None,
+    profiler: Callable[[Mapping[str, Sequence[int]]], Profiler] | None = None,
+    cpus: Sequence[int] = (),
+    begin: Callable[[Driver], None] = Driver.start,
+) -> Measured:
+    """Runs one step to its end and observes it. profiler: makes one for the backends of each role;
+    cpus: the only ones the driver uses; begin: starts a driver that is ready.
+
+    Raises DriverError where nothing was measured; an error in the middle is in `Measured.error`.
+    """
+    seconds: list[Json] = []
+    statements: list[Json] = []
+    error: DriverError | None = None
+    unix_time, done, cut_after = time.time(), None, 0.0
+    profile = _Profiling(profiler)
+    try:
+        with Driver(spec, cpus=cpus) as driver:
+            ready = driver.ready()
+            pids = {role["name"]: role["pids"] for role in ready["roles"]}
+            watch.before(pids)
+            profile.prepare(pids)
+            begin(driver)
+            for event in driver.events():
+                match event["event"]:
+                    case "measuring":
+                        watch.begin()
+                        profile.start()
+                        unix_time = float(event["unix_time"])
+                    case "second":
+                        seconds.append(event)
+                        on_second(event)
+                    case "statement":
+                        statements.append(event)
+                    case "error":
+                        error = driver_failure(event)
+                        cut_after = time.time() - unix_time
+                    case "done":
+                        watch.end()
+                        profile.stop()
+                        done = event
+            driver.close()
+        # Backends report the last of their statistics when they end: the connections are closed now.
+        observed = watch.after()
+    finally:
+        profile.stop()
+        watch.close()
+    assert done is not None  # events() raises where it does not come
+    if error is not None and not done["seconds"]:
+        # The driver's clock stops with the last transaction that ended, and here none did.
+        done = {**done, "seconds": round(cut_after, 3)}
+    record = step_record(step, order, ready, unix_time, seconds, done, observed)
+    begun = time.monotonic()
+    profiles = profile.finish()
+    observed.observe_seconds += time.monotonic() - begun
+    record["notes"] = [*observed.notes, *profile.notes]
+    if error is not None:
+        record["error"] = error.message
+    histograms = {role["name"]: role["histogram"] for role in done["roles"]}
+    version = str(ready["driver"])
+    return Measured(record, seconds, histograms, observed, version, statements, profiles, error, ready, done)
+
+
+class _Profiling:
+    """A profiler whose troubles are notes: observing never ends a run."""
+
+    def __init__(self, make: Callable[[Mapping[str, Sequence[int]]], Profiler] | None) -> None:
+        self._make = make
+        self._profiler: Profiler | None = None
+        self.notes: list[str] = []
+
+    def prepare(self, pids: Mapping[str, Sequence[int]]) -> None:
+        if self._make is not None:
+            self._try(lambda make=self._make: self._begin(make(pids)))  # type: ignore[misc]
+
+    def start(self) -> None:
+        if self._profiler is not None:
+            self._try(self._profiler.start)
+
+    def stop(self) -> None:
+        if self._profiler is not None:
+            self._try(self._profiler.stop)
+
+    def finish(self) -> list[Profile]:
+        profiles: list[Profile] = []
+        if self._profiler is not None:
+            finish = self._profiler.finish
+            self._try(lambda: profiles.extend(finish()))
+        return profiles
+
+    def _begin(self, profiler: Profiler) -> None:
+        self._profiler = profiler
+        profiler.prepare()
+
+    def _try(self, do: Callable[[], None]) -> None:
+        try:
+            do()
+        except Exception as error:
+            note = f"no profile: {type(error).__name__}: {error}"
+            self._profiler, profiler = None, self._profiler
+            if profiler is not None:
+                with suppress(Exception):
+                    profiler.stop()
+            self.notes.append(note)

@@ -1,0 +1,1 @@
+"""Configurations: fragments, and what each version of PostgreSQL makes of them."""

@@ -1,0 +1,237 @@
+"""What becomes of a setting in a version that lacks it, or takes other values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from pgstrata.errors import UsageError
+from pgstrata.server.config.conf_file import Assignment
+from pgstrata.server.config.settings import (
+    BadValue,
+    Setting,
+    canonical,
+    history,
+    major_name,
+    major_of,
+    nearest_name,
+    read_number,
+    setting,
+    shown,
+)
+
+MANAGED = frozenset(
+    {
+        "config_file",
+        "data_directory",
+        "external_pid_file",
+        "hba_file",
+        "ident_file",
+        "lc_messages",
+        "listen_addresses",
+        "log_destination",
+        "log_directory",
+        "log_filename",
+        "log_line_prefix",
+        "log_timezone",
+        "logging_collector",
+        "port",
+        "restart_after_crash",
+        "timezone",
+        "unix_socket_directories",
+        "unix_socket_group",
+        "unix_socket_permissions",
+    }
+)
+"""Settings that are pgstrata's: it has to find the server, and to read its log."""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of an assignment: `to` = `value`, or nothing when it is dropped."""
+
+    kind: Literal["set", "mapped", "dropped"]
+    to: str | None = None
+    value: str | None = None
+    reason: str = ""
+
+
+def _megabytes_of_segments(factor: int) -> Callable[[str], str]:
+    return lambda value: f"{int(value) * factor * 16}MB"
+
+
+def _segments_of_size(value: str) -> str:
+    size = setting("wal_keep_size", 13)
+    assert size
+    # Bytes by way of the canonical form, rounded up to whole segments of 16 MB.
+    megabytes = _in_megabytes(canonical(size, value, 0))
+    return str(-(-megabytes // 16))
+
+
+def _in_megabytes(text: str) -> int:
+    for unit, factor in (("TB", 1024**2), ("GB", 1024), ("MB", 1)):
+        if text.endswith(unit):
+            return int(text.removesuffix(unit)) * factor
+    return int(text)
+
+
+@dataclass(frozen=True)
+class _Successor:
+    """In versions without the old name the new one stands for it; `convert` turns the value."""
+
+    to: str
+    convert: Callable[[str], str]
+    reason: str
+
+
+_COMPRESSIONS = ("pglz", "lz4", "zstd")
+
+# Old name → new name and the other way round; sources: release notes of the versions named.
+_SUCCESSORS: dict[str, tuple[_Successor, ...]] = {
+    "checkpoint_segments": (
+        _Successor(
+            "max_wal_size",
+            _megabytes_of_segments(3),
+            "became max_wal_size in 9.5: 3 × checkpoint_segments × 16 MB, as its release notes say",
+        ),
+    ),
+    "wal_keep_segments": (
+        _Successor(
+            "wal_keep_size", _megabytes_of_segments(1), "became wal_keep_size in 13: segments × 16 MB"
+        ),
+    ),
+    "wal_keep_size": (
+        _Successor("wal_keep_segments", _segments_of_size, "was wal_keep_segments before 13: size ÷ 16 MB"),
+    ),
+    "min_parallel_relation_size": (
+        _Successor("min_parallel_table_scan_size", str, "became min_parallel_table_scan_size in 10"),
+    ),
+    "min_parallel_table_scan_size": (
+        _Successor("min_parallel_relation_size", str, "was min_parallel_relation_size in 9.6"),
+    ),
+    "force_parallel_mode": (_Successor("debug_parallel_query", str, "became debug_parallel_query in 16"),),
+    "debug_parallel_query": (_Successor("force_parallel_mode", str, "was force_parallel_mode before 16"),),
+    "ssl_ecdh_curve": (_Successor("ssl_groups", str, "became ssl_groups in 18"),),
+    "ssl_groups": (_Successor("ssl_ecdh_curve", str, "was ssl_ecdh_curve before 18"),),
+}
+
+
+def fate(written: Assignment, version_num: int, ram_bytes: int, build: str) -> Fate:
+    """What a version makes of one assignment. Raises UsageError with file and line."""
+    major = major_of(version_num)
+    name, value = written.name, written.value
+    if "." in name:
+        return Fate("set", name, value)  # an extension's own: only the extension knows
+    if name in MANAGED:
+        return Fate("dropped", reason="pgstrata sets it itself")
+    if row := setting(name, major):
+        return _with_value(written, row, ram_bytes, build)
+    if not history(name) and name not in _SUCCESSORS:
+        near = nearest_name(name, tuple(_SUCCESSORS))
+        raise UsageError(
+            f"{written.place}: no version of PostgreSQL has a setting {name}",
+            f"did you mean {near}?" if near else "",
+        )
+    for successor in _SUCCESSORS.get(name, ()):
+        if row := setting(successor.to, major):
+            try:
+                turned = successor.convert(_checked(written, ram_bytes) if history(name) else value)
+                return _mapped(row, turned, ram_bytes, successor.reason)
+            except ValueError as error:
+                raise UsageError(f"{written.place}: {name}: {error}") from error
+    _checked(written, ram_bytes)
+    return Fate("dropped", reason=_where(name, major))
+
+
+def _mapped(row: Setting, value: str, ram_bytes: int, reason: str) -> Fate:
+    """A value turned into another setting's, or the nearest that one can hold. Raises BadValue."""
+    try:
+        return Fate("mapped", row.name, canonical(row, value, ram_bytes), reason)
+    except BadValue as error:
+        if error.beyond is None:
+            raise
+        return Fate("mapped", row.name, error.beyond, f"{reason}; {row.name} {error}")
+
+
+def _checked(written: Assignment, ram_bytes: int) -> str:
+    """The value as some version that has the setting takes it: a mistake should be seen whatever
+    the version. Raises UsageError."""
+    problem = BadValue("")
+    for row in reversed(history(written.name)):
+        try:
+            return canonical(row, written.value, ram_bytes)
+        except BadValue as error:
+            problem = error
+    raise UsageError(f"{written.place}: {written.name} {problem}")
+
+
+def _where(name: str, major: int) -> str:
+    rows = history(name)
+    first, last = rows[0].first, rows[-1].last
+    if major < first:
+        return f"{major_name(major)} does not have it yet, it came in {major_name(first)}"
+    if last is not None and major > last:
+        return f"{major_name(major)} does not have it any more, it went after {major_name(last)}"
+    return f"{major_name(major)} does not have it"
+
+
+def _with_value(written: Assignment, row: Setting, ram_bytes: int, build: str) -> Fate:
+    """The value for a version that has the setting: as it is, or what comes nearest to it when only
+    other versions, or builds with other libraries, take it."""
+    name, value = written.name, written.value
+    if instead := _of_build(row, value, build) or _rounded(row, value, ram_bytes):
+        return instead
+    try:
+        return Fate("set", name, canonical(row, value, ram_bytes))
+    except BadValue as error:
+        others = [other for other in history(name) if other is not row]
+        if not _taken_by(others, value, ram_bytes):
+            raise UsageError(f"{written.place}: {name} {error}") from error
+        if error.beyond is not None:
+            return Fate("mapped", name, error.beyond, f"in this version it {error}")
+        return Fate("dropped", reason=f"in this version it {error}")
+
+
+def _taken_by(rows: list[Setting], value: str, ram_bytes: int) -> bool:
+    for row in rows:
+        try:
+            canonical(row, value, ram_bytes)
+        except BadValue:
+            continue
+        return True
+    return False
+
+
+def _rounded(row: Setting, value: str, ram_bytes: int) -> Fate | None:
+    """A fraction where this version counts in whole units: 500us of a delay in ms, before 12."""
+    if row.type != "integer" or all(other.type != "real" for other in history(row.name)):
+        return None
+    try:
+        number = read_number(row, value, ram_bytes)
+    except BadValue:
+        return None
+    if number == int(number):
+        return None
+    # Not to zero, which switches such a setting off.
+    whole = shown(row, float(max(1, round(number))))
+    return Fate("mapped", row.name, whole, f"this version takes whole {row.unit or 'numbers'} only")
+
+
+def _of_build(row: Setting, value: str, build: str) -> Fate | None:
+    """Values that need a version that knows them and a build with a library."""
+    text = value.lower()
+    if row.name == "io_method" and text == "io_uring" and build and not _built_with(build, "liburing"):
+        return Fate("mapped", row.name, "worker", "this server was built without liburing")
+    if row.name not in ("wal_compression", "default_toast_compression") or text not in _COMPRESSIONS:
+        return None
+    if row.type == "bool":
+        return Fate("mapped", row.name, "on", "before 15 it is on or off, and on means pglz")
+    if text != "pglz" and build and not _built_with(build, text):
+        return Fate("mapped", row.name, "pglz", f"this server was built without {text}")
+    return None
+
+
+def _built_with(build: str, library: str) -> bool:
+    # autoconf says --with-lz4, meson -Dlz4=enabled
+    return f"--with-{library}" in build or f"-D{library}=enabled" in build

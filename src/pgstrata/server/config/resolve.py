@@ -1,0 +1,202 @@
+"""Configurations: stacks of fragments, and what a version of PostgreSQL makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal
+
+from pgstrata.errors import UsageError
+from pgstrata.server.config.conf_file import Assignment, Fragment, assignments, quoted
+from pgstrata.server.config.mapping import Fate, fate
+
+__all__ = [
+    "Change",
+    "Fate",
+    "Fragment",
+    "Outcome",
+    "Resolved",
+    "explain",
+    "find_fragment",
+    "quoted",
+    "resolve",
+    "shipped_fragments",
+]
+
+_SHIPPED = Path(__file__).parent / "fragments"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that a version does not take as it was written; `to` and `to_value` are None when
+    it was left out."""
+
+    name: str
+    value: str
+    to: str | None
+    to_value: str | None
+    fragment: str
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a version makes of a stack of fragments.
+
+    settings: name → value as SHOW writes it, shares of memory turned into sizes, in the order of
+    their last assignment.
+    """
+
+    name: str
+    fragments: tuple[Fragment, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
+    dropped: tuple[Change, ...] = ()
+    mapped: tuple[Change, ...] = ()
+
+    def text(self) -> str:
+        """As postgresql.conf text, with the changes as comments."""
+        lines = [f"# config {self.name or 'of the server itself, nothing changed'}"]
+        for change in self.dropped:
+            lines.append(f"# left out ({change.fragment}:{change.line}): {change.name}: {change.reason}")
+        for change in self.mapped:
+            written = f"{change.name} = {change.value}"
+            lines.append(f"# changed ({change.fragment}:{change.line}): {written}: {change.reason}")
+        lines += [f"{name} = {quoted(value)}" for name, value in self.settings.items()]
+        return "\n".join(line.replace("\n", " ") for line in lines) + "\n"
+
+    def record(self) -> dict[str, Any]:
+        """As run.json has it under `config`."""
+        left_out = ("name", "value", "fragment", "line", "reason")
+        return {
+            "name": self.name,
+            "fragments": [{"name": f.name, "text": f.text} for f in self.fragments],
+            "settings": dict(self.settings),
+            "dropped": [{key: getattr(c, key) for key in left_out} for c in self.dropped],
+            "mapped": [dict(vars(c)) for c in self.mapped],
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one assignment: for `pgstrata config explain`.
+
+    kind: `set`, `mapped` (name or value changed), `dropped`, or `overridden` by a later one.
+    """
+
+    kind: Literal["set", "mapped", "dropped", "overridden"]
+    assignment: Assignment
+    to: str | None
+    to_value: str | None
+    reason: str
+
+
+def shipped_fragments() -> list[Fragment]:
+    """The fragments that come with pgstrata: bases first, then overlays, each by name."""
+    bases = sorted(_SHIPPED.glob("*.conf"))
+    overlays = sorted((_SHIPPED / "overlays").glob("*.conf"), key=lambda p: (len(p.stem), p.stem))
+    return [_read(path, path.stem, None) for path in [*bases, *overlays]]
+
+
+def find_fragment(name: str, beside: Path | None) -> Fragment:
+    """A shipped fragment by its name, or a file named by a path, relative to the folder `beside`.
+
+    A name with a slash or ending in .conf is a path. Raises UsageError when there is none.
+    """
+    written_as_path = name.endswith(".conf") or "/" in name
+    shipped = next((p for p in _shipped_paths(name) if p.is_file()), None)
+    if shipped and not written_as_path:
+        return _read(shipped, shipped.stem, None)
+    file = Path(beside or ".") / Path(name).expanduser()
+    candidates = [file] if written_as_path else [file.with_name(f"{file.name}.conf")]
+    for path in candidates:
+        if path.exists():
+            return _read(path, path.stem, path)
+    names = [
+        fragment.stem for fragment in [*_SHIPPED.glob("*.conf"), *(_SHIPPED / "overlays").glob("*.conf")]
+    ]
+    close = get_close_matches(name, names, n=1, cutoff=0.6)
+    if written_as_path:
+        raise UsageError(
+            f"there is no config fragment {candidates[0]}", "paths are relative to the campaign file"
+        )
+    raise UsageError(
+        f"there is no config fragment called {name!r}",
+        f"did you mean {close[0]}?"
+        if close
+        else f"shipped are {', '.join(sorted(names))}; or name a .conf file",
+    )
+
+
+def _shipped_paths(name: str) -> Iterator[Path]:
+    if name and name == Path(name).name and name not in (".", ".."):
+        yield _SHIPPED / f"{name}.conf"
+        yield _SHIPPED / "overlays" / f"{name}.conf"
+
+
+def _read(file: Path, name: str, path: Path | None) -> Fragment:
+    try:
+        return Fragment(name, file.read_text(encoding="utf-8"), path)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the config fragment {file} is not UTF-8 text") from error
+    except OSError as error:
+        raise UsageError(f"the config fragment {file} cannot be read: {error.strerror or error}") from error
+
+
+def explain(
+    fragments: Sequence[Fragment], version_num: int, ram_bytes: int, build: str = ""
+) -> list[Outcome]:
+    """What a version makes of every assignment, in the order they were written.
+
+    version_num: as the server counts (170011); ram_bytes: what shares of memory refer to; build:
+    configure flags, which decide about optional values such as lz4. Raises UsageError with file
+    and line for a name that no version has and for values the setting does not take.
+    """
+    found = [
+        (assignment, fate(assignment, version_num, ram_bytes, build))
+        for fragment in fragments
+        for assignment in assignments(fragment)
+    ]
+    last = {result.to: place for place, (_, result) in enumerate(found) if result.to}
+    outcomes = []
+    for place, (assignment, result) in enumerate(found):
+        if result.to and last[result.to] != place:
+            reason = f"set again in {found[last[result.to]][0].place}"
+            outcomes.append(Outcome("overridden", assignment, result.to, result.value, reason))
+        else:
+            outcomes.append(Outcome(result.kind, assignment, result.to, result.value, result.reason))
+    return outcomes
+
+
+def resolve(fragments: Sequence[Fragment], version_num: int, ram_bytes: int, build: str = "") -> Resolved:
+    """The settings a version gets from a stack of fragments, the last assignment of each counting.
+
+    Arguments and errors as for `explain`.
+    """
+    settings: dict[str, str] = {}
+    changes: dict[str, list[Change]] = {"mapped": [], "dropped": []}
+    for outcome in explain(fragments, version_num, ram_bytes, build):
+        if outcome.kind in ("set", "mapped") and outcome.to and outcome.to_value is not None:
+            settings[outcome.to] = outcome.to_value
+        if outcome.kind in changes:
+            written = outcome.assignment
+            changes[outcome.kind].append(
+                Change(
+                    written.name,
+                    written.value,
+                    outcome.to,
+                    outcome.to_value,
+                    written.fragment.name,
+                    written.line,
+                    outcome.reason,
+                )
+            )
+    return Resolved(
+        "+".join(fragment.name for fragment in fragments),
+        tuple(fragments),
+        settings,
+        tuple(changes["dropped"]),
+        tuple(changes["mapped"]),
+    )

@@ -1,0 +1,167 @@
+"""The cache of fetched servers, and asking the driver to fill it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pgstrata.driver.path import find_driver
+from pgstrata.errors import ServerError, UsageError
+from pgstrata.server.account import Account, blocked_at, server_account
+
+SHARED = Path("/var/cache/pgstrata")
+"""Cache of root where its home is closed to the account of servers, as it usually is."""
+
+_VERSION = re.compile(r"latest|\d{2,}(\.\d+)?|9\.\d+(\.\d+)?", re.ASCII)
+_unreachable: list[str] = []
+"""Set once the archive site could not be reached: asking again costs seconds each time."""
+
+
+def cache_dir() -> Path:
+    """`PGSTRATA_CACHE`, else `$XDG_CACHE_HOME/pgstrata`, else `~/.cache/pgstrata`.
+
+    As root, the last two only where the account of servers can reach them, else /var/cache/pgstrata.
+    """
+    if named := os.environ.get("PGSTRATA_CACHE"):
+        return Path(os.path.abspath(Path(named).expanduser()))  # noqa: PTH100
+    home = os.environ.get("XDG_CACHE_HOME")
+    usual = (Path(home) if home else Path.home() / ".cache") / "pgstrata"
+    return SHARED if blocked_at(usual, server_account()) else usual
+
+
+def check_version(version: str) -> None:
+    """Raises UsageError unless `version` is written as one: 17, 17.11, 9.6, 9.6.24, latest."""
+    if not _VERSION.fullmatch(version):
+        raise UsageError(
+            f"pg:{version} is not a version of PostgreSQL", "write pg:17, pg:17.11, pg:9.6 or pg:latest"
+        )
+
+
+def fetch(version: str, say: Callable[[str], None] | None = None) -> Path:
+    """The folder of a fetched server, which the account of servers can reach.
+
+    Downloads it if need be. Raises ServerError with the nearest versions, or what went wrong.
+    """
+    arguments = ["fetch", version, "--cache", str(cache_dir())]
+    if _unreachable:
+        arguments.append("--offline")
+    for event in _ask(arguments):
+        match event.get("event"):
+            case "fetched":
+                return _reachable(Path(str(event["folder"])), server_account(), say)
+            case "fetch":
+                if event.get("stage") == "offline":
+                    _unreachable.append(version)
+                if say and (event.get("stage") != "offline" or "--offline" not in arguments):
+                    say(str(event.get("message", "")))
+    raise ServerError(f"the driver did not say where PostgreSQL {version} is")
+
+
+def published(every: bool = False) -> list[str]:
+    """Published versions, oldest first: the newest release of each major one, or every one.
+
+    Raises ServerError when the archive site cannot be reached.
+    """
+    for event in _ask(["versions", "--json", *(["--all"] if every else [])]):
+        if event.get("event") == "versions":
+            return [str(version) for version in event["versions"]]
+    raise ServerError("the driver did not list the versions")
+
+
+def fetched() -> list[tuple[str, Path]]:
+    """Version and folder of every server in the cache, oldest version first."""
+    found = []
+    for about in (cache_dir() / "servers").glob("pg-*/pgstrata.json"):
+        try:
+            found.append((str(json.loads(about.read_text())["version"]), about.parent))
+        except (OSError, ValueError, KeyError):
+            continue
+    return sorted(found, key=lambda item: [int(part) for part in item[0].split(".")])
+
+
+def remove(version: str) -> list[str]:
+    """Deletes servers from the cache: `17.11`, or all of `17`. Returns the versions deleted.
+
+    Raises UsageError when the cache has none, ServerError when one is in use.
+    """
+    check_version(version)
+    have = fetched()
+    chosen = [(v, folder) for v, folder in have if v == version or v.startswith(f"{version}.")]
+    if not chosen:
+        names = ", ".join(v for v, _ in have) or "nothing"
+        raise UsageError(f"PostgreSQL {version} is not in the cache", f"there is {names}")
+    for found, folder in chosen:
+        if pid := _runs_from(folder):
+            raise ServerError(f"PostgreSQL {found} is in use by process {pid}", "end it first")
+    for found, folder in chosen:
+        # Out of sight at once, so that a removal cut short leaves no half server behind.
+        hidden = folder.with_name(f".pg-{found}.removed-{os.getpid()}")
+        folder.rename(hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
+    return [found for found, _ in chosen]
+
+
+def _ask(arguments: list[str]) -> Iterator[dict[str, Any]]:
+    """What the driver says. Raises ServerError for its `error`."""
+    driver = find_driver()
+    command = [str(driver), *arguments]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        try:
+            for line in process.stdout:
+                event = json.loads(line)
+                if event.get("event") == "error":
+                    raise ServerError(str(event.get("message", "")), str(event.get("hint", "")))
+                yield event
+            said = process.stderr.read().decode(errors="replace").strip()
+        except ValueError as error:
+            raise ServerError(f"{driver} said something that is not JSON") from error
+        finally:
+            process.terminate()  # nothing happens to one that has ended by itself
+    if process.returncode != 0 and said:
+        raise ServerError(f"{driver} failed with code {process.returncode}", said)
+
+
+def _reachable(folder: Path, account: Account | None, say: Callable[[str], None] | None) -> Path:
+    """The server's folder, or a copy of it in /var/cache/pgstrata when the account cannot enter it."""
+    blocked = blocked_at(folder / "bin", account)
+    if blocked is None or account is None:
+        return folder
+    copy = SHARED / "servers" / folder.name
+    if not (copy / "pgstrata.json").exists():
+        if say:
+            say(f"{blocked} is closed to the account {account.name}: copying the server to {copy}")
+        building = copy.with_name(f".{folder.name}.copy-{os.getpid()}")
+        try:
+            shutil.copytree(folder, building, symlinks=True)
+            building.rename(copy)
+        except OSError as error:
+            shutil.rmtree(building, ignore_errors=True)
+            if not (copy / "pgstrata.json").exists():  # else another process was quicker
+                raise ServerError(
+                    f"{blocked} is closed to the account {account.name}, as which servers run, and the "
+                    f"server cannot be copied to {copy}: {error.strerror or error}",
+                    "set PGSTRATA_CACHE to a folder that every account can enter",
+                ) from error
+    return copy
+
+
+def _runs_from(folder: Path) -> int | None:
+    """A process whose program lies in `folder`."""
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                program = os.readlink(f"/proc/{entry.name}/exe")  # noqa: PTH115
+            except OSError:
+                continue
+            if Path(program).is_relative_to(folder.resolve()):
+                return int(entry.name)
+    return None

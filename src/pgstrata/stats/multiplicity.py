@@ -1,0 +1,53 @@
+"""Many comparisons at once: the share of false ones among those called slower or faster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+from scipy import stats
+
+from pgstrata.stats.verdict import Verdict
+
+Key = TypeVar("Key")
+
+
+def adjust(p_values: Sequence[float]) -> list[float]:
+    """Benjamini–Hochberg adjusted p-values, in the order given.
+
+    Calling different what has an adjusted p ≤ q makes the expected share of false calls q at most,
+    for p-values that are independent or positively dependent (Benjamini and Hochberg 1995;
+    Benjamini and Yekutieli 2001).
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    if len(p) == 0:
+        return []
+    if not ((p >= 0) & (p <= 1)).all():
+        raise ValueError("p-values must lie between 0 and 1")
+    return [float(value) for value in stats.false_discovery_control(p, method="bh")]
+
+
+def adjust_verdicts(verdicts: Mapping[Key, Verdict]) -> dict[Key, Verdict]:
+    """All verdicts of a campaign with `adjusted_p` set; `p_value` stays as it was.
+
+    slower and faster stay only where the adjusted p is at most 1 − confidence, else they become
+    unclear. Intervals are not touched: each holds for its own step. Comparisons without an interval
+    tell nothing and are not counted.
+    """
+    told = {key: v for key, v in verdicts.items() if v.low > 0 and v.high < float("inf")}
+    adjusted = dict(zip(told, adjust([v.p_value for v in told.values()]), strict=True))
+    result: dict[Key, Verdict] = {}
+    for key, verdict in verdicts.items():
+        p = adjusted.get(key)
+        v = replace(verdict, adjusted_p=p)
+        if v.word in ("slower", "faster") and p is not None and p > 1.0 - v.confidence:
+            v = replace(
+                v,
+                word="unclear",
+                reason=f"{v.word} by itself, but among {len(told)} comparisons this may be chance"
+                f" (adjusted p {p:.3f})",
+            )
+        result[key] = v
+    return result

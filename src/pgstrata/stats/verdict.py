@@ -1,0 +1,168 @@
+"""Slower, faster, same or unclear: what an interval says about two rates.
+
+Rules, with m the margin (a share, default 0.02) and everything on the log scale so that exchanging
+base and other exchanges slower and faster:
+
+- **slower** / **faster**: the interval of the ratio leaves out 1, and the estimate is beyond the margin,
+  which is below 1 − m or above 1 ÷ (1 − m);
+- **same**: the interval lies inside the margin, [1 − m, 1 ÷ (1 − m)];
+- **unclear**: everything else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from scipy import special
+
+from pgstrata.stats.estimate import Estimate, estimate
+
+Word = Literal["slower", "faster", "same", "unclear"]
+
+MARGIN = 0.02
+"""Differences up to this share are not called slower or faster."""
+
+CONFIDENCE = 0.95
+"""Of every interval: the share of such intervals that contain the true ratio."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A word with its evidence.
+
+    `ratio`, `low`, `high`: other rate ÷ base rate and its interval; low 0 and high infinite where
+    there is none. `margin`: a share. `n`: pairs behind it (seconds of the shorter run for a single
+    run). `p_value`: of "no difference at all"; `adjusted_p`: over all steps of the campaign, None until
+    adjusted. `single_run`: there was one run on each side, so the interval leaves out what differs from
+    run to run. `reason`: one clause a person can read. `aside`: called unclear for a reason from outside
+    the figures.
+    """
+
+    word: Word
+    ratio: float
+    low: float
+    high: float
+    margin: float
+    confidence: float
+    n: int
+    p_value: float
+    adjusted_p: float | None
+    reason: str
+    single_run: bool = False
+    aside: bool = False
+
+    @property
+    def decided(self) -> bool:
+        return self.word != "unclear"
+
+    def record(self) -> dict[str, Any]:
+        """As JSON can hold it: None for what is infinite or not a number."""
+        return {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in asdict(self).items()
+        }
+
+
+def compare(
+    base: Sequence[float],
+    other: Sequence[float],
+    *,
+    margin: float = MARGIN,
+    confidence: float = CONFIDENCE,
+) -> Verdict:
+    """The verdict on pairs of rates whose number was fixed beforehand.
+
+    base[i] and other[i] were taken next to each other (slices in A B B A order, or repeats) over
+    equally long times. See `estimate` for assumptions. Looking at this verdict to decide whether to
+    go on measuring makes its error rate wrong; `sequential.look` is for that.
+    """
+    e = estimate(base, other)
+    return judge(e, interval(e, confidence), p_value(e), margin=margin, confidence=confidence)
+
+
+def interval(e: Estimate, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Student's interval of the log ratio, for a sample of fixed size; infinite without an error."""
+    check_share("confidence", confidence)
+    if not math.isfinite(e.standard_error) or e.freedom <= 0:
+        return -math.inf, math.inf
+    half = float(special.stdtrit(e.freedom, 0.5 + confidence / 2)) * e.standard_error
+    return e.log - half, e.log + half
+
+
+def p_value(e: Estimate) -> float:
+    """Student's two-sided p-value of a log ratio of 0; 1 where there is no standard error."""
+    if not math.isfinite(e.standard_error) or e.freedom <= 0:
+        return 1.0
+    if e.standard_error == 0:
+        return 1.0 if e.log == 0 else 0.0
+    return 2.0 * float(special.stdtr(e.freedom, -abs(e.log) / e.standard_error))
+
+
+def judge(
+    e: Estimate,
+    logs: tuple[float, float],
+    p: float,
+    *,
+    margin: float = MARGIN,
+    confidence: float = CONFIDENCE,
+    single_run: bool = False,
+) -> Verdict:
+    """Applies the rules to an estimate and an interval, both as logs of other ÷ base."""
+    check_share("margin", margin)
+    check_share("confidence", confidence)
+    low, high = logs
+    word, reason = _word(e, low, high, -math.log1p(-margin), margin)
+    if e.method == "total":
+        reason += "; outliers lie on one side, so the ratio of the totals is taken"
+    if single_run:
+        reason += "; one run on each side: the variance from run to run is unknown"
+    return Verdict(
+        word,
+        math.exp(e.log),
+        math.exp(low),
+        math.exp(high) if high < 700 else math.inf,
+        margin,
+        confidence,
+        e.n,
+        p,
+        None,
+        reason,
+        single_run,
+    )
+
+
+def set_aside(verdict: Verdict, reason: str) -> Verdict:
+    """The same figures, called unclear for a reason from outside them: a variant failed, say."""
+    return replace(verdict, word="unclear", reason=reason, aside=True)
+
+
+def check_share(name: str, value: float) -> None:
+    """Raises ValueError unless 0 < value < 1."""
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must lie between 0 and 1, not {value}")
+
+
+def _word(e: Estimate, low: float, high: float, bound: float, margin: float) -> tuple[Word, str]:
+    if e.n == 0:
+        return "unclear", "nothing was measured"
+    if not (math.isfinite(low) and math.isfinite(high)):
+        if e.n == 1:
+            return "unclear", "one pair has no interval: repeat the measurement"
+        return "unclear", f"{e.n} pairs are not enough for an interval"
+    inside = -bound <= low and high <= bound
+    if inside:
+        return "same", f"the interval lies within ± {margin:.1%}"
+    apart = high < 0 or low > 0
+    if apart and abs(e.log) > bound:
+        return (
+            "slower" if e.log < 0 else "faster"
+        ), f"the interval leaves out 1 and the estimate is beyond {margin:.1%}"
+    if apart:
+        return (
+            "unclear",
+            f"there is a difference, but whether it is beyond {margin:.1%} is not known",
+        )
+    return "unclear", "the interval holds both no difference and one beyond the margin"

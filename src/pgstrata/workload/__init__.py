@@ -1,0 +1,1 @@
+"""The benchmarks: what each one does, as data."""

@@ -1,0 +1,1 @@
+"""What all workloads are written in: the language, values, options, recorded statements."""

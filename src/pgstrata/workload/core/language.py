@@ -1,0 +1,406 @@
+"""The words workloads are written in.
+
+A workload is a function from its options to a list of phases. A phase is data: what the driver
+or the administrator's connection is to do, never the doing. `Step.spec()` turns a step into the
+part of the driver's spec that describes it (docs/driver.md); everything about *where* it runs
+(connection, seed, engine) is added by whoever starts the driver.
+
+    def point_query(tables: int, rows: int, clients: int, seconds: float) -> Step:
+        return Step(
+            "point-query",
+            seconds=seconds,
+            roles=[Role("query", clients, mode="prepared", scripts=[Script(
+                Set("t", "random(1, 8)"),
+                Sql("SELECT c FROM sbtest{t} WHERE id={id}", t=Pick("t", 1, tables), id=Uniform(1, rows)),
+            )])],
+            headline=Headline("query", "operations", "queries/s"),
+        )
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import psycopg
+
+from pgstrata.workload.core.values import (
+    Digits,
+    Expr,
+    Fill,
+    Json,
+    Now,
+    Pick,
+    Repeat,
+    Uniform,
+    Value,
+    Var,
+    parse_template,
+)
+
+__all__ = [
+    "Admin",
+    "CopyFile",
+    "CopyRows",
+    "Digest",
+    "Digits",
+    "Every",
+    "Expr",
+    "Fill",
+    "Headline",
+    "If",
+    "Json",
+    "Mode",
+    "Now",
+    "Op",
+    "PgbenchScript",
+    "Phase",
+    "Pick",
+    "Rate",
+    "Repeat",
+    "Role",
+    "Scene",
+    "Script",
+    "Set",
+    "Settle",
+    "Sleep",
+    "Sql",
+    "Step",
+    "Uniform",
+    "Value",
+    "Var",
+    "Work",
+    "parse_template",
+]
+
+Mode = Literal["simple", "extended", "prepared"]
+
+# --- ops --------------------------------------------------------------------------------------
+
+
+class Sql:
+    """One statement. {names} in the template are values.
+
+    name: what its figures are called; counted: False keeps it out of the operations; into:
+    variables that take the columns of its one row; mode: protocol, if not that of its role;
+    record: one `statement` event per execution.
+    """
+
+    def __init__(
+        self,
+        template: str,
+        *,
+        name: str = "",
+        mode: Mode | None = None,
+        counted: bool = True,
+        into: Sequence[str] = (),
+        record: bool = False,
+        on_error: Literal["stop", "record"] = "stop",
+        values: Mapping[str, Value] | None = None,
+        **more: Value,
+    ) -> None:
+        self.name = name
+        self._op: Json = {"sql": parse_template(template, {**(values or {}), **more}), "name": name}
+        if mode is not None:
+            self._op["mode"] = mode
+        if not counted:
+            self._op["counted"] = False
+        if into:
+            self._op["into"] = list(into)
+        if record:
+            self._op["record"] = True
+            self._op["on_error"] = on_error
+
+    @classmethod
+    def verbatim(
+        cls, text: str, *, name: str = "", record: bool = False, on_error: Literal["stop", "record"] = "stop"
+    ) -> Sql:
+        """A statement of somebody else: braces in it are its own."""
+        made = cls("", name=name, record=record, on_error=on_error)
+        made._op["sql"] = [text]
+        return made
+
+    def op(self) -> Json:
+        return self._op
+
+
+@dataclass(frozen=True)
+class Set:
+    """Assigns a variable an expression of pgbench's language."""
+
+    name: str
+    expr: str
+
+    def op(self) -> Json:
+        return {"set": self.name, "expr": self.expr}
+
+
+class Every:
+    """Ops that happen at every n-th time they are reached (first: also at the first)."""
+
+    def __init__(self, n: int, *ops: Op, first: bool = False) -> None:
+        self.n, self.ops, self.first = n, ops, first
+
+    def op(self) -> Json:
+        return {"every": self.n, "first": self.first, "ops": [o.op() for o in self.ops]}
+
+
+class If:
+    """The ops of the first branch whose condition holds, as pgbench's \\if \\elif \\else."""
+
+    def __init__(self, *branches: tuple[str, Sequence[Op]], otherwise: Sequence[Op] = ()) -> None:
+        self.branches, self.otherwise = branches, otherwise
+
+    def op(self) -> Json:
+        branches = [[condition, [o.op() for o in ops]] for condition, ops in self.branches]
+        return {"if": branches, "else": [o.op() for o in self.otherwise]}
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """Waits on the client; `expr` in `unit`."""
+
+    expr: str
+    unit: Literal["us", "ms", "s"] = "s"
+
+    def op(self) -> Json:
+        return {"sleep": self.expr, "unit": self.unit}
+
+
+class CopyRows:
+    """COPY … FROM STDIN of generated rows; {row} counts from 1 unless given as a value.
+
+    Columns of the template are separated by tabs.
+    """
+
+    def __init__(self, sql: str, rows: int, row: str, *, name: str = "", **values: Value) -> None:
+        self.sql, self.rows, self.name = sql, rows, name
+        if "{row}" in row and "row" not in values:
+            values["row"] = Var("row", "int8")
+        self.parts = parse_template(row, values)
+
+    def op(self) -> Json:
+        return {"copy": self.sql, "name": self.name, "rows": self.rows, "row": self.parts}
+
+
+@dataclass(frozen=True)
+class CopyFile:
+    """COPY … FROM STDIN of the bytes of a file or pipe."""
+
+    sql: str
+    file: str
+    name: str = ""
+
+    def op(self) -> Json:
+        return {"copy": self.sql, "name": self.name, "file": self.file}
+
+
+Op = Sql | Set | Every | If | Sleep | CopyRows | CopyFile
+
+
+class Script:
+    """What one transaction is. `before` runs ahead of each one, outside its latency."""
+
+    def __init__(self, *ops: Op, before: Sequence[Op] = (), weight: int = 1, name: str = "") -> None:
+        self.ops, self.before, self.weight, self.name = ops, before, weight, name
+
+    def spec(self) -> Json:
+        return {
+            "name": self.name,
+            "weight": self.weight,
+            "ops": [o.op() for o in self.ops],
+            "before": [o.op() for o in self.before],
+        }
+
+
+@dataclass(frozen=True)
+class PgbenchScript:
+    """A script in pgbench's own language."""
+
+    text: str
+    name: str
+    weight: int = 1
+
+    def spec(self) -> Json:
+        return {"name": self.name, "weight": self.weight, "text": self.text}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A fixed rate: transactions per second for each client; latency counts from the intended start."""
+
+    per_client: float
+    schedule: Literal["even", "poisson"] = "even"
+
+    def spec(self) -> Json:
+        return {"per_client": self.per_client, "schedule": self.schedule}
+
+
+@dataclass(frozen=True)
+class Role:
+    """A group of client connections doing one job in a step.
+
+    operations: transactions per client, None until the step ends. variables: initial values, for
+    every client the same; where clients differ (one table each) `Pick("client", 1, clients)` tells
+    them apart: the driver sets `client` (1-based) and `client_id` (0-based) for each connection.
+    target_rows: rows/s over all clients the role must reach 95 % of (the SLA), if it has a rate.
+    """
+
+    name: str
+    clients: int
+    scripts: Sequence[Script | PgbenchScript]
+    mode: Mode = "simple"
+    prepare: Literal["eager", "lazy"] = "eager"
+    binary: bool = False
+    allow_shell: bool = False
+    counts: Literal["transactions", "statements"] = "transactions"
+    operations: int | None = None
+    rate: Rate | None = None
+    target_rows: float | None = None
+    retry_sqlstates: Sequence[str] = ()
+    max_tries: int = 1
+    variables: Mapping[str, int | float | str | bool | None] = field(default_factory=dict)
+    start: Sequence[Op] = ()
+
+    def spec(self) -> Json:
+        return {
+            "name": self.name,
+            "clients": self.clients,
+            "mode": self.mode,
+            "prepare": self.prepare,
+            "binary": self.binary,
+            "allow_shell": self.allow_shell,
+            "counts": self.counts,
+            "operations": self.operations,
+            "rate": self.rate.spec() if self.rate else None,
+            "retry": {"sqlstates": list(self.retry_sqlstates), "max_tries": self.max_tries}
+            if self.retry_sqlstates
+            else None,
+            "variables": dict(self.variables),
+            "start": [o.op() for o in self.start],
+            "scripts": [s.spec() for s in self.scripts],
+        }
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What the step is judged by.
+
+    The rate is (`counts` of role × factor) ÷ seconds, or fixed ÷ seconds where `fixed` is given
+    (the rows of the table when an index was built). `unit` is written behind every such number.
+    """
+
+    role: str
+    counts: Literal["operations", "rows"]
+    unit: str
+    factor: float = 1.0
+    fixed: float | None = None
+
+
+# --- phases -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What a step's recorded statements came to.
+
+    queries: rows of the run's table `queries` (docs/results.md). plans: `{name, plan}`, plan as EXPLAIN
+    (FORMAT JSON) gives it. rate: takes the place of the headline's, where statements count otherwise
+    than the driver counted them (a query over its limit).
+    """
+
+    queries: Sequence[Json]
+    plans: Sequence[Json] = ()
+    rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """A timed part of a workload, executed by the driver, with one headline rate.
+
+    seconds: measured time; None ends the step when every client with `operations` has finished.
+    tables: whose sizes, statistics and indexes are recorded. group: heading in the report.
+    measured=False marks a load: recorded and shown with the run, but in no comparison.
+    reads_only: the step leaves the data as it is, so it may be cut into slices.
+    estimated_seconds: what the plan shows where `seconds` is None.
+    digest: called once the step is over with the driver's `statement` events and the folder that holds
+    the rows of recorded statements, also where the step failed in the middle.
+    """
+
+    name: str
+    roles: Sequence[Role]
+    headline: Headline
+    seconds: float | None = None
+    warmup: float = 0.0
+    lockstep: Sequence[tuple[str, str, int]] = ()
+    shared: Sequence[str] = ()
+    tables: Sequence[str] = ()
+    group: str = ""
+    measured: bool = True
+    reads_only: bool = False
+    estimated_seconds: float | None = None
+    digest: Callable[[Sequence[Json], Path], Digest] | None = None
+
+    def spec(self) -> Json:
+        return {
+            "step": self.name,
+            "seconds": self.seconds,
+            "warmup_seconds": self.warmup,
+            "shared": list(self.shared),
+            "lockstep": [{"roles": [a, b], "ahead": n} for a, b, n in self.lockstep],
+            "roles": [r.spec() for r in self.roles],
+        }
+
+
+@dataclass(frozen=True)
+class Admin:
+    """Untimed SQL by the administrator's connection, each statement in its own transaction.
+
+    parallel: the statements run at once, each on its own connection.
+    """
+
+    name: str
+    statements: Sequence[str]
+    parallel: bool = False
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Lets what earlier steps left behind come to rest.
+
+    VACUUM (ANALYZE) on every table at once, CHECKPOINT, then waits until `seconds` have passed
+    since the phase began.
+    """
+
+    tables: Sequence[str]
+    seconds: float
+    checkpoint: bool = True
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What work in Python has at hand: the run's database, somebody to tell, and when to give up.
+
+    check: raises when the user has asked for the end; called at least every second or so.
+    """
+
+    connect: Callable[[], psycopg.Connection[Any]]
+    say: Callable[[str], None]
+    check: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Work:
+    """Untimed work in Python: making the data of a benchmark, looking at what a load left behind.
+
+    `do` returns facts that run.json keeps under `facts`; it raises PgstrataError where it cannot go on.
+    """
+
+    name: str
+    do: Callable[[Scene], Mapping[str, Any]]
+
+
+Phase = Step | Admin | Settle | Work

@@ -1,0 +1,180 @@
+"""A corpus on disk: made once, kept in the cache, read by COPY."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pgstrata.errors import ServerError, UsageError
+from pgstrata.server.prebuilt import cache_dir
+from pgstrata.workload.fulltext.corpus import rows, sources
+from pgstrata.workload.fulltext.corpus.mail import parse
+from pgstrata.workload.fulltext.corpus.synthetic import Shape
+from pgstrata.workload.fulltext.corpus.synthetic import rows as synthetic_rows
+
+FORMAT = 1
+"""Of the rows: another one makes every cached corpus anew."""
+
+Json = dict[str, Any]
+Check = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """What a synthetic corpus is made of."""
+
+    messages: int
+    seed: int
+    shape: Shape = field(default_factory=Shape)
+
+    @property
+    def bytes(self) -> int:
+        """About its size: the mean of a Pareto length that is cut off at `longest`, times a word's bytes."""
+        s = self.shape
+        cut = (s.shortest / s.longest) ** (s.tail - 1) / s.tail
+        mean = s.shortest * s.tail / (s.tail - 1) * (1 - cut)
+        return int(self.messages * (mean * 4.9 + 90))
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Where a corpus is, or will be. size: bytes of its rows, about."""
+
+    folder: Path
+    size: int
+    make: Callable[[Callable[[bytes], object], Counter[str], Check], None]
+
+    @property
+    def file(self) -> Path:
+        """Its rows, ready for COPY."""
+        return self.folder / "messages.copy"
+
+    def about(self) -> Json | None:
+        """`{messages, bytes, seconds, counts}`; None where it is not made yet."""
+        try:
+            data = json.loads((self.folder / "about.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return data if isinstance(data, dict) else None
+
+    def build(self, say: Callable[[str], None] = lambda text: None, check: Check = lambda: None) -> Json:
+        """Makes it unless it is there. check: called often, may raise to give up.
+
+        Raises UsageError where there is no message in it, ServerError where the disk is too small.
+        """
+        if there := self.about():
+            return there
+        building = self.folder.with_name(f".{self.folder.name}.building-{os.getpid()}")
+        try:
+            building.mkdir(parents=True, exist_ok=True)
+            _check_disk(building, self.size)
+            say(f"  making the corpus (kept in {self.folder})")
+            made = self._write(building, check)
+            if self.folder.exists() and self.about() is None:
+                shutil.rmtree(self.folder)
+            try:
+                building.rename(self.folder)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            return made
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise ServerError(
+                    f"the disk of {self.folder.parent} became full while the corpus was made",
+                    "its space has been freed; make room, or name another folder with PGSTRATA_CACHE",
+                ) from error
+            raise ServerError(f"the corpus cannot be kept in {self.folder}: {error.strerror}") from error
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+
+    def _write(self, building: Path, check: Check) -> Json:
+        counts: Counter[str] = Counter()
+        begun = time.monotonic()
+        size = 0
+        with (building / "messages.copy").open("wb", buffering=1 << 20) as out:
+
+            def write(data: bytes) -> None:
+                nonlocal size
+                size += len(data)
+                out.write(data)
+
+            self.make(write, counts, check)
+        if not counts["messages"]:
+            raise UsageError(
+                "there is no message in the corpus: " + (_told(counts) or "nothing was read"),
+                "name an mbox file, an .mbox.gz, a maildir or a folder of them",
+            )
+        made = {
+            "messages": counts.pop("messages"),
+            "bytes": size,
+            "seconds": round(time.monotonic() - begun, 3),
+            "counts": dict(sorted(counts.items())),
+        }
+        (building / "about.json").write_text(json.dumps(made, indent=1) + "\n")
+        return made
+
+
+def _told(counts: Counter[str]) -> str:
+    return ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in sorted(counts.items()) if n)
+
+
+def synthetic(what: Synthetic) -> Corpus:
+    """A made-up corpus."""
+
+    def make(write: Callable[[bytes], object], counts: Counter[str], check: Check) -> None:
+        for batch in synthetic_rows(what.messages, what.seed, what.shape):
+            check()
+            write(batch)
+            counts["messages"] += batch.count(b"\n")
+
+    return Corpus(_place(json.dumps(asdict(what), sort_keys=True)), what.bytes, make)
+
+
+def archive(path: Path) -> Corpus:
+    """A mail archive: a file or a folder. Raises UsageError where there is nothing.
+
+    Files that change make another corpus.
+    """
+    found = sources.files(path)
+    stats = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in found]
+    # Text compresses to a quarter or so.
+    size = sum(n * (4 if name.endswith(".gz") else 1) for name, n, _ in stats)
+
+    def make(write: Callable[[bytes], object], counts: Counter[str], check: Check) -> None:
+        for line in archive_rows(found, counts, check):
+            write(line)
+
+    return Corpus(_place(json.dumps(stats)), size, make)
+
+
+def archive_rows(files: list[Path], counts: Counter[str], check: Check = lambda: None) -> Iterator[bytes]:
+    """The rows of the messages of these files, one at a time."""
+    for file in files:
+        for raw in sources.messages(file, counts, check):
+            mail = parse(raw, counts)
+            if mail is not None:
+                yield rows.row(mail)
+
+
+def _place(what: str) -> Path:
+    digest = hashlib.sha256(f"{FORMAT}/{what}".encode()).hexdigest()[:16]
+    return cache_dir() / "corpus" / digest
+
+
+def _check_disk(where: Path, needed: int) -> None:
+    free = shutil.disk_usage(where).free
+    if free < needed:
+        raise ServerError(
+            f"{where.parent} has {free / 1e9:.1f} GB free, the corpus needs about {needed / 1e9:.1f} GB",
+            "make room, take fewer messages, or name another folder with PGSTRATA_CACHE",
+        )

@@ -1,0 +1,252 @@
+"""Full text search: what it costs to load mail under GIN and GiST, and how fast each finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from pgstrata.errors import ServerError
+from pgstrata.workload.core.language import (
+    Admin,
+    CopyFile,
+    Digest,
+    Headline,
+    If,
+    Op,
+    Phase,
+    Role,
+    Scene,
+    Script,
+    Sql,
+    Step,
+    Work,
+)
+from pgstrata.workload.core.options import Estimate
+from pgstrata.workload.core.recorded import PER_HOUR, counted_rate, rows_from
+from pgstrata.workload.fulltext import corpus, queries
+from pgstrata.workload.fulltext.corpus.rows import COLUMNS
+from pgstrata.workload.fulltext.options import FulltextOptions
+
+TABLE = "messages"
+VECTORS = "pgstrata_vectors"
+"""Trigger and its function, which replaces one of the same name."""
+
+# Orders of magnitude of a small current server: bytes of text per second.
+_LOAD = {"": 8e6, "gin": 4e6, "gist": 3e6}
+_INDEX = {"gin": 12e6, "gist": 6e6}
+_QUERY_SECONDS = {"gin": 0.01, "gist": 0.05}
+
+
+class Fulltext:
+    """Full text search over mail, by GIN and by GiST."""
+
+    name = "fulltext"
+    summary = "Full text search: mail loaded with tsvector triggers under GIN and GiST, ranked queries"
+    Options = FulltextOptions
+    scales: Mapping[str, Mapping[str, Any]] = {
+        "quick": {"messages": 2_000, "query_count": 200},
+        "small": {"messages": 20_000, "query_count": 1_000},
+        "medium": {},
+        "large": {"messages": 1_000_000, "query_count": 33_000},
+    }
+
+    def phases(self, options: FulltextOptions, version_num: int) -> list[Phase]:
+        o = options
+        rows = _corpus(o)
+        texts = _queries(o)
+        phases: list[Phase] = [Work("corpus", lambda scene: _make(rows, scene))]
+        for kind in o.kinds:
+            if o.build != "after":
+                phases += [_create(o), _index_admin(kind), _load(o, rows, kind)]
+                if kind == "gin":
+                    phases.append(Work("pending list", _pending))
+                phases += [_vacuum(), *_search(o, texts, kind)]
+        if o.build != "before":
+            phases += [_create(o), _load(o, rows, "")]
+            for kind in o.kinds:
+                phases.append(_index_step(o, rows, kind))
+                if o.build == "after":
+                    phases += [_vacuum(), *_search(o, texts, kind)]
+                phases.append(Admin("drop index", [f"DROP INDEX {_index_name(kind)}"]))
+        return phases
+
+    def estimate(self, options: FulltextOptions) -> Estimate:
+        o = options
+        rows = _corpus(o)
+        steps = [p for p in self.phases(o, 170_000) if isinstance(p, Step)]
+        # Text, tsvectors of about its size, an index, the write-ahead log of all three.
+        return Estimate(
+            2 + rows.size / 50e6 + sum(s.estimated_seconds or 0.0 for s in steps), rows.size * 5 + (1 << 30)
+        )
+
+
+# --- the corpus -------------------------------------------------------------------------------
+
+
+def _corpus(o: FulltextOptions) -> corpus.Corpus:
+    path = o.archive
+    return corpus.archive(path) if path else corpus.synthetic(_synthetic(o))
+
+
+def _synthetic(o: FulltextOptions) -> corpus.Synthetic:
+    return corpus.Synthetic(o.messages, o.seed, corpus.Shape(shortest=o.shortest))
+
+
+def _queries(o: FulltextOptions) -> list[str]:
+    if o.queries is not None:
+        return queries.from_file(Path(o.queries).expanduser(), o.query_count)
+    path = o.archive
+    words = (
+        queries.archive_words(path, queries.stamp(path), o.language)
+        if path
+        else queries.synthetic_words(o.seed)
+    )
+    return queries.made_up(words, o.query_count, o.seed)
+
+
+def _make(rows: corpus.Corpus, scene: Scene) -> dict[str, Any]:
+    return {"fulltext": rows.build(scene.say, scene.check)}
+
+
+# --- the table --------------------------------------------------------------------------------
+
+
+def _create(o: FulltextOptions) -> Admin:
+    """The table, empty, with the trigger that keeps its tsvectors; whatever was there before is gone."""
+    return Admin(
+        "create table",
+        [
+            f"DROP TABLE IF EXISTS {TABLE}",
+            f"CREATE TABLE {TABLE} (id text NOT NULL, parent_id text, sent timestamptz, subject_plain text, "
+            "author text, body_plain text, body tsvector, subject tsvector)",
+            f"""CREATE OR REPLACE FUNCTION {VECTORS}() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.body := to_tsvector('{o.language}', NEW.body_plain);
+    NEW.subject := to_tsvector('{o.language}', NEW.subject_plain);
+    RETURN NEW;
+END $$""",
+            f"CREATE TRIGGER {VECTORS} BEFORE INSERT OR UPDATE ON {TABLE} "
+            f"FOR EACH ROW EXECUTE PROCEDURE {VECTORS}()",
+        ],
+    )
+
+
+def _index_name(kind: str) -> str:
+    return f"{TABLE}_body_{kind}"
+
+
+def _create_index(kind: str) -> str:
+    return f"CREATE INDEX {_index_name(kind)} ON {TABLE} USING {kind} (body)"
+
+
+def _index_admin(kind: str) -> Admin:
+    return Admin(f"create {kind} index", [_create_index(kind)])
+
+
+def _vacuum() -> Admin:
+    """Statistics for the planner, and an empty pending list."""
+    return Admin("vacuum", [f"VACUUM ANALYZE {TABLE}"])
+
+
+def _load(o: FulltextOptions, rows: corpus.Corpus, kind: str) -> Step:
+    """COPY of all messages, with an index of this kind in place or none."""
+    sql = f"COPY {TABLE} ({', '.join(COLUMNS)}) FROM STDIN"
+    return Step(
+        f"load.{kind or 'plain'}",
+        [Role("load", 1, [Script(CopyFile(sql, str(rows.file), name="copy"))], operations=1)],
+        Headline("load", "rows", "messages/s"),
+        tables=[TABLE],
+        group="full text load",
+        estimated_seconds=1 + rows.size / _LOAD[kind],
+    )
+
+
+def _index_step(o: FulltextOptions, rows: corpus.Corpus, kind: str) -> Step:
+    """The index built when all rows are there."""
+    return Step(
+        f"index.{kind}",
+        [Role("load", 1, [Script(Sql.verbatim(_create_index(kind), name=f"create {kind}"))], operations=1)],
+        Headline("load", "operations", "builds/h", fixed=PER_HOUR),
+        tables=[TABLE],
+        group="full text load",
+        estimated_seconds=1 + rows.size / _INDEX[kind],
+    )
+
+
+def _pending(scene: Scene) -> dict[str, Any]:
+    """How much of the GIN index the load left in its pending list, which is merged on the way."""
+    try:
+        with scene.connect() as connection:
+            row = connection.execute(
+                "SELECT gin_clean_pending_list(%s::regclass), current_setting('block_size')::int, "
+                "pg_relation_size(%s::regclass)",
+                [_index_name("gin")] * 2,
+            ).fetchone()
+    except psycopg.Error as error:
+        raise ServerError(f"the pending list cannot be read: {' '.join(str(error).split())}") from error
+    assert row is not None
+    return {"fulltext_pending": {"bytes": row[0] * row[1], "index_bytes": row[2]}}
+
+
+# --- the queries ------------------------------------------------------------------------------
+
+
+def query(text: str) -> str:
+    """The search for one tsquery: the hundred best matches."""
+    literal = "'" + text.replace("'", "''") + "'"
+    return (
+        f"SELECT id FROM {TABLE} WHERE body @@ ({literal})::tsquery "
+        f"ORDER BY ts_rank(body, ({literal})::tsquery) DESC LIMIT 100"
+    )
+
+
+def _search(o: FulltextOptions, texts: Sequence[str], kind: str) -> list[Phase]:
+    made: list[Phase] = []
+    if o.warmup:
+        made.append(_pass(o, texts, kind, f"warm-up.{kind}", o.warmup, None))
+    return [*made, _pass(o, texts, kind, f"query.{kind}", o.passes, _digest(o))]
+
+
+def _pass(
+    o: FulltextOptions,
+    texts: Sequence[str],
+    kind: str,
+    name: str,
+    passes: int,
+    digest: Callable[[Sequence[dict[str, Any]], Path], Digest] | None,
+) -> Step:
+    def ops(client: int) -> list[Op]:
+        own: list[Op] = [
+            Sql.verbatim(query(text), name=f"{number:05d} {text[:60]}", record=True, on_error="record")
+            for number, text in enumerate(texts, 1)
+            if number % clients == client
+        ]
+        return own * passes
+
+    clients = min(o.clients, len(texts))
+    body: list[Op] = ops(0) if clients == 1 else [If((f":client_id = {c}", ops(c))) for c in range(clients)]
+    limit = [
+        Sql.verbatim(f"SET statement_timeout = {max(1, round(o.time_limit * 1000))}", name="limit"),
+    ]
+    return Step(
+        name,
+        [Role("query", clients, [Script(*body)], counts="statements", operations=1, start=limit)],
+        Headline("query", "operations", "queries/s"),
+        tables=[TABLE],
+        group="full text queries",
+        measured=digest is not None,
+        reads_only=True,
+        estimated_seconds=1 + len(texts) * passes * _QUERY_SECONDS[kind] / clients,
+        digest=digest,
+    )
+
+
+def _digest(o: FulltextOptions) -> Callable[[Sequence[Mapping[str, Any]], Path], Digest]:
+    def digest(events: Sequence[Mapping[str, Any]], folder: Path) -> Digest:
+        rows = rows_from(events, folder, o.time_limit)
+        return Digest(rows, rate=counted_rate(rows, factor=1.0))
+
+    return digest

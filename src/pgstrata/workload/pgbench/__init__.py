@@ -1,0 +1,1 @@
+"""pgbench's tables and scripts."""

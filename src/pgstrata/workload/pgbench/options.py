@@ -1,0 +1,141 @@
+"""Options of the pgbench workload."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from pgstrata.workload.core.options import WorkloadOptions
+
+Mode = Literal["simple", "extended", "prepared"]
+BuiltIn = Literal["select-only", "simple-update", "tpcb-like"]
+
+#: Bytes of data folder for each unit of scale, as pgbench's documentation puts it.
+BYTES_PER_SCALE = 15_000_000
+
+_SCRIPT = re.compile(r"(?P<file>.+?)(?:@(?P<weight>\d+))?")
+
+
+class PgbenchOptions(WorkloadOptions):
+    """Options of the pgbench workload. Each script runs in each mode with each number of clients."""
+
+    scale: int = Field(
+        10,
+        ge=1,
+        le=2_000_000,
+        description="size: 100,000 rows of pgbench_accounts (about 15 MB) each; or the share of this "
+        "machine's memory the data should have, as in `50%` and `200%`",
+    )
+    initialise: bool = Field(
+        True, description="make and fill pgbench's tables; false: they are there, or none is needed"
+    )
+    fillfactor: int = Field(100, ge=10, le=100, description="fill factor of the tables, percent")
+    foreign_keys: bool = Field(False, description="foreign keys between the tables")
+    partitions: int = Field(0, ge=0, le=10_000, description="partitions of pgbench_accounts; 0: none")
+    partition_method: Literal["range", "hash"] = Field("range", description="how it is partitioned")
+
+    builtin: tuple[BuiltIn, ...] | None = Field(
+        None,
+        description="pgbench's own scripts, one after another: `select-only`, `simple-update`, `tpcb-like`; "
+        "null: all three, or none where `scripts` are given; a list, or one text with spaces between",
+    )
+    scripts: tuple[str, ...] = Field(
+        (),
+        description="files in pgbench's script language, drawn by weight for each transaction: "
+        "`mine.sql@3` runs three times as often as `other.sql`",
+    )
+    define: dict[str, int | float | str] = Field(
+        default_factory=dict, description="variables of the scripts, as pgbench's -D name=value"
+    )
+    allow_shell: bool = Field(
+        False, description="scripts may start programs on this machine (`\\shell`, `\\setshell`)"
+    )
+    modes: tuple[Mode, ...] = Field(
+        ("simple", "extended", "prepared"),
+        min_length=1,
+        description="query modes, one after another; a list, or one text with spaces between",
+    )
+    clients: tuple[int, ...] = Field(
+        (1, 2, 4, 8, 16, 32),
+        min_length=1,
+        description="numbers of connections, one after another; a list, one number, or one text with spaces "
+        "between",
+    )
+    seconds: float = Field(60, gt=0, description="seconds of each step")
+    warmup: float = Field(2, ge=0, description="seconds each step runs before it is measured")
+    rate: float | None = Field(
+        None,
+        gt=0,
+        description="transactions/s of all connections together, Poisson; null: as fast as possible",
+    )
+    max_tries: int = Field(
+        1,
+        ge=1,
+        description="times a transaction is tried when it fails by a serialization failure or deadlock",
+    )
+    vacuum: bool = Field(
+        True,
+        description="before each step of a built-in script, as pgbench does: vacuum tellers and branches, "
+        "empty the history",
+    )
+    checkpoint: bool = Field(
+        True, description="checkpoint before each step, so that none pays for the one before"
+    )
+
+    @field_validator("scale", mode="before")
+    @classmethod
+    def _share_of_memory(cls, value: object) -> object:
+        if isinstance(value, str) and (share := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value.strip())):
+            memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            return max(1, round(float(share.group(1)) / 100 * memory / BYTES_PER_SCALE))
+        return value
+
+    @field_validator("builtin", "scripts", "modes", "clients", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, int):
+            return (value,)
+        return value.split() if isinstance(value, str) else value
+
+    @field_validator("clients")
+    @classmethod
+    def _positive(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(n < 1 for n in value):
+            raise ValueError("each number of clients is at least 1")
+        return value
+
+    @field_validator("scripts")
+    @classmethod
+    def _beside_the_campaign(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """Files are looked for beside the campaign where its folder is given as context["folder"]."""
+        folder = (info.context or {}).get("folder")
+        return tuple(str(Path(folder) / name) for name in value) if folder else value
+
+    @field_validator("define")
+    @classmethod
+    def _variable_names(cls, value: dict[str, int | float | str]) -> dict[str, int | float | str]:
+        for name in value:
+            if not re.fullmatch(r"\w+", name):
+                raise ValueError(f"{name!r} is not a name of a variable: letters, digits and _ only")
+        return value
+
+    @model_validator(mode="after")
+    def _something_to_run(self) -> PgbenchOptions:
+        if not self.built_in and not self.scripts:
+            raise ValueError("neither builtin nor scripts name anything to run")
+        return self
+
+    @property
+    def built_in(self) -> tuple[BuiltIn, ...]:
+        if self.builtin is not None:
+            return self.builtin
+        return () if self.scripts else ("select-only", "simple-update", "tpcb-like")
+
+    def weighted_files(self) -> list[tuple[Path, int]]:
+        """The user's scripts and their weights, as `-f file@weight`; the weight is 1 where none is given."""
+        parsed = [_SCRIPT.fullmatch(text) for text in self.scripts]
+        return [(Path(m["file"]), int(m["weight"] or 1)) for m in parsed if m]

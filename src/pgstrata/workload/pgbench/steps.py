@@ -1,0 +1,160 @@
+"""pgbench: its tables, its scripts, and scripts of the user's own, as a matrix of modes and clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pgstrata.errors import UsageError
+from pgstrata.workload.core.language import Admin, Headline, PgbenchScript, Phase, Rate, Role, Step
+from pgstrata.workload.core.options import Estimate, WorkloadOptions
+from pgstrata.workload.pgbench.load import (
+    ACCOUNTS_PER_SCALE,
+    BRANCHES,
+    HISTORY,
+    TABLES,
+    TELLERS,
+    TELLERS_PER_SCALE,
+    initialise,
+)
+from pgstrata.workload.pgbench.options import BYTES_PER_SCALE, BuiltIn, Mode, PgbenchOptions
+
+_AID = f"\\set aid random(1, {ACCOUNTS_PER_SCALE} * :scale)\n"
+_BID = "\\set bid random(1, 1 * :scale)\n"
+_TID = f"\\set tid random(1, {TELLERS_PER_SCALE} * :scale)\n"
+_DELTA = "\\set delta random(-5000, 5000)\n"
+_UPDATE_ACCOUNT = "UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;\n"
+_SELECT = "SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n"
+_UPDATE_TELLER = "UPDATE pgbench_tellers SET tbalance = tbalance + :delta WHERE tid = :tid;\n"
+_UPDATE_BRANCH = "UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = :bid;\n"
+_INSERT = (
+    "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) "
+    "VALUES (:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP);\n"
+)
+_DRAW = _AID + _BID + _TID + _DELTA
+
+#: pgbench's own scripts.
+BUILT_IN: dict[BuiltIn, str] = {
+    "select-only": _AID + _SELECT,
+    "simple-update": f"{_DRAW}BEGIN;\n{_UPDATE_ACCOUNT}{_SELECT}{_INSERT}END;\n",
+    "tpcb-like": f"{_DRAW}BEGIN;\n{_UPDATE_ACCOUNT}{_SELECT}{_UPDATE_TELLER}{_UPDATE_BRANCH}{_INSERT}END;\n",
+}
+
+#: Failures after which pgbench tries a transaction again, where it is told to.
+RETRIED = ("40001", "40P01")
+
+
+def read_scripts(o: PgbenchOptions) -> list[PgbenchScript]:
+    """The user's scripts; UsageError names the file that cannot be read."""
+    scripts = []
+    for path, weight in o.weighted_files():
+        try:
+            text = path.read_bytes().decode("utf-8")
+        except OSError as error:
+            raise UsageError(f"Script {path} cannot be read: {error.strerror}.") from error
+        except UnicodeDecodeError as error:
+            line = error.object[: error.start].count(b"\n") + 1
+            raise UsageError(f"Script {path}, line {line}, is not UTF-8.", "Save it as UTF-8.") from error
+        if weight:
+            scripts.append(PgbenchScript(text, str(path), weight))
+    if o.scripts and not scripts:
+        raise UsageError("All scripts have the weight 0.", "Give at least one a weight, as in `mine.sql@1`.")
+    return scripts
+
+
+def step(
+    o: PgbenchOptions,
+    name: str,
+    scripts: Sequence[PgbenchScript],
+    mode: Mode,
+    clients: int,
+    *,
+    reads_only: bool,
+) -> Step:
+    """The name ends in the number of clients; steps of one group differ in that number only."""
+    predefined = {"scale": o.scale, "random_seed": o.seed, "default_seed": o.seed}
+    role = Role(
+        "query",
+        clients,
+        scripts,
+        mode=mode,
+        prepare="lazy",
+        allow_shell=o.allow_shell,
+        rate=None if o.rate is None else Rate(o.rate / clients, "poisson"),
+        retry_sqlstates=RETRIED if o.max_tries > 1 else (),
+        max_tries=o.max_tries,
+        variables={**predefined, **o.define},
+    )
+    return Step(
+        f"{name}-{mode}-c{clients}",
+        [role],
+        Headline("query", "operations", "transactions/s"),
+        seconds=o.seconds,
+        warmup=o.warmup,
+        tables=TABLES if o.initialise or o.built_in else [],
+        group=f"{name}, {mode}",
+        reads_only=reads_only,
+    )
+
+
+def _before(o: PgbenchOptions, built_in: bool) -> list[Phase]:
+    statements = (
+        [f"vacuum {BRANCHES}", f"vacuum {TELLERS}", f"truncate {HISTORY}"] if o.vacuum and built_in else []
+    )
+    if o.checkpoint:
+        statements.append("checkpoint")
+    return [Admin("vacuum and checkpoint", statements)] if statements else []
+
+
+class Pgbench:
+    """pgbench's tables and scripts."""
+
+    name = "pgbench"
+    summary = "pgbench: TPC-B-like, simple-update, select-only or own scripts, by query mode and clients"
+    Options: type[WorkloadOptions] = PgbenchOptions
+    scales: Mapping[str, Mapping[str, Any]] = {
+        "quick": {
+            "scale": 1,
+            "builtin": ["select-only", "tpcb-like"],
+            "modes": ["prepared"],
+            "clients": [1, 8],
+            "seconds": 2,
+            "warmup": 0.5,
+        },
+        "demo": {
+            "scale": 10,
+            "modes": ["simple", "prepared"],
+            "clients": [1, 4, 16],
+            "seconds": 5,
+            "warmup": 1,
+        },
+        "small": {"scale": 10},
+        "medium": {"scale": "50%"},
+        "large": {"scale": "200%"},
+    }
+
+    def phases(self, options: PgbenchOptions, version_num: int) -> list[Phase]:
+        o = options
+        mixes: list[tuple[str, list[PgbenchScript], bool]] = [
+            (name, [PgbenchScript(BUILT_IN[name], name)], True) for name in o.built_in
+        ]
+        if own := read_scripts(o):
+            mixes.append(("+".join(path.stem for path, weight in o.weighted_files() if weight), own, False))
+        phases = initialise(o, version_num) if o.initialise else []
+        for name, scripts, built_in in mixes:
+            for mode in o.modes:
+                for clients in o.clients:
+                    reads_only = name == "select-only" and built_in
+                    phases += _before(o, built_in)
+                    phases.append(step(o, name, scripts, mode, clients, reads_only=reads_only))
+        return phases
+
+    def estimate(self, options: PgbenchOptions) -> Estimate:
+        """15 MB for each unit of scale; updated rows and the history: a quarter more and 300 kB/s;
+        write-ahead log: 1 GiB, or what the load writes if that is less.
+        """
+        o = options
+        steps = [p for p in self.phases(o, 999_999) if isinstance(p, Step)]
+        seconds = sum(s.warmup + (s.seconds or s.estimated_seconds or 0) for s in steps)
+        data = o.scale * BYTES_PER_SCALE * 1.25 * o.initialise + 300e3 * seconds
+        return Estimate(seconds, int(data + min(2**30, data) + 40e6))

@@ -1,0 +1,67 @@
+"""Options of the sysbench microbenchmarks."""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+
+from pgstrata.workload.core.options import WorkloadOptions
+
+
+class SysbenchOptions(WorkloadOptions):
+    """Options of the sysbench microbenchmarks."""
+
+    tables: int = Field(1, ge=1, le=1000, description="tables sbtest1 … sbtestN")
+    rows: int = Field(10_000_000, ge=1, le=2_000_000_000, description="rows of each table after the load")
+    clients: int = Field(1, ge=1, le=10_000, description="connections of each microbenchmark")
+    steps: tuple[str, ...] = Field(
+        ("standard",),
+        min_length=1,
+        description="what to run, in the order of the suite: `standard` (27), `full` (42, with the reads "
+        "before the writes), `extras` (read-only-simple … read-only-count), and names or globs, as in "
+        "`point-query`, `random-points`, `random-points=100`, `*.pre`, `update-*`; a list, or one text with "
+        "spaces between",
+    )
+    read_seconds: float = Field(180, gt=0, description="seconds of each microbenchmark that reads")
+    write_seconds: float = Field(300, gt=0, description="seconds of each microbenchmark that writes")
+    warmup: float = Field(5, ge=0, description="seconds each microbenchmark runs before it is measured")
+    cache_seconds: float | None = Field(
+        None,
+        ge=0,
+        description="seconds of the point queries that warm the caches after the load, before a scan of "
+        "every table does; null: read_seconds; 0: neither",
+    )
+    scans: int | None = Field(
+        None,
+        ge=1,
+        description="scans each connection makes in step scan, for tables that take long to read; "
+        "null: as many as end within read_seconds",
+    )
+    prepared: bool = Field(True, description="statements are prepared on the server; false: sent as text")
+    secondary: bool = Field(False, description="a secondary index on column id instead of a primary key")
+    load_connections: int = Field(
+        4, ge=1, le=1000, description="connections that load tables at the same time"
+    )
+
+    settle_base: float = Field(
+        60, ge=0, description="seconds between writes and reads: base + per_million × millions of rows loaded"
+    )
+    settle_per_million: float = Field(6, ge=0, description="seconds of settling per million rows loaded")
+    settle_max: float = Field(1200, ge=0, description="most seconds of settling")
+
+    @field_validator("steps", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return value.split() if isinstance(value, str) else value
+
+    @property
+    def table_names(self) -> list[str]:
+        return [f"sbtest{n}" for n in range(1, self.tables + 1)]
+
+    @property
+    def mode(self) -> str:
+        return "prepared" if self.prepared else "simple"
+
+    @property
+    def settle_seconds(self) -> float:
+        millions = self.tables * self.rows / 1e6
+        return min(self.settle_max, self.settle_base + self.settle_per_million * millions)

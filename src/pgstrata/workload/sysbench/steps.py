@@ -1,0 +1,385 @@
+"""The sysbench microbenchmarks: most of them one SQL statement, all against the same tables.
+
+`PRE`, `WRITES`, `POST`, `EXTRAS` and `LAST` below are the suite; each entry is what one event of a
+microbenchmark does. docs/sysbench.md explains them. Integers are declared as int8 although the columns are
+int4, as sysbench does: with long IN lists it decides between a generic and a custom plan.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import model_validator
+
+from pgstrata.workload.core.language import (
+    Expr,
+    Headline,
+    Op,
+    Phase,
+    Pick,
+    Repeat,
+    Role,
+    Script,
+    Set,
+    Settle,
+    Sql,
+    Step,
+    Value,
+    Var,
+)
+from pgstrata.workload.core.options import Estimate, WorkloadOptions
+from pgstrata.workload.sysbench.load import PAD, C, key, load, once
+from pgstrata.workload.sysbench.options import SysbenchOptions as _Options
+
+#: Errors after which sysbench starts the event again: deadlock, serialization failure, and the
+#: unique violation of two clients that delete and insert the same id.
+RETRIED = ("40P01", "40001", "23505")
+
+# --- what events are made of -------------------------------------------------------------------
+
+
+def _on_a_table(o: _Options, *statements: Callable[[dict[str, Value]], Sequence[Op]]) -> list[Op]:
+    """Statements that share one table, drawn uniformly; {t} in their text is its number."""
+    ops: list[Op] = [Set("t", f"random(1, {o.tables})")] if o.tables > 1 else []
+    table: dict[str, Value] = {"t": Pick("t" if o.tables > 1 else "1", 1, o.tables)}
+    for statement in statements:
+        ops += statement(table)
+    return ops
+
+
+def points(o: _Options, n: int) -> list[Op]:
+    """n point selects."""
+    one = "SELECT c FROM sbtest{t} WHERE id={id}"
+    return _on_a_table(o, *[lambda t: [Sql(one, name="point-select", values=t, id=key(o))]] * n)
+
+
+def in_list(o: _Options, columns: str, column: str, n: int, keys: Value | None = None) -> list[Op]:
+    """One select of n keys, uniform unless given."""
+    sql = f"SELECT {columns} FROM sbtest{{t}} WHERE {column} IN ({{keys}})"
+    many = keys or Repeat(n, "{key}", ", ", key=key(o))
+    return _on_a_table(o, lambda t: [Sql(sql, name="select", values=t, keys=many)])
+
+
+def hot_points(o: _Options, n: int) -> list[Op]:
+    """One select of n keys that are always the same: consecutive ones in the middle of the table."""
+    keys = {f"key{i}": Expr(str(o.rows // 2 + i)) for i in range(1, n + 1)}
+    in_braces = ", ".join(f"{{{name}}}" for name in keys)
+    sql = f"SELECT c FROM sbtest{{t}} WHERE id IN ({in_braces})"
+    return _on_a_table(o, lambda t: [Sql(sql, name="select", values={**t, **keys})])
+
+
+def between(
+    o: _Options, select: str, column: str, width: int, after: str = "", name: str = "select"
+) -> list[Op]:
+    """One select of the range [low, low + width], low uniform."""
+    sql = f"SELECT {select} FROM sbtest{{t}} WHERE {column} BETWEEN {{low}} AND {{high}}{after}"
+    low, high = Var("low", "int8"), Expr(f":low + {width}")
+    return _on_a_table(
+        o,
+        lambda t: [Set("low", f"random(1, {o.rows})"), Sql(sql, name=name, values=t, low=low, high=high)],
+    )
+
+
+# The four ranges of the read-only family, and the count: [id, id + size − 1].
+
+
+def simple_range(o: _Options, size: int) -> list[Op]:
+    return between(o, "c", "id", size - 1, name="simple-range")
+
+
+def sum_range(o: _Options, size: int) -> list[Op]:
+    return between(o, "SUM(k)", "id", size - 1, name="sum-range")
+
+
+def order_range(o: _Options, size: int) -> list[Op]:
+    return between(o, "c", "id", size - 1, " ORDER BY c", name="order-range")
+
+
+def distinct_range(o: _Options, size: int) -> list[Op]:
+    return between(o, "DISTINCT c", "id", size - 1, " ORDER BY c", name="distinct-range")
+
+
+def count_range(o: _Options, size: int) -> list[Op]:
+    return between(o, "count(c)", "id", size - 1, name="count-range")
+
+
+def reads(o: _Options, size: int) -> list[Op]:
+    """What read-only does between BEGIN and COMMIT."""
+    ranges = (simple_range, sum_range, order_range, distinct_range)
+    return points(o, 10) + [op for one in ranges for op in one(o, size)]
+
+
+def update_inlist(o: _Options, n: int) -> list[Op]:
+    sql = "UPDATE sbtest{t} SET c={c} WHERE id IN ({keys})"
+    keys = Repeat(n, "{key}", ", ", key=key(o))
+    return _on_a_table(o, lambda t: [Sql(sql, name="update", values=t, c=C, keys=keys)])
+
+
+def update_index(o: _Options) -> list[Op]:
+    sql = "UPDATE sbtest{t} SET k=k+1 WHERE id={id}"
+    return _on_a_table(o, lambda t: [Sql(sql, name="update-index", values=t, id=key(o))])
+
+
+def update_nonindex(o: _Options, only: Expr | None = None) -> list[Op]:
+    sql = "UPDATE sbtest{t} SET c={c} WHERE id={id}"
+    return _on_a_table(o, lambda t: [Sql(sql, name="update-nonindex", values=t, c=C, id=only or key(o))])
+
+
+def delete(o: _Options) -> list[Op]:
+    sql = "DELETE FROM sbtest{t} WHERE id={id}"
+    return _on_a_table(o, lambda t: [Sql(sql, name="delete", values=t, id=key(o))])
+
+
+def delete_insert(o: _Options) -> list[Op]:
+    """Deletes a row and puts one with its id back, in one table."""
+    gone = "DELETE FROM sbtest{t} WHERE id={id}"
+    back = "INSERT INTO sbtest{t} (id, k, c, pad) VALUES ({id}, {k}, {c}, {pad})"
+    return _on_a_table(
+        o,
+        lambda t: [
+            Set("id", f"random(1, {o.rows})"),
+            Sql(gone, name="delete", values=t, id=Var("id", "int8")),
+            Sql(back, name="insert", values=t, id=Var("id", "int8"), k=key(o), c=C, pad=PAD),
+        ],
+    )
+
+
+def writes(o: _Options) -> list[Op]:
+    """What write-only does between BEGIN and COMMIT."""
+    return update_index(o) + update_nonindex(o) + delete_insert(o)
+
+
+def insert(o: _Options) -> list[Op]:
+    sql = "INSERT INTO sbtest{t} (k, c, pad) VALUES ({k}, {c}, {pad})"
+    return _on_a_table(
+        o, lambda t: [Sql(sql, name="insert", mode="simple", values=t, k=key(o), c=C, pad=PAD)]
+    )
+
+
+def scan(o: _Options) -> list[Op]:
+    """Reads all rows and returns none; each connection has its own table."""
+    table = Pick(f":client_id % {o.tables} + 1", 1, o.tables)
+    return [Sql("SELECT * FROM sbtest{t} WHERE LENGTH(c) < 0", name="scan", mode="simple", t=table)]
+
+
+def transaction(ops: Sequence[Op]) -> list[Op]:
+    return [Sql("BEGIN", name="begin"), *ops, Sql("COMMIT", name="commit")]
+
+
+# --- the suite ---------------------------------------------------------------------------------
+
+_POINT = "point queries"
+_RANGE = "range queries without aggregation"
+_AGGREGATE = "range queries with aggregation"
+_WRITE = "writes"
+
+
+@dataclass(frozen=True)
+class Microbenchmark:
+    name: str
+    group: str
+    event: Callable[[_Options], list[Op]]
+
+
+def _read_only(n: int) -> Microbenchmark:
+    return Microbenchmark(f"read-only={n}", _AGGREGATE, lambda o: transaction(reads(o, n)))
+
+
+def _random_points(n: int) -> Microbenchmark:
+    return Microbenchmark(f"random-points={n}", _POINT, lambda o: in_list(o, "c", "id", n))
+
+
+_READ_ONLY = (_read_only(10), _read_only(100), _read_only(10000))
+_POINT_QUERY = (Microbenchmark("point-query", _POINT, lambda o: points(o, 1)),)
+_RANDOM_POINTS = (_random_points(10), _random_points(100), _random_points(1000))
+_COVERED = (
+    Microbenchmark("points-covered-pk", _POINT, lambda o: in_list(o, "id", "id", 100)),
+    Microbenchmark("points-covered-si", _POINT, lambda o: in_list(o, "k", "k", 100)),
+    Microbenchmark("points-notcovered-pk", _POINT, lambda o: in_list(o, "id, c", "id", 100)),
+    Microbenchmark("points-notcovered-si", _POINT, lambda o: in_list(o, "k, c", "k", 100)),
+    Microbenchmark("range-covered-pk", _RANGE, lambda o: between(o, "id", "id", 100)),
+    Microbenchmark("range-covered-si", _RANGE, lambda o: between(o, "k", "k", 100)),
+    Microbenchmark("range-notcovered-pk", _RANGE, lambda o: between(o, "id, c", "id", 100)),
+    Microbenchmark("range-notcovered-si", _RANGE, lambda o: between(o, "k, c", "k", 100)),
+)
+_SCAN = (Microbenchmark("scan", _RANGE, scan),)
+
+#: Reads of the freshly loaded tables; their names in results end in `.pre`.
+PRE = tuple(
+    Microbenchmark(f"{m.name}.pre", m.group, m.event)
+    for m in (*_POINT_QUERY, *_RANDOM_POINTS, *_READ_ONLY, *_COVERED)
+)
+WRITES = (
+    Microbenchmark("update-inlist", _WRITE, lambda o: update_inlist(o, 100)),
+    Microbenchmark("update-index", _WRITE, update_index),
+    Microbenchmark("update-nonindex", _WRITE, update_nonindex),
+    Microbenchmark("update-one", _WRITE, lambda o: update_nonindex(o, Expr("1"))),
+    Microbenchmark(
+        "update-zipf", _WRITE, lambda o: update_nonindex(o, Expr(f"sysbench_zipf(1, {o.rows}, 0.8)"))
+    ),
+    Microbenchmark("write-only", _WRITE, lambda o: transaction(writes(o))),
+    Microbenchmark("read-write=10", _WRITE, lambda o: transaction(reads(o, 10) + writes(o))),
+    Microbenchmark("read-write=100", _WRITE, lambda o: transaction(reads(o, 100) + writes(o))),
+)
+#: Reads after the writes and the settling.
+POST = (
+    *_SCAN,
+    *_READ_ONLY,
+    *_POINT_QUERY,
+    *_RANDOM_POINTS,
+    Microbenchmark("hot-points", _POINT, lambda o: hot_points(o, 100)),
+    *_COVERED,
+)
+#: Run after the other reads where they are asked for.
+EXTRAS = (
+    Microbenchmark("read-only-simple", _AGGREGATE, lambda o: transaction(simple_range(o, 1000))),
+    Microbenchmark("read-only-sum", _AGGREGATE, lambda o: transaction(sum_range(o, 1000))),
+    Microbenchmark("read-only-order", _AGGREGATE, lambda o: transaction(order_range(o, 1000))),
+    Microbenchmark("read-only-distinct", _AGGREGATE, lambda o: transaction(distinct_range(o, 1000))),
+    Microbenchmark("read-only-count", _AGGREGATE, lambda o: count_range(o, 1000)),
+)
+LAST = (
+    Microbenchmark("delete", _WRITE, delete),
+    Microbenchmark("insert", _WRITE, insert),
+)
+ALL = (*PRE, *WRITES, *POST, *EXTRAS, *LAST)
+LISTS = {
+    "full": (*PRE, *WRITES, *POST, *LAST),
+    "standard": (*WRITES, *POST, *LAST),
+    "extras": EXTRAS,
+}
+
+
+def matches(m: Microbenchmark, pattern: str) -> bool:
+    """Whether a list, name, family (`random-points`, `read-only.pre`) or glob means this one."""
+    if pattern in LISTS:
+        return m in LISTS[pattern]
+    name, _, pre = m.name.partition(".pre") if m.name.endswith(".pre") else (m.name, "", None)
+    family = name.partition("=")[0] + (".pre" if pre is not None else "")
+    return fnmatch.fnmatchcase(m.name, pattern) or family == pattern
+
+
+class SysbenchOptions(_Options):
+    """Options of the sysbench microbenchmarks."""
+
+    @model_validator(mode="after")
+    def _steps_exist(self) -> SysbenchOptions:
+        for pattern in self.steps:
+            if not any(matches(m, pattern) for m in ALL):
+                raise ValueError(f"steps: no microbenchmark is called {pattern!r}")
+        return self
+
+
+# --- phases ---------------------------------------------------------------------------------------
+
+
+def step(o: _Options, m: Microbenchmark, *, seconds: float, measured: bool = True) -> Step:
+    mode: Literal["simple", "prepared"] = "prepared" if o.prepared else "simple"
+    is_scan = m.event is scan
+    by_count = is_scan and o.scans is not None
+    role = Role(
+        "query",
+        o.clients,
+        [Script(*m.event(o), name=m.name)],
+        mode=mode,
+        binary=True,  # declares the types of parameters, which text leaves to the server
+        counts="statements",
+        operations=o.scans if by_count else None,
+        retry_sqlstates=RETRIED if m.group == _WRITE else (),
+        max_tries=1000,
+    )
+    return Step(
+        m.name,
+        [role],
+        Headline("query", "operations", "rows scanned/s", factor=float(o.rows))
+        if is_scan
+        else Headline("query", "operations", "queries/s"),
+        seconds=None if by_count else seconds,
+        warmup=0 if by_count else o.warmup,
+        tables=o.table_names,
+        group=m.group,
+        measured=measured,
+        reads_only=m.group != _WRITE,
+        estimated_seconds=(o.scans or 1) * o.rows * o.clients / 2e6 if by_count else None,
+    )
+
+
+def warm_caches(o: _Options) -> list[Step]:
+    """Point queries, then one scan of every table; in no comparison."""
+    seconds = o.read_seconds if o.cache_seconds is None else o.cache_seconds
+    if not seconds:
+        return []
+    point_query = Microbenchmark("point-query.warm", _POINT, _POINT_QUERY[0].event)
+    read_all = "SELECT * FROM sbtest{n} WHERE LENGTH(c) < 0"
+    return [
+        step(o, point_query, seconds=seconds, measured=False),
+        once(
+            o,
+            "scan.warm",
+            lambda n: [Sql(read_all.format(n=n), name="scan")],
+            "rows scanned/s",
+            o.tables * o.rows / 4e6,
+        ),
+    ]
+
+
+class Sysbench:
+    """The 42 microbenchmarks and 5 extras."""
+
+    name = "sysbench"
+    summary = "sysbench microbenchmarks: point and range queries, aggregation, writes, one by one"
+    Options: type[WorkloadOptions] = SysbenchOptions
+    scales: Mapping[str, Mapping[str, Any]] = {
+        "quick": {
+            "rows": 100_000,
+            "read_seconds": 2,
+            "write_seconds": 2,
+            "warmup": 0.5,
+            "settle_base": 1,
+        },
+        "demo": {
+            "rows": 300_000,
+            "read_seconds": 5,
+            "write_seconds": 5,
+            "warmup": 1,
+            "settle_base": 5,
+        },
+        "small": {"rows": 1_000_000, "read_seconds": 30, "write_seconds": 30, "settle_base": 20},
+        "medium": {"rows": 50_000_000},
+        "large": {"tables": 8, "rows": 50_000_000, "clients": 8},
+    }
+
+    def phases(self, options: SysbenchOptions, version_num: int) -> list[Phase]:
+        o = options
+
+        def chosen(several: Sequence[Microbenchmark], seconds: float) -> list[Step]:
+            return [step(o, m, seconds=seconds) for m in several if any(matches(m, p) for p in o.steps)]
+
+        after = chosen((*POST, *EXTRAS), o.read_seconds)
+        return [
+            *load(o),
+            *warm_caches(o),
+            *chosen(PRE, o.read_seconds),
+            *chosen(WRITES, o.write_seconds),
+            *([Settle(o.table_names, o.settle_seconds)] if after else []),
+            *after,
+            *chosen(LAST, o.write_seconds),
+        ]
+
+    def estimate(self, options: SysbenchOptions) -> Estimate:
+        """A row takes 24 bytes of header, 4 of line pointer, 191 of columns; index entries 20 bytes in
+        pages 90 % full, those of k at most twice that after updates. Updated rows that wait for
+        vacuum: half the table. Write-ahead log: 1 GiB, or what the load writes if that is less.
+        """
+        o = options
+        seconds = 0.0
+        for phase in self.phases(o, 999_999):
+            if isinstance(phase, Step):
+                seconds += phase.warmup + (phase.seconds or phase.estimated_seconds or 0)
+            elif isinstance(phase, Settle):
+                seconds += phase.seconds
+        table = o.tables * o.rows * (24 + 4 + 191 + 3 * 20 / 0.9) * 1.5
+        return Estimate(seconds, int(table + min(2**30, table) + 40e6))

@@ -1,0 +1,194 @@
+"""TPC-DS: load in timed phases, plans, a power run and a throughput run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pgstrata.workload.core.language import (
+    Admin,
+    CopyFile,
+    Digest,
+    Headline,
+    If,
+    Op,
+    Phase,
+    Role,
+    Scene,
+    Script,
+    Sql,
+    Step,
+    Work,
+)
+from pgstrata.workload.core.options import Estimate
+from pgstrata.workload.core.recorded import PER_HOUR
+from pgstrata.workload.tpcds import data, judge, reference, schema
+from pgstrata.workload.tpcds.options import TpcdsOptions
+from pgstrata.workload.tpcds.source import queries, tables
+
+# Orders of magnitude of a small current server: raw bytes loaded per second and connection, indexed,
+# vacuumed; seconds all 99 queries take at scale factor 1.
+_COPY, _INDEX, _VACUUM, _ANALYZE = 20e6, 30e6, 200e6, 400e6
+_QUERIES_SECONDS = 400.0
+
+
+class Tpcds:
+    """TPC-DS: 24 tables, 99 analytical queries."""
+
+    name = "tpcds"
+    summary = "TPC-DS: load in timed phases, 99 analytical queries with plans and checked answers"
+    Options = TpcdsOptions
+    scales: Mapping[str, Mapping[str, Any]] = {
+        "quick": {"scale": 0.01, "time_limit": 20, "streams": 0, "queries": "1-10 19 42 52 55 98"},
+        "small": {"scale": 0.1, "time_limit": 60},
+        "medium": {"scale": 1, "time_limit": 300},
+        "large": {"scale": 16},
+    }
+
+    def phases(self, options: TpcdsOptions, version_num: int) -> list[Phase]:
+        o = options
+        phases: list[Phase] = [
+            Work("data", lambda scene: _data(o, scene)),
+            Admin("create tables", schema.create()),
+            *_load(o),
+        ]
+        if o.answers and (o.passes or o.streams):
+            phases.append(Work("answers", lambda scene: _answers(o, scene)))
+        return [*phases, *_queries(o)]
+
+    def estimate(self, options: TpcdsOptions) -> Estimate:
+        o = options
+        seconds = sum(p.estimated_seconds or 0.0 for p in self.phases(o, 170_000) if isinstance(p, Step))
+        there = data.about(o.scale) is not None
+        raw = data.raw_bytes(o.scale)
+        # Tables a little larger than their text, indexes, the write-ahead log of the load, sorts on disk.
+        return Estimate(seconds + (0 if there else raw / 50e6), int(raw * 2.6) + (1 << 30))
+
+
+def _data(o: TpcdsOptions, scene: Scene) -> dict[str, Any]:
+    return {"tpcds": data.make(o.scale, scene.say, scene.check)}
+
+
+def _answers(o: TpcdsOptions, scene: Scene) -> dict[str, Any]:
+    reference.make(o.scale, o.numbers, scene.say, scene.check)
+    return {}
+
+
+# --- the load ---------------------------------------------------------------------------------
+
+
+def _load(o: TpcdsOptions) -> list[Phase]:
+    raw = data.raw_bytes(o.scale)
+    vacuum = {"freeze": "VACUUM (FREEZE)", "full": "VACUUM FULL"}.get(o.vacuum)
+
+    def copy(table: str) -> list[Op]:
+        return [CopyFile(schema.copy(table), str(data.file(o.scale, table)), name=f"copy {table}")]
+
+    def index(table: str) -> list[Op]:
+        return [Sql.verbatim(sql, name=f"index {table}") for sql in schema.indexes(table, o.indexes)]
+
+    made: list[Phase] = [_phase(o, "copy", copy, raw / _COPY)]
+    if o.indexes != "none":
+        made.append(_phase(o, "indexes", index, raw / _INDEX))
+    if vacuum:
+        made.append(
+            _phase(
+                o,
+                "vacuum",
+                lambda t: [Sql.verbatim(f"{vacuum} {t}", name=f"vacuum {t}")],
+                raw / _VACUUM,
+            )
+        )
+    made.append(
+        _phase(o, "analyze", lambda t: [Sql.verbatim(f"ANALYZE {t}", name=f"analyze {t}")], raw / _ANALYZE)
+    )
+    return made
+
+
+def _phase(o: TpcdsOptions, name: str, ops: Callable[[str], Sequence[Op]], seconds: float) -> Step:
+    """One phase of the load over all tables, judged by how often it could be done in an hour."""
+    shares = [share for share in schema.spread(o.load_connections, ops) if share]
+    body: list[Op] = (
+        list(shares[0])
+        if len(shares) == 1
+        else [If((f":client_id = {i}", share)) for i, share in enumerate(shares)]
+    )
+    return Step(
+        name,
+        [Role("load", len(shares), [Script(*body)], operations=1)],
+        Headline("load", "operations", "loads/h", fixed=PER_HOUR),
+        tables=list(tables()),
+        group="TPC-DS load",
+        estimated_seconds=1 + seconds / len(shares),
+    )
+
+
+# --- the queries ------------------------------------------------------------------------------
+
+
+def _queries(o: TpcdsOptions) -> list[Phase]:
+    made: list[Phase] = []
+    digest = judge.judge(o.scale, o.time_limit, answers=o.answers)
+    if o.plans != "none":
+        how = "ANALYZE, BUFFERS, TIMING OFF, " if o.plans == "analyze" else ""
+        made.append(
+            _run(
+                o,
+                "plans",
+                [_pass(o, o.numbers, f"EXPLAIN ({how}FORMAT JSON) ", record=True)],
+                judge.explained(o.time_limit),
+                measured=False,
+            )
+        )
+    if o.warmup:
+        made.append(_run(o, "warm-up", [_pass(o, o.numbers, record=True) * o.warmup], None, measured=False))
+    if o.passes:
+        made.append(_run(o, "power", [_pass(o, o.numbers, record=True) * o.passes], digest))
+    if o.streams:
+        orders = [_order(o, stream) for stream in range(1, o.streams + 1)]
+        made.append(_run(o, "throughput", [_pass(o, order, record=True) for order in orders], digest))
+    return made
+
+
+def _order(o: TpcdsOptions, stream: int) -> list[int]:
+    """The order of a stream: the same for every version, another for each stream."""
+    order = list(o.numbers)
+    random.Random(f"tpcds/{o.seed}/{stream}").shuffle(order)
+    return order
+
+
+def _pass(o: TpcdsOptions, numbers: Sequence[int], prefix: str = "", *, record: bool) -> list[Op]:
+    texts = queries()
+    return [
+        Sql.verbatim(prefix + texts[n], name=f"q{n:02d}", record=record, on_error="record") for n in numbers
+    ]
+
+
+Digesting = Callable[[Sequence[dict[str, Any]], Any], Digest]
+
+
+def _run(
+    o: TpcdsOptions,
+    name: str,
+    streams: Sequence[list[Op]],
+    digest: Digesting | None,
+    *,
+    measured: bool = True,
+) -> Step:
+    body: list[Op] = (
+        streams[0] if len(streams) == 1 else [If((f":client_id = {i}", ops)) for i, ops in enumerate(streams)]
+    )
+    limit = Sql.verbatim(f"SET statement_timeout = {max(1, round(o.time_limit * 1000))}", name="limit")
+    whole = _QUERIES_SECONDS * (0.03 + o.scale) * len(streams[0]) / 99
+    return Step(
+        name,
+        [Role("query", len(streams), [Script(*body)], counts="statements", operations=1, start=[limit])],
+        Headline("query", "operations", "queries/h", factor=PER_HOUR),
+        tables=list(tables()),
+        group="TPC-DS queries",
+        measured=measured,
+        reads_only=True,
+        estimated_seconds=1 + whole * len(streams) ** 0.5,
+        digest=digest,
+    )

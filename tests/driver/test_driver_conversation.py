@@ -1,0 +1,152 @@
+"""The conversation with the driver when it does not go as it should.
+
+The programs here stand for a driver that is broken; what a working one says is tested by real runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pgstrata.driver.client import Driver, driver_failure
+from pgstrata.errors import DriverError, PgstrataError
+
+READY = '{"event":"ready","version":1,"driver":"0","engine":"blocking","threads":1,"roles":[]}'
+
+Script = Callable[[str], None]
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
+    """Makes a shell script the driver."""
+
+    def write(body: str) -> None:
+        path = tmp_path / "driver"
+        path.write_text(f"#!/bin/sh\nread spec\n{body}\n")
+        path.chmod(0o755)
+        monkeypatch.setenv("PGSTRATA_DRIVER", str(path))
+
+    return write
+
+
+def test_what_it_wrote_on_stderr_is_said(program: Script) -> None:
+    program("echo 'thread main panicked' >&2; exit 101")
+    with Driver({}) as driver, pytest.raises(DriverError) as caught:
+        driver.ready()
+    assert "exit code 101" in caught.value.message
+    assert "thread main panicked" in caught.value.hint
+
+
+def test_a_driver_that_is_killed_is_named_with_its_signal(program: Script) -> None:
+    program(f"echo '{READY}'; exec sleep 60")
+    with Driver({}) as driver:
+        driver.ready()
+        driver.start()
+        os.kill(driver.pid, signal.SIGKILL)
+        with pytest.raises(DriverError, match="killed by SIGKILL"):
+            list(driver.events())
+
+
+def test_silence_ends(program: Script) -> None:
+    program(f"echo '{READY}'; exec sleep 60")
+    begun = time.monotonic()
+    with pytest.raises(DriverError, match=r"silent for 0 s"), Driver({}, silence=0.3) as driver:
+        driver.ready()
+        driver.start()
+        list(driver.events())
+    assert time.monotonic() - begun < 30
+    assert not psutil.pid_exists(driver.pid)
+
+
+def test_another_dialect_is_refused(program: Script) -> None:
+    program(f"echo '{READY}'".replace('"version":1', '"version":2') + "; exec sleep 60")
+    with pytest.raises(DriverError, match="version 2"), Driver({}) as driver:
+        driver.ready()
+
+
+def test_what_is_no_event_is_refused(program: Script) -> None:
+    program("echo 'hello'; exec sleep 60")
+    with pytest.raises(DriverError, match="no event"), Driver({}) as driver:
+        driver.ready()
+
+
+def test_an_error_after_the_clock_started_lets_done_follow(program: Script) -> None:
+    lines = [
+        READY,
+        '{"event":"measuring","unix_time":1}',
+        '{"event":"error","kind":"sql","message":"no","sqlstate":"42P01","role":"query","client":3}',
+        '{"event":"done","seconds":1}',
+    ]
+    program("\n".join(f"echo '{line}'" for line in lines))
+    with Driver({}) as driver:
+        driver.ready()
+        driver.start()
+        assert [event["event"] for event in driver.events()] == ["measuring", "error", "done"]
+
+
+def test_an_error_without_done_is_raised(program: Script) -> None:
+    lines = [READY, '{"event":"measuring","unix_time":1}', '{"event":"error","kind":"sql","message":"gone"}']
+    program("\n".join(f"echo '{line}'" for line in lines))
+    with Driver({}) as driver:
+        driver.ready()
+        with pytest.raises(DriverError, match="gone"):
+            list(driver.events())
+
+
+def test_errors_are_sentences() -> None:
+    failure = driver_failure(
+        {
+            "event": "error",
+            "kind": "sql",
+            "message": 'relation "pi1" does not exist',
+            "sqlstate": "42P01",
+            "role": "query",
+            "client": 2,
+            "statement": "SELECT *\n  FROM pi1",
+        }
+    )
+    assert failure.message == (
+        "the server rejected a statement in role query, client 2: "
+        'relation "pi1" does not exist (SQLSTATE 42P01)'
+    )
+    assert failure.hint == "statement: SELECT * FROM pi1"
+    script = driver_failure(
+        {"kind": "script", "message": "syntax error", "file": "a.sql", "line": 3, "column": 7}
+    )
+    assert script.message == "a.sql:3:7: syntax error"
+
+
+def test_the_driver_ends_with_pgstrata(program: Script, tmp_path: Path) -> None:
+    program(f"echo '{READY}'; exec sleep 600")
+    code = (
+        "import os, sys; from pgstrata.driver.client import Driver\n"
+        "d = Driver({}).__enter__(); d.ready(); print(d.pid, flush=True); os.kill(os.getpid(), 9)"
+    )
+    started = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    pid = int(started.stdout)
+    for _ in range(100):
+        if not psutil.pid_exists(pid):
+            break
+        time.sleep(0.05)
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_missing_driver_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGSTRATA_DRIVER", "/nowhere/driver")
+    with pytest.raises(PgstrataError, match="PGSTRATA_DRIVER"), Driver({}):
+        pass
+
+
+def test_the_real_driver_refuses_another_dialect() -> None:
+    with Driver({"version": 99}) as driver, pytest.raises(DriverError) as caught:
+        driver.ready()
+    assert "version" in json.dumps(caught.value.event) or "version" in caught.value.message

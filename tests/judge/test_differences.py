@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pgstrata.judge.differences import differences, doubts
+from pgstrata.store import Results, RunKey, RunRecord
+from pgstrata.store.read import read_run
+from support_runs import clone_run, make_run
+
+
+def read(folder: Path) -> RunRecord:
+    run = read_run(folder)
+    assert isinstance(run, RunRecord)
+    return run
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    return read(make_run(tmp_path_factory.mktemp("r"), RunKey("c", "pg17.11.a0", "insert", 1), seconds=2))
+
+
+def test_a_repeat_differs_in_nothing(base: RunRecord, tmp_path: Path) -> None:
+    other = read(clone_run(tmp_path, base.folder, RunKey("c", "pg17.11.a0", "insert", 2)))
+    assert differences(base, other) == []
+
+
+def test_another_version_and_config_are_what_is_compared(base: RunRecord, tmp_path: Path) -> None:
+    other = read(make_run(tmp_path, RunKey("c", "pg12.22.a1", "insert", 1), seconds=2))
+    found = {(d.kind, d.name): (d.base, d.other) for d in differences(base, other)}
+    assert found == {
+        ("server", "spec"): ("pg:17.11", "pg:12.22"),
+        ("server", "version"): ("17.11", "12.22"),
+        ("config", "name"): ("a0", "a1"),
+        ("setting", "wal_compression"): ("off", "lz4"),
+    }
+    assert doubts([base, other]) == []
+
+
+def test_what_makes_a_comparison_doubtful_is_named_and_comes_first(base: RunRecord, tmp_path: Path) -> None:
+    other = read(
+        make_run(
+            tmp_path,
+            RunKey("c", "pg12.22.a0", "insert", 1),
+            seconds=2,
+            clients=4,
+            options={"rows": 50_000_000},
+            host={"hostname": "bench2", "cpus": 16},
+        )
+    )
+    found = differences(base, other)
+    doubtful = {str(d) for d in found if d.doubtful}
+    assert doubtful == {
+        "option rows: 1000000 and 50000000",
+        "option clients: 1 and 4",
+        "host hostname: bench1 and bench2",
+        "host cpus: 8 and 16",
+    }
+    assert [d.doubtful for d in found] == sorted((d.doubtful for d in found), reverse=True)
+    assert {str(d) for d in doubts([base, other])} == doubtful
+    assert {d.name for d in found if d.wrong} == {"rows", "clients"}
+
+
+def test_programs_and_data(base: RunRecord) -> None:
+    data = base.data | {"driver_version": "0.2.0", "sizes": {"database_bytes": 5}}
+    data["steps"] = [{**step, "engine": "io_uring"} for step in base.steps]
+    found = {(d.kind, d.name): d.doubtful for d in differences(base, RunRecord(base.folder, data))}
+    assert found == {
+        ("program", "driver"): True,
+        ("program", "engine"): True,
+        ("data", "database_bytes"): False,
+    }
+
+
+def test_environment_and_initdb(base: RunRecord) -> None:
+    other = RunRecord(
+        base.folder, base.data | {"env": {"LD_PRELOAD": "x.so"}, "initdb": ["--data-checksums"]}
+    )
+    assert [str(d) for d in differences(base, other)] == [
+        "environment LD_PRELOAD: not set and x.so",
+        "environment initdb: ['--locale=C', '--encoding=UTF8'] and ['--data-checksums']",
+    ]
+
+
+def test_another_workload_is_no_comparison(base: RunRecord) -> None:
+    other = RunRecord(base.folder, base.data | {"workload": "sysbench"})
+    (found,) = differences(base, other)
+    assert (found.kind, found.doubtful) == ("workload", True)
+
+
+def test_missing_parts_are_no_crash(base: RunRecord, tmp_path: Path) -> None:
+    bare = Results(tmp_path).begin(RunKey("c", "v", "insert", 1)).finish({})
+    assert differences(base, read(bare))
+    assert differences(read(bare), read(bare)) == []
+
+
+def test_each_doubt_is_named_once(base: RunRecord) -> None:
+    other = RunRecord(base.folder, base.data | {"driver_version": "0.2.0"})
+    assert len(doubts([base, other, other, other])) == 1
+    assert doubts([]) == []

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgstrata.judge.explain import explain
+from pgstrata.judge.plan_shape import changed_plans, shape
+
+SECONDS = 100.0
+
+
+def step(
+    rate: float,
+    *,
+    cpu: float = 0.0,
+    rest: float = 0.0,
+    reads: float = 0.0,
+    switches: float = 0.0,
+    clients: int = 1,
+    waits: dict[str, float] | None = None,
+    plan: str | None = None,
+    target: float | None = None,
+    driver: float = 0.0,
+    sla_met: bool | None = None,
+    observed: bool = True,
+) -> dict[str, Any]:
+    """A step by what one operation costs: cpu, rest and driver in µs, reads and switches as counts."""
+    per_second = {"rps": reads * rate, "csps": switches * rate, "rmbps": 0.0, "wps": 0.0, "wmbps": 0.0}
+    own = cpu * rate * SECONDS / 1e6
+    roles: dict[str, Any] = {"query": {"clients": clients, "cpu_seconds": own if observed else None}}
+    if target is not None:
+        roles["insert"] = {"clients": clients, "cpu_seconds": 0.0, "target_rate": target}
+    return {
+        "name": "s",
+        "rate": rate,
+        "rate_unit": "queries/s",
+        "role": "query",
+        "seconds": SECONDS,
+        "roles": roles,
+        "target_rate": target,
+        "sla_met": sla_met,
+        "server_cpu_seconds": own + rest * rate * SECONDS / 1e6 if observed else None,
+        "driver_cpu_seconds": driver * rate * SECONDS / 1e6,
+        "metrics": per_second if observed else {},
+        "waits": {"query": waits} if waits is not None else {},
+        "plans": [{"name": "point", "plan": [{"Plan": {"Node Type": plan}}]}] if plan else [],
+    }
+
+
+def names(base: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    found = explain([base], [other])
+    assert found is not None
+    return [factor.name for factor in found.factors]
+
+
+def test_more_cpu_is_named_with_its_share() -> None:
+    found = explain([step(10_000, cpu=80)], [step(8_000, cpu=100)])
+    assert found is not None
+    assert found.ratio == pytest.approx(0.8)
+    assert (found.base_micros, found.micros) == pytest.approx((100, 125))
+    (factor,) = found.factors
+    assert (factor.name, factor.kind, factor.unit) == ("CPU of the query connections", "time", "µs")
+    assert (factor.base, factor.value, factor.share) == pytest.approx((80, 100, 0.8))
+    assert found.sentence == (
+        "20 % slower: 25.0 µs more per operation (100 → 125 µs); "
+        "with it moved CPU of the query connections (+20.0 µs, 80 % of the change)."
+    )
+
+
+def test_less_cpu_of_a_faster_one() -> None:
+    found = explain([step(8_000, cpu=100)], [step(10_000, cpu=80)])
+    assert found is not None
+    assert found.sentence.startswith("25 % faster: 25.0 µs less per operation (125 → 100 µs)")
+    assert "(−20.0 µs, 80 % of the change)" in found.sentence
+
+
+def test_many_times_as_fast() -> None:
+    found = explain([step(1_000, cpu=800)], [step(13_900, cpu=60)])
+    assert found is not None
+    assert found.sentence.startswith("13.9 times as fast: 928 µs less per operation (1,000 → 71.9 µs)")
+
+
+def test_what_moved_the_other_way_explains_nothing() -> None:
+    found = explain([step(10_000, cpu=80, reads=2, switches=3)], [step(8_000, cpu=60, reads=1, switches=2)])
+    assert found is not None
+    assert found.factors == ()
+    assert found.sentence.endswith("nothing we measure explains it.")
+
+
+def test_waits_are_time() -> None:
+    base = step(10_000, cpu=80, waits={"running": 0.9})
+    other = step(8_000, cpu=80, waits={"running": 0.7, "Lock: transactionid": 0.2})
+    found = explain([base], [other])
+    assert found is not None
+    (factor,) = found.factors
+    assert factor.name == "wait Lock: transactionid"
+    assert (factor.base, factor.value, factor.share) == pytest.approx((0, 25, 1))
+
+
+def test_disk_and_switches_are_counts() -> None:
+    found = explain([step(10_000, reads=0.5, switches=2)], [step(8_000, reads=1.0, switches=2.05)])
+    assert found is not None
+    (factor,) = found.factors
+    assert (factor.name, factor.kind, factor.base, factor.value) == ("disk reads", "count", 0.5, 1.0)
+    assert not factor.steady
+    assert "disk reads (0.500 → 1.00)" in found.sentence
+
+
+def test_what_goes_by_time_is_said_or_left_out() -> None:
+    """100 reads/s on both sides: per operation more, but not because of the operations."""
+    base, other = step(10_000, reads=0.01), step(5_000, reads=0.02)
+    found = explain([base], [other])
+    assert found is not None
+    assert found.factors[0].steady
+    assert "as much per second as before" in found.sentence
+    assert names(step(10_000, reads=0.01, target=100.0), step(5_000, reads=0.02, target=100.0)) == []
+
+
+def test_rare_events_are_noise() -> None:
+    assert names(step(10_000, reads=0.0001), step(8_000, reads=0.009)) == []
+
+
+def test_another_plan_is_named() -> None:
+    found = explain([step(10_000, plan="Index Scan")], [step(8_000, plan="Seq Scan")])
+    assert found is not None
+    assert [factor.kind for factor in found.factors] == ["plan"]
+    assert "the plan of point, which has another shape" in found.sentence
+
+
+def test_several_plans_are_one_phrase() -> None:
+    base, other = (step(rate, plan=plan) for rate, plan in ((10_000, "Index Scan"), (8_000, "Seq Scan")))
+    for record in (base, other):
+        record["plans"] = [{**record["plans"][0], "name": name} for name in ("point", "range", "sum")]
+    found = explain([base], [other])
+    assert found is not None
+    assert found.sentence.endswith("with it moved the plans of point, range and sum (other shapes).")
+
+
+def test_medians_of_the_repeats() -> None:
+    base = [step(10_000, cpu=80), step(10_100, cpu=79), step(3_000, cpu=200)]
+    found = explain(base, [step(8_000, cpu=100)])
+    assert found is not None
+    assert found.ratio == pytest.approx(0.8)
+    assert found.factors[0].base == pytest.approx(80)
+
+
+def test_the_drivers_own_cpu_counts_where_it_is_alone() -> None:
+    assert names(step(10_000, driver=5), step(8_000, driver=25)) == ["CPU of the driver"]
+
+
+def test_rates_that_cannot_be_compared() -> None:
+    fine = step(10_000, cpu=80)
+    assert explain([fine], [step(8_000, sla_met=False)]) is None
+    assert explain([step(8_000, sla_met=False)], [fine]) is None
+    assert explain([], [fine]) is None
+    assert explain([fine], [fine | {"rate": None}]) is None
+    assert explain([fine], [fine | {"rate": 0.0}]) is None
+
+
+def test_unobserved_servers_are_not_explained_from_nothing() -> None:
+    found = explain([step(10_000, observed=False)], [step(8_000, observed=False)])
+    assert found is not None
+    assert found.factors == ()
+
+
+def test_the_same_rate() -> None:
+    found = explain([step(10_000, cpu=80)], [step(10_000, cpu=90)])
+    assert found is not None
+    assert found.factors == ()
+    assert found.sentence == "The rate is the same: 100 µs per operation."
+
+
+COST = st.floats(0, 1000)
+
+
+@given(st.floats(1, 1e6), st.floats(1, 1e6), COST, COST, COST, COST, COST, COST)
+def test_named_is_only_what_moved_with_the_rate(
+    rate: float,
+    of_base: float,
+    cpu: float,
+    base_cpu: float,
+    reads: float,
+    base_reads: float,
+    x: float,
+    y: float,
+) -> None:
+    base = step(of_base, cpu=base_cpu, reads=base_reads, switches=y)
+    found = explain([base], [step(rate, cpu=cpu, reads=reads, switches=x)])
+    assert found is not None
+    slower = found.micros > found.base_micros
+    for factor in found.factors:
+        assert factor.base is not None
+        assert factor.value is not None
+        assert (factor.value > factor.base) == slower
+        if factor.kind == "time":
+            assert factor.share is not None
+            assert factor.share >= 0.2
+    assert found.sentence.count("\n") == 0
+    assert found.sentence.endswith(".")
+    assert ("nothing we measure explains it" in found.sentence) == (not found.factors and rate != of_base)
+
+
+# --- plans ------------------------------------------------------------------------------------
+
+
+def plan(**root: Any) -> list[dict[str, Any]]:
+    return [{"Plan": root, "Planning Time": 0.1}]
+
+
+INDEX = plan(
+    **{
+        "Node Type": "Limit",
+        "Total Cost": 5.0,
+        "Plans": [
+            {
+                "Node Type": "Index Scan",
+                "Scan Direction": "Forward",
+                "Parent Relationship": "Outer",
+                "Index Name": "pi1_pdc",
+                "Relation Name": "pi1",
+                "Plan Rows": 10,
+            }
+        ],
+    }
+)
+
+
+def test_shape_of_a_plan() -> None:
+    assert shape(INDEX) == "Limit(Index Scan pi1_pdc on pi1)"
+    assert shape(INDEX[0]) == shape(INDEX[0]["Plan"]) == shape(INDEX)
+    below = [{"Node Type": "Hash"}, {"Node Type": "X"}]
+    joined = plan(**{"Node Type": "Hash Join", "Join Type": "Left", "Plans": below})
+    assert shape(joined) == "Hash Join [Left](Hash, X)"
+
+
+@pytest.mark.parametrize("odd", [None, [], {}, "text", [1], {"Plan": None}, {"Plan": {"Plans": "x"}}])
+def test_odd_plans_are_no_crash(odd: Any) -> None:
+    assert shape(odd) in {"", "?"}
+
+
+def test_costs_do_not_make_another_shape() -> None:
+    dearer = plan(**(INDEX[0]["Plan"] | {"Total Cost": 9e9}))
+    base = [{"name": "a", "plan": INDEX}, {"name": "b", "plan": INDEX}, {"name": "gone", "plan": INDEX}]
+    other = [{"name": "a", "plan": dearer}, {"name": "b", "plan": plan(**{"Node Type": "Result"})}]
+    assert changed_plans(base, other) == {"b": ("Limit(Index Scan pi1_pdc on pi1)", "Result")}

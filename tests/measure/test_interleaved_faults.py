@@ -1,0 +1,145 @@
+"""What may go wrong while variants take turns: deaths, kill -9, full disks, CPUs that are not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pgstrata.server.model import Server
+from support_program import Program, Running
+from support_turns import by_variant, write
+
+
+def test_a_variant_that_dies_leaves_what_was_measured(place: Path, pgstrata: Program, pg17: Server) -> None:
+    file = write(place, pg17, ["point-query"], seconds=60)
+    running = Running(place, ["run", str(file), "--no-report"])
+
+    running.wait_for_text("data copied from a")
+    seen: set[tuple[int, int]] = set()
+
+    def later() -> psutil.Process | None:
+        """A backend of the fourth pair: each slice has a driver of its own."""
+        if (driver := running.child("pgstrata-driver")) and (backend := running.backend()):
+            seen.add((driver.pid, backend.ppid()))
+            servers = [server for _, server in seen]
+            if sum(servers.count(server) > 3 for server in set(servers)) == 2:
+                return backend
+        return None
+
+    backend = running.wait_for(later)
+    os.kill(backend.ppid(), signal.SIGKILL)
+    assert running.end() == 1, running.said
+    assert "leaves the comparison: the server died" in running.said
+    runs = by_variant(place)
+    assert sorted(run["status"] for run in runs.values()) == ["done", "failed"]
+    failed = next(run for run in runs.values() if run["status"] == "failed")
+    assert "the server died" in failed["error"]["message"]
+    assert [s["name"] for s in failed["steps"]][-1] == "point-query"
+    assert list((place / "data").iterdir()) == []
+    compared = pgstrata("compare", "a", "b", "--format", "json")
+    assert compared.returncode == 0, compared.stderr
+    (verdict,) = json.loads(compared.stdout)[0]["steps"]
+    assert verdict["word"] == "unclear"
+    assert verdict["reason"].startswith(f"{failed['variant']} failed: the server died")
+    assert verdict["n"] > 1, "the pairs until then are kept"
+    assert pgstrata("check", "--base", "a", "--fail-slower", "3%").returncode == 3
+
+
+def test_kill_9_during_a_snapshot(place: Path, pgstrata: Program, pg17: Server) -> None:
+    """Nothing runs afterwards, and the same command clears what is left and measures both variants."""
+    file = write(place, pg17, ["update-index"])
+    # A copy of this size takes milliseconds: this one ends when it is told to, and that is never.
+    slow = place / "bin" / "cp"
+    slow.parent.mkdir()
+    slow.write_text('#!/bin/sh\n/bin/cp "$@"\ncase "$*" in *snapshot) exec /bin/sleep 600 ;; esac\n')
+    slow.chmod(0o755)
+    path = f"{slow.parent}:{os.environ['PATH']}"
+    running = Running(place, ["run", str(file), "--no-report"], PATH=path)
+    copy = running.wait_for(lambda: running.child("sleep"))
+    running.process.kill()
+    running.end()
+    psutil.wait_procs([copy], timeout=10)
+    assert not copy.is_running()
+    assert list((place / "data").glob("*/snapshot")), "kill -9 leaves it to the next start"
+    assert by_variant(place) == {}
+    done = pgstrata("run", file, "--no-report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "cleared what an earlier pgstrata left" in done.stdout
+    assert {v: run["status"] for v, run in by_variant(place).items()} == {"a": "done", "b": "done"}
+    assert list((place / "data").iterdir()) == []
+
+
+def test_a_snapshot_without_space(place: Path, pg17: Server) -> None:
+    """The disk fills up between the load and the snapshot."""
+    small = place / "data"
+    small.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600m", "none", small]).returncode:
+        pytest.skip("only root can mount a small file system")
+    small.chmod(0o755)
+    ballast = small / "ballast"
+    try:
+        running = Running(
+            place,
+            ["run", str(write(place, pg17, ["point-query.pre", "update-index"], seconds=4)), "--no-report"],
+        )
+        running.wait_for_text("data copied from a")
+        running.wait_for(running.backend)
+        with ballast.open("wb") as file:
+            while psutil.disk_usage(str(small)).free > 8 << 20:
+                file.write(bytes(1 << 20))
+                file.flush()
+        assert running.end() == 1, running.said
+        assert "no space for a snapshot of" in running.said
+        assert "MB are free" in running.said
+        assert "Traceback" not in running.said
+        assert [path.name for path in small.iterdir()] == ["ballast"]
+        # The second may find room: a stopped server removes WAL it needs no more.
+        failed = [run for run in by_variant(place).values() if run["status"] == "failed"]
+        assert failed
+        for run in failed:
+            assert "no space for a snapshot" in run["error"]["message"]
+            assert "point-query.pre" in [s["name"] for s in run["steps"]], "what was measured before is kept"
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+def test_servers_and_driver_keep_to_their_cpus(place: Path, pg17: Server) -> None:
+    there = sorted(os.sched_getaffinity(0))
+    servers, driver = there[0], there[-1]
+    more = f"server_cpus = [{servers}]\ndriver_cpus = [{driver}]"
+    running = Running(place, ["run", str(write(place, pg17, ["point-query"], more=more)), "--no-report"])
+
+    def seen() -> list[set[int]] | None:
+        """CPUs of a backend, its postmaster, and the threads of the driver, all of one slice."""
+        backend, client = running.backend(), running.child("pgstrata-driver")
+        if backend is None or client is None:
+            return None
+        try:
+            ids = [backend.pid, backend.ppid(), *(thread.id for thread in client.threads())]
+            return [os.sched_getaffinity(id_) for id_ in ids]
+        except (psutil.Error, ProcessLookupError):
+            return None
+
+    backend, postmaster, *threads = running.wait_for(seen)
+    assert backend == postmaster == {servers}
+    assert threads
+    assert all(cpus == {driver} for cpus in threads)
+    assert running.end() == 0, running.said
+    for run in by_variant(place).values():
+        assert run["cpus"] == {"server": [servers], "driver": [driver]}
+
+
+@pytest.mark.parametrize("key", ["server_cpus", "driver_cpus"])
+def test_cpus_that_are_not_there(place: Path, pgstrata: Program, pg17: Server, key: str) -> None:
+    file = write(place, pg17, ["point-query"], more=f"{key} = [0, 4097]")
+    for more in ([], ["--dry-run"]):
+        done = pgstrata("run", file, *more)
+        assert done.returncode == 2
+        assert f"`{key}`: there is no CPU 4097" in done.stderr
+        assert "Traceback" not in done.stderr

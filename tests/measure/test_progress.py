@@ -1,0 +1,150 @@
+"""What a campaign says while it runs."""
+
+from __future__ import annotations
+
+import io
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from pgstrata.measure.progress import (
+    LiveProgress,
+    Pace,
+    PlainProgress,
+    duration,
+    progress_on,
+    quantity,
+    seconds_left,
+)
+from pgstrata.workload.core.language import Headline, Role, Step
+from support_campaign import plan
+
+STEP = Step("qp100", [Role("query", 1, [])], Headline("query", "operations", "queries/s"), seconds=60)
+
+
+def second(number: int, operations: int = 1000) -> dict[str, Any]:
+    roles = [{"name": "query", "operations": operations, "rows": 0}]
+    return {"event": "second", "second": number, "seconds": 1.0, "roles": roles}
+
+
+def record(**more: Any) -> dict[str, Any]:
+    return {
+        "name": "qp100",
+        "rate": 1234.5,
+        "rate_unit": "queries/s",
+        "seconds": 60.0,
+        "sla_met": True,
+        **more,
+    }
+
+
+def play(progress: PlainProgress) -> None:
+    (run, *_) = progress._pace.runs
+    progress.run_begins(run, 1, 2)
+    progress.phase("settle", 61)
+    progress.step_begins(STEP)
+    for number in range(3):
+        progress.second(second(number))
+    progress.step_ended(record())
+    missed = {"sla_met": False, "background_rate": 80.0, "target_rate": 100.0}
+    progress.step_ended(record(**missed))
+    progress.run_ended(run, None, 65)
+    progress.run_ended(run, "the server died", 3)
+
+
+def test_plain_output_has_one_line_per_step(tmp_path: Path) -> None:
+    output = io.StringIO()
+    play(PlainProgress(Console(file=output, width=200), plan(tmp_path, 'servers = ["pg:12", "pg:17"]')))
+    lines = output.getvalue().splitlines()
+    assert lines[0].startswith("run 1 of 2: pg12.22, insert (about ")
+    assert "settle, up to 1:01 min" in lines[1]
+    assert lines[2].split() == ["qp100", "1,234", "queries/s", "60.0", "s"]
+    assert "SLA missed: 80 of 100 rows/s" in lines[3]
+    assert lines[4] == "  done in 1:05 min"
+    assert lines[5] == "  FAILED after 3 s: the server died"
+    assert len(lines) == 6
+
+
+def test_long_steps_show_that_they_are_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = io.StringIO()
+    progress = PlainProgress(Console(file=output, width=200), plan(tmp_path, 'servers = ["pg:12"]'))
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    progress.step_begins(STEP)
+    for number in range(35):
+        clock[0] += 1
+        progress.second(second(number))
+    lines = output.getvalue().splitlines()
+    assert lines == [f"  qp100      … {n} of 60 s, 1,000 queries/s" for n in (10, 20, 30)]
+
+
+def test_a_step_of_one_transaction_has_no_rate_before_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = io.StringIO()
+    progress = PlainProgress(Console(file=output, width=200), plan(tmp_path, 'servers = ["pg:12"]'))
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    copy = Step("load", [Role("query", 1, [], operations=1)], Headline("query", "rows", "messages/s"))
+    progress.step_begins(copy)
+    clock[0] += 11
+    progress.second(second(10, operations=0))
+    assert output.getvalue() == "  load       … 11 s\n"
+
+
+def test_a_terminal_gets_a_live_block_and_the_same_lines(tmp_path: Path) -> None:
+    output = io.StringIO()
+    console = Console(file=output, width=120, force_terminal=True, color_system=None)
+    with progress_on(console, plan(tmp_path, 'servers = ["pg:12", "pg:17"]')) as progress:
+        assert isinstance(progress, LiveProgress)
+        (run, *_) = progress._pace.runs
+        progress.run_begins(run, 1, 2)
+        progress.step_begins(STEP)
+        progress.second(second(4))
+        shown = io.StringIO()
+        Console(file=shown, width=120).print(progress._render())
+        progress.step_ended(record())
+    assert "[1/2] pg12.22 · insert" in shown.getvalue()
+    assert "qp100: 5 s, 1,000 queries/s, 55 s to go" in shown.getvalue()
+    assert "1,234 queries/s" in output.getvalue()
+
+
+def test_no_terminal_gets_plain_lines(tmp_path: Path) -> None:
+    with progress_on(Console(file=io.StringIO()), plan(tmp_path, 'servers = ["pg:12"]')) as progress:
+        assert type(progress) is PlainProgress
+
+
+def test_what_runs_took_corrects_what_is_left(tmp_path: Path) -> None:
+    pace = Pace(list(plan(tmp_path, 'servers = ["pg:12", "pg:15", "pg:17"]').missing))
+    assert pace.left() == pytest.approx(sum(run.seconds for run in pace.runs))
+    pace.begin(pace.runs[0])
+    pace.end(pace.runs[0], 500)
+    pace.begin(pace.runs[1])
+    assert pace.left() == pytest.approx(1000, abs=5)
+
+
+def test_what_is_left_of_a_step() -> None:
+    assert seconds_left(STEP, 10, 5000) == 50
+    load = Step("l.i0", [Role("insert", 2, [], operations=100)], Headline("insert", "rows", "rows/s"))
+    assert seconds_left(load, 10, 50) == 30
+    assert seconds_left(load, 10, 0) is None
+    guessed = replace(load, estimated_seconds=15)
+    assert seconds_left(guessed, 10, 0) == 5
+    assert seconds_left(guessed, 20, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59.6, "1:00 min"), (61, "1:01 min"), (3600, "1:00 h"), (7500, "2:05 h"), (-3, "0 s")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_quantities() -> None:
+    assert quantity(1234567.8, "rows/s") == "1,234,568 rows/s"
+    assert quantity(3.14159, "queries/s") == "3.1 queries/s"

@@ -1,0 +1,176 @@
+"""Slices so short that all drivers work at once, each in its own windows: on real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgstrata.campaign.plan.order import Windows, sittings
+from pgstrata.server.model import Server
+from pgstrata.store import Results
+from support_program import Program, Running, living_in
+from support_turns import by_variant, write
+
+
+@given(
+    lanes=st.integers(2, 7),
+    slice_=st.sampled_from([0.005, 0.02, 0.1]),
+    warmup=st.floats(0, 3),
+    seed=st.integers(0, 2**32),
+    actives=st.lists(st.floats(0, 60), min_size=1, max_size=20),
+)
+def test_windows_do_not_overlap_and_time_goes_on(
+    lanes: int, slice_: float, warmup: float, seed: int, actives: list[float]
+) -> None:
+    windows = Windows(slice_, lanes, warmup, seed)
+    for places in zip(*(windows.places(lane) for lane in range(lanes)), strict=True):
+        assert sorted(places) == list(range(lanes))
+    stride = slice_ + windows.gap_seconds
+    for lane in range(lanes):
+        moments = [windows.moment(lane, active) for active in sorted(actives)]
+        assert moments == sorted(moments)
+        assert moments[0] >= warmup - 1e-9
+        begins = [windows.moment(lane, (k + 1e-6) * slice_) / stride for k in range(4 * lanes)]
+        assert all(begin == pytest.approx(round(begin), abs=1e-5) for begin in begins)
+
+
+@given(seconds=st.floats(0.001, 10_000))
+def test_sittings_make_the_whole(seconds: float) -> None:
+    lengths = sittings(seconds)
+    assert sum(lengths) == pytest.approx(seconds)
+    assert min(lengths) >= min(seconds, 2.0)
+    assert len(lengths) < 60, "not many connections, however long it takes"
+
+
+def test_sittings_have_connections_of_their_own(place: Path, pgstrata: Program, pg17: Server) -> None:
+    file = write(place, pg17, ["point-query"], slice_=0.02, seconds=6, more="waits = 50.0")
+    done = pgstrata("run", file, "--no-report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for run in Results(place / "results").runs():
+        step = next(s for s in run.steps if s["name"] == "point-query")
+        pairs = [s["pair"] for s in step["slices"]]
+        assert pairs == sorted(set(pairs) & set(range(1, 301)))
+        assert len([p for p in pairs if p > 200]) > 25, "of the third sitting"
+        assert step["seconds"] == pytest.approx(6, rel=0.1)
+        assert sum(s["rate"] * s["seconds"] for s in step["slices"]) == pytest.approx(
+            step["operations"], rel=0.1
+        )
+        series = run.table("series")
+        rows = series.filter((series["step"] == "point-query") & (series["role"] == step["role"]))
+        assert rows["operations"].sum() == step["operations"]
+        assert rows["second"].to_list() == list(range(len(rows)))
+        assert step["waits_cost"]["polls"] > 10
+        # What each of the three connections did, one after the other, is there.
+        backends = run.table("backends")
+        of_role = (backends["step"] == "point-query") & (backends["role"] == step["role"])
+        (backend,) = backends.filter(of_role).to_dicts()
+        assert backend["cpu_seconds"] == pytest.approx(step["server_cpu_seconds"], rel=0.2)
+
+
+@pytest.mark.parametrize("engine", ["blocking", "auto"])
+def test_short_slices(place: Path, pgstrata: Program, pg17: Server, engine: str) -> None:
+    more = f'engine = "{engine}"\nwaits = 50.0'
+    file = write(place, pg17, ["point-query", "read-only=10"], slice_=0.02, seconds=2, more=more)
+    done = pgstrata("run", file, "--no-report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for run in Results(place / "results").runs():
+        series = run.table("series")
+        for name in ("point-query", "read-only=10"):
+            step = next(s for s in run.steps if s["name"] == name)
+            slices = step["slices"]
+            # One whose window fell into a stall of the machine is left out.
+            pairs = [s["pair"] for s in slices]
+            assert pairs == sorted(set(pairs) & set(range(1, 101)))
+            assert len(pairs) > 50
+            measured = sum(s["seconds"] for s in slices)
+            assert measured == pytest.approx(step["seconds"], rel=0.1)
+            counted = sum(s["rate"] * s["seconds"] for s in slices)
+            assert counted == pytest.approx(step["operations"], rel=0.1)
+            assert step["operations"] > 100
+            assert engine in ("auto", step["engine"])
+            rows = series.filter((series["step"] == name) & (series["role"] == step["role"]))
+            assert rows["operations"].sum() == step["operations"]
+            assert rows["second"].to_list()[:2] == [0, 1]
+            # Half of the time belongs to the other variant: it is in no share of this one's.
+            assert step["server_cpu_seconds"] > 0
+            assert step["waits_cost"]["polls"] > 10
+            assert step["metrics"]["cspq"] is None
+            assert any("cannot be told apart" in note for note in step["notes"])
+        # The server has counted the same, and the warm-up of 2 s before it.
+        counters = run.table("pgstat")
+        commits = counters.filter(
+            (counters["step"] == "point-query") & (counters["counter"] == "xact_commit")
+        )
+        (row,) = [r for r in commits.to_dicts() if r["object"] == "pgstrata"]
+        operations = next(s["operations"] for s in run.steps if s["name"] == "point-query")
+        assert operations < row["after"] - row["before"] < 5 * operations
+    compared = pgstrata("compare", "a", "b", "--format", "json")
+    assert compared.returncode == 0, compared.stderr
+    assert all(50 < s["n"] <= 100 for s in json.loads(compared.stdout)[0]["steps"])
+    assert pgstrata("report").returncode == 0
+
+
+def test_short_slices_until_a_verdict(place: Path, pgstrata: Program, pg17: Server) -> None:
+    """It ends at the verdict or at the limit; one of the two has to be what is told afterwards."""
+    more = 'until = "verdict"\nmax_seconds = 24\nmargin = 0.3'
+    file = write(place, pg17, ["point-query"], slice_=0.02, seconds=600, more=more)
+    done = pgstrata("run", file, "--no-report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = by_variant(place).values()
+    steps = [next(s for s in run["steps"] if s["name"] == "point-query") for run in runs]
+    assert all(7 <= step["seconds"] <= 12.5 for step in steps)
+    compared = pgstrata("compare", "a", "b", "--margin", "30%", "--format", "json")
+    (verdict,) = json.loads(compared.stdout)[0]["steps"]
+    assert verdict["word"] != "unclear" or sum(step["seconds"] for step in steps) >= 23
+
+
+def test_a_server_that_dies_between_windows(place: Path, pgstrata: Program, pg17: Server) -> None:
+    file = write(place, pg17, ["point-query"], slice_=0.02, seconds=60)
+    running = Running(place, ["run", str(file), "--no-report"])
+    running.wait_for_text("data copied from a")
+    drivers: set[int] = set()
+
+    def later() -> psutil.Process | None:
+        """A backend of the second sitting or a later one: each has drivers of its own."""
+        if (driver := running.child("pgstrata-driver")) and (backend := running.backend()):
+            drivers.add(driver.pid)
+            return backend if len(drivers) > 2 else None
+        return None
+
+    backend = running.wait_for(later)
+    os.kill(backend.ppid(), signal.SIGKILL)
+    assert running.end() == 1, running.said
+    assert "leaves the comparison: the server died" in running.said
+    assert "Traceback" not in running.said
+    runs = by_variant(place)
+    assert sorted(run["status"] for run in runs.values()) == ["done", "failed"]
+    assert list((place / "data").iterdir()) == []
+    compared = pgstrata("compare", "a", "b", "--format", "json")
+    assert compared.returncode == 0, compared.stderr + running.said
+    (verdict,) = json.loads(compared.stdout)[0]["steps"]
+    assert verdict["word"] == "unclear"
+    assert verdict["n"] > 1, "the pairs until then are kept"
+
+
+@pytest.mark.parametrize("cpu_seconds", [0.0, 0.5])
+def test_an_interrupt_ends_all_drivers(
+    place: Path, pgstrata: Program, pg17: Server, cpu_seconds: float
+) -> None:
+    """While they connect, and at work."""
+    file = write(place, pg17, ["point-query"], slice_=0.02, seconds=30)
+    running = Running(place, ["run", str(file), "--no-report"])
+    running.wait_for_text("data copied from a")
+    running.wait_for(lambda: running.backend(cpu_seconds))
+    running.process.send_signal(signal.SIGINT)
+    assert running.end() == 130, running.said
+    assert "Traceback" not in running.said
+    psutil.wait_procs(living_in(place), timeout=10)
+    assert living_in(place) == []
+    assert list((place / "data").iterdir()) == []

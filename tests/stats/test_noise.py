@@ -1,0 +1,73 @@
+"""The smallest difference a machine shows, against differences that are really planted."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from pgstrata.stats.noise import noise
+from pgstrata.stats.sequential import look
+from pgstrata.stats.verdict import compare
+from support_simulation import simulate
+
+
+def white(
+    n: int, deviation: float, rng: np.random.Generator, slower: float = 0.0
+) -> tuple[list[float], list[float]]:
+    """Pairs whose log ratio has this standard deviation."""
+    x = deviation * rng.standard_normal(n)
+    return [1000.0] * n, list(1000 * (1 - slower) * np.exp(x))
+
+
+def test_the_deviation_of_a_pair_is_found() -> None:
+    rng = np.random.default_rng(1)
+    found = noise(*white(400, 0.02, rng), pair_seconds=4)
+    assert found.pair_deviation == pytest.approx(0.02, rel=0.12)
+    assert found.floor == 0.0
+    assert abs(found.offset) < 0.005
+
+
+def test_what_is_called_visible_is_found_nine_times_of_ten() -> None:
+    rng = np.random.default_rng(2)
+    seen = noise(*white(4000, 0.03, rng), pair_seconds=4, minutes=(2,)).visible[0]
+    assert seen.pairs == 30 and seen.fixed is not None and seen.watched is not None
+    fixed = [compare(*white(30, 0.03, rng, seen.fixed)).high < 1 for _ in range(500)]
+    assert np.mean(fixed) == pytest.approx(0.9, abs=0.045)
+    watched = [look(*white(30, 0.03, rng, seen.watched)).high < 1 for _ in range(500)]
+    assert np.mean(watched) == pytest.approx(0.9, abs=0.045)
+
+
+def test_longer_sees_more_and_watching_costs() -> None:
+    rng = np.random.default_rng(3)
+    found = noise(*simulate.interleaved(240, 0.0, simulate.MACHINES["design"], rng), pair_seconds=4)
+    assert [v.minutes for v in found.visible] == [1.0, 5.0, 20.0]
+    one, five, twenty = (v.fixed for v in found.visible)
+    assert one is not None and five is not None and twenty is not None
+    assert one > five > twenty > 0
+    for v in found.visible[1:]:
+        assert v.watched is not None and v.fixed is not None and v.watched > v.fixed
+
+
+def test_clusters_that_differ_for_good_set_a_floor() -> None:
+    rng = np.random.default_rng(4)
+    found = noise(*white(200, 0.02, rng, slower=0.03), pair_seconds=4, minutes=(1000,))
+    assert found.offset == pytest.approx(-0.03, abs=0.005)
+    assert 0.02 < found.floor < 0.03
+    assert found.visible[0].fixed is not None and found.visible[0].fixed > found.floor
+
+
+def test_times_too_short_for_an_interval_say_so() -> None:
+    rng = np.random.default_rng(5)
+    found = noise(*white(20, 0.02, rng), pair_seconds=30, minutes=(1, 4.5, 20))
+    assert (found.visible[0].fixed, found.visible[0].watched) == (None, None)
+    assert found.visible[1].fixed is not None and found.visible[1].watched is None
+    assert found.visible[2].watched is not None and math.isfinite(found.visible[2].watched)
+
+
+def test_too_few_pairs_are_refused() -> None:
+    with pytest.raises(ValueError, match="7 pairs"):
+        noise([1.0] * 7, [1.0] * 7, pair_seconds=4)
+    with pytest.raises(ValueError, match="pair_seconds"):
+        noise([1.0] * 9, [1.0] * 9, pair_seconds=0)

@@ -1,0 +1,120 @@
+"""Looking early: false alarms of the confidence sequence, and of an interval that is not one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from pgstrata.stats import sequential, verdict
+from pgstrata.stats.estimate import Estimate
+from pgstrata.stats.sequential import FIRST, interval, log_e_value, look
+from support_simulation import simulate
+
+estimates = st.builds(
+    Estimate,
+    log=st.floats(min_value=-0.5, max_value=0.5),
+    standard_error=st.floats(min_value=1e-4, max_value=0.1),
+    freedom=st.floats(min_value=5, max_value=500),
+    n=st.integers(min_value=10, max_value=500),
+    method=st.just("huber"),
+)
+
+
+@given(estimates, st.sampled_from([0.8, 0.95, 0.99]))
+def test_the_interval_holds_what_the_e_value_does_not_refute(e: Estimate, confidence: float) -> None:
+    bar = -math.log(1 - confidence)
+    for end in interval(e, confidence):
+        if math.isfinite(end):
+            assert log_e_value(e, end) == pytest.approx(bar, rel=1e-6)
+    assert log_e_value(e, e.log) <= 0
+
+
+@given(estimates)
+def test_it_is_wider_than_the_interval_of_fixed_size(e: Estimate) -> None:
+    low, high = interval(e)
+    fixed_low, fixed_high = verdict.interval(e)
+    assert low < fixed_low and high > fixed_high
+
+
+def test_the_e_value_is_the_bayes_factor_it_claims_to_be() -> None:
+    """Against the integral over the effect and the spread, done numerically."""
+    x = np.array([0.3, -0.1, 0.5, 0.2, 0.4, 0.0, 0.6])
+    n, g = len(x), 0.5
+
+    spread = np.geomspace(0.01, 30, 3000)[:, None]
+    effect = np.linspace(-5, 5, 1001)[None, :]
+
+    def density(effect: np.ndarray) -> np.ndarray:
+        """Of the values, times the right Haar prior 1 ÷ spread."""
+        z2 = sum((value / spread - effect) ** 2 for value in x)
+        return np.exp(-0.5 * z2) / spread ** (n + 1)
+
+    prior = stats.norm.pdf(effect, 0, math.sqrt(g))
+    something = integrate.trapezoid(
+        integrate.trapezoid(density(effect) * prior, effect, axis=1), spread[:, 0]
+    )
+    nothing = integrate.trapezoid(density(np.zeros((1, 1)))[:, 0], spread[:, 0])
+    e = Estimate(float(x.mean()), float(stats.sem(x)), n - 1.0, n, "mean")
+    assert log_e_value(e, 0.0, g) == pytest.approx(math.log(something / nothing), abs=1e-3)
+
+
+def test_too_few_pairs_are_not_looked_at() -> None:
+    v = look([100.0] * (FIRST - 1), [50.0] * (FIRST - 1))
+    assert v.word == "unclear" and str(FIRST) in v.reason
+    assert look([100.0] * FIRST, [50.0] * FIRST).word == "slower"
+
+
+def test_the_p_value_agrees_with_the_interval() -> None:
+    rng = np.random.default_rng(2)
+    for slower in (0.0, 0.01, 0.02, 0.05):
+        base, other = simulate.interleaved(80, slower, simulate.MACHINES["design"], rng)
+        v = look(base, other)
+        assert (v.p_value <= 0.05) == (v.low > 1 or v.high < 1)
+
+
+def alarms(machine: str, comparisons: int, interval_of: object, n: int = 120, seed: int = 21) -> float:
+    rng = np.random.default_rng(seed)
+    found = sum(
+        simulate.ever_wrong(n, simulate.MACHINES[machine], rng, interval_of) for _ in range(comparisons)
+    )
+    return found / comparisons
+
+
+@pytest.mark.parametrize("machine", list(simulate.MACHINES))
+def test_false_alarms_stay_below_the_nominal_rate_however_often_one_looks(machine: str) -> None:
+    assert alarms(machine, 60, simulate.watched_interval) <= 0.05
+
+
+def test_an_interval_of_fixed_size_fails_when_one_looks_often() -> None:
+    assert alarms("design", 60, simulate.fixed_interval) > 0.15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", list(simulate.MACHINES))
+def test_false_alarms_stay_near_the_nominal_rate_over_twenty_minutes(machine: str) -> None:
+    # 5 % and two standard deviations of 200 draws; what each variant has for itself costs more.
+    most = 0.12 if machine == "variants wander apart" else 0.08
+    assert alarms(machine, 200, simulate.watched_interval, n=600) <= most
+
+
+def test_planted_slowdowns_are_found_early() -> None:
+    machine = simulate.MACHINES["design"]
+    said, seconds = simulate.words(simulate.until_verdict, 0.05, machine, 100, 120, 22)
+    assert said["slower"] >= 99 and seconds < 120
+    said, _ = simulate.words(simulate.until_verdict, 0.03, machine, 100, 120, 23)
+    assert said["slower"] >= 95
+    said, _ = simulate.words(simulate.until_verdict, 0.0, machine, 100, 120, 24)
+    assert said["slower"] + said["faster"] <= 2
+
+
+def test_prior_spread_changes_width_but_not_the_meaning() -> None:
+    e = Estimate(-0.03, 0.004, 59.0, 60, "huber")
+    for spread in (0.01, 0.1, 1.0):
+        low, high = sequential.interval(e, spread=spread)
+        assert low < -0.03 < high
+        assert math.isfinite(low)
