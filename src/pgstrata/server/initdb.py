@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pgstrata.errors import UsageError
-from pgstrata.server.mapping import MANAGED
+from pgstrata.server.config.mapping import MANAGED
 
 _HINT = "leave it out; options such as --data-checksums, --wal-segsize or --locale can be given"
 
