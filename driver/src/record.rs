@@ -261,8 +261,8 @@ impl Board {
             count: s.count,
             errors: s.errors,
             rows: s.rows,
-            seconds_total: s.total as f64 / SECOND as f64,
-            seconds_max: s.max as f64 / SECOND as f64,
+            seconds_total: clock::seconds(s.total),
+            seconds_max: clock::seconds(s.max),
         });
         RoleDone {
             name: self.name.clone(),

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.campaign.plan.order import Windows, sittings
+from pgstrata.observe.profile import unavailable
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from support_program import Program, Running, living_in
@@ -157,6 +158,32 @@ def test_a_server_that_dies_between_windows(place: Path, pgstrata: Program, pg17
     (verdict,) = json.loads(compared.stdout)[0]["steps"]
     assert verdict["word"] == "unclear"
     assert verdict["n"] > 1, "the pairs until then are kept"
+
+
+def test_one_that_never_comes_up_leaves_the_other_measured(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    (place / "broken.conf").write_text("shared_preload_libraries = 'there_is_no_such_library'\n")
+    file = write(place, pg17, ["point-query"], slice_=0.02, seconds=2)
+    file.write_text(file.read_text().replace('["default", "a17"]', '["default", "./broken.conf"]'))
+    done = pgstrata("run", file, "--no-report")
+    assert done.returncode == 1
+    runs = by_variant(place)
+    assert [runs[variant]["status"] for variant in "ab"] == ["done", "failed"]
+    step = next(s for s in runs["a"]["steps"] if s["name"] == "point-query")
+    assert step["rate"] > 0
+    assert step["seconds"] == pytest.approx(2, rel=0.1)
+
+
+@pytest.mark.skipif(bool(unavailable()), reason="perf is not installed")
+def test_a_step_of_one_sitting_has_a_profile(place: Path, pgstrata: Program, pg17: Server) -> None:
+    more = "profile = { seconds = 1 }"
+    done = pgstrata(
+        "run", write(place, pg17, ["point-query"], slice_=0.02, seconds=2, more=more), "--no-report"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for run in by_variant(place).values():
+        assert next(s for s in run["steps"] if s["name"] == "point-query")["profile"]
 
 
 @pytest.mark.parametrize("cpu_seconds", [0.0, 0.5])

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from statistics import mean, median, stdev
+from statistics import mean, median, pstdev, stdev
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,7 @@ from pgstrata.stats.rates import (
     geometric_mean,
     over_repeats,
     per_second,
+    pooled,
     rate_percentiles,
     relative,
 )
@@ -119,3 +120,15 @@ def test_geometric_mean() -> None:
     assert geometric_mean([2.0, 0.5]) == pytest.approx(1)
     assert geometric_mean([]) is None
     assert geometric_mean([1.0, 0.0]) is None
+
+
+@given(st.lists(st.lists(st.floats(0, 1000), max_size=20), max_size=8))
+def test_parts_together_have_the_moments_of_all_values(parts: list[list[float]]) -> None:
+    values = [value for part in parts for value in part]
+    found = pooled((len(p), mean(p), pstdev(p)) if p else (0, 0.0, 0.0) for p in parts)
+    if not values:
+        assert found is None
+    else:
+        assert found is not None
+        assert found[0] == pytest.approx(mean(values), abs=1e-9)
+        assert found[1] == pytest.approx(pstdev(values), abs=1e-4)

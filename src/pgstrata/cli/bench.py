@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -141,18 +140,13 @@ class _Progress:
         self._seconds.append(event)
         if len(self._seconds) < self._every or event["seconds"] < 0.5:
             return
+        from pgstrata.stats.rates import pooled
         from pgstrata.store.histogram import decode, merge
 
         seconds, self._seconds = self._seconds, []
         roles = [second["roles"][0] for second in seconds]
-        n = sum(r["transactions"] for r in roles)
-        tps = n / max(sum(s["seconds"] for s in seconds), 1e-9)
-
-        def mean(of: Callable[[dict[str, Any]], float]) -> float:
-            return sum(r["transactions"] * of(r) for r in roles) / n if n else 0.0
-
-        average = mean(lambda r: r["mean"])
-        deviation = max(0.0, mean(lambda r: r["stddev"] ** 2 + r["mean"] ** 2) - average**2) ** 0.5
+        tps = sum(r["transactions"] for r in roles) / max(sum(s["seconds"] for s in seconds), 1e-9)
+        average, deviation = pooled((r["transactions"], r["mean"], r["stddev"]) for r in roles) or (0.0, 0.0)
         parts = [
             f"progress: {event['second'] + 1:.1f} s",
             f"{tps:.1f} tps",
@@ -160,7 +154,8 @@ class _Progress:
             f"{sum(r['errors'] for r in roles)} failed",
         ]
         if "lag" in roles[0]:
-            parts.append(f"lag {mean(lambda r: r['lag']['mean']) * 1e3:.3f} ms")
+            lag, _ = pooled((r["transactions"], r["lag"]["mean"], 0.0) for r in roles) or (0.0, 0.0)
+            parts.append(f"lag {lag * 1e3:.3f} ms")
         p99 = merge([decode(r["histogram"]) for r in roles]).percentile(99) or 0.0
         parts += [f"p99 {p99 * 1e3:.3f} ms", f"max {max(r['max'] for r in roles) * 1e3:.3f} ms"]
         print(", ".join(parts), file=sys.stderr, flush=True)
@@ -201,13 +196,11 @@ def _text(measured: Measured, per_statement: bool) -> list[str]:
             f"driver CPU = {cost:.2f} µs per transaction",
             f"tps = {measured.tps:.6f} (without initial connection time)",
         ]
-    if not one:
-        weights = sum(of.script.weight for of in measured.by_script())
-        for number, of_script in enumerate(measured.by_script(), 1):
-            lines += _of_script(number, of_script, weights, measured)
-            lines += _statements(of_script, " - ") if per_statement else []
-    elif per_statement:
-        lines += _statements(measured.by_script()[0])
+    scripts = measured.by_script()
+    weights = sum(of.script.weight for of in scripts)
+    for number, of_script in enumerate(scripts, 1):
+        lines += [] if one else _of_script(number, of_script, weights, measured)
+        lines += _statements(of_script, "" if one else " - ") if per_statement else []
     return lines
 
 
@@ -229,7 +222,7 @@ def _of_script(number: int, of: OfScript, weights: int, measured: Measured) -> l
     return lines
 
 
-def _statements(of: OfScript, mark: str = "") -> list[str]:
+def _statements(of: OfScript, mark: str) -> list[str]:
     lines = [f"{mark}statement latencies in milliseconds and failures:"]
     for s in of.statements:
         mean = s["seconds_total"] * 1e3 / s["count"] if s["count"] else 0.0

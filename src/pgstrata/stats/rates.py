@@ -41,6 +41,20 @@ def per_second(
     return points
 
 
+def pooled(parts: Iterable[tuple[int, float, float]]) -> tuple[float, float] | None:
+    """Mean and standard deviation (of the population) of all values together; None where there is none.
+
+    parts: of each part the number of values, their mean and their deviation. Exact: the squares add up.
+    """
+    known = [part for part in parts if part[0]]
+    count = sum(n for n, _, _ in known)
+    if not count:
+        return None
+    mean_ = sum(n * m for n, m, _ in known) / count
+    square = sum(n * (s**2 + m**2) for n, m, s in known) / count
+    return mean_, max(0.0, square - mean_**2) ** 0.5
+
+
 @dataclass(frozen=True)
 class Rate:
     """The rate of one step and variant over its repeats, per second.

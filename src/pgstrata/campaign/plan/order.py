@@ -35,7 +35,7 @@ GAP = 0.05
 """Between two windows, as a share of one: what was under way in the first comes to its end."""
 
 FIRST_WARMUP_SECONDS = 2.0
-"""Least warm-up of a step in windows, which has one for all of them."""
+"""Least warm-up of the first sitting of a step in windows."""
 
 SITTING_SECONDS = 2.0
 """Measured of each variant with one set of connections, at first. Where the memory of processes lies is
@@ -141,6 +141,14 @@ class Windows:
         return at * (self.slice_seconds + self.gap_seconds) + active - number * self.slice_seconds
 
 
+def longest(step: Step, spec: CampaignSpec, variants: int) -> float:
+    """Most seconds measured of each variant at a step in windows."""
+    if spec.until == "verdict":
+        return spec.max_seconds / variants
+    assert step.seconds is not None
+    return step.seconds
+
+
 def sittings(seconds: float) -> list[float]:
     """Lengths, in seconds of each variant, of the parts of a step in windows: each connects anew."""
     lengths: list[float] = []
@@ -205,7 +213,7 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
                     snapshots = True
                     each = length + phase.warmup + AROUND_ROUND_SECONDS + copy_seconds
                 case "windows":
-                    whole = spec.max_seconds / len(variants) if spec.until == "verdict" else length
+                    whole = longest(turns.step, spec, len(variants))
                     around = len(sittings(whole)) * (AGAIN_SECONDS + AROUND_SITTING_SECONDS / len(variants))
                     count, each = 1, (whole + turns.step.warmup) * (1 + GAP) + around
                 case _:
@@ -227,6 +235,7 @@ __all__ = [
     "data_of",
     "interleaved_cost",
     "loaded_at",
+    "longest",
     "sittings",
     "turn_order",
     "turns_of",

@@ -23,6 +23,7 @@ from pgstrata.campaign.plan.order import (
     Turns,
     data_of,
     loaded_at,
+    longest,
     sittings,
     turn_order,
     turns_of,
@@ -34,8 +35,8 @@ from pgstrata.measure.comparison.participant import Lane, known
 from pgstrata.measure.comparison.sitting import Together
 from pgstrata.measure.profiles import TurnProfiles
 from pgstrata.measure.query_plans import step_plans
-from pgstrata.measure.run.conduct import DATABASE, Conductor, without_password
-from pgstrata.measure.step import Measured, cut_short, driver_spec, measure
+from pgstrata.measure.run.conduct import DATABASE, Conductor
+from pgstrata.measure.step import Measured, cut_short, measure
 from pgstrata.observe import StepWatch
 from pgstrata.server.cluster import Cluster
 from pgstrata.workload.core.language import Step
@@ -206,22 +207,17 @@ class Interleaved:
         self._end(step)
 
     def _windows(self, turns: Turns) -> None:
-        """Slices so short that all drivers work at the same time, each in its own windows."""
-        self._begin(turns.step, turns.count)
-        assert turns.step.seconds is not None
-        whole = self.spec.max_seconds / len(self.here) if self.spec.until == "verdict" else turns.step.seconds
+        """Slices so short that all drivers work at the same time, each in its own windows: in sittings."""
+        lengths = sittings(longest(turns.step, self.spec, len(self.here)))
+        self._begin(turns.step, len(lengths))
         pairs = 0
-        for number, seconds in enumerate(sittings(whole), 1):
+        for number, seconds in enumerate(lengths, 1):
             self.interrupts.check()
             warmup = turns.step.warmup if number == 1 else AGAIN_SECONDS
             step = replace(turns.step, seconds=seconds, warmup=warmup)
             together = Together(self.here, step, number, pairs, self.spec, self.progress, self.interrupts)
-            for lane, measured, error in together.measure():
-                if measured is not None:
-                    lane.turns += measured.record.pop("slices")
-                    lane.slices.append(measured)
-                if error is not None:
-                    self._leaves(lane, error)
+            for lane, error in together.measure():
+                self._leaves(lane, error)
             pairs += math.ceil(seconds / self.spec.slice_seconds)
             if len(self.here) < 2 or (self.spec.until == "verdict" and number >= SITTINGS and self._known()):
                 break
@@ -280,13 +276,7 @@ class Interleaved:
     def _measure(self, lane: Lane, step: Step, pair: int) -> None:
         c = lane.conductor
         step = warmed_up(step, self.spec, first=not lane.slices)
-        connection = lane.cluster.connection(DATABASE)
-        # Another stream in every pair, the same for all variants of it.
-        seed = (c.seed(step, lane.order) + pair) % 2**48
-        spec = driver_spec(step, connection, seed, self.spec.engine)
-        if not lane.slices:
-            lane.told = without_password(spec)
-            c.builder.spec(lane.order, step.name, lane.told)
+        spec = lane.spec(step, pair)
         watch = StepWatch(lane.cluster, step.tables, DATABASE, waits_hertz=self.spec.waits)
         begun = time.monotonic()
         with c.builder.scratch("perf") as recordings:

@@ -9,6 +9,7 @@ from pgstrata.measure.record import COUNTS, step_record
 from pgstrata.measure.step import Measured
 from pgstrata.observe import StepObserved
 from pgstrata.observe.waits import merged
+from pgstrata.stats.rates import pooled
 from pgstrata.store.histogram import Histogram, decode, merge
 from pgstrata.workload.core.language import Step
 
@@ -66,12 +67,8 @@ def _done(events: Sequence[Json]) -> Json:
 def _latency(histogram: Histogram, roles: Sequence[Json]) -> Json:
     """From the merged histogram; mean and deviation from the slices' own, which are exact."""
     known = [(r["operations"], r["latency"]) for r in roles if r["latency"].get("mean") is not None]
-    count = sum(n for n, _ in known)
-    latency: Json = {"mean": None, "stddev": None}
-    if count:
-        mean = sum(n * one["mean"] for n, one in known) / count
-        square = sum(n * ((one["stddev"] or 0.0) ** 2 + one["mean"] ** 2) for n, one in known) / count
-        latency = {"mean": mean, "stddev": max(0.0, square - mean * mean) ** 0.5}
+    mean, stddev = pooled((n, one["mean"], one["stddev"] or 0.0) for n, one in known) or (None, None)
+    latency: Json = {"mean": mean, "stddev": stddev}
     for percent in (50, 75, 90, 95, 99):
         latency[f"p{percent}"] = histogram.percentile(percent)
     longest = [one["max"] for _, one in known if one["max"] is not None]

@@ -8,11 +8,11 @@ from typing import Any
 
 from pgstrata.errors import PgstrataError
 from pgstrata.measure.profiles import TurnProfiles
-from pgstrata.measure.run.conduct import Conductor
-from pgstrata.measure.step import Measured
+from pgstrata.measure.run.conduct import DATABASE, Conductor, without_password
+from pgstrata.measure.step import Measured, driver_spec
 from pgstrata.server.cluster import Cluster
 from pgstrata.stats import sequential
-from pgstrata.workload.core.language import Phase
+from pgstrata.workload.core.language import Phase, Step
 
 Json = dict[str, Any]
 
@@ -37,6 +37,19 @@ class Lane:
     @property
     def label(self) -> str:
         return self.conductor.run.key.variant
+
+    def spec(self, step: Step, number: int, **more: Any) -> Json:
+        """The driver's spec of one turn at a step; that of the first turn is kept with the run.
+
+        number: of the turn. Each has another random stream, the same for all variants. more: keys of its own.
+        """
+        c = self.conductor
+        seed = (c.seed(step, self.order) + number) % 2**48
+        spec = driver_spec(step, self.cluster.connection(DATABASE), seed, c.campaign.spec.engine) | more
+        if not self.slices:
+            self.told = without_password(spec)
+            c.builder.spec(self.order, step.name, self.told)
+        return spec
 
     def rates(self) -> dict[int, float]:
         """Rate of the present step by pair."""

@@ -22,8 +22,8 @@ from pgstrata.errors import DriverError, PgstrataError, StoreError
 from pgstrata.measure.comparison.participant import Lane
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import Progress
-from pgstrata.measure.run.conduct import DATABASE, without_password
-from pgstrata.measure.step import Measured, cut_short, driver_spec, measure
+from pgstrata.measure.run.conduct import DATABASE
+from pgstrata.measure.step import Measured, cut_short, measure
 from pgstrata.observe import StepWatch
 from pgstrata.workload.core.language import Step
 
@@ -86,8 +86,8 @@ class Together:
         self.begin = threading.Event()
         self.zero = 0
 
-    def measure(self) -> Iterator[tuple[Lane, Measured | None, PgstrataError | None]]:
-        """What was measured of each lane, and why it failed, if it did.
+    def measure(self) -> list[tuple[Lane, PgstrataError]]:
+        """Adds what was measured to slices and turns of each lane. Returns those that failed, and why.
 
         Raises Interrupted, with all drivers ended.
         """
@@ -102,16 +102,18 @@ class Together:
             while not all(seat.gone for seat in self.seats):
                 time.sleep(0.1)
                 self.interrupts.check()
-                if len([seat for seat in self.seats if not seat.gone]) < 2:
-                    self._stop()  # nobody to compare with
+                left = sum(not seat.gone for seat in self.seats)
+                if left == 1 < len(self.seats):
+                    self._stop()  # nobody to compare with any more
         for seat in self.seats:
             if seat.broken is not None:
                 raise seat.broken
             if seat.measured is not None:
-                seat.measured.record["slices"] = self._slices(seat)
+                seat.lane.turns += self._slices(seat, seat.measured)
+                seat.lane.slices.append(seat.measured)
                 if seat.measured.error is not None:
                     seat.error = cut_short(self.step, seat.measured.error)
-            yield seat.lane, seat.measured, seat.error
+        return [(seat.lane, seat.error) for seat in self.seats if seat.error is not None]
 
     @contextmanager
     def _ended_drivers(self) -> Iterator[None]:
@@ -142,14 +144,7 @@ class Together:
     def _measure(self, seat: Seat) -> Measured:
         lane, step = seat.lane, self.step
         c = lane.conductor
-        connection = lane.cluster.connection(DATABASE)
-        # Another stream in every sitting, the same for all variants of it.
-        seed = (c.seed(step, lane.order) + self.number) % 2**48
-        spec = driver_spec(step, connection, seed, self.spec.engine)
-        spec |= {"turns": self.windows.spec(seat.place)}
-        if not lane.slices:
-            lane.told = without_password(spec)
-            c.builder.spec(lane.order, step.name, lane.told)
+        spec = lane.spec(step, self.number, turns=self.windows.spec(seat.place))
         # A second of one variant takes that of all the others, too.
         round_ = self.windows.moment(seat.place, self.seconds) - self.windows.moment(seat.place, 0.0)
         watch = StepWatch(
@@ -197,17 +192,15 @@ class Together:
             if seat.driver is not None and not seat.gone:
                 seat.driver.stop()
 
-    def _slices(self, seat: Seat) -> list[Json]:
+    def _slices(self, seat: Seat, measured: Measured) -> list[Json]:
         """`slices` of the step record, in the unit of its rate; a window that was cut short is none."""
-        assert seat.measured is not None
-        record = seat.measured.record
-        for role in seat.measured.done["roles"]:
+        for role in measured.done["roles"]:
             told = role.pop("turns", [])
             if role["name"] == self.role:
                 seat.take(told)
         operations = sum(n for n, _ in seat.windows.values())
         busy = sum(b for _, b in seat.windows.values())
-        unit = record["rate"] / (operations / busy) if operations else 0.0
+        unit = measured.record["rate"] / (operations / busy) if operations else 0.0
         least = 0.5 * self.spec.slice_seconds * self.clients
         return [
             {"pair": self.pairs + number + 1, "seconds": round(b / self.clients, 6), "rate": n / b * unit}
