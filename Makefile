@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-SOURCES := $(shell find driver/src -name '*.rs') driver/Cargo.toml Cargo.toml Cargo.lock pyproject.toml
+SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 # A toolchain installed by rustup is used even where the shell does not know of it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 # The servers that demo and tests need are fetched by them; everything else is here.
@@ -50,7 +50,7 @@ setup: $(VENV)/.ready
 
 $(VENV)/.ready: $(SOURCES) | $(BIN)/python
 	@command -v cargo >/dev/null || { echo "error: no Rust toolchain: install rustup, then run this again"; exit 1; }
-	@echo "Building the driver and installing pgstrata into $(VENV) (two to five minutes the first time)"
+	@echo "Building the programs and installing pgstrata into $(VENV) (two to five minutes the first time)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 

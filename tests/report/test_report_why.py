@@ -103,10 +103,10 @@ def test_older_drawings_go(results: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "flames" / "old.svg").exists()
 
 
-def test_without_the_driver_the_tables_are_there(
+def test_without_the_tools_the_tables_are_there(
     results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PGSTRATA_DRIVER", "/nowhere/driver")
+    monkeypatch.setenv("PGSTRATA_TOOLS", "/nowhere/tools")
     page = write_report(results, out=tmp_path / "out").html.read_text()
     assert "could not be drawn" in page and "Functions whose share changed most" in page
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from pgstrata.driver.path import find_driver
+from pgstrata.driver.path import find_tools
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server import acquire
 from pgstrata.server import prebuilt as cache
@@ -31,9 +31,9 @@ NOWHERE = {"HTTPS_PROXY": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1
 
 
 def drive(*arguments: str | Path, umask: int = 0o022, **env: str) -> tuple[int, list[dict[str, Any]]]:
-    """Runs the driver; its exit code and what it said."""
+    """Runs the tools; their exit code and what it said."""
     ran = subprocess.run(
-        [find_driver(), *map(str, arguments)],
+        [find_tools(), *map(str, arguments)],
         capture_output=True,
         text=True,
         env={**os.environ, **env},
@@ -118,7 +118,7 @@ def test_an_archive_of_another_version_is_refused(tmp_path: Path) -> None:
 
 def test_several_at_once_get_one_server(tmp_path: Path) -> None:
     jar = archive(tmp_path, "17.3", payload=3_000_000)
-    command = [find_driver(), "fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar]
+    command = [find_tools(), "fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(6)]
     said = [process.communicate()[0].decode() for process in running]
     assert [process.returncode for process in running] == [0] * 6

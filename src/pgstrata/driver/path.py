@@ -1,4 +1,4 @@
-"""Where the driver's binary is."""
+"""Where the two programs are that are installed with pgstrata: the driver, and the tools beside it."""
 
 from __future__ import annotations
 
@@ -9,29 +9,40 @@ from pathlib import Path
 
 from pgstrata.errors import PgstrataError
 
-NAME = "pgstrata-driver"
-
 
 def find_driver() -> Path:
     """The driver: `PGSTRATA_DRIVER`, beside the interpreter, on PATH, or built in a checkout.
 
     Raises PgstrataError when there is none, or when `PGSTRATA_DRIVER` names something else.
     """
-    if named := os.environ.get("PGSTRATA_DRIVER"):
+    return _find("pgstrata-driver", "PGSTRATA_DRIVER", "driver")
+
+
+def find_tools() -> Path:
+    """The program that fetches servers and draws flame graphs, looked for as the driver is, with
+    `PGSTRATA_TOOLS` before the other places.
+
+    Raises PgstrataError as `find_driver` does.
+    """
+    return _find("pgstrata-tools", "PGSTRATA_TOOLS", "program")
+
+
+def _find(name: str, variable: str, what: str) -> Path:
+    if named := os.environ.get(variable):
         path = Path(named).expanduser()
         if not os.access(path, os.X_OK) or path.is_dir():
             raise PgstrataError(
-                f"PGSTRATA_DRIVER is {named}, which is not a program", "unset it or name the driver"
+                f"{variable} is {named}, which is not a program", f"unset it or name the {what}"
             )
         return path.resolve()
-    candidates = [Path(sys.executable).parent / NAME]
-    if on_path := shutil.which(NAME):
+    candidates = [Path(sys.executable).parent / name]
+    if on_path := shutil.which(name):
         candidates.append(Path(on_path))
-    candidates.append(Path(__file__).resolve().parents[3] / "target" / "release" / NAME)
+    candidates.append(Path(__file__).resolve().parents[3] / "target" / "release" / name)
     for path in candidates:
         if os.access(path, os.X_OK) and path.is_file():
             return path
     raise PgstrataError(
-        "the driver pgstrata-driver is not there",
-        "build it with `cargo build --release`, or name it with PGSTRATA_DRIVER",
+        f"the {what} {name} is not there",
+        f"build it with `cargo build --release`, or name it with {variable}",
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.campaign.file.models import ProfileSpec
-from pgstrata.driver.path import find_driver
+from pgstrata.driver.path import find_tools
 from pgstrata.errors import PgstrataError
 from pgstrata.judge.stacks import add_up, folded_text, parse_folded
 from pgstrata.observe.profile import Profile, ProfileOptions, Profiler
@@ -118,11 +118,13 @@ class TurnProfiles:
 def fold(script: Path) -> bytes:
     """The text of `perf script` as folded stacks: a line per stack, frames by `;`, behind it its samples."""
     done = subprocess.run(
-        [str(find_driver()), "flame", "fold", str(script)],
+        [str(find_tools()), "flame", "fold", str(script)],
         capture_output=True,
         stdin=subprocess.DEVNULL,
         timeout=300,
     )
     if done.returncode != 0:
-        raise PgstrataError(done.stderr.decode("utf-8", "replace").strip() or "the driver failed")
+        raise PgstrataError(
+            done.stderr.decode("utf-8", "replace").strip() or "the stacks could not be folded"
+        )
     return done.stdout

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pgstrata.driver.path import find_driver
+from pgstrata.driver.path import find_tools
 from pgstrata.errors import PgstrataError
 from pgstrata.judge.stacks import Stacks, add_up, folded_text, in_samples, parse_folded
 from pgstrata.report.study import Place, Study, anchor, number, part_of
@@ -89,7 +89,7 @@ def draw_flames(study: Study, flames: Flames, out: Path) -> tuple[Flames, str]:
     if not flames:
         return flames, ""
     try:
-        binary = find_driver()
+        binary = find_tools()
     except PgstrataError as error:
         return flames, f"The graphs could not be drawn: {error.message}; {error.hint}."
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The cache of fetched servers, and asking the driver to fill it."""
+"""The cache of fetched servers, and the program that fills it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pgstrata.driver.path import find_driver
+from pgstrata.driver.path import find_tools
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server.account import Account, blocked_at, server_account
 
@@ -60,7 +60,7 @@ def fetch(version: str, say: Callable[[str], None] | None = None) -> Path:
                     _unreachable.append(version)
                 if say and (event.get("stage") != "offline" or "--offline" not in arguments):
                     say(str(event.get("message", "")))
-    raise ServerError(f"the driver did not say where PostgreSQL {version} is")
+    raise ServerError(f"pgstrata-tools did not say where PostgreSQL {version} is")
 
 
 def published(every: bool = False) -> list[str]:
@@ -71,7 +71,7 @@ def published(every: bool = False) -> list[str]:
     for event in _ask(["versions", "--json", *(["--all"] if every else [])]):
         if event.get("event") == "versions":
             return [str(version) for version in event["versions"]]
-    raise ServerError("the driver did not list the versions")
+    raise ServerError("pgstrata-tools did not list the versions")
 
 
 def fetched() -> list[tuple[str, Path]]:
@@ -108,9 +108,9 @@ def remove(version: str) -> list[str]:
 
 
 def _ask(arguments: list[str]) -> Iterator[dict[str, Any]]:
-    """What the driver says. Raises ServerError for its `error`."""
-    driver = find_driver()
-    command = [str(driver), *arguments]
+    """What the tools say. Raises ServerError for their `error`."""
+    tools = find_tools()
+    command = [str(tools), *arguments]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -123,11 +123,11 @@ def _ask(arguments: list[str]) -> Iterator[dict[str, Any]]:
                 yield event
             said = process.stderr.read().decode(errors="replace").strip()
         except ValueError as error:
-            raise ServerError(f"{driver} said something that is not JSON") from error
+            raise ServerError(f"{tools} said something that is not JSON") from error
         finally:
             process.terminate()  # nothing happens to one that has ended by itself
     if process.returncode != 0 and said:
-        raise ServerError(f"{driver} failed with code {process.returncode}", said)
+        raise ServerError(f"{tools} failed with code {process.returncode}", said)
 
 
 def _reachable(folder: Path, account: Account | None, say: Callable[[str], None] | None) -> Path:

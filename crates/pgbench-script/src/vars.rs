@@ -46,6 +46,10 @@ impl Names {
         self.names.len()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
     /// Whether a variable may be called so: letters, digits and underscores, other than ASCII
     /// allowed, and no digit first.
     pub fn is_valid(name: &str) -> bool {

@@ -1,4 +1,4 @@
-//! `pgstrata-driver`: what pgstrata needs done at the speed of the machine.
+//! `pgstrata-driver`: load on a server and its measurement, the only code on the measured path.
 
 // A failure ends the step: it is made once, and its size costs nothing where all goes well.
 #![allow(clippy::result_large_err)]
@@ -11,15 +11,12 @@ mod compile;
 mod connect;
 mod engine;
 mod events;
-mod fetch;
-mod flame;
 mod generate;
 mod pace;
 mod program;
 mod record;
 mod report;
 mod run;
-mod script;
 mod session;
 mod spec;
 mod tally;
@@ -29,7 +26,7 @@ mod wire;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(version, about = "The load driver of pgstrata", long_about = None)]
+#[command(name = "pgstrata-driver", version, about = "The load driver of pgstrata", long_about = None)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -41,21 +38,13 @@ enum Command {
     Run,
     /// Parse a pgbench script and say what is wrong with it
     Check(check::CheckArgs),
-    /// Fold stacks and draw flame graphs
-    Flame(flame::FlameArgs),
-    /// Download, check and unpack a server
-    Fetch(fetch::FetchArgs),
-    /// List the versions that can be fetched
-    Versions(fetch::VersionsArgs),
 }
 
-fn main() {
+/// Does what the command line says and ends the process: with 0 where that went well.
+pub fn main() -> ! {
     let code = match Cli::parse().command {
         Command::Run => run::run(),
         Command::Check(args) => check::run(&args),
-        Command::Flame(args) => flame::run(&args),
-        Command::Fetch(args) => fetch::fetch(&args),
-        Command::Versions(args) => fetch::versions(&args),
     };
-    std::process::exit(code);
+    std::process::exit(code)
 }

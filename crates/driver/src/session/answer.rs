@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
+use pgbench_script::{EvalError, Names, Value};
+
 use super::{Report, Session, State};
 use crate::clock::{self, Nanos};
 use crate::events::{Failure, SqlError, StatementDone};
 use crate::program::Into;
-use crate::script::{EvalError, Names, Value};
 use crate::wire;
 
 /// The answer that is coming in.

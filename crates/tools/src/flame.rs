@@ -48,7 +48,7 @@ pub fn run(args: &FlameArgs) -> i32 {
     match result {
         Ok(()) => 0,
         Err(message) => {
-            eprintln!("pgstrata-driver flame: {message}");
+            eprintln!("pgstrata-tools flame: {message}");
             1
         }
     }

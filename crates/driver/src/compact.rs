@@ -4,8 +4,9 @@
 //! too many, which the next piece overwrites: no call, no check and no loop for a comma. This halves the
 //! client's CPU per row in l.i0 of the Insert Benchmark (`benchmarks/insert_client.py`).
 
+use pgbench_script::Rng;
+
 use crate::generate::{BASE64, Part, Scene};
-use crate::script::Rng;
 use crate::spec::FillSpec;
 
 /// The parts of one row, each with a known longest text.
@@ -166,8 +167,8 @@ mod tests {
 
     use super::*;
     use crate::generate::literal;
-    use crate::script::{Expr, Names, Rng, Vars};
     use crate::spec::ParamType;
+    use pgbench_script::{Expr, Names, Rng, Vars};
 
     proptest! {
         /// The short way writes what the long way writes, from the same stream.

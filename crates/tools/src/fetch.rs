@@ -76,12 +76,12 @@ fn exit_code(result: Result<(), Failure>) -> i32 {
     1
 }
 
-/// `pgstrata-driver fetch`; returns the exit code.
+/// `pgstrata-tools fetch`; returns the exit code.
 pub fn fetch(args: &FetchArgs) -> i32 {
     exit_code(run(args))
 }
 
-/// `pgstrata-driver versions`; returns the exit code.
+/// `pgstrata-tools versions`; returns the exit code.
 pub fn versions(args: &VersionsArgs) -> i32 {
     exit_code(published(args.all).map(|found| {
         if args.json {

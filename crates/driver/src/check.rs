@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use crate::compile::script_failure;
 use crate::events::{Event, Events, Failure};
-use crate::script;
 
 #[derive(clap::Args, Debug)]
 pub struct CheckArgs {
@@ -33,9 +32,10 @@ fn check(args: &CheckArgs) -> Result<(), Failure> {
     let name = args.file.display().to_string();
     let bytes = std::fs::read(&args.file)
         .map_err(|e| Failure::new("io", format!("cannot read the script {name}: {e}")))?;
-    let text = script::decode(&bytes, &name).map_err(script_failure)?;
-    let mut names = script::Names::new();
-    let script = script::parse_script(text, &name, &mut names, args.allow_shell).map_err(script_failure)?;
+    let text = pgbench_script::decode(&bytes, &name).map_err(script_failure)?;
+    let mut names = pgbench_script::Names::new();
+    let script =
+        pgbench_script::parse_script(text, &name, &mut names, args.allow_shell).map_err(script_failure)?;
     if args.extended {
         script.check_extended(text).map_err(script_failure)?;
     }

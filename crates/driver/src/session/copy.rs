@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::io::Read;
 
+use pgbench_script::{Rng, Value, Vars};
+
 use crate::events::Failure;
 use crate::generate::{self, LocalTime, Part, Scene};
 use crate::program::{Copy, CopySource};
-use crate::script::{Rng, Value, Vars};
 use crate::wire;
 
 /// Bytes of one CopyData message, about; large enough that the system calls do not count.

@@ -4,6 +4,24 @@
 //! jumps and every variable a slot number. Nothing here does I/O but the function `debug()`, which
 //! writes to standard error because that is what it is for.
 //!
+//! ```
+//! use pgbench_script::{Command, Names, Rng, SqlPart, Value, Vars, parse_script};
+//!
+//! let mut names = Names::new();
+//! let text = "\\set id random(1, 10) + 100\nSELECT name FROM people WHERE id = :id;";
+//! let script = parse_script(text, "people.sql", &mut names, false)?;
+//!
+//! // Each connection has variables and a stream of random numbers of its own.
+//! let (mut vars, mut rng) = (Vars::new(&names), Rng::new(42));
+//! let Command::Set { slot, expr } = &script.commands[0] else { unreachable!() };
+//! let id = expr.eval(&mut vars, &mut rng)?;
+//! assert!(matches!(id, Value::Int(101..=110)));
+//! vars.set(*slot, id);
+//! let Command::Sql { text, .. } = &script.commands[1] else { unreachable!() };
+//! assert_eq!(text.parts[1], SqlPart::Var(*slot));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! The authority is the documentation of pgbench in the newest PostgreSQL release
 //! (<https://www.postgresql.org/docs/current/pgbench.html>); what this module does where the
 //! documentation is silent was checked against a running pgbench. `docs/pgbench-scripts.md` lists
@@ -34,7 +52,7 @@ mod zipf;
 #[cfg(test)]
 mod tests;
 
-pub use command::{Command, ShellWord, Sleep, SleepTime, Store, TimeUnit};
+pub use command::{Command, Script, ShellWord, Sleep, SleepTime, Store, TimeUnit};
 pub use compile::parse_script;
 pub use error::{EvalError, ScriptError};
 pub use expr::Expr;

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::script::{EvalError, ShellWord, Vars};
+use pgbench_script::{EvalError, ShellWord, Vars};
 
 /// Runs the words as a shell command and returns what it printed.
 ///

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use pgbench_script::Rng;
+
 use crate::clock::{self, Nanos, SECOND};
-use crate::script::Rng;
 use crate::spec::{RateSpec, Schedule};
 
 /// Each engine's thread takes one of these from the eventfd, a semaphore, when the step is stopped.

@@ -1,7 +1,8 @@
 //! Values: the parts of a statement turned into bytes, without allocating.
 
+use pgbench_script::{EvalError, Expr, Rng, Value, Vars, write_int};
+
 use crate::compact::Compact;
-use crate::script::{EvalError, Expr, Rng, Value, Vars, write_int};
 use crate::spec::{FillSpec, ParamType};
 
 /// One piece of a statement or of a row for COPY.

@@ -1,12 +1,13 @@
 //! The ops of a program, one by one, until something has to be waited for.
 
+use pgbench_script::{EvalError, Value};
+
 use super::copy::CopyStream;
 use super::{Session, State, Want, shell};
 use crate::clock::Nanos;
 use crate::events::Failure;
 use crate::generate::{self, Scene};
 use crate::program::{Op, Statement};
-use crate::script::{EvalError, Value};
 use crate::spec::{Mode, Pipeline};
 use crate::wire;
 

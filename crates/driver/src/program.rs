@@ -1,8 +1,9 @@
 //! What a role does, compiled from the spec into flat code that a session steps through.
 
+use pgbench_script::{Expr, Names, ShellWord, Sleep, Value};
+
 use crate::events::Failure;
 use crate::generate::{self, Part};
-use crate::script::{Expr, Names, ShellWord, Sleep, Value};
 use crate::spec::{Counts, Mode, ParamType, Pipeline, Prepare, RateSpec, RetrySpec};
 use crate::wire;
 

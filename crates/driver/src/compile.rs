@@ -1,14 +1,14 @@
 //! From the spec's roles to programs: names become slots, nested ops become flat code.
 
+use pgbench_script::{
+    self, Command, Expr, Names, ScriptError, Sleep, SleepTime, SqlPart, SqlText, Store, TimeUnit, Value,
+};
 use serde_json::Value as Json;
 
 use crate::compact::Compact;
 use crate::events::Failure;
 use crate::generate::Part;
 use crate::program::{Copy, CopySource, Into, Op, Program, Role, Splice, Statement};
-use crate::script::{
-    self, Command, Expr, Names, ScriptError, Sleep, SleepTime, SqlPart, SqlText, Store, TimeUnit, Value,
-};
 use crate::spec::{
     CopySpec, Mode, OnError, OpSpec, PartSpec, Pipeline, RoleSpec, ScriptSpec, SleepSpec, SqlSpec, Unit,
 };
@@ -214,8 +214,8 @@ impl Compiler {
     }
 
     fn pgbench(&mut self, text: &str, file: &str) -> Result<Program, Failure> {
-        let script =
-            script::parse_script(text, file, &mut self.names, self.allow_shell).map_err(script_failure)?;
+        let script = pgbench_script::parse_script(text, file, &mut self.names, self.allow_shell)
+            .map_err(script_failure)?;
         match self.mode {
             Mode::Simple => script.check_simple(text),
             Mode::Extended | Mode::Prepared => script.check_extended(text),

@@ -10,13 +10,14 @@ mod tests;
 
 use std::sync::Arc;
 
+use pgbench_script::{Rng, Value, Vars};
+
 use crate::clock::Nanos;
 use crate::events::{Failure, StatementDone};
 use crate::generate::LocalTime;
 use crate::pace::{Control, Lockstep, Pace};
 use crate::program::{Program, Role};
 use crate::record::Slab;
-use crate::script::{Rng, Value, Vars};
 use crate::spec::{Counts, Mode, Prepare};
 use crate::tally::Transaction;
 use crate::turns::{Turn, Turns};

@@ -1,0 +1,3 @@
+fn main() {
+    pgstrata_tools::main()
+}

@@ -1,0 +1,33 @@
+//! `pgstrata-tools`: what pgstrata needs done beside a measurement, kept out of the driver.
+
+mod fetch;
+mod flame;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "pgstrata-tools", version, about = "Server archives and flame graphs", long_about = None)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Fold stacks and draw flame graphs
+    Flame(flame::FlameArgs),
+    /// Download, check and unpack a server
+    Fetch(fetch::FetchArgs),
+    /// List the versions that can be fetched
+    Versions(fetch::VersionsArgs),
+}
+
+/// Does what the command line says and ends the process: with 0 where that went well.
+pub fn main() -> ! {
+    let code = match Cli::parse().command {
+        Command::Flame(args) => flame::run(&args),
+        Command::Fetch(args) => fetch::fetch(&args),
+        Command::Versions(args) => fetch::versions(&args),
+    };
+    std::process::exit(code)
+}
