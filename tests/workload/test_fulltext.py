@@ -95,7 +95,7 @@ def test_a_query_file_is_read_line_by_line(tmp_path: Path) -> None:
     file.write_text("\n \n")
     with pytest.raises(UsageError, match="no queries"):
         queries.from_file(file, 10)
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="is a folder"):
         queries.from_file(tmp_path, 10)
 
 

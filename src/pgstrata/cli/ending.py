@@ -8,6 +8,9 @@ import traceback
 
 from pgstrata.errors import PgstrataError
 
+MOST_TEXT = 10_000
+"""Characters of a message or a hint that are printed."""
+
 
 class Interruption(BaseException):
     """A command was ended by a signal and has cleaned up and said so."""
@@ -42,6 +45,12 @@ def report_error(error: Exception) -> int:
 
 
 def _print(message: str, hint: str) -> None:
-    print(f"error: {message}", file=sys.stderr)
+    print(f"error: {_safe(message)}", file=sys.stderr)
     if hint:
-        print(f"       {hint}", file=sys.stderr)
+        print(f"       {_safe(hint)}", file=sys.stderr)
+
+
+def _safe(text: str) -> str:
+    """Lines of printable text: what a file or a server said may hold what a terminal would obey."""
+    cut = text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " …"
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in cut)

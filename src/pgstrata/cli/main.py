@@ -30,7 +30,8 @@ from pgstrata.cli import (
     workloads,
 )
 from pgstrata.cli.ending import Interruption, report_error
-from pgstrata.errors import PgstrataError
+from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.user_files import shown
 
 EPILOG = (
     "Exit codes: 0 all went well, 1 something failed, 2 the question was not valid, "
@@ -87,7 +88,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; errors are printed, never raised."""
     try:
         code = app(
-            args=list(sys.argv[1:] if arguments is None else arguments),
+            args=_plain(list(sys.argv[1:] if arguments is None else arguments)),
             prog_name="pgstrata",
             standalone_mode=False,
         )
@@ -105,6 +106,14 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         return report_error(error)
     except Exception as error:
         return report_error(error)
+
+
+def _plain(arguments: list[str]) -> list[str]:
+    """The arguments, all of them text that can be printed, stored and handed to a server."""
+    for argument in arguments:
+        if "\0" in argument or any("\ud800" <= letter <= "\udfff" for letter in argument):
+            raise UsageError(f"the argument {shown(argument)} is not UTF-8 text", "rename what it names")
+    return arguments
 
 
 def main() -> None:

@@ -48,13 +48,16 @@ def _record(workload: Workload) -> dict[str, Any]:
 
 
 def _print_one(workload: Workload) -> None:
+    from pgstrata.campaign.file.reference import limits
+
     print(f"{workload.name}: {workload.summary}\n\nscales (--scale NAME)")
     for name, values in workload.scales.items():
         print(f"  {name:<10} {', '.join(f'{k}={v}' for k, v in values.items())}")
     print("\noptions (--set KEY=VALUE)")
     for name, field in workload.Options.model_fields.items():
         default = field.get_default(call_default_factory=True)
-        print(f"  {name} = {default_text(default)}")
+        allowed = f"   ({between})" if (between := limits(field)) else ""
+        print(f"  {name} = {default_text(default)}{allowed}")
         for line in textwrap.wrap(field.description or "", 90):
             print(f"      {line}")
 

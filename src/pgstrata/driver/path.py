@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from pgstrata.errors import PgstrataError
+from pgstrata.user_files import user_path
 
 
 def find_driver() -> Path:
@@ -29,7 +30,7 @@ def find_tools() -> Path:
 
 def _find(name: str, variable: str, what: str) -> Path:
     if named := os.environ.get(variable):
-        path = Path(named).expanduser()
+        path = user_path(named)
         if not os.access(path, os.X_OK) or path.is_dir():
             raise PgstrataError(
                 f"{variable} is {named}, which is not a program", f"unset it or name the {what}"

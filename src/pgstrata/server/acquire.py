@@ -18,6 +18,7 @@ from pgstrata.server.model import Server
 from pgstrata.server.prebuilt import cache_dir, remove
 from pgstrata.server.prebuilt import published as available
 from pgstrata.server.process import server_env
+from pgstrata.user_files import real_path, user_path
 
 __all__ = ["acquire", "available", "cache_dir", "check_spec", "fetched", "remove"]
 
@@ -31,7 +32,7 @@ def check_spec(spec: str) -> None:
         case "pg":
             cache.check_version(rest)
         case "path":
-            pass
+            user_path(rest)
         case "dsn":
             try:
                 conninfo_to_dict(rest)
@@ -76,7 +77,7 @@ def _of_cache(folder: Path) -> Server:
 
 
 def _installed(where: str) -> Server:
-    folder = Path(where).expanduser().resolve()
+    folder = real_path(where)
     bin_dir = next((d for d in (folder / "bin", folder) if (d / "postgres").is_file()), None)
     if bin_dir is None:
         raise ServerError(

@@ -14,6 +14,7 @@ from typing import Any
 from pgstrata.driver.path import find_tools
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server.account import Account, blocked_at, server_account
+from pgstrata.user_files import user_path
 
 SHARED = Path("/var/cache/pgstrata")
 """Cache of root where its home is closed to the account of servers, as it usually is."""
@@ -29,9 +30,9 @@ def cache_dir() -> Path:
     As root, the last two only where the account of servers can reach them, else /var/cache/pgstrata.
     """
     if named := os.environ.get("PGSTRATA_CACHE"):
-        return Path(os.path.abspath(Path(named).expanduser()))  # noqa: PTH100
+        return Path(os.path.abspath(user_path(named)))  # noqa: PTH100
     home = os.environ.get("XDG_CACHE_HOME")
-    usual = (Path(home) if home else Path.home() / ".cache") / "pgstrata"
+    usual = (Path(home) if home else user_path("~/.cache")) / "pgstrata"
     return SHARED if blocked_at(usual, server_account()) else usual
 
 

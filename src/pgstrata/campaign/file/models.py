@@ -6,10 +6,14 @@ The descriptions of the fields are the reference: `docs/campaign.md` is made fro
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from pgstrata.user_files import shown
+from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_SEED
 
 Order = Literal["sequential", "shuffled", "interleaved"]
 Engine = Literal["auto", "blocking", "io_uring"]
@@ -20,19 +24,51 @@ def _stack(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-Stack = Annotated[list[str], BeforeValidator(_stack)]
+Stack = Annotated[list[str], BeforeValidator(_stack), Field(max_length=100)]
+
+
+MOST_VARIANTS = 1000
+MOST_WORKLOADS = 1000
+MOST_RUNS = 100_000
+"""Variants × workloads × repeats of one campaign."""
+
+LONGEST_NAME = 200
+LONGEST_TEXT = 4096
+
+Cpu = Annotated[int, Field(ge=0, le=65_535)]
+
+
+def _hertz(value: float) -> float:
+    if 0 < value < SLOWEST_HERTZ:
+        raise ValueError(f"it is 0 or at least {SLOWEST_HERTZ}")
+    return value
+
+
+SLOWEST_HERTZ = 0.01
+"""Less often than every hundred seconds is never, in most steps."""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def _environment(value: dict[str, str]) -> dict[str, str]:
+    for name in value:
+        if not _VARIABLE.fullmatch(name):
+            raise ValueError(f"{shown(name)!r} is no name of a variable: letters, digits and _ only")
+    return value
 
 
 class Strict(BaseModel):
     """Unknown keys are errors, and text is not taken for a number."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class VariantSpec(Strict):
     """One thing to compare: a server with a configuration."""
 
     server: str = Field(
+        min_length=1,
+        max_length=LONGEST_TEXT,
         description="Where the binaries come from: `pg:17`, `pg:17.11`, `pg:latest`, `path:DIR` of an "
         "installation, `dsn:URL` of a running server.",
     )
@@ -44,10 +80,12 @@ class VariantSpec(Strict):
     )
     label: str | None = Field(
         default=None,
+        min_length=1,
+        max_length=LONGEST_NAME,
         description="Name in results and reports. Default: label of the server and the names of the "
         "stack with dots between, say `pg17.11.cached-by-pg`; without `default`.",
     )
-    env: dict[str, str] = Field(
+    env: Annotated[dict[str, str], AfterValidator(_environment)] = Field(
         default={},
         description="Environment of the server's processes, say `LD_PRELOAD` of another malloc.",
     )
@@ -68,6 +106,8 @@ class WorkloadSpec(Strict):
     name: str = Field(description="Which one: see `pgstrata workloads`.")
     label: str | None = Field(
         default=None,
+        min_length=1,
+        max_length=LONGEST_NAME,
         description="Name in results, needed where a campaign has one workload more than once with "
         "different options. Default: its name.",
     )
@@ -86,7 +126,7 @@ class ProfileSpec(Strict):
 
     seconds: float = Field(
         default=10.0,
-        gt=0,
+        ge=0.1,
         le=3600,
         description="How long, in the middle of each step; a shorter step: all. In `interleaved` whole "
         "slices of every variant, from the second pair on, until there are so many seconds.",
@@ -123,17 +163,19 @@ class CampaignSpec(Strict):
     name: str | None = Field(
         default=None,
         min_length=1,
-        max_length=200,
+        max_length=LONGEST_NAME,
         description="Names the campaign in results and reports. Default: the file's name without `.toml`.",
     )
     results: str = Field(
         default="results",
         min_length=1,
+        max_length=LONGEST_TEXT,
         description="Folder that receives the runs, relative to where pgstrata is started.",
     )
     data_dir: str | None = Field(
         default=None,
         min_length=1,
+        max_length=LONGEST_TEXT,
         description="Folder on the disk to be measured: the clusters live below it while they run. "
         "Default: `$TMPDIR` or `/var/tmp`, there `pgstrata-<user>`.",
     )
@@ -171,31 +213,34 @@ class CampaignSpec(Strict):
     )
     max_seconds: float = Field(
         default=240.0,
-        gt=0,
+        ge=0.1,
+        le=LONGEST_SECONDS,
         description='Most measured seconds of a step with `until = "verdict"`, all variants together.',
     )
     margin: float = Field(
         default=0.02,
-        gt=0,
+        ge=0.0001,
         lt=1,
         description='Differences up to this share are none: decides when `until = "verdict"` ends.',
     )
-    server_cpus: list[int] = Field(
+    server_cpus: list[Cpu] = Field(
         default=[],
         description="Numbers of the only CPUs that servers use. `[]`: all.",
     )
-    driver_cpus: list[int] = Field(
+    driver_cpus: list[Cpu] = Field(
         default=[],
         description="Numbers of the only CPUs that the driver uses. `[]`: all.",
     )
     seed: int = Field(
         default=1,
         ge=0,
-        le=2**53 - 1,
+        le=MOST_SEED,
         description="Of all random streams. Same seed: same rows, same keys, same order of operations.",
     )
     base: str | None = Field(
         default=None,
+        min_length=1,
+        max_length=LONGEST_NAME,
         description="Label of the variant that the others are compared with, or a beginning of it that fits "
         "only one, say `pg12`. Default: the first.",
     )
@@ -209,7 +254,7 @@ class CampaignSpec(Strict):
         "middle of every compared step, and the report has flame graphs. Needs perf and, as a rule, root; "
         "where it cannot work the runs say why and go on.",
     )
-    waits: float = Field(
+    waits: Annotated[float, AfterValidator(_hertz)] = Field(
         default=0.0,
         ge=0,
         le=1000,
@@ -218,26 +263,38 @@ class CampaignSpec(Strict):
     )
     servers: list[str] = Field(
         default=[],
+        max_length=MOST_VARIANTS,
         description="Short for variants: every server here with every stack of `configs`.",
     )
     configs: list[Stack] = Field(
         default=[],
+        max_length=MOST_VARIANTS,
         description='Stacks of fragments for `servers`: `["cached-by-pg", ["cached-by-pg", "a1"]]` are two. '
         "Nothing: `default`.",
     )
     variants: list[VariantSpec] = Field(
         default=[],
+        max_length=MOST_VARIANTS,
         description="What to compare, one table each; they come after those of `servers`.",
     )
     workloads: list[WorkloadSpec] = Field(
         default=[],
+        max_length=MOST_WORKLOADS,
         description="What to run on each variant, one table each.",
     )
 
 
 def expand(spec: CampaignSpec) -> list[VariantSpec]:
-    """The variants in their order: `servers` × `configs` first, then `variants`."""
+    """The variants in their order: `servers` × `configs` first, then `variants`.
+
+    Raises ValueError where they are too many, or too many runs come of them.
+    """
     stacks = spec.configs or [["default"]]
+    number = len(spec.servers) * len(stacks) + len(spec.variants)
+    if number > MOST_VARIANTS:
+        raise ValueError(f"{number:,} variants; a campaign has at most {MOST_VARIANTS:,}")
+    if (runs := number * len(spec.workloads) * spec.repeats) > MOST_RUNS:
+        raise ValueError(f"{runs:,} runs; a campaign has at most {MOST_RUNS:,}")
     product = [VariantSpec(server=server, config=stack) for server in spec.servers for stack in stacks]
     return product + spec.variants
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from pgstrata.errors import UsageError
+from pgstrata.user_files import shown
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -54,7 +55,7 @@ def explain(error: ValidationError, model: type[BaseModel], source: str, prefix:
     # An unknown key explains a missing one beside it, never the other way round.
     details.sort(key=lambda d: d["type"] != "extra_forbidden")
     first = details[0]
-    key = dotted([*([prefix] if prefix else []), *_real(model, first["loc"])])
+    key = shown(dotted([*([prefix] if prefix else []), *_real(model, first["loc"])]))
     hint = ""
     if first["type"] == "extra_forbidden":
         known = _keys(model, first["loc"][:-1])
@@ -104,6 +105,12 @@ def _reason(detail: ErrorDetails) -> str:
         return f"must be {words} {context.get(name)}, not {_shown(value)}"
     if kind in ("string_too_short", "too_short"):
         return "must not be empty"
+    if kind == "string_too_long":
+        return f"has more than {context.get('max_length')} characters"
+    if kind == "too_long":
+        return f"has more than {context.get('max_length')} entries"
+    if kind == "finite_number":
+        return f"must be a finite number, not {_shown(value)}"
     if kind in ("value_error", "assertion_error") and "error" in context:
         return f"is not right: {context['error']}"
     message = detail["msg"]
@@ -115,7 +122,9 @@ def _shown(value: object) -> str:
         case bool():
             return str(value).lower()
         case str():
-            return f'"{value[:60]}{"…" if len(value) > 60 else ""}"'
+            return f'"{shown(value, 60)}"'
+        case int() if abs(value) >= 10**20:
+            return f"a number of {value.bit_length()} bits"
         case int() | float():
             return str(value)
         case dict():

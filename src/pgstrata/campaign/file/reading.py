@@ -7,7 +7,6 @@ that names the file, the key, the reason and what was probably meant.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +16,12 @@ from pydantic import ValidationError
 
 from pgstrata.campaign.file.models import Campaign, CampaignSpec, ChosenWorkload, VariantSpec, expand
 from pgstrata.campaign.file.problems import explain, meant
+from pgstrata.campaign.file.toml import parse, parse_value
 from pgstrata.errors import UsageError
 from pgstrata.server.acquire import check_spec
 from pgstrata.server.config.resolve import find_fragment
 from pgstrata.server.initdb import check_initdb
+from pgstrata.user_files import read_text, shown
 from pgstrata.workload import catalog
 
 
@@ -42,27 +43,8 @@ class Overrides:
 
 def read_campaign(file: Path, overrides: Overrides | None = None) -> Campaign:
     """Reads and checks a campaign file. Raises UsageError."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UsageError(
-            f"there is no campaign file {file}", "pgstrata init writes one to start from"
-        ) from None
-    except IsADirectoryError:
-        raise UsageError(f"{file} is a folder, not a campaign file") from None
-    except UnicodeDecodeError:
-        raise UsageError(
-            f"{file} is not UTF-8 text", "a campaign is a TOML file: pgstrata init writes one"
-        ) from None
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(
-            f"{file} is not valid TOML: {error}", "text needs quotes, lists need [brackets]"
-        ) from error
-    return _check(document, str(file), file, overrides or Overrides())
+    text = read_text(file, "campaign file", missing="pgstrata init writes one to start from")
+    return _check(parse(text, str(file)), str(file), file, overrides or Overrides())
 
 
 def adhoc_campaign(overrides: Overrides) -> Campaign:
@@ -86,7 +68,10 @@ def _check(document: dict[str, Any], source: str, file: Path | None, overrides: 
         spec = CampaignSpec.model_validate(document)
     except ValidationError as error:
         raise explain(error, CampaignSpec, source) from error
-    variants = expand(spec)
+    try:
+        variants = expand(spec)
+    except ValueError as error:
+        raise UsageError(f"{source}: {error}", "divide it into several") from error
     if not variants:
         raise UsageError(
             f"{source}: nothing to compare", 'name at least one server: servers = ["pg:12", "pg:17"]'
@@ -220,14 +205,11 @@ def _parse_set(text: str) -> tuple[str | None, str, Any]:
     match = re.fullmatch(r"\s*(?:([^=\s]+)\.)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*", text, re.DOTALL)
     if not match:
         raise UsageError(
-            f"--set {text}: not of the form key=value", "say --set rows=1000000, or --set insert.rows=1000000"
+            f"--set {shown(text)}: not of the form key=value",
+            "say --set rows=1000000, or --set insert.rows=1000000",
         )
     label, key, raw = match.groups()
-    try:
-        value = tomllib.loads(f"value = {raw}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = raw
-    return label, key, value
+    return label, key, parse_value(raw, f"--set {shown(text)}")
 
 
 def _name_of(workloads: list[ChosenWorkload], overrides: Overrides) -> str:

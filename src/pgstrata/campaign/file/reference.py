@@ -32,8 +32,11 @@ scale = "quick"
 ```
 
 `pgstrata init` writes a commented one, `pgstrata run FILE --dry-run` shows what it means, and
-`campaigns/` holds ready ones. Unknown keys and wrong types are errors that name the key and what was
-probably meant. What the command line says replaces what the file says: `--server`, `--config`,
+`campaigns/` holds ready ones. Unknown keys, wrong types and numbers outside the limits below are errors
+that name the key and what was probably meant. A file may be a pipe; one of more than a megabyte, or a pipe
+that says nothing for ten seconds, is refused, and so are config fragments.
+
+What the command line says replaces what the file says: `--server`, `--config`,
 `--workload`, `--scale`, `--set key=value`, `--name`, `--results`, `--repeats`, `--base`, `--data-dir`,
 `--seed`, `--profile`, `--waits`. A value of `--set` is TOML; a bare word is text; `--set
 insert.rows=1000` is for one workload where there are several. `--config a+b` is a stack of two fragments.
@@ -75,8 +78,41 @@ def _table(model: type[BaseModel]) -> str:
     rows = ["| key | type | default | meaning |\n|---|---|---|---|\n"]
     for name, field in model.model_fields.items():
         meaning = " ".join((field.description or "").split()).replace("|", "\\|")
-        rows.append(f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {meaning} |\n")
+        kind = " ".join(filter(None, (_type(field.annotation), limits(field))))
+        rows.append(f"| `{name}` | {kind} | {_default(field)} | {meaning} |\n")
     return "".join(rows)
+
+
+def limits_of(field: FieldInfo) -> tuple[float | None, float | None]:
+    """The smallest and the largest number of a key; None where it has none."""
+    low = high = None
+    for mark in _marks(field):
+        low = next((getattr(mark, n) for n in ("ge", "gt") if getattr(mark, n, None) is not None), low)
+        high = next((getattr(mark, n) for n in ("le", "lt") if getattr(mark, n, None) is not None), high)
+    return low, high
+
+
+def _marks(field: FieldInfo) -> list[Any]:
+    """What annotations say of a field, also of the branches of a union."""
+    found = list(field.metadata)
+    for branch in typing.get_args(field.annotation):
+        for said in getattr(branch, "__metadata__", ()):
+            found += said.metadata if isinstance(said, FieldInfo) else [said]
+    return found
+
+
+def limits(field: FieldInfo) -> str:
+    """Both as text, `1 … 1,000`; empty where there are none."""
+    low, high = limits_of(field)
+    if low is None and high is None:
+        return ""
+    return f"{_number(low)} … {_number(high)}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.10g}"
 
 
 def _default(field: FieldInfo) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pgstrata.errors import UsageError
 from pgstrata.server.config.conf_file import Assignment, Fragment, assignments, quoted
 from pgstrata.server.config.mapping import Fate, fate
+from pgstrata.user_files import read_text, user_path
 
 __all__ = [
     "Change",
@@ -109,7 +110,7 @@ def find_fragment(name: str, beside: Path | None) -> Fragment:
     shipped = next((p for p in _shipped_paths(name) if p.is_file()), None)
     if shipped and not written_as_path:
         return _read(shipped, shipped.stem, None)
-    file = Path(beside or ".") / Path(name).expanduser()
+    file = Path(beside or ".") / user_path(name)
     candidates = [file] if written_as_path else [file.with_name(f"{file.name}.conf")]
     for path in candidates:
         if path.exists():
@@ -137,12 +138,7 @@ def _shipped_paths(name: str) -> Iterator[Path]:
 
 
 def _read(file: Path, name: str, path: Path | None) -> Fragment:
-    try:
-        return Fragment(name, file.read_text(encoding="utf-8"), path)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"the config fragment {file} is not UTF-8 text") from error
-    except OSError as error:
-        raise UsageError(f"the config fragment {file} cannot be read: {error.strerror or error}") from error
+    return Fragment(name, read_text(file, "config fragment"), path)
 
 
 def explain(

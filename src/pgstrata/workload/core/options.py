@@ -4,20 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from pgstrata.workload.core.language import Phase
 
+SHORTEST_SECONDS = 0.001
+LONGEST_SECONDS = 30 * 86_400.0
+"""Of a step, a query or a wait: thirty days. Longer is a slip of the keyboard."""
+
+MOST_ROWS = 10**12
+"""Of a table: a hundred terabytes."""
+
+MOST_RATE = 1e9
+"""Per second: far more than a machine can do."""
+
+MOST_SEED = 2**53 - 1
+"""JSON readers keep whole numbers up to here."""
+
+Seconds = Annotated[float, Field(ge=SHORTEST_SECONDS, le=LONGEST_SECONDS)]
+"""Of something that is measured."""
+
+Wait = Annotated[float, Field(ge=0, le=LONGEST_SECONDS)]
+"""Seconds of something that may be left out: a warm-up, a pause."""
+
+WaitPerMillion = Annotated[float, Field(ge=0, le=86_400)]
+"""Seconds of a pause for each million rows."""
+
+Rows = Annotated[int, Field(ge=1, le=MOST_ROWS)]
+
 
 class WorkloadOptions(BaseModel):
     """Options of every workload; a workload adds its own fields, each described with its unit."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     seed: int = Field(
-        1, ge=0, description="seed of all random streams; the same seed gives the same rows and operations"
+        1,
+        ge=0,
+        le=MOST_SEED,
+        description="seed of all random streams; the same seed gives the same rows and operations",
     )
 
 

@@ -6,9 +6,13 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from pgstrata.workload.core.options import WorkloadOptions
+from pgstrata.user_files import user_path
+from pgstrata.workload.core.options import Seconds, WorkloadOptions
+
+MOST_EXECUTIONS = 400_000
+"""Of queries in one step: the driver holds them all."""
 
 Index = Literal["gin", "gist"]
 
@@ -44,14 +48,13 @@ class FulltextOptions(WorkloadOptions):
         "words of the corpus",
     )
     query_count: int = Field(
-        2000, ge=1, le=1_000_000, description="queries that are made up, or read of the file at most"
+        2000, ge=1, le=100_000, description="queries that are made up, or read of the file at most"
     )
     passes: int = Field(1, ge=1, le=1000, description="times each query is executed")
     warmup: int = Field(0, ge=0, le=100, description="passes over the queries before those that are measured")
     clients: int = Field(1, ge=1, le=1000, description="connections that share the queries")
-    time_limit: float = Field(
+    time_limit: Seconds = Field(
         60,
-        ge=0.001,
         description="seconds a query may take; then it is cancelled on the server and counted at twice that",
     )
     language: str = Field(
@@ -65,6 +68,12 @@ class FulltextOptions(WorkloadOptions):
             raise ValueError(f"{value!r} is no name of a text search configuration, say english or simple")
         return value
 
+    @model_validator(mode="after")
+    def _executions(self) -> FulltextOptions:
+        if self.query_count * (self.passes + self.warmup) > MOST_EXECUTIONS:
+            raise ValueError(f"query_count × (passes + warmup) is at most {MOST_EXECUTIONS:,}")
+        return self
+
     @field_validator("indexes", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
@@ -73,7 +82,7 @@ class FulltextOptions(WorkloadOptions):
     @property
     def archive(self) -> Path | None:
         """The mail archive; None for a synthetic corpus."""
-        return None if self.corpus == "synthetic" else Path(self.corpus).expanduser()
+        return None if self.corpus == "synthetic" else user_path(self.corpus)
 
     @property
     def kinds(self) -> list[Index]:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pgstrata.errors import UsageError
+from pgstrata.user_files import read_bytes
 from pgstrata.workload.fulltext.corpus import sources
 from pgstrata.workload.fulltext.corpus.mail import parse
 from pgstrata.workload.fulltext.corpus.synthetic import STEADY_ENDS, Shape, vocabulary
@@ -24,6 +25,9 @@ SAMPLE = 3_000
 FREQUENT = 300
 """Ranks up to this one are frequent words."""
 
+MOST_FILE_BYTES = 64 << 20
+"""Of a file of queries: more than a million of them."""
+
 _MOST_TERMS = 5
 _WORD = re.compile(r"[a-z]{3,20}")
 
@@ -33,17 +37,8 @@ def from_file(path: Path, most: int) -> list[str]:
 
     Whether a line is a tsquery is for the server to say: one that is not is recorded and the rest goes on.
     """
-    found: list[str] = []
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for line in file:
-                text = line.replace("\0", "").strip()
-                if text:
-                    found.append(text)
-                if len(found) == most:
-                    break
-    except OSError as error:
-        raise UsageError(f"the query file {path} cannot be read: {error.strerror}") from error
+    text = read_bytes(path, "query file", most=MOST_FILE_BYTES).decode("utf-8", "replace").replace("\0", "")
+    found = [line for line in map(str.strip, text.split("\n")) if line][:most]
     if not found:
         raise UsageError(f"the query file {path} has no queries", "write one tsquery a line: backup & !dump")
     return found

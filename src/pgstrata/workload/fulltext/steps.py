@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from pgstrata.errors import ServerError
+from pgstrata.user_files import user_path
 from pgstrata.workload.core.language import (
     Admin,
     CopyFile,
@@ -97,7 +98,7 @@ def _synthetic(o: FulltextOptions) -> corpus.Synthetic:
 
 def _queries(o: FulltextOptions) -> list[str]:
     if o.queries is not None:
-        return queries.from_file(Path(o.queries).expanduser(), o.query_count)
+        return queries.from_file(user_path(o.queries), o.query_count)
     path = o.archive
     words = (
         queries.archive_words(path, queries.stamp(path), o.language)

@@ -8,11 +8,12 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from pgstrata.workload.core.options import WorkloadOptions
+from pgstrata.workload.core.options import MOST_ROWS, Rows, Seconds, Wait, WaitPerMillion, WorkloadOptions
 
 #: Rows that l.x inserts into each table before it makes the indexes.
 ROWS_BEFORE_INDEXES = 100
-_QUERY_STEP = re.compile(r"(\d+):(range|point)")
+MOST_PARTITIONS = 100_000
+_QUERY_STEP = re.compile(r"(\d{1,7}):(range|point)", re.ASCII)
 
 
 class InsertOptions(WorkloadOptions):
@@ -25,17 +26,18 @@ class InsertOptions(WorkloadOptions):
     partitions: int = Field(
         0, ge=0, le=10_000, description="range partitions of a table by transactionid; 0: not partitioned"
     )
-    rows_per_partition: int | None = Field(
+    rows_per_partition: Rows | None = Field(
         None,
-        ge=1,
         description="rows in each partition but the last, which has no end; "
         "null: rows of l.i0 in a table ÷ partitions",
     )
 
-    rows: int = Field(20_000_000, ge=1, description="rows inserted by l.i0, all clients together")
-    rows_i1: int | None = Field(None, ge=0, description="rows inserted by l.i1; null: 2 × rows; 0: no l.i1")
+    rows: Rows = Field(20_000_000, description="rows inserted by l.i0, all clients together")
+    rows_i1: int | None = Field(
+        None, ge=0, le=MOST_ROWS, description="rows inserted by l.i1; null: 2 × rows; 0: no l.i1"
+    )
     rows_i2: int | None = Field(
-        None, ge=0, description="rows inserted by l.i2; null: rows_i1 ÷ 4; 0: no l.i2"
+        None, ge=0, le=MOST_ROWS, description="rows inserted by l.i2; null: rows_i1 ÷ 4; 0: no l.i2"
     )
     batch_i0: int = Field(100, ge=1, le=10_000, description="rows per transaction in l.i0")
     batch_i1: int = Field(50, ge=1, le=10_000, description="rows per transaction in l.i1")
@@ -49,15 +51,16 @@ class InsertOptions(WorkloadOptions):
 
     steps: tuple[str, ...] = Field(
         ("100:range", "100:point", "500:range", "500:point", "1000:range", "1000:point"),
+        max_length=1000,
         description="query steps in order, each `R:range` or `R:point` with R inserts/s and R deletes/s per "
         "client behind the queries (0: none); a list, or one text with spaces between",
     )
-    seconds: float = Field(1800, gt=0, description="seconds of each query step")
+    seconds: Seconds = Field(1800, description="seconds of each query step")
 
-    cashregisters: int = Field(1000, ge=1, description="cashregisterid is uniform in [0, this)")
-    products: int = Field(10_000, ge=1, description="productid is uniform in [0, this)")
-    customers: int = Field(100_000, ge=1, description="customerid is uniform in [0, this)")
-    prices: int = Field(500, ge=1, description="price is uniform in [0, this)")
+    cashregisters: int = Field(1000, ge=1, le=2**31 - 1, description="cashregisterid is uniform in [0, this)")
+    products: int = Field(10_000, ge=1, le=2**31 - 1, description="productid is uniform in [0, this)")
+    customers: int = Field(100_000, ge=1, le=2**31 - 1, description="customerid is uniform in [0, this)")
+    prices: int = Field(500, ge=1, le=2**31 - 1, description="price is uniform in [0, this)")
     data_length_min: int = Field(10, ge=0, le=4000, description="shortest value of column data, characters")
     data_length_max: int = Field(20, ge=0, le=4000, description="longest value of column data, characters")
     data_random: float = Field(
@@ -67,30 +70,34 @@ class InsertOptions(WorkloadOptions):
         description="share of column data that is random (× 0.75, for base64); the rest is `a`",
     )
 
-    limit: int = Field(10, ge=1, description="rows a range query asks for (LIMIT)")
+    limit: int = Field(10, ge=1, le=1_000_000, description="rows a range query asks for (LIMIT)")
     point_ids: int = Field(10, ge=1, le=10_000, description="ids in the IN list of a point query")
     min_refresh: int = Field(
         1000,
         ge=0,
+        le=10**9,
         description="deletes after which a deleter reads the smallest id again; 0: only at the start",
     )
     max_refresh: int = Field(
-        100, ge=0, description="point queries after which the largest id is read again; 0: only at the start"
+        100,
+        ge=0,
+        le=10**9,
+        description="point queries after which the largest id is read again; 0: only at the start",
     )
     htap_seconds: float = Field(
         0,
         ge=0,
+        le=86_400,
         description="an extra client per client that opens a transaction, reads one row, holds it this many "
         "seconds, commits, again and again, in l.i1, l.i2 and the query steps; 0: none",
     )
 
-    settle_base: float = Field(
+    settle_base: Wait = Field(
         60,
-        ge=0,
         description="seconds between writing and querying: base + per_million × millions of rows of l.i0",
     )
-    settle_per_million: float = Field(1, ge=0, description="seconds of settling per million rows of l.i0")
-    settle_max: float = Field(1200, ge=0, description="most seconds of settling")
+    settle_per_million: WaitPerMillion = Field(1, description="seconds of settling per million rows of l.i0")
+    settle_max: Wait = Field(1200, description="most seconds of settling")
 
     @field_validator("steps", mode="before")
     @classmethod
@@ -111,6 +118,12 @@ class InsertOptions(WorkloadOptions):
     def _lengths(self) -> InsertOptions:
         if self.data_length_min > self.data_length_max:
             raise ValueError("data_length_min is greater than data_length_max")
+        return self
+
+    @model_validator(mode="after")
+    def _number_of_partitions(self) -> InsertOptions:
+        if self.partitions * self.table_count > MOST_PARTITIONS:
+            raise ValueError(f"partitions of all tables together are at most {MOST_PARTITIONS:,}")
         return self
 
     @property

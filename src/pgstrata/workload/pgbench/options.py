@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from pgstrata.workload.core.options import WorkloadOptions
+from pgstrata.workload.core.options import MOST_RATE, Seconds, Wait, WorkloadOptions
 
 Mode = Literal["simple", "extended", "prepared"]
 BuiltIn = Literal["select-only", "simple-update", "tpcb-like"]
@@ -17,7 +17,11 @@ BuiltIn = Literal["select-only", "simple-update", "tpcb-like"]
 #: Bytes of data folder for each unit of scale, as pgbench's documentation puts it.
 BYTES_PER_SCALE = 15_000_000
 
-_SCRIPT = re.compile(r"(?P<file>.+?)(?:@(?P<weight>\d+))?")
+MOST_CLIENTS = 10_000
+MOST_WEIGHT = 9_999_999
+"""Of a script; pgbench's own limit is that of an integer."""
+
+_SCRIPT = re.compile(r"(?P<file>.+?)(?:@(?P<weight>\d+))?", re.ASCII | re.DOTALL)
 
 
 class PgbenchOptions(WorkloadOptions):
@@ -45,6 +49,7 @@ class PgbenchOptions(WorkloadOptions):
     )
     scripts: tuple[str, ...] = Field(
         (),
+        max_length=1000,
         description="files in pgbench's script language, drawn by weight for each transaction: "
         "`mine.sql@3` runs three times as often as `other.sql`",
     )
@@ -62,19 +67,22 @@ class PgbenchOptions(WorkloadOptions):
     clients: tuple[int, ...] = Field(
         (1, 2, 4, 8, 16, 32),
         min_length=1,
+        max_length=100,
         description="numbers of connections, one after another; a list, one number, or one text with spaces "
         "between",
     )
-    seconds: float = Field(60, gt=0, description="seconds of each step")
-    warmup: float = Field(2, ge=0, description="seconds each step runs before it is measured")
+    seconds: Seconds = Field(60, description="seconds of each step")
+    warmup: Wait = Field(2, description="seconds each step runs before it is measured")
     rate: float | None = Field(
         None,
-        gt=0,
+        ge=0.001,
+        le=MOST_RATE,
         description="transactions/s of all connections together, Poisson; null: as fast as possible",
     )
     max_tries: int = Field(
         1,
         ge=1,
+        le=1_000_000,
         description="times a transaction is tried when it fails by a serialization failure or deadlock",
     )
     vacuum: bool = Field(
@@ -89,7 +97,7 @@ class PgbenchOptions(WorkloadOptions):
     @field_validator("scale", mode="before")
     @classmethod
     def _share_of_memory(cls, value: object) -> object:
-        if isinstance(value, str) and (share := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value.strip())):
+        if isinstance(value, str) and (share := re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?) ?%", value.strip())):
             memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
             return max(1, round(float(share.group(1)) / 100 * memory / BYTES_PER_SCALE))
         return value
@@ -104,8 +112,8 @@ class PgbenchOptions(WorkloadOptions):
     @field_validator("clients")
     @classmethod
     def _positive(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(n < 1 for n in value):
-            raise ValueError("each number of clients is at least 1")
+        if any(not 1 <= n <= MOST_CLIENTS for n in value):
+            raise ValueError(f"each number of clients lies between 1 and {MOST_CLIENTS:,}")
         return value
 
     @field_validator("scripts")
@@ -114,6 +122,14 @@ class PgbenchOptions(WorkloadOptions):
         """Files are looked for beside the campaign where its folder is given as context["folder"]."""
         folder = (info.context or {}).get("folder")
         return tuple(str(Path(folder) / name) for name in value) if folder else value
+
+    @field_validator("scripts")
+    @classmethod
+    def _weights(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            if (found := _SCRIPT.fullmatch(text)) and len(digits := found["weight"] or "") > 7:
+                raise ValueError(f"the weight of a script is at most {MOST_WEIGHT:,}, not {digits[:20]}")
+        return value
 
     @field_validator("define")
     @classmethod

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pgstrata.errors import UsageError
+from pgstrata.user_files import read_text
 from pgstrata.workload.core.language import Admin, Headline, PgbenchScript, Phase, Rate, Role, Step
 from pgstrata.workload.core.options import Estimate, WorkloadOptions
 from pgstrata.workload.pgbench.load import (
@@ -43,18 +44,15 @@ BUILT_IN: dict[BuiltIn, str] = {
 #: Failures after which pgbench tries a transaction again, where it is told to.
 RETRIED = ("40001", "40P01")
 
+MOST_SCRIPT_BYTES = 16 << 20
+"""Of a script of the user."""
+
 
 def read_scripts(o: PgbenchOptions) -> list[PgbenchScript]:
     """The user's scripts; UsageError names the file that cannot be read."""
     scripts = []
     for path, weight in o.weighted_files():
-        try:
-            text = path.read_bytes().decode("utf-8")
-        except OSError as error:
-            raise UsageError(f"Script {path} cannot be read: {error.strerror}.") from error
-        except UnicodeDecodeError as error:
-            line = error.object[: error.start].count(b"\n") + 1
-            raise UsageError(f"Script {path}, line {line}, is not UTF-8.", "Save it as UTF-8.") from error
+        text = read_text(path, "script", most=MOST_SCRIPT_BYTES)
         if weight:
             scripts.append(PgbenchScript(text, str(path), weight))
     if o.scripts and not scripts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
-from pgstrata.workload.core.options import WorkloadOptions
+from pgstrata.workload.core.options import Seconds, Wait, WaitPerMillion, WorkloadOptions
 
 
 class SysbenchOptions(WorkloadOptions):
@@ -16,23 +16,24 @@ class SysbenchOptions(WorkloadOptions):
     steps: tuple[str, ...] = Field(
         ("standard",),
         min_length=1,
+        max_length=1000,
         description="what to run, in the order of the suite: `standard` (27), `full` (42, with the reads "
         "before the writes), `extras` (read-only-simple … read-only-count), and names or globs, as in "
         "`point-query`, `random-points`, `random-points=100`, `*.pre`, `update-*`; a list, or one text with "
         "spaces between",
     )
-    read_seconds: float = Field(180, gt=0, description="seconds of each microbenchmark that reads")
-    write_seconds: float = Field(300, gt=0, description="seconds of each microbenchmark that writes")
-    warmup: float = Field(5, ge=0, description="seconds each microbenchmark runs before it is measured")
-    cache_seconds: float | None = Field(
+    read_seconds: Seconds = Field(180, description="seconds of each microbenchmark that reads")
+    write_seconds: Seconds = Field(300, description="seconds of each microbenchmark that writes")
+    warmup: Wait = Field(5, description="seconds each microbenchmark runs before it is measured")
+    cache_seconds: Wait | None = Field(
         None,
-        ge=0,
         description="seconds of the point queries that warm the caches after the load, before a scan of "
         "every table does; null: read_seconds; 0: neither",
     )
     scans: int | None = Field(
         None,
         ge=1,
+        le=10**9,
         description="scans each connection makes in step scan, for tables that take long to read; "
         "null: as many as end within read_seconds",
     )
@@ -42,11 +43,12 @@ class SysbenchOptions(WorkloadOptions):
         4, ge=1, le=1000, description="connections that load tables at the same time"
     )
 
-    settle_base: float = Field(
-        60, ge=0, description="seconds between writes and reads: base + per_million × millions of rows loaded"
+    settle_base: Wait = Field(
+        60,
+        description="seconds between writes and reads: base + per_million × millions of rows loaded",
     )
-    settle_per_million: float = Field(6, ge=0, description="seconds of settling per million rows loaded")
-    settle_max: float = Field(1200, ge=0, description="most seconds of settling")
+    settle_per_million: WaitPerMillion = Field(6, description="seconds of settling per million rows loaded")
+    settle_max: Wait = Field(1200, description="most seconds of settling")
 
     @field_validator("steps", mode="before")
     @classmethod

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from pgstrata.workload.core.options import WorkloadOptions
+from pgstrata.workload.core.options import Seconds, WorkloadOptions
 
 QUERIES = 99
 
@@ -15,22 +15,21 @@ QUERIES = 99
 class TpcdsOptions(WorkloadOptions):
     """Options of TPC-DS."""
 
-    scale: float = Field(1, gt=0, le=100_000, description="scale factor: GB of raw data, about")
+    scale: float = Field(1, ge=0.001, le=100_000, description="scale factor: GB of raw data, about")
     queries: str = Field(
         "all", description="which of the 99: `all`, or numbers and ranges as in `1-10 14 95`"
     )
-    time_limit: float = Field(
+    time_limit: Seconds = Field(
         1800,
-        ge=0.001,
         description="seconds a query may take; then it is cancelled on the server and counted at twice that",
     )
     passes: int = Field(
-        1, ge=0, le=1000, description="times the power run (one stream) executes each query; 0: no power run"
+        1, ge=0, le=100, description="times the power run (one stream) executes each query; 0: no power run"
     )
     streams: int = Field(
         2,
         ge=0,
-        le=1000,
+        le=100,
         description="connections of the throughput run, each with its own order; 0: no throughput run",
     )
     warmup: int = Field(0, ge=0, le=100, description="passes over the queries before those that are measured")

@@ -1,0 +1,77 @@
+"""TOML of a user as values the rest can rely on: no deeper than people write, numbers that have a meaning,
+text without NUL."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from typing import Any
+
+from pgstrata.campaign.file.problems import dotted
+from pgstrata.errors import UsageError
+from pgstrata.user_files import shown
+
+DEEPEST = 32
+"""Levels of tables and lists; a campaign needs five."""
+
+Keys = tuple[str | int, ...]
+
+
+def parse(text: str, source: str) -> dict[str, Any]:
+    """The document. `source` is where it stands: a file, an option. Raises UsageError."""
+    document = _loads(text, source)
+    _check(document, source, ())
+    return document
+
+
+def parse_value(text: str, source: str) -> Any:
+    """One value as it stands behind `key =`; what is no TOML is text as it stands. Raises UsageError."""
+    try:
+        document = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        document = {"value": text}
+    except (ValueError, RecursionError):
+        document = _loads(f"value = {text}", source)  # says what it is
+    value = document["value"]
+    _check(value, source, ())
+    return value
+
+
+def _loads(text: str, source: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(
+            f"{source} is not valid TOML: {error}", "text needs quotes, lists need [brackets]"
+        ) from error
+    except RecursionError:
+        raise _too_deep(source) from None
+    except ValueError:  # Python refuses to read integers of more than 4300 digits
+        raise UsageError(
+            f"{source} holds a number that is too long", "numbers have at most 64 bits"
+        ) from None
+
+
+def _too_deep(source: str) -> UsageError:
+    return UsageError(f"{source} is nested more than {DEEPEST} levels deep", "a campaign needs five")
+
+
+def _check(value: Any, source: str, path: Keys) -> None:
+    where = f"{source}: `{shown(dotted(path))}`" if path else source
+    match value:
+        case bool():
+            return
+        case int() if not -(2**63) <= value < 2**63:
+            raise UsageError(f"{where} is a number beyond 64 bits", "write a smaller one")
+        case float() if not math.isfinite(value):
+            raise UsageError(f"{where} is {value}, which is no amount of anything", "write a number")
+        case str() if "\0" in value:
+            raise UsageError(f"{where} holds a NUL", "text is written without it")
+        case dict() | list():
+            if len(path) >= DEEPEST:
+                raise _too_deep(source)
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            for key, item in items:
+                if isinstance(key, str):
+                    _check(key, source, path)
+                _check(item, source, (*path, key))

@@ -1,0 +1,131 @@
+"""Files that a user names: no more is read of them than such a file can hold, and nothing is waited for
+without an end.
+
+A campaign, a config fragment, a script or a file of queries may be a pipe (`<(generate)`), and it may be
+`/dev/zero`, a FIFO that nobody writes to, or a disk image named by mistake.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import stat
+import time
+from pathlib import Path
+
+from pgstrata.errors import UsageError
+
+MOST_BYTES = 1 << 20
+"""Of a campaign or a config fragment."""
+
+SILENCE_SECONDS = 10.0
+"""How long a pipe may say nothing."""
+
+TOTAL_SECONDS = 60.0
+"""How long a pipe may take as a whole."""
+
+_CHUNK = 1 << 16
+
+
+def user_path(text: str | Path) -> Path:
+    """The path somebody wrote, `~` and `~name` resolved. Raises UsageError for what no path can be."""
+    if "\0" in str(text):
+        raise UsageError(f"{shown(text)} is no path: it holds a NUL", "name a file or folder")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise UsageError(
+            f"{shown(text)}: this machine knows no such user, or no home of it", "write the path in full"
+        ) from None
+
+
+def real_path(text: str | Path) -> Path:
+    """The path somebody wrote, absolute and without links. Raises UsageError, also for links in a circle."""
+    path = user_path(text)
+    try:
+        return path.resolve()
+    except (RuntimeError, OSError):  # Python up to 3.12 raises the former for a circle
+        raise UsageError(f"{shown(text)}: its links lead in a circle", "name the folder itself") from None
+
+
+def shown(text: object, most: int = 200) -> str:
+    """Something a user wrote as part of one line of an error, without what a terminal would obey."""
+    plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text)[: most + 1])
+    return plain if len(plain) <= most else plain[:most] + "…"
+
+
+def read_bytes(path: Path, what: str, *, most: int = MOST_BYTES, missing: str = "") -> bytes:
+    """The content of a file of at most `most` bytes; `what` it is goes into errors, say `campaign file`.
+
+    missing: the hint where there is no such file. Raises UsageError where it cannot be read, is larger, or
+    is a pipe whose writer does not come to an end.
+    """
+    try:
+        # Not blocking: opening a FIFO would wait for its writer for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            return _content(descriptor, path, what, most)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        raise UsageError(f"there is no {what} {shown(path)}", missing) from None
+    except OSError as error:
+        raise UsageError(f"the {what} {shown(path)} cannot be read: {error.strerror}") from error
+    except ValueError:  # NUL in the path
+        raise UsageError(f"{shown(path)} is no path: it holds a NUL", "name a file") from None
+
+
+def read_text(path: Path, what: str, *, most: int = MOST_BYTES, missing: str = "") -> str:
+    """As `read_bytes`, for a file that has to be UTF-8."""
+    data = read_bytes(path, what, most=most, missing=missing)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(
+            f"the {what} {shown(path)} is not UTF-8 text (line {line})", "save it as UTF-8"
+        ) from error
+
+
+def _content(descriptor: int, path: Path, what: str, most: int) -> bytes:
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISDIR(mode):
+        raise UsageError(f"{shown(path)} is a folder, not a {what}")
+    waits = not stat.S_ISREG(mode)
+    parts: list[bytes] = []
+    size = 0
+    end = time.monotonic() + TOTAL_SECONDS
+    while True:
+        if waits:
+            _wait(descriptor, end, path, what)
+        try:
+            part = os.read(descriptor, min(_CHUNK, most + 1 - size))
+        except BlockingIOError:
+            continue
+        except OSError as error:
+            if error.errno == errno.EIO and waits:  # a terminal that is not ours to read
+                raise UsageError(f"{shown(path)} is a terminal, not a {what}") from None
+            raise
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise UsageError(
+                f"the {what} {shown(path)} has more than {_size(most)}", f"is it a {what}? None is that large"
+            )
+
+
+def _wait(descriptor: int, end: float, path: Path, what: str) -> None:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    seconds = min(SILENCE_SECONDS, end - time.monotonic())
+    if seconds <= 0 or not poll.poll(seconds * 1000):
+        silent = seconds == SILENCE_SECONDS
+        how = f"says nothing for {SILENCE_SECONDS:.0f} s" if silent else "does not come to an end"
+        raise UsageError(f"the {what} {shown(path)} {how}", "name a file, or a pipe that is written to")
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MB" if count >= 1 << 20 else f"{count >> 10} kB"
