@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pgstrata.campaign.file.reading import read_campaign
-from pgstrata.campaign.plan.order import turn_order
+from pgstrata.campaign.plan.order import order_of_pair
 from pgstrata.campaign.plan.runs import Plan, make_plan
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
@@ -67,7 +67,7 @@ def test_slices_and_rounds(place: Path, pgstrata: Program, pg17: Server) -> None
 def test_the_order_of_turns_is_balanced(variants: int) -> None:
     """Over as many blocks as there are variants each begins one, and all have come at the same mean time."""
     pairs = 2 * variants
-    orders = [turn_order(pair, variants) for pair in range(1, pairs + 1)]
+    orders = [order_of_pair(pair, variants) for pair in range(1, pairs + 1)]
     assert all(sorted(order) == list(range(variants)) for order in orders)
     assert sorted(order[0] for order in orders[::2]) == list(range(variants))
     turns = [variant for order in orders for variant in order]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.campaign.plan.order import Windows, sittings
+from pgstrata.campaign.plan.order import WindowSchedule, block_lengths
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.model import Server
 from pgstrata.store import Results
@@ -30,7 +30,7 @@ from support_turns import by_variant, write
 def test_windows_do_not_overlap_and_time_goes_on(
     lanes: int, slice_: float, warmup: float, seed: int, actives: list[float]
 ) -> None:
-    windows = Windows(slice_, lanes, warmup, seed)
+    windows = WindowSchedule(slice_, lanes, warmup, seed)
     for places in zip(*(windows.places(lane) for lane in range(lanes)), strict=True):
         assert sorted(places) == list(range(lanes))
     stride = slice_ + windows.gap_seconds
@@ -43,14 +43,14 @@ def test_windows_do_not_overlap_and_time_goes_on(
 
 
 @given(seconds=st.floats(0.001, 10_000))
-def test_sittings_make_the_whole(seconds: float) -> None:
-    lengths = sittings(seconds)
+def test_blocks_make_the_whole(seconds: float) -> None:
+    lengths = block_lengths(seconds)
     assert sum(lengths) == pytest.approx(seconds)
     assert min(lengths) >= min(seconds, 2.0)
     assert len(lengths) < 60, "not many connections, however long it takes"
 
 
-def test_sittings_have_connections_of_their_own(place: Path, pgstrata: Program, pg17: Server) -> None:
+def test_blocks_have_connections_of_their_own(place: Path, pgstrata: Program, pg17: Server) -> None:
     file = write(place, pg17, ["point-query"], slice_=0.02, seconds=6, more="waits = 50.0")
     done = pgstrata("run", file, "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -58,7 +58,7 @@ def test_sittings_have_connections_of_their_own(place: Path, pgstrata: Program, 
         step = next(s for s in run.steps if s["name"] == "point-query")
         pairs = [s["pair"] for s in step["slices"]]
         assert pairs == sorted(set(pairs) & set(range(1, 301)))
-        assert len([p for p in pairs if p > 200]) > 25, "of the third sitting"
+        assert len([p for p in pairs if p > 200]) > 25, "of the third block"
         assert step["seconds"] == pytest.approx(6, rel=0.1)
         assert sum(s["rate"] * s["seconds"] for s in step["slices"]) == pytest.approx(
             step["operations"], rel=0.1
@@ -139,7 +139,7 @@ def test_a_server_that_dies_between_windows(place: Path, pgstrata: Program, pg17
     drivers: set[int] = set()
 
     def later() -> psutil.Process | None:
-        """A backend of the second sitting or a later one: each has drivers of its own."""
+        """A backend of the second block or a later one: each has drivers of its own."""
         if (driver := running.child("pgstrata-driver")) and (backend := running.backend()):
             drivers.add(driver.pid)
             return backend if len(drivers) > 2 else None
@@ -172,11 +172,11 @@ def test_one_that_never_comes_up_leaves_the_other_measured(
     assert [runs[variant]["status"] for variant in "ab"] == ["done", "failed"]
     step = next(s for s in runs["a"]["steps"] if s["name"] == "point-query")
     assert step["rate"] > 0
-    assert step["seconds"] == pytest.approx(2, rel=0.1)
+    assert step["seconds"] > 1.8, "all of its step"
 
 
 @pytest.mark.skipif(bool(unavailable()), reason="perf is not installed")
-def test_a_step_of_one_sitting_has_a_profile(place: Path, pgstrata: Program, pg17: Server) -> None:
+def test_a_step_of_one_block_has_a_profile(place: Path, pgstrata: Program, pg17: Server) -> None:
     more = "profile = { seconds = 1 }"
     done = pgstrata(
         "run", write(place, pg17, ["point-query"], slice_=0.02, seconds=2, more=more), "--no-report"

@@ -166,7 +166,7 @@ def plan_lines(plan: Plan) -> list[str]:
     """The plan as text: every run in its order, then time and disk."""
     from pgstrata.cli.output import aligned
     from pgstrata.measure.progress import duration
-    from pgstrata.measure.run.conduct import gigabytes
+    from pgstrata.measure.run.active import gigabytes
 
     rows = [
         [

@@ -17,10 +17,10 @@ from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan, groups, make_plan
 from pgstrata.driver.client import find_driver
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.measure.comparison.conduct import Interleaved
+from pgstrata.measure.comparison.comparison import Comparison
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import Progress, progress_on
-from pgstrata.measure.run.conduct import Conductor, gigabytes
+from pgstrata.measure.run.active import ActiveRun, gigabytes
 from pgstrata.observe.doctor import examine
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import clear_leftovers
@@ -118,7 +118,7 @@ def _make(
 ) -> str | None:
     builder = results.begin(run.key)
     try:
-        folder, error = Conductor(campaign, run, builder, root, progress, interrupts).conduct()
+        folder, error = ActiveRun(campaign, run, builder, root, progress, interrupts).measure()
     except BaseException:
         with interrupts.shield():
             builder.abandon()
@@ -149,11 +149,11 @@ def _interleave(
         begun = time.monotonic()
         builders = [results.begin(run.key) for run in group]
         try:
-            conductors = [
-                Conductor(campaign, run, builder, root, progress, interrupts)
+            active = [
+                ActiveRun(campaign, run, builder, root, progress, interrupts)
                 for run, builder in zip(group, builders, strict=True)
             ]
-            made = Interleaved(campaign, conductors, plan.base).conduct()
+            made = Comparison(campaign, active, plan.base).measure()
         except BaseException:
             with interrupts.shield():
                 for builder in builders:

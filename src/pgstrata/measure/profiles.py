@@ -20,26 +20,12 @@ from pgstrata.store.names import slug
 Json = dict[str, Any]
 
 
-def profiler_of(
-    options: ProfileSpec, folder: Path, step_seconds: float | None
-) -> Callable[[Mapping[str, Sequence[int]]], Profiler]:
-    """Makes the profiler once the backends are known."""
-    return lambda pids: Profiler(
-        pids, folder, ProfileOptions(**options.model_dump()), step_seconds=step_seconds
-    )
-
-
 @dataclass(frozen=True)
 class Folded:
     """A profile of one role as folded stacks; None where there are none, and the profile's note says why."""
 
     profile: Profile
     stacks: Counter[str] | None
-
-
-def folded(profiles: Sequence[Profile]) -> list[Folded]:
-    """Each profile with its stacks; the files of perf are not needed any more then."""
-    return [_folded(profile) for profile in profiles]
 
 
 def _folded(profile: Profile) -> Folded:
@@ -51,68 +37,64 @@ def _folded(profile: Profile) -> Folded:
         return Folded(replace(profile, note=f"the stacks could not be folded: {error}"), None)
 
 
-def keep_profiles(
-    profiles: Sequence[Folded], order: int, step: str, attach: Callable[[str, bytes], None]
-) -> tuple[Json, list[str]]:
-    """Stores the stacks by `attach`, those of one role added up.
+class StepProfile:
+    """The profile of one step, recorded in its parts until the wanted seconds are reached.
 
-    Returns `profile` of the step record, one entry per role, and notes on what is missing.
-    Raises StoreError where the stacks cannot be stored.
-    """
-    record: Json = {}
-    notes: list[str] = []
-    for role in dict.fromkeys(one.profile.role for one in profiles):
-        own = [one for one in profiles if one.profile.role == role]
-        name = None
-        if stacks := add_up(one.stacks for one in own if one.stacks):
-            name = f"profile/{order:02d}-{slug(step)}-{slug(role)}.folded.gz"
-            attach(name, gzip.compress(folded_text(stacks).encode(), 6, mtime=0))
-        parts = [one.profile for one in own]
-        costs = [p.perf_cpu_seconds for p in parts if p.perf_cpu_seconds is not None]
-        note = next((p.note for p in parts if p.note), "")
-        record[role] = {
-            "file": name,
-            "backends": parts[-1].backends,
-            "samples": sum(p.samples for p in parts),
-            "event": parts[-1].event,
-            "seconds": sum(p.seconds for p in parts),
-            "perf_cpu_seconds": sum(costs) if costs else None,
-            "note": note,
-        }
-        if note and (text := f"no profile of {role}: {note}") not in notes:
-            notes.append(text)
-    return record, notes
-
-
-class TurnProfiles:
-    """The profile of a step that variants take turns at: of whole slices, put together.
-
-    Recorded from the second pair on (the first meets cold caches) until the wanted seconds are reached. All
-    variants are recorded in the same pairs, so what perf costs is on both sides of a ratio.
+    Of several parts the first is left out (it meets cold caches). All variants of a comparison are recorded
+    in the same parts, so what perf costs is on both sides of a ratio. options: None for no profile.
     """
 
-    def __init__(self, options: ProfileSpec | None, pairs: int) -> None:
+    def __init__(self, options: ProfileSpec | None, parts: int) -> None:
+        self.wanted = options is not None
         self._options = options
         self._left = options.seconds if options else 0.0
-        self._first = min(2, pairs)
+        self._first = min(2, parts)
         self._profiles: list[Folded] = []
 
     def profiler(
-        self, pair: int, folder: Path, step_seconds: float | None
+        self, part: int, folder: Path, seconds: float | None
     ) -> Callable[[Mapping[str, Sequence[int]]], Profiler] | None:
-        """Of one slice or round; None where it is not recorded."""
-        if self._options is None or self._left <= 0 or pair < self._first:
+        """Makes the profiler of one part (from 1) that lasts `seconds`; None where it is not recorded."""
+        if self._options is None or self._left <= 0 or part < self._first:
             return None
-        seconds = self._left if step_seconds is None else min(self._left, step_seconds)
-        self._left = round(self._left - seconds, 6)
-        return profiler_of(self._options.model_copy(update={"seconds": seconds}), folder, step_seconds)
+        recorded = self._left if seconds is None else min(self._left, seconds)
+        self._left = round(self._left - recorded, 6)
+        options = ProfileOptions(**self._options.model_dump() | {"seconds": recorded})
+        return lambda pids: Profiler(pids, folder, options, step_seconds=seconds)
 
     def add(self, profiles: Sequence[Profile]) -> None:
-        self._profiles += folded(profiles)
+        """Folds what was recorded; the files of perf are not needed any more then."""
+        self._profiles += [_folded(profile) for profile in profiles]
 
     def keep(self, order: int, step: str, attach: Callable[[str, bytes], None]) -> tuple[Json, list[str]]:
-        """What `keep_profiles` gives; the record is empty where nothing was recorded."""
-        return keep_profiles(self._profiles, order, step, attach)
+        """Stores the stacks by `attach`, those of one role added up.
+
+        Returns `profile` of the step record, one entry per role, and notes on what is missing.
+        Raises StoreError where the stacks cannot be stored.
+        """
+        record: Json = {}
+        notes: list[str] = []
+        for role in dict.fromkeys(one.profile.role for one in self._profiles):
+            own = [one for one in self._profiles if one.profile.role == role]
+            name = None
+            if stacks := add_up(one.stacks for one in own if one.stacks):
+                name = f"profile/{order:02d}-{slug(step)}-{slug(role)}.folded.gz"
+                attach(name, gzip.compress(folded_text(stacks).encode(), 6, mtime=0))
+            parts = [one.profile for one in own]
+            costs = [p.perf_cpu_seconds for p in parts if p.perf_cpu_seconds is not None]
+            note = next((p.note for p in parts if p.note), "")
+            record[role] = {
+                "file": name,
+                "backends": parts[-1].backends,
+                "samples": sum(p.samples for p in parts),
+                "event": parts[-1].event,
+                "seconds": sum(p.seconds for p in parts),
+                "perf_cpu_seconds": sum(costs) if costs else None,
+                "note": note,
+            }
+            if note and (text := f"no profile of {role}: {note}") not in notes:
+                notes.append(text)
+        return record, notes
 
 
 def fold(script: Path) -> bytes:

@@ -29,13 +29,8 @@ def step_seed(seed: int, repeat: int, order: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
 
 
-def cut_short(step: Step, error: DriverError) -> DriverError:
-    """The error that ended a step before its time, with the name of the step."""
-    return DriverError(f"{step.name}: {error.message}", error.hint, error.event)
-
-
 @dataclass
-class Measured:
+class StepResult:
     """What one step gave. `error` says why it ended before its time; the rest is until then.
 
     `ready`, `done`: the driver's events, from which the slices of a step are put together.
@@ -89,11 +84,11 @@ def measure(
     profiler: Callable[[Mapping[str, Sequence[int]]], Profiler] | None = None,
     cpus: Sequence[int] = (),
     begin: Callable[[Driver], None] = Driver.start,
-) -> Measured:
+) -> StepResult:
     """Runs one step to its end and observes it. profiler: makes one for the backends of each role;
     cpus: the only ones the driver uses; begin: starts a driver that is ready.
 
-    Raises DriverError where nothing was measured; an error in the middle is in `Measured.error`.
+    Raises DriverError where nothing was measured; an error in the middle is in `StepResult.error`.
     """
     seconds: list[Json] = []
     statements: list[Json] = []
@@ -144,7 +139,9 @@ def measure(
         record["error"] = error.message
     histograms = {role["name"]: role["histogram"] for role in done["roles"]}
     version = str(ready["driver"])
-    return Measured(record, seconds, histograms, observed, version, statements, profiles, error, ready, done)
+    return StepResult(
+        record, seconds, histograms, observed, version, statements, profiles, error, ready, done
+    )
 
 
 class _Profiling:

@@ -19,7 +19,7 @@ AGAIN_SECONDS = 0.2
 AROUND_SLICE_SECONDS = 0.15
 """A new driver, its connections, and reading the statistics before and after."""
 
-AROUND_SITTING_SECONDS = 0.5
+AROUND_BLOCK_SECONDS = 0.5
 """The same for all variants together."""
 
 AROUND_ROUND_SECONDS = 1.5
@@ -35,20 +35,20 @@ GAP = 0.05
 """Between two windows, as a share of one: what was under way in the first comes to its end."""
 
 FIRST_WARMUP_SECONDS = 2.0
-"""Least warm-up of the first sitting of a step in windows."""
+"""Least warm-up of the first block of a step in windows."""
 
-SITTING_SECONDS = 2.0
+BLOCK_SECONDS = 2.0
 """Measured of each variant with one set of connections, at first. Where the memory of processes lies is
 part of their speed, and is drawn anew with them."""
 
-SITTINGS = 4
+BLOCKS_OF_ONE_LENGTH = 4
 """Of one length, then they are twice as long; and before the first look at a verdict."""
 
 How = Literal["once", "slices", "windows", "whole", "rounds"]
 
 
 @dataclass(frozen=True)
-class Turns:
+class Schedule:
     """How often and in what way the variants take turns at one step.
 
     `once`: no comparison, run on each variant. `slices`: cut into `count` of each variant. `windows`: the
@@ -63,23 +63,23 @@ class Turns:
     step: Step
 
 
-def turns_of(step: Step, spec: CampaignSpec) -> Turns:
+def schedule_of(step: Step, spec: CampaignSpec) -> Schedule:
     """How a step takes turns; with `until = "verdict"` the count is not kept to."""
     if not step.measured or step.digest is not None:
-        return Turns("once", 1, step)
+        return Schedule("once", 1, step)
     if not step.reads_only:
-        return Turns("rounds", spec.rounds, step)
+        return Schedule("rounds", spec.rounds, step)
     if step.seconds is None:
-        return Turns("whole", spec.rounds, step)
+        return Schedule("whole", spec.rounds, step)
     if spec.slice_seconds < SHORT_SECONDS and step.headline.fixed is None:
         pairs = max(1, round(step.seconds / spec.slice_seconds))
-        return Turns("windows", pairs, replace(step, warmup=max(step.warmup, FIRST_WARMUP_SECONDS)))
+        return Schedule("windows", pairs, replace(step, warmup=max(step.warmup, FIRST_WARMUP_SECONDS)))
     # An even number: who comes first alternates, and what that does must cancel.
     pairs = 2 * round(step.seconds / (2 * spec.slice_seconds)) or 1
-    return Turns("slices", pairs, replace(step, seconds=spec.slice_seconds))
+    return Schedule("slices", pairs, replace(step, seconds=spec.slice_seconds))
 
 
-def turn_order(pair: int, variants: int) -> list[int]:
+def order_of_pair(pair: int, variants: int) -> list[int]:
     """Who comes when in one pair (from 1): places of the variants, in their order.
 
     Every second pair is the one before it backwards, so that a steady drift cancels, and each such block
@@ -92,12 +92,12 @@ def turn_order(pair: int, variants: int) -> list[int]:
     return order[::-1] if backwards else order
 
 
-BLOCKS = 256
+ORDERS = 256
 """Random blocks of two pairs until they repeat."""
 
 
 @dataclass(frozen=True)
-class Windows:
+class WindowSchedule:
     """The schedule of slices without new connections, as docs/driver.md has it (`turns`).
 
     Every second pair is the one before it backwards; the order of the first is drawn from `seed`. A regular
@@ -117,7 +117,7 @@ class Windows:
     @cached_property
     def _orders(self) -> list[list[int]]:
         dice = random.Random(self.seed)
-        drawn = (dice.sample(range(self.lanes), self.lanes) for _ in range(BLOCKS))
+        drawn = (dice.sample(range(self.lanes), self.lanes) for _ in range(ORDERS))
         return [order for first in drawn for order in (first, first[::-1])]
 
     def places(self, lane: int) -> list[int]:
@@ -149,12 +149,12 @@ def longest(step: Step, spec: CampaignSpec, variants: int) -> float:
     return step.seconds
 
 
-def sittings(seconds: float) -> list[float]:
+def block_lengths(seconds: float) -> list[float]:
     """Lengths, in seconds of each variant, of the parts of a step in windows: each connects anew."""
     lengths: list[float] = []
     while seconds > 1e-9:
-        length = SITTING_SECONDS * 2 ** (len(lengths) // SITTINGS)
-        if seconds - length < SITTING_SECONDS:
+        length = BLOCK_SECONDS * 2 ** (len(lengths) // BLOCKS_OF_ONE_LENGTH)
+        if seconds - length < BLOCK_SECONDS:
             length = seconds
         lengths.append(length)
         seconds -= length
@@ -201,21 +201,23 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
         if place < end:
             seconds -= once if copied else 0.0
         elif isinstance(phase, Step):
-            turns = turns_of(phase, spec)
-            length = _seconds(turns.step)
-            count = turns.count
-            if spec.until == "verdict" and turns.how != "once" and length > 0:
+            schedule = schedule_of(phase, spec)
+            length = _seconds(schedule.step)
+            count = schedule.count
+            if spec.until == "verdict" and schedule.how != "once" and length > 0:
                 count = math.ceil(spec.max_seconds / len(variants) / length)
-            match turns.how:
+            match schedule.how:
                 case "once":
                     continue
                 case "rounds":
                     snapshots = True
                     each = length + phase.warmup + AROUND_ROUND_SECONDS + copy_seconds
                 case "windows":
-                    whole = longest(turns.step, spec, len(variants))
-                    around = len(sittings(whole)) * (AGAIN_SECONDS + AROUND_SITTING_SECONDS / len(variants))
-                    count, each = 1, (whole + turns.step.warmup) * (1 + GAP) + around
+                    whole = longest(schedule.step, spec, len(variants))
+                    around = len(block_lengths(whole)) * (
+                        AGAIN_SECONDS + AROUND_BLOCK_SECONDS / len(variants)
+                    )
+                    count, each = 1, (whole + schedule.step.warmup) * (1 + GAP) + around
                 case _:
                     each = length + AGAIN_SECONDS + AROUND_SLICE_SECONDS
             seconds += count * each - once
@@ -230,14 +232,14 @@ def _seconds(phase: Phase) -> float:
 
 
 __all__ = [
-    "Turns",
-    "Windows",
+    "Schedule",
+    "WindowSchedule",
+    "block_lengths",
     "data_of",
     "interleaved_cost",
     "loaded_at",
     "longest",
-    "sittings",
-    "turn_order",
-    "turns_of",
+    "order_of_pair",
+    "schedule_of",
     "warmed_up",
 ]

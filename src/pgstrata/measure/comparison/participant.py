@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import PgstrataError
-from pgstrata.measure.profiles import TurnProfiles
-from pgstrata.measure.run.conduct import DATABASE, Conductor, without_password
-from pgstrata.measure.step import Measured, driver_spec
+from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
+from pgstrata.measure.run.active import ActiveRun
 from pgstrata.server.cluster import Cluster
 from pgstrata.stats import sequential
 from pgstrata.workload.core.language import Phase, Step
@@ -17,43 +16,128 @@ from pgstrata.workload.core.language import Phase, Step
 Json = dict[str, Any]
 
 
-@dataclass
-class Lane:
-    """One variant of the comparison: its conductor and cluster, and why it left, if it did."""
+class Participant:
+    """One variant of the comparison: how far its run is, its slices of the present step, and why it left.
 
-    conductor: Conductor
-    cluster: Cluster
-    phases: Sequence[Phase]
-    at: int = 0
-    order: int = 0
-    error: PgstrataError | None = None
-    log_tail: str = ""
-    slices: list[Measured] = field(default_factory=list)
-    turns: list[Json] = field(default_factory=list)
-    told: Json = field(default_factory=dict)
-    """The driver's spec of the step's first slice."""
-    profiles: TurnProfiles = field(default_factory=lambda: TurnProfiles(None, 0))
+    Every method that measures or prepares raises PgstrataError where the variant cannot go on; StoreError is
+    of the results and ends all.
+    """
+
+    def __init__(self, run: ActiveRun) -> None:
+        assert isinstance(run.cluster, Cluster)  # check_interleaved refuses others
+        self.run, self.cluster = run, run.cluster
+        self.slices: list[Json] = []
+        """`slices` of the step record, of the present step."""
+        self.measurement: StepMeasurement | None = None
+        self.error: PgstrataError | None = None
+        self._log_tail = ""
+        self._at = 0
+        self._order = 0
 
     @property
     def label(self) -> str:
-        return self.conductor.run.key.variant
+        return self.run.planned.key.variant
 
-    def spec(self, step: Step, number: int, **more: Any) -> Json:
-        """The driver's spec of one turn at a step; that of the first turn is kept with the run.
+    @property
+    def phase(self) -> Phase | None:
+        """What comes next; None at the end."""
+        return self.run.phases[self._at] if self._at < len(self.run.phases) else None
 
-        number: of the turn. Each has another random stream, the same for all variants. more: keys of its own.
-        """
-        c = self.conductor
-        seed = (c.seed(step, self.order) + number) % 2**48
-        spec = driver_spec(step, self.cluster.connection(DATABASE), seed, c.campaign.spec.engine) | more
-        if not self.slices:
-            self.told = without_password(spec)
-            c.builder.spec(self.order, step.name, self.told)
-        return spec
+    # --- before the first measured step -------------------------------------------------------
+
+    def load(self, phases: int) -> None:
+        """Makes the cluster and does its first phases, which make the data; the server is stopped then."""
+        self.run.start()
+        self.run.create_database()
+        self.run.keep_settings()
+        while self._at < phases:
+            if isinstance(self.phase, Step):
+                self.step_alone()
+            else:
+                self.prepare()
+        self.cluster.stop("fast")
+
+    def adopt(self, donor: Participant) -> None:
+        """Makes the cluster from a copy of the donor's data, which is stopped."""
+        self.run.start(donor.cluster.data_dir)
+        self.run.keep_settings()
+        self.cluster.stop("fast")
+        self.run.adopt(donor.run)
+        self._at, self._order = donor._at, donor._order
+
+    def prepare(self) -> None:
+        """The next phase, which is no step."""
+        phase = self.phase
+        assert phase is not None and not isinstance(phase, Step)
+        self.run.prepare(phase)
+        self._at += 1
+
+    def step_alone(self) -> None:
+        """The next step, which is no comparison: a load, or one that records its queries one by one."""
+        step = self._next_step()
+        self.run.step(step, self._order, last=self.phase is None)
+
+    # --- a step at which variants take turns --------------------------------------------------
+
+    def begin(self, parts: int) -> None:
+        """The next step, which will be measured in so many parts at least."""
+        self.slices = []
+        self.measurement = self.run.measurement(self._next_step(), self._order, parts=parts)
+
+    def measure(self, step: Step, pair: int) -> None:
+        """One slice, or the whole step. step: as long as this part."""
+        assert self.measurement is not None
+        result = self.measurement.measure(Part(step, pair))
+        if result.error is not None:
+            raise cut_short(step, result.error)
+        record = result.record
+        self.slices.append({"pair": pair} | {key: record[key] for key in ("started", "seconds", "rate")})
+
+    def measure_round(self, step: Step, pair: int) -> None:
+        """The whole step, from the snapshot of the cluster."""
+        # Also before the first round: data that has just been copied is cached as it is in every later one.
+        with self.run.timings.of("restore"):
+            self.cluster.restore()
+        self.cluster.start()
+        self.measure(step, pair)
+        self.cluster.stop("fast")
+
+    def store(self) -> None:
+        """Puts what was measured of the step together and stores it, also of a variant that failed."""
+        if self.measurement is not None and self.measurement.parts:
+            self.run.store(self.measurement, self.slices, reachable=self.error is None)
+        self.measurement, self.slices = None, []
 
     def rates(self) -> dict[int, float]:
         """Rate of the present step by pair."""
-        return {turn["pair"]: turn["rate"] for turn in self.turns}
+        return {one["pair"]: one["rate"] for one in self.slices}
+
+    def _next_step(self) -> Step:
+        step = self.phase
+        assert isinstance(step, Step)
+        self._at += 1
+        self._order += 1
+        return step
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def leave(self, error: PgstrataError) -> None:
+        """It failed and takes no further part; its server is stopped."""
+        self.error, self._log_tail = self.run.explained(error)
+        self.run.progress.say(f"  {self.label} FAILED and leaves the comparison: {self.error.message}")
+        with self.run.interrupts.shield():
+            self.cluster.stop("immediate")
+
+    def take_down(self) -> None:
+        """Ends the server and removes its data; for every end, also an interrupt."""
+        with self.run.timings.of("stop"):
+            self.cluster.drop_snapshot()
+            self.run.take_down()
+
+    def finish(self) -> tuple[Path, str | None]:
+        """Writes the run. Returns its folder, and why it failed or None. Raises StoreError."""
+        folder = self.run.finish(self.error, self._log_tail)
+        return folder, self.error.message if self.error else None
 
 
 def known(rates: Mapping[str, Mapping[int, float]], base: str, margin: float) -> bool:

@@ -1,4 +1,4 @@
-"""The slices of one step put together, as if the step had been measured in one piece."""
+"""The parts of one step put together, as if the step had been measured in one piece."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pgstrata.measure.record import COUNTS, step_record
-from pgstrata.measure.step import Measured
+from pgstrata.measure.step import StepResult
 from pgstrata.observe import StepObserved
 from pgstrata.observe.waits import merged
 from pgstrata.stats.rates import pooled
@@ -16,32 +16,32 @@ from pgstrata.workload.core.language import Step
 Json = dict[str, Any]
 
 
-def join(step: Step, order: int, slices: Sequence[Measured]) -> Measured:
-    """One `Measured` of all slices of one variant: times and counts added, seconds one after the other.
+def merged_parts(step: Step, order: int, parts: Sequence[StepResult]) -> StepResult:
+    """One `StepResult` of all parts: times and counts added, seconds one after the other.
 
-    What stood between the slices (the other variants' turns) is left out. `started` is that of the first
+    What stood between the parts (the other variants' turns) is left out. `started` is that of the first
     slice, sizes and tables are as after the last.
     """
-    last = slices[-1]
+    last = parts[-1]
     seconds: list[Json] = []
-    for one in slices:
+    for part in parts:
         begun = len(seconds)
-        seconds += [{**event, "second": begun + i} for i, event in enumerate(one.seconds)]
-    done = _done([one.done for one in slices])
-    observed = _observed([one.observed for one in slices], [float(one.done["seconds"]) for one in slices])
+        seconds += [{**event, "second": begun + i} for i, event in enumerate(part.seconds)]
+    done = _done([part.done for part in parts])
+    observed = _observed([part.observed for part in parts], [float(part.done["seconds"]) for part in parts])
     record = step_record(step, order, last.ready, 0.0, seconds, done, observed)
-    record["started"] = slices[0].record["started"]
-    record["notes"] = list(dict.fromkeys(note for one in slices for note in one.record["notes"]))
+    record["started"] = parts[0].record["started"]
+    record["notes"] = list(dict.fromkeys(note for part in parts for note in part.record["notes"]))
     if last.error is not None:
         record["error"] = last.error.message
     histograms = {role["name"]: role["histogram"] for role in done["roles"]}
-    return Measured(
+    return StepResult(
         record, seconds, histograms, observed, last.driver_version, [], [], last.error, last.ready, done
     )
 
 
 def _done(events: Sequence[Json]) -> Json:
-    """The `done` events of slices as one."""
+    """The `done` events of parts as one."""
     roles = []
     for role in events[-1]["roles"]:
         own = [r for e in events for r in e["roles"] if r["name"] == role["name"]]
@@ -65,7 +65,7 @@ def _done(events: Sequence[Json]) -> Json:
 
 
 def _latency(histogram: Histogram, roles: Sequence[Json]) -> Json:
-    """From the merged histogram; mean and deviation from the slices' own, which are exact."""
+    """From the merged histogram; mean and deviation from the parts' own, which are exact."""
     known = [(r["operations"], r["latency"]) for r in roles if r["latency"].get("mean") is not None]
     mean, stddev = pooled((n, one["mean"], one["stddev"] or 0.0) for n, one in known) or (None, None)
     latency: Json = {"mean": mean, "stddev": stddev}

@@ -1,0 +1,216 @@
+"""Variants that take turns: all clusters loaded once, then each measured step in pairs A B, B A, B A, A B, …
+
+What drifts on the machine hits all variants alike, and the ratio of neighbours does not see it. Steps that
+only read are cut into slices while all clusters are up. A step that writes would meet other data in every
+turn, so it is repeated whole, each time from the same snapshot of the data folder, with no other cluster up.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.plan.order import (
+    AGAIN_SECONDS,
+    BLOCKS_OF_ONE_LENGTH,
+    Schedule,
+    block_lengths,
+    data_of,
+    loaded_at,
+    longest,
+    order_of_pair,
+    schedule_of,
+    warmed_up,
+)
+from pgstrata.errors import PgstrataError, StoreError
+from pgstrata.measure.comparison.block import Block
+from pgstrata.measure.comparison.participant import Participant, known
+from pgstrata.measure.run.active import ActiveRun
+from pgstrata.workload.core.language import Step
+
+Json = dict[str, Any]
+
+
+class Comparison:
+    """One workload and repeat on all variants. Made anew for each group of runs."""
+
+    def __init__(self, campaign: Campaign, runs: Sequence[ActiveRun], base: str) -> None:
+        self.settings, self.base = campaign.spec, base
+        self.progress, self.interrupts = runs[0].progress, runs[0].interrupts
+        self.participants = [Participant(run) for run in runs]
+        settings = self.settings
+        comparison = {
+            "id": secrets.token_hex(8),
+            "variants": [p.label for p in self.participants],
+            "base": base,
+            "slice_seconds": settings.slice_seconds,
+            "rounds": settings.rounds,
+            "until": settings.until,
+            "max_seconds": settings.max_seconds if settings.until == "verdict" else None,
+            "margin": settings.margin,
+        }
+        for run in runs:
+            run.comparison = comparison
+
+    def measure(self) -> list[tuple[Path, str | None]]:
+        """Measures all runs. Returns the folder of each, and why it failed or None, in their order.
+
+        A variant that fails leaves the comparison; what it measured is kept, and the others go on. Raises
+        StoreError where results cannot be stored, and Interrupted; nothing is left running.
+        """
+        try:
+            self._load()
+            while step := self._next_step():
+                self.interrupts.check()
+                schedule = schedule_of(step, self.settings)
+                match schedule.how:
+                    case "once":
+                        self._each(Participant.step_alone)
+                    case "rounds":
+                        self._rounds(schedule)
+                    case "windows":
+                        self._blocks(schedule)
+                    case "slices" | "whole":
+                        self._slices(schedule)
+            for participant in self.participants:
+                participant.run.keep_log()
+        finally:
+            with self.interrupts.shield():
+                for participant in self.participants:
+                    participant.take_down()
+        return [participant.finish() for participant in self.participants]
+
+    # --- participants -------------------------------------------------------------------------
+
+    @property
+    def here(self) -> list[Participant]:
+        """Those that have not failed."""
+        return [participant for participant in self.participants if participant.error is None]
+
+    def _try(self, participant: Participant, work: Callable[[Participant], object]) -> None:
+        """Does something with one variant; one that fails leaves the comparison."""
+        try:
+            work(participant)
+        except StoreError:
+            raise
+        except PgstrataError as error:
+            participant.leave(error)
+
+    def _each(self, work: Callable[[Participant], object]) -> None:
+        for participant in self.here:
+            self._try(participant, work)
+
+    # --- before the first measured step -------------------------------------------------------
+
+    def _load(self) -> None:
+        """Every cluster up with its data. The same server and initdb options load once: the data folder
+        of the first is copied to the others. All are started anew then, so that none has in memory
+        what its load left there."""
+        donors: dict[tuple[object, ...], Participant] = {}
+        for participant in self.participants:
+            end = loaded_at(participant.run.phases)
+            donor = donors.setdefault(data_of(participant.run.planned.variant), participant)
+            if donor is participant or donor.error is not None or not end:
+                self._try(participant, partial(Participant.load, phases=end))
+            else:
+                self.progress.say(f"  {participant.label}: data copied from {donor.label}")
+                self._try(participant, partial(Participant.adopt, donor=donor))
+        self._each(lambda participant: participant.cluster.start())
+
+    def _next_step(self) -> Step | None:
+        """Brings every variant to its next step, the same for all (`check_interleaved`)."""
+
+        def forward(participant: Participant) -> None:
+            while participant.phase is not None and not isinstance(participant.phase, Step):
+                participant.prepare()
+
+        self._each(forward)
+        steps = (participant.phase for participant in self.here)
+        return next((step for step in steps if isinstance(step, Step)), None)
+
+    # --- measured steps -----------------------------------------------------------------------
+
+    def _slices(self, schedule: Schedule) -> None:
+        """Slices (or whole steps) in turn, all clusters up."""
+        self._begin(schedule.count)
+        pair = 0
+        while self._goes_on(pair, schedule.count):
+            pair += 1
+            for participant in self._order(pair):
+                step = warmed_up(schedule.step, self.settings, first=not participant.slices)
+                self._try(participant, partial(Participant.measure, step=step, pair=pair))
+        self._end()
+
+    def _blocks(self, schedule: Schedule) -> None:
+        """Slices so short that all drivers work at the same time, each in its own windows: in blocks."""
+        lengths = block_lengths(longest(schedule.step, self.settings, len(self.here)))
+        self._begin(len(lengths))
+        pairs = 0
+        for number, seconds in enumerate(lengths, 1):
+            self.interrupts.check()
+            warmup = schedule.step.warmup if number == 1 else AGAIN_SECONDS
+            step = replace(schedule.step, seconds=seconds, warmup=warmup)
+            block = Block(self.here, step, number, pairs, self.settings, self.progress, self.interrupts)
+            for participant, error in block.measure():
+                participant.leave(error)
+            pairs += math.ceil(seconds / self.settings.slice_seconds)
+            looks = self.settings.until == "verdict" and number >= BLOCKS_OF_ONE_LENGTH
+            if len(self.here) < 2 or (looks and self._known()):
+                break
+        self._end()
+
+    def _rounds(self, schedule: Schedule) -> None:
+        """Whole steps in turn, each from the snapshot of its cluster, the others stopped."""
+        self._begin(schedule.count)
+        for participant in self.here:
+            participant.cluster.stop("fast")
+        self._each(lambda participant: participant.cluster.save())
+        pair = 0
+        while self._goes_on(pair, schedule.count):
+            pair += 1
+            for participant in self._order(pair):
+                step = warmed_up(schedule.step, self.settings, first=not participant.slices)
+                self._try(participant, partial(Participant.measure_round, step=step, pair=pair))
+        for participant in self.here:
+            self._try(participant, lambda participant: participant.cluster.start())
+            participant.cluster.drop_snapshot()
+        self._end()
+
+    def _begin(self, parts: int) -> None:
+        step = self.here[0].phase
+        assert isinstance(step, Step)
+        self.progress.step_begins(step)
+        for participant in self.here:
+            participant.begin(parts)
+
+    def _end(self) -> None:
+        for participant in self.participants:
+            participant.store()
+
+    def _order(self, pair: int) -> list[Participant]:
+        return [self.here[place] for place in order_of_pair(pair, len(self.here))]
+
+    def _goes_on(self, done: int, pairs: int) -> bool:
+        self.interrupts.check()
+        if len(self.here) < 2 and done:
+            return False  # nobody to compare with
+        if not self.here:
+            return False
+        if self.settings.until == "time" or not done:
+            return done < pairs
+        used = sum(one["seconds"] for participant in self.participants for one in participant.slices)
+        # After an odd pair one variant has come first once more than the other.
+        return used < self.settings.max_seconds and (done % 2 == 1 or not self._known())
+
+    def _known(self) -> bool:
+        rates = {participant.label: participant.rates() for participant in self.here}
+        return known(rates, self.base, self.settings.margin)
+
+
+__all__ = ["Comparison"]

@@ -1,0 +1,255 @@
+"""One step of one variant while it is measured: the same procedure for runs, slices, rounds and blocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from pgstrata.campaign.file.models import CampaignSpec
+from pgstrata.driver.client import Driver
+from pgstrata.errors import DriverError
+from pgstrata.measure.merge import merged_parts
+from pgstrata.measure.profiles import StepProfile
+from pgstrata.measure.query_plans import step_plans
+from pgstrata.measure.step import StepResult, driver_spec, measure
+from pgstrata.observe import StepWatch
+from pgstrata.server.cluster import Cluster, ForeignCluster
+from pgstrata.store import RunBuilder, series_rows
+from pgstrata.workload.core.language import Digest, Step
+
+Json = dict[str, Any]
+
+BLOAT_BYTES = 1 << 30
+"""Largest table that is read whole by pgstattuple after the last step."""
+
+
+class Windows(Protocol):
+    """The stretches of time in which one variant works while connections of all variants stay open."""
+
+    def spec(self) -> Json:
+        """`turns` of the driver's spec."""
+        ...
+
+    def moment(self, active: float) -> float:
+        """Clock (monotonic, seconds) at which so many seconds have been measured of this variant."""
+        ...
+
+    def span(self, seconds: float) -> float:
+        """Seconds that pass while so many are measured of this variant."""
+        ...
+
+    def begin(self, driver: Driver) -> None:
+        """Starts a driver that is ready, at the moment all variants have in common."""
+        ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one driver measures of a step.
+
+    step: as long as the part. number: from 1 where a step has several parts, each of which draws from a
+    random stream of its own, the same for all variants; 0 for a step in one piece.
+    """
+
+    step: Step
+    number: int = 0
+    windows: Windows | None = None
+
+
+@dataclass
+class Timings:
+    """Seconds outside measurement, by name."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.add(name, time.monotonic() - begun)
+
+    def add(self, name: str, seconds: float) -> None:
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a step is measured and where its results go. The same for all steps of a run."""
+
+    cluster: Cluster | ForeignCluster
+    database: str
+    builder: RunBuilder
+    timings: Timings
+    settings: CampaignSpec
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A step that is over and in its run folder. plans: of recorded statements (`plans.json`)."""
+
+    result: StepResult
+    plans: Sequence[Json]
+
+
+class StepMeasurement:
+    """Measures one step in as many parts as it is asked for, puts them together, and stores them.
+
+    step: the whole; order: from 1; seed: of the step; parts: how many are expected at least; last: no step of
+    the run comes after it. Leaving the block removes the rows of recorded statements.
+    """
+
+    def __init__(
+        self, where: Surroundings, step: Step, order: int, seed: int, *, parts: int = 1, last: bool = False
+    ) -> None:
+        self.step, self.order = step, order
+        self.parts: list[StepResult] = []
+        self._where, self._seed, self._last = where, seed, last
+        self._spec: Json = {}
+        self._notes: list[str] = []
+        wanted = where.settings.profile if step.measured else None
+        if wanted is not None and where.cluster.pid is None:
+            wanted, self._notes = None, ["no profile: the processes of a foreign server are out of sight"]
+        self._profile = StepProfile(wanted, parts)
+        self._rows: Path | None = None
+        self._scratch = ExitStack()
+
+    def __enter__(self) -> StepMeasurement:
+        if self.step.digest is not None:
+            self._rows = self._scratch.enter_context(self._where.builder.scratch("rows"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._scratch.close()
+
+    @property
+    def seconds(self) -> int:
+        """How many seconds of the series are there already."""
+        return sum(len(part.seconds) for part in self.parts)
+
+    def measure(self, part: Part, on_second: Callable[[Json], None] = lambda event: None) -> StepResult:
+        """Measures one part and keeps it. on_second: takes the driver's events of seconds.
+
+        Raises DriverError where nothing was measured; an error in the middle is in `StepResult.error`.
+        """
+        where, settings, windows = self._where, self._where.settings, part.windows
+        spec = self._driver_spec(part)
+        span, interval = part.step.seconds, 1.0
+        if windows is not None:
+            assert span is not None  # only steps of a fixed length are cut into windows
+            # A second of one variant takes that of all the others, too.
+            interval = windows.span(span) / span
+            span = windows.span(span)
+        watch = StepWatch(
+            where.cluster,
+            part.step.tables,
+            where.database,
+            interval=interval,
+            bloat_bytes=BLOAT_BYTES if self._last else 0,
+            waits_hertz=settings.waits,
+            windows=windows.moment if windows is not None else None,
+        )
+        begun = time.monotonic()
+        with where.builder.scratch("perf") as recordings:
+            result = measure(
+                part.step,
+                self.order,
+                spec,
+                watch,
+                on_second=on_second,
+                profiler=self._profile.profiler(max(1, part.number), recordings, span),
+                cpus=settings.driver_cpus,
+                begin=windows.begin if windows is not None else Driver.start,
+            )
+            self._profile.add(result.profiles)
+        where.timings.add("observe", result.observed.observe_seconds)
+        if windows is None:
+            around = time.monotonic() - begun - float(result.done["seconds"]) - part.step.warmup
+            where.timings.add("connect", max(0.0, around - result.observed.observe_seconds))
+        self.parts.append(result)
+        return result
+
+    def _driver_spec(self, part: Part) -> Json:
+        """That of the first part is kept with the run."""
+        where = self._where
+        spec = driver_spec(
+            part.step,
+            where.cluster.connection(where.database),
+            (self._seed + part.number) % 2**48,
+            where.settings.engine,
+            results_dir=str(self._rows) if self._rows else None,
+        )
+        if part.windows is not None:
+            spec["turns"] = part.windows.spec()
+        if not self._spec:
+            self._spec = without_password(spec)
+            where.builder.spec(self.order, self.step.name, self._spec)
+        return spec
+
+    def store(self, slices: Sequence[Json] | None = None, *, reachable: bool = True) -> Stored:
+        """Puts the parts together, asks why (profile, plans), and stores the step.
+
+        slices: of the step record, where variants took turns. reachable: whether the server still answers.
+        Raises StoreError.
+        """
+        where = self._where
+        result = self.parts[0]
+        if slices is not None:
+            result = merged_parts(self.step, self.order, self.parts)
+            result.record["slices"] = list(slices)
+        begun = time.monotonic()
+        self._ask_why(result, reachable)
+        where.timings.add("observe", time.monotonic() - begun)
+        digest = self._digested(result)
+        with where.timings.of("store"):
+            where.builder.step(
+                result.record,
+                series=series_rows(result.seconds),
+                histograms=result.histograms,
+                host=result.observed.host,
+                backends=result.observed.backends,
+                pgstat=result.observed.pgstat,
+                queries=digest.queries,
+            )
+        return Stored(result, digest.plans)
+
+    def _ask_why(self, result: StepResult, reachable: bool) -> None:
+        record = result.record
+        notes = self._notes
+        if self._profile.wanted:
+            record["profile"], more = self._profile.keep(
+                self.order, self.step.name, self._where.builder.attach
+            )
+            notes += more
+        if self.step.digest is None and result.error is None and reachable:
+            record["plans"], more = step_plans(
+                lambda: self._where.cluster.connect(self._where.database), self._spec
+            )
+            notes += more
+        record["notes"] += notes
+
+    def _digested(self, result: StepResult) -> Digest:
+        if self.step.digest is None or self._rows is None:
+            return Digest([])
+        with self._where.timings.of("digest"):
+            digest = self.step.digest(result.statements, self._rows)
+        if digest.rate is not None:
+            result.record["rate"] = digest.rate
+        for role in result.record["roles"].values():
+            role["statements_by_name"] = []  # the table `queries` has each one
+        return digest
+
+
+def cut_short(step: Step, error: DriverError) -> DriverError:
+    """The error that ended a step before its time, with the name of the step."""
+    return DriverError(f"{step.name}: {error.message}", error.hint, error.event)
+
+
+def without_password(spec: Json) -> Json:
+    connection = {k: v for k, v in spec["connection"].items() if k != "password"}
+    return {**spec, "connection": connection}

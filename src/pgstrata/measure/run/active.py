@@ -1,0 +1,326 @@
+"""One run while it is measured: its cluster, the phases of its workload, and its folder."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+import pgstrata
+from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError
+from pgstrata.measure.interrupt import Interrupts
+from pgstrata.measure.measurement import Part, StepMeasurement, Surroundings, Timings, cut_short
+from pgstrata.measure.progress import Progress
+from pgstrata.measure.run.borrowed import borrowed_database
+from pgstrata.measure.run.settle import run_admin, run_settle
+from pgstrata.measure.step import step_seed
+from pgstrata.observe import machine
+from pgstrata.server.cluster import Cluster, ForeignCluster
+from pgstrata.store import RunBuilder
+from pgstrata.workload.core.language import Admin, Scene, Settle, Step, Work
+
+Json = dict[str, Any]
+
+DATABASE = "pgstrata"
+
+
+class ActiveRun:
+    """A run while it is measured. Made anew for each."""
+
+    def __init__(
+        self,
+        campaign: Campaign,
+        run: PlannedRun,
+        builder: RunBuilder,
+        data_root: Path,
+        progress: Progress,
+        interrupts: Interrupts,
+    ) -> None:
+        self.settings, self.planned = campaign.spec, run
+        self.progress, self.interrupts = progress, interrupts
+        self.timings = Timings()
+        self.comparison: Json | None = None
+        self._builder, self._data_root = builder, data_root
+        self.cluster = self._make_cluster()
+        chosen = run.workload
+        self.phases = chosen.workload.phases(chosen.options, run.variant.server.version_num)
+        self._database = DATABASE
+        self._host: Json = {}
+        self._facts: Json = {}
+        self._plans: Json = {}
+        self._sizes: Json = {}
+        self._driver_version = ""
+        self._started = False
+
+    def measure(self) -> tuple[Path, str | None]:
+        """Measures the run. Returns its folder, and the sentence that says why it failed or None.
+
+        Raises StoreError where results cannot be stored, and Interrupted; nothing is left running.
+        """
+        error: PgstrataError | None = None
+        log_tail = ""
+        try:
+            try:
+                self.start()
+                self._work()
+            except PgstrataError as failure:
+                error, log_tail = self.explained(failure)
+            self.keep_log()
+        finally:
+            with self.interrupts.shield(), self.timings.of("stop"):
+                self.take_down()
+        if isinstance(error, StoreError):
+            raise error
+        folder = self.finish(error, log_tail)
+        return folder, "; ".join(filter(None, (error.message, error.hint))) if error else None
+
+    # --- the cluster --------------------------------------------------------------------------
+
+    def _make_cluster(self) -> Cluster | ForeignCluster:
+        variant = self.planned.variant
+        if not variant.server.managed:
+            return ForeignCluster(variant.server)
+        return Cluster(
+            variant.server,
+            variant.config,
+            self._data_root / self._builder.run_id,
+            env=variant.spec.env,
+            initdb=variant.spec.initdb,
+            cpus=self.settings.server_cpus,
+            memory=variant.memory,
+        )
+
+    def start(self, copy_of: Path | None = None) -> None:
+        """copy_of: data folder of a stopped server that is copied instead of a new one being made.
+
+        Raises ServerError, also where the disk has too little room.
+        """
+        cluster = self.cluster
+        if isinstance(cluster, Cluster):
+            self._check_disk()
+            self.progress.phase("initdb")
+            with self.timings.of("initdb"):
+                cluster.create(copy_of)
+            self.progress.phase("starting the server")
+            with self.timings.of("start"):
+                cluster.start()
+        self._started = True
+        self._host = (
+            machine.facts(cluster.data_dir) if cluster.data_dir else {"hostname": socket.gethostname()}
+        )
+
+    def _check_disk(self) -> None:
+        free = shutil.disk_usage(self._data_root).free
+        if free < self.planned.disk_bytes:
+            raise ServerError(
+                f"{self._data_root} has {gigabytes(free)} free, "
+                f"this run needs about {gigabytes(self.planned.disk_bytes)}",
+                "make room, or name another disk: data_dir in the campaign, or --data-dir",
+            )
+
+    def take_down(self) -> None:
+        """Stops and removes the cluster, or keeps its data where the campaign says so."""
+        if self.settings.keep_data:
+            self.cluster.keep()
+            if self.cluster.data_dir:
+                self.progress.say(f"  data kept in {self.cluster.data_dir}")
+        else:
+            self.cluster.stop("immediate")
+            self.cluster.remove()
+
+    def keep_log(self) -> None:
+        """Takes the server's log into the run folder."""
+        log = self.cluster.log_file
+        if log is not None and log.exists():
+            self._builder.server_log(log)
+
+    # --- the phases ---------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        server = self.planned.variant.server
+        if server.dsn is None:
+            self.create_database()
+            self._do_phases()
+            return
+        keep = self.settings.keep_data
+        with borrowed_database(
+            self.cluster, server.dsn, self.phases, keep=keep, say=self.progress.say
+        ) as database:
+            self._database = database
+            self._do_phases()
+
+    def create_database(self) -> None:
+        with self.timings.of("setup"):
+            execute_sql(self.cluster, f"CREATE DATABASE {DATABASE}")
+
+    def keep_settings(self) -> None:
+        """What SHOW ALL says goes into the run folder."""
+        with self.cluster.connect(self._database) as connection:
+            self._builder.settings(connection.execute("SHOW ALL").fetchall())
+
+    def _do_phases(self) -> None:
+        self.keep_settings()
+        steps = [phase for phase in self.phases if isinstance(phase, Step)]
+        order = 0
+        for phase in self.phases:
+            if isinstance(phase, Step):
+                order += 1
+                self.step(phase, order, last=phase is steps[-1])
+            else:
+                self.prepare(phase)
+
+    def prepare(self, phase: Admin | Settle | Work) -> None:
+        """A phase outside measurement."""
+        self.interrupts.check()
+        match phase:
+            case Admin():
+                self.progress.phase(phase.name)
+                with self.timings.of("setup"):
+                    run_admin(self.cluster, phase, self._database)
+            case Settle():
+                self.progress.phase("settle", phase.seconds)
+                version = self.planned.variant.server.version_num
+                with self.timings.of("settle"):
+                    run_settle(self.cluster, phase, self._database, version, self.interrupts.check)
+            case Work():
+                self.progress.phase(phase.name)
+                with self.timings.of(phase.name):
+                    scene = Scene(
+                        lambda: self.cluster.connect(self._database), self.progress.say, self.interrupts.check
+                    )
+                    self._facts |= phase.do(scene)
+
+    def adopt(self, other: ActiveRun) -> None:
+        """Takes over what the phases of another run of the same data found out."""
+        self._facts = dict(other._facts)
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def step(self, step: Step, order: int, *, last: bool) -> None:
+        """Measures and stores a step in one piece. Raises DriverError where it was cut short."""
+        self.interrupts.check()
+        self.progress.step_begins(step)
+        with self.measurement(step, order, last=last) as measurement:
+            measurement.measure(Part(step), self.progress.second)
+            self.store(measurement)
+
+    def measurement(self, step: Step, order: int, *, parts: int = 1, last: bool = False) -> StepMeasurement:
+        """One step of this run, to be measured in parts. order: from 1."""
+        where = Surroundings(self.cluster, self._database, self._builder, self.timings, self.settings)
+        # The seed is that of the workload, or of the campaign where it has none of its own.
+        seed = getattr(self.planned.workload.options, "seed", self.settings.seed)
+        seed = step_seed(seed, self.planned.key.repeat, order, step.name)
+        return StepMeasurement(where, step, order, seed, parts=parts, last=last)
+
+    def store(
+        self,
+        measurement: StepMeasurement,
+        slices: Sequence[Json] | None = None,
+        *,
+        reachable: bool = True,
+    ) -> None:
+        """Stores a step, and keeps of it what belongs to the whole run. The same arguments as
+        `StepMeasurement.store`. Raises DriverError where the step was cut short."""
+        stored = measurement.store(slices, reachable=reachable)
+        result = stored.result
+        self._driver_version = result.driver_version
+        self._sizes = result.observed.sizes or self._sizes
+        if stored.plans:
+            self._plans[measurement.step.name] = list(stored.plans)
+        if slices is not None:
+            self.progress.say(f"  {self.planned.key.variant}, {len(slices)} turns:")
+        self.progress.step_ended(result.record)
+        if slices is None and result.error is not None:
+            raise cut_short(measurement.step, result.error)
+
+    def explained(self, error: PgstrataError) -> tuple[PgstrataError, str]:
+        """The cause behind what the driver or psycopg saw (a full disk, a server that died), and the end of
+        the server's log."""
+        log_tail = self.cluster.log_tail()
+        if isinstance(error, StoreError):
+            return error, log_tail
+        event = error.event if isinstance(error, DriverError) else {}
+        if event.get("sqlstate") == "53100" or "No space left on device" in f"{error.message} {log_tail}":
+            return ServerError(
+                f"the disk of the data folder is full: {error.message}",
+                "its space has been freed; make room, take fewer rows, or name another disk with --data-dir",
+            ), log_tail
+        # Its sockets are gone a moment before the process is.
+        if self._started and self.cluster.ended(within=1.0):
+            return ServerError(
+                f"the server died: {error.message}", "its last words are in the run's server.log.gz"
+            ), log_tail
+        return error, log_tail
+
+    # --- the record ---------------------------------------------------------------------------
+
+    def finish(self, error: PgstrataError | None, log_tail: str) -> Path:
+        """Writes run.json and puts the folder in its place. Raises StoreError."""
+        if self._plans:
+            self._builder.plans(self._plans)
+        variant = self.planned.variant
+        server, config = variant.server, variant.config
+        return self._builder.finish(
+            {
+                "status": "failed" if error else "done",
+                "error": {"message": error.message, "hint": error.hint, "log_tail": log_tail}
+                if error
+                else None,
+                "pgstrata_version": pgstrata.__version__,
+                "driver_version": self._driver_version,
+                "server": {
+                    "spec": _public(server.spec),
+                    "label": server.label,
+                    "version": server.version,
+                    "version_num": server.version_num,
+                    "build": server.build,
+                    "managed": server.managed,
+                },
+                "config": config.record(),
+                "env": dict(variant.spec.env),
+                "initdb": list(variant.spec.initdb),
+                "memory": variant.memory,
+                "cpus": {"server": self.settings.server_cpus, "driver": self.settings.driver_cpus},
+                **({"comparison": self.comparison} if self.comparison else {}),
+                "workload_name": self.planned.workload.workload.name,
+                "options": self.planned.workload.all_options,
+                "seed": self.settings.seed,
+                "order": self.settings.order,
+                "variant_order": variant.place,
+                "base": self.settings.base,
+                "host": self._host,
+                "timings": self.timings.seconds,
+                "sizes": self._sizes,
+                "facts": self._facts,
+            }
+        )
+
+
+def gigabytes(count: float) -> str:
+    """Bytes for people: `3.1 GB`, `420 MB`."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def execute_sql(cluster: Cluster | ForeignCluster, statement: str) -> None:
+    try:
+        with cluster.connect() as connection:
+            connection.execute(statement.encode())
+    except psycopg.Error as error:
+        raise ServerError(f"{statement}: {' '.join(str(error).split())}") from error
+
+
+def _public(spec: str) -> str:
+    """A server's spec without the password a DSN may hold."""
+    if not spec.startswith("dsn:"):
+        return spec
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    parts = conninfo_to_dict(spec.removeprefix("dsn:"))
+    parts.pop("password", None)
+    return f"dsn:{make_conninfo('', **parts)}"
