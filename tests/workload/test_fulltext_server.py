@@ -148,7 +148,7 @@ def test_a_real_archive_with_every_damage_goes_in_and_comes_out(cluster: Cluster
     maildir = mailbox.Maildir(archive / "dir")
     maildir.add(b"Message-ID: <maildir@x>\nSubject: m\n\nweb backup\n")
 
-    steps = phases(corpus=str(archive), indexes="gin", build="before", query_count=20)
+    steps = phases(corpus=str(archive), damaged="use", indexes="gin", build="before", query_count=20)
     with database(cluster, "mail") as connection:
         facts = until(cluster, "mail", steps, "query.gin")["fulltext"]
         found = digested(cluster, "mail", step_of(steps, "query.gin"))

@@ -26,6 +26,11 @@ class FulltextOptions(WorkloadOptions):
         description="`synthetic`, or the path of a mail archive: an mbox file, an .mbox.gz, a maildir or a "
         "folder of them",
     )
+    damaged: Literal["refuse", "use"] = Field(
+        "refuse",
+        description="`use`: what could be read of an archive is used where some of its files break off or "
+        "cannot be read; `refuse`: the run fails and says how much was read",
+    )
     messages: int = Field(200_000, ge=1, le=100_000_000, description="messages of a synthetic corpus")
     shortest: int = Field(
         200,

@@ -89,7 +89,7 @@ class Fulltext:
 
 def _corpus(o: FulltextOptions) -> corpus.Corpus:
     path = o.archive
-    return corpus.archive(path) if path else corpus.synthetic(_synthetic(o))
+    return corpus.archive(path, damaged=o.damaged == "use") if path else corpus.synthetic(_synthetic(o))
 
 
 def _synthetic(o: FulltextOptions) -> corpus.Synthetic:

@@ -16,6 +16,7 @@ from typing import Any
 
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server.prebuilt import cache_dir
+from pgstrata.user_files import shown
 from pgstrata.workload.fulltext.corpus import rows, sources
 from pgstrata.workload.fulltext.corpus.mail import parse
 from pgstrata.workload.fulltext.corpus.synthetic import Shape
@@ -23,6 +24,9 @@ from pgstrata.workload.fulltext.corpus.synthetic import rows as synthetic_rows
 
 FORMAT = 1
 """Of the rows: another one makes every cached corpus anew."""
+
+MOST_NAMES = 20
+"""Of damaged files that are remembered."""
 
 Json = dict[str, Any]
 Check = Callable[[], None]
@@ -47,11 +51,17 @@ class Synthetic:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Where a corpus is, or will be. size: bytes of its rows, about."""
+    """Where a corpus is, or will be. size: bytes of its rows, about. source: what it is made of.
+
+    damaged: whether what could be read of an archive is used where some of its files break off or cannot be
+    read. `make` returns the paths of those files.
+    """
 
     folder: Path
     size: int
-    make: Callable[[Callable[[bytes], object], Counter[str], Check], None]
+    make: Callable[[Callable[[bytes], object], Counter[str], Check], list[str]]
+    source: str = ""
+    damaged: bool = False
 
     @property
     def file(self) -> Path:
@@ -59,7 +69,7 @@ class Corpus:
         return self.folder / "messages.copy"
 
     def about(self) -> Json | None:
-        """`{messages, bytes, seconds, counts}`; None where it is not made yet."""
+        """`{messages, bytes, seconds, counts, damaged}`; None where it is not made yet."""
         try:
             data = json.loads((self.folder / "about.json").read_text())
         except (OSError, ValueError):
@@ -69,9 +79,11 @@ class Corpus:
     def build(self, say: Callable[[str], None] = lambda text: None, check: Check = lambda: None) -> Json:
         """Makes it unless it is there. check: called often, may raise to give up.
 
-        Raises UsageError where there is no message in it, ServerError where the disk is too small.
+        Raises UsageError where there is no message in it, or where files of an archive are damaged and
+        not wanted so; ServerError where the disk is too small.
         """
         if there := self.about():
+            self._check_whole(there)
             return there
         building = self.folder.with_name(f".{self.folder.name}.building-{os.getpid()}")
         try:
@@ -79,6 +91,7 @@ class Corpus:
             _check_disk(building, self.size)
             say(f"  making the corpus (kept in {self.folder})")
             made = self._write(building, check)
+            self._check_whole(made)
             if self.folder.exists() and self.about() is None:
                 shutil.rmtree(self.folder)
             try:
@@ -108,7 +121,7 @@ class Corpus:
                 size += len(data)
                 out.write(data)
 
-            self.make(write, counts, check)
+            damaged = self.make(write, counts, check)
         if not counts["messages"]:
             raise UsageError(
                 "there is no message in the corpus: " + (_told(counts) or "nothing was read"),
@@ -119,9 +132,26 @@ class Corpus:
             "bytes": size,
             "seconds": round(time.monotonic() - begun, 3),
             "counts": dict(sorted(counts.items())),
+            "damaged": damaged[:MOST_NAMES],
         }
         (building / "about.json").write_text(json.dumps(made, indent=1) + "\n")
         return made
+
+    def _check_whole(self, made: Json) -> None:
+        counts = made["counts"]
+        bad = [
+            (counts.get("cut_files", 0), "break off"),
+            (counts.get("unreadable_files", 0), "cannot be read"),
+        ]
+        if self.damaged or not any(n for n, _ in bad):
+            return
+        what = " and ".join(f"{n} of its files {how}" for n, how in bad if n)
+        names = ", ".join(map(shown, made.get("damaged", [])[:3]))
+        raise UsageError(
+            f"the mail archive {shown(self.source)} is not whole: {what}{f' ({names})' if names else ''}; "
+            f"{made['messages']:,} messages, {counts.get('read_bytes', 0) / 1e6:,.1f} MB, could be read",
+            'mend or fetch it again, or use what could be read with the option damaged = "use"',
+        )
 
 
 def _told(counts: Counter[str]) -> str:
@@ -131,39 +161,47 @@ def _told(counts: Counter[str]) -> str:
 def synthetic(what: Synthetic) -> Corpus:
     """A made-up corpus."""
 
-    def make(write: Callable[[bytes], object], counts: Counter[str], check: Check) -> None:
+    def make(write: Callable[[bytes], object], counts: Counter[str], check: Check) -> list[str]:
         for batch in synthetic_rows(what.messages, what.seed, what.shape):
             check()
             write(batch)
             counts["messages"] += batch.count(b"\n")
+        return []
 
     return Corpus(_place(json.dumps(asdict(what), sort_keys=True)), what.bytes, make)
 
 
-def archive(path: Path) -> Corpus:
+def archive(path: Path, *, damaged: bool = False) -> Corpus:
     """A mail archive: a file or a folder. Raises UsageError where there is nothing.
 
-    Files that change make another corpus.
+    Files that change make another corpus. damaged: what could be read is used where files break off.
     """
     found = sources.files(path)
     stats = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in found]
     # Text compresses to a quarter or so.
     size = sum(n * (4 if name.endswith(".gz") else 1) for name, n, _ in stats)
 
-    def make(write: Callable[[bytes], object], counts: Counter[str], check: Check) -> None:
-        for line in archive_rows(found, counts, check):
+    def make(write: Callable[[bytes], object], counts: Counter[str], check: Check) -> list[str]:
+        bad: list[str] = []
+        for line in archive_rows(found, counts, check, bad):
             write(line)
+        return bad
 
-    return Corpus(_place(json.dumps(stats)), size, make)
+    return Corpus(_place(json.dumps(stats)), size, make, str(path), damaged)
 
 
-def archive_rows(files: list[Path], counts: Counter[str], check: Check = lambda: None) -> Iterator[bytes]:
-    """The rows of the messages of these files, one at a time."""
+def archive_rows(
+    files: list[Path], counts: Counter[str], check: Check = lambda: None, bad: list[str] | None = None
+) -> Iterator[bytes]:
+    """The rows of the messages of these files, one at a time; `bad` gets the names of damaged ones."""
     for file in files:
+        before = counts["cut_files"] + counts["unreadable_files"]
         for raw in sources.messages(file, counts, check):
             mail = parse(raw, counts)
             if mail is not None:
                 yield rows.row(mail)
+        if bad is not None and counts["cut_files"] + counts["unreadable_files"] > before:
+            bad.append(str(file))
 
 
 def _place(what: str) -> Path:

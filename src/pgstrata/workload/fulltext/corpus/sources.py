@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import stat
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -57,7 +58,10 @@ def messages(file: Path, counts: Counter[str], check: Callable[[], None] = lambd
     early), `unreadable_files`, `skipped_files` (neither mbox nor message).
     """
     try:
-        with file.open("rb") as plain:
+        with open(file, "rb", opener=_at_once) as plain:
+            if not stat.S_ISREG(os.fstat(plain.fileno()).st_mode):
+                counts["skipped_files"] += 1
+                return
             compressed = plain.read(2) == b"\x1f\x8b"
             plain.seek(0)
             # read1: one that reads until it has all it was asked for loses what came before a break.
@@ -67,6 +71,11 @@ def messages(file: Path, counts: Counter[str], check: Callable[[], None] = lambd
         counts["cut_files"] += 1
     except OSError:
         counts["unreadable_files"] += 1
+
+
+def _at_once(file: str, flags: int) -> int:
+    """Opens without waiting: a FIFO among the files would wait for its writer for ever."""
+    return os.open(file, flags | os.O_NONBLOCK)
 
 
 class _Counted:
