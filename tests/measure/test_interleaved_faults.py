@@ -143,3 +143,55 @@ def test_cpus_that_are_not_there(place: Path, pgstrata: Program, pg17: Server, k
         assert done.returncode == 2
         assert f"`{key}`: there is no CPU 4097" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def _kill_server(running: Running, place: Path, variant: str) -> None:
+    """Kills the server of a variant while it is measured."""
+
+    def postmaster() -> psutil.Process | None:
+        ids = [p.name.split("-", 1)[1] for p in place.glob(f"results/turns/{variant}/*/.1-*.building")]
+        data = [place / "data" / i.removesuffix(".building") / "data" for i in ids]
+        if running.child("pgstrata-driver") and (backend := running.backend()):
+            try:
+                return backend.parent() if Path(backend.cwd()) in data else None
+            except psutil.Error:
+                pass
+        return None
+
+    running.wait_for_text("data copied from a")
+    running.wait_for(postmaster).send_signal(signal.SIGKILL)
+
+
+def test_no_comparison_is_made_of_the_halves_of_two(place: Path, pgstrata: Program, pg17: Server) -> None:
+    """One variant fails in the first try, the other in the second: the third measures both anew."""
+    file = write(place, pg17, ["point-query"], seconds=3, slice_=0.5)
+    for victim in ("a", "b"):
+        running = Running(place, ["run", str(file), "--no-report"])
+        _kill_server(running, place, victim)
+        assert running.end() == 1, running.said
+        runs = by_variant(place)
+        assert {v: run["status"] for v, run in runs.items()} == {
+            v: "failed" if v == victim else "done" for v in "ab"
+        }
+        assert runs["a"]["comparison"]["id"] == runs["b"]["comparison"]["id"]
+        plan = pgstrata("run", file, "--dry-run").stdout
+        assert "2 of 2 runs to do" in plan
+        assert plan.count("to do again") == 1
+        assert "1 of them are there, but not from one comparison" in plan
+
+    done = pgstrata("run", file, "--no-report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 more are there, but not from one comparison" in done.stdout
+    whole = by_variant(place)
+    assert {run["status"] for run in whole.values()} == {"done"}
+    assert whole["a"]["comparison"]["id"] == whole["b"]["comparison"]["id"]
+
+    # Measured anew without success: the whole comparison stays, and nothing is to be done.
+    running = Running(place, ["run", str(file), "--fresh", "--no-report"])
+    _kill_server(running, place, "b")
+    assert running.end() == 1, running.said
+    assert "2 of 2 runs are there already" in pgstrata("run", file, "--no-report").stdout
+    compared = pgstrata("compare", "a", "b", "--format", "json")
+    assert compared.returncode == 0, compared.stderr
+    (verdict,) = json.loads(compared.stdout)[0]["steps"]
+    assert (verdict["evidence"], verdict["n"]) == ("slices", 6)

@@ -165,6 +165,7 @@ def _show_plan(campaign: Campaign, fresh: bool) -> None:
 def plan_lines(plan: Plan) -> list[str]:
     """The plan as text: every run in its order, then time and disk."""
     from pgstrata.cli.output import aligned
+    from pgstrata.measure.campaign import AGAIN
     from pgstrata.measure.progress import duration
     from pgstrata.measure.run.active import gigabytes
 
@@ -174,7 +175,7 @@ def plan_lines(plan: Plan) -> list[str]:
             run.key.variant,
             run.key.workload,
             run.key.repeat,
-            "there already" if run.existing else "to do",
+            "there already" if run.existing else "to do again" if run.again else "to do",
             "" if run.existing else duration(run.seconds),
             "" if run.existing else gigabytes(run.disk_bytes),
         ]
@@ -186,4 +187,5 @@ def plan_lines(plan: Plan) -> list[str]:
         f"about {duration(plan.seconds)}, up to {gigabytes(plan.disk_bytes)} of disk; "
         f"compared with {plan.base}"
     )
-    return [*aligned(columns, rows), "", total]
+    again = sum(run.again for run in plan.runs)
+    return [*aligned(columns, rows), "", total, *([f"{again} of them {AGAIN}"] if again else [])]

@@ -24,7 +24,13 @@ from pgstrata.measure.run.active import ActiveRun, gigabytes
 from pgstrata.observe.doctor import examine
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import clear_leftovers
-from pgstrata.store import Results
+from pgstrata.store import Results, comparisons
+from pgstrata.store.disk import storing
+
+AGAIN = (
+    "are there, but not from one comparison in which every variant finished: they are measured anew, because "
+    "only runs that took turns are a comparison"
+)
 
 
 @dataclass
@@ -160,11 +166,13 @@ def _interleave(
                     if builder.folder.exists():
                         builder.abandon()
             raise
+        folders = {run.key: folder for run, (folder, _) in zip(group, made, strict=True)}
+        failed = [run.key for run, (_, error) in zip(group, made, strict=True) if error is not None]
+        with storing("set older runs aside", results.root):
+            comparisons.replace_older(results, folders, failed)
         for run, (folder, error) in zip(group, made, strict=True):
             outcome.made.append(folder)
-            if error is None:
-                _set_aside(folder, run.key.repeat)
-            else:
+            if error is not None:
                 outcome.failed.append((run, error))
             progress.run_ended(run, error, (time.monotonic() - begun) / len(group))
         number += len(group)
@@ -178,7 +186,7 @@ def _set_aside(folder: Path, repeat: int) -> None:
     """
     for other in folder.parent.glob(f"{repeat}-*"):
         if other != folder and other.is_dir():
-            other.rename(other.with_name(f".{other.name}.superseded"))
+            comparisons.hide(other)
 
 
 def _check_space(plan: Plan, root: Path) -> None:
@@ -196,6 +204,8 @@ def _announce(plan: Plan, say: Callable[[str], None]) -> None:
     there = len(plan.runs) - len(plan.missing)
     if there:
         say(f"{there} of {len(plan.runs)} runs are there already")
+    if again := sum(run.again for run in plan.runs):
+        say(f"{again} more {AGAIN}")
     for variant in plan.variants:
         for change in variant.config.dropped:
             say(f"{variant.label}: {change.name} left out: {change.reason}")

@@ -16,6 +16,7 @@ from pgstrata.judge.compare import StepVerdict, compare_all
 from pgstrata.judge.summary import Cell, Summary, summarise
 from pgstrata.store import BrokenRun, Results, RunRecord
 from pgstrata.store.choose import Side
+from pgstrata.store.comparisons import counted
 
 Json = dict[str, Any]
 
@@ -241,7 +242,7 @@ def read_study(
     if campaign is not None and campaign not in names:
         raise UsageError(f"no campaign {campaign!r} in {results}", f"There is: {', '.join(names)}.")
     chosen = campaign or names[0]
-    own = [run for run in runs if run.campaign == chosen]
+    own = counted([run for run in runs if run.campaign == chosen])
     variants = _ordered_variants(own)
     if base is not None and base not in variants:
         raise UsageError(f"no variant {base!r} in campaign {chosen!r}", f"There is: {', '.join(variants)}.")

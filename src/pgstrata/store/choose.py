@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.errors import StoreError, UsageError
+from pgstrata.store.comparisons import counted
 from pgstrata.store.layout import Results
 from pgstrata.store.names import RUN_FOLDER
 from pgstrata.store.read import BrokenRun, RunRecord, read_run
@@ -33,7 +34,7 @@ def campaign_runs(results: Path, campaign: str | None) -> list[RunRecord]:
         raise StoreError(f"no runs in {results}", "pgstrata run makes some")
     if campaign is None:
         campaign = max(runs, key=lambda run: str(run.data.get("started"))).campaign
-    own = [run for run in runs if run.campaign == campaign]
+    own = counted([run for run in runs if run.campaign == campaign])
     if not own:
         there = ", ".join(sorted({run.campaign for run in runs}))
         raise UsageError(f"no campaign {campaign!r} in {results}", f"there is: {there}")

@@ -46,13 +46,18 @@ class Results:
 
         done=True: failed runs do not count.
         """
-        found = None
+        found = [run.folder for run in self.all(key) if run.done or not done]
+        return found[-1] if found else None
+
+    def all(self, key: RunKey) -> list[RunRecord]:
+        """Every whole run of this key, failed ones included, in the order in which they were begun."""
+        found = []
         for folder in sorted(key.folder(self.root).glob(f"{key.repeat}-*")):
             if not RUN_FOLDER.fullmatch(folder.name):
                 continue
             run = read_run(folder)
-            if isinstance(run, RunRecord) and run.key == key and (run.done or not done):
-                found = folder
+            if isinstance(run, RunRecord) and run.key == key:
+                found.append(run)
         return found
 
     def runs(self) -> list[RunRecord]:

@@ -28,7 +28,10 @@ class Variant:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run to be made, or made already (`existing`). seconds: estimate; disk_bytes: at its largest."""
+    """One run to be made, or made already (`existing`). seconds: estimate; disk_bytes: at its largest.
+
+    again: it is there, but not from a comparison in which all variants finished, and is measured anew.
+    """
 
     key: RunKey
     variant: Variant
@@ -36,3 +39,4 @@ class PlannedRun:
     seconds: float
     disk_bytes: int
     existing: Path | None = None
+    again: bool = False

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 
@@ -19,6 +19,7 @@ from pgstrata.campaign.plan.order import interleaved_cost
 from pgstrata.errors import UsageError
 from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.model import Server
+from pgstrata.store import Results, comparisons
 from pgstrata.store.names import RunKey
 
 AROUND_SECONDS = 8.0
@@ -53,15 +54,9 @@ class Plan:
         return sum(sizes) if self.campaign.spec.keep_data else max(sizes, default=0)
 
 
-class Finds(Protocol):
-    """The part of store.Results that a plan needs."""
-
-    def find(self, key: RunKey, done: bool = True) -> Path | None: ...
-
-
 def make_plan(
     campaign: Campaign,
-    results: Finds,
+    results: Results,
     find_server: Callable[[str], Server],
     *,
     fresh: bool = False,
@@ -85,6 +80,7 @@ def make_plan(
         runs = [_with_existing(run, results) for run in runs]
     if campaign.spec.order == "interleaved":
         check_interleaved(campaign, variants)
+        runs = [run for group in groups(runs) for run in _together(group, results)]
         runs = [interleaved_cost(run, campaign.spec, variants) for group in groups(runs) for run in group]
     return Plan(campaign, variants, _base(campaign, variants), runs)
 
@@ -152,17 +148,21 @@ def _planned(campaign: Campaign, variant: Variant, workload: ChosenWorkload, rep
 
 
 def groups(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
-    """The runs of an interleaved campaign that are measured together, in their order.
-
-    Where one is missing all are: a pair needs both sides at the same time.
-    """
+    """The runs of an interleaved campaign that are measured together, in their order."""
     found: dict[tuple[int, str], list[PlannedRun]] = {}
     for run in runs:
         found.setdefault((run.key.repeat, run.key.workload), []).append(run)
-    return [
-        group if all(run.existing for run in group) else [replace(run, existing=None) for run in group]
-        for group in found.values()
-    ]
+    return list(found.values())
+
+
+def _together(group: list[PlannedRun], results: Results) -> list[PlannedRun]:
+    """What is there of a comparison counts only as a whole: a pair needs both sides at the same time."""
+    if not any(run.existing for run in group):
+        return group
+    there = comparisons.complete(results, [run.key for run in group])
+    if there is None:
+        return [replace(run, existing=None, again=run.existing is not None) for run in group]
+    return [replace(run, existing=there[run.key]) for run in group]
 
 
 def _base(campaign: Campaign, variants: Sequence[Variant]) -> str:
@@ -182,7 +182,7 @@ def _base(campaign: Campaign, variants: Sequence[Variant]) -> str:
     raise UsageError(f"`base`: there is no variant {wanted}", meant(wanted, labels, "variants"))
 
 
-def _with_existing(run: PlannedRun, results: Finds) -> PlannedRun:
+def _with_existing(run: PlannedRun, results: Results) -> PlannedRun:
     folder = results.find(run.key, done=True)
     if folder is None:
         return run

@@ -1,0 +1,86 @@
+"""Runs that took turns belong together: they count as one comparison, or not at all.
+
+A comparison is complete when every variant of it has finished. Where one failed, what the others measured
+beside it can be looked at, but nothing stands for it in a later comparison: the runs of two comparisons
+never met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pgstrata.store.layout import Results
+from pgstrata.store.names import RunKey
+from pgstrata.store.read import RunRecord
+
+
+def comparison_of(run: RunRecord) -> str | None:
+    """What the runs that took turns with this one have in common; None where it was measured alone."""
+    comparison = run.data.get("comparison")
+    return str(comparison.get("id")) if isinstance(comparison, dict) and comparison.get("id") else None
+
+
+def complete(results: Results, keys: Sequence[RunKey]) -> dict[RunKey, Path] | None:
+    """The folders of the newest comparison in which all of these runs finished; None if there is none."""
+    found: dict[str, dict[RunKey, RunRecord]] = {}
+    for key in keys:
+        for run in results.all(key):
+            if run.done and (comparison := comparison_of(run)):
+                found.setdefault(comparison, {})[key] = run
+    whole = [runs for runs in found.values() if len(runs) == len(keys)]
+    if not whole:
+        return None
+    newest = max(whole, key=lambda runs: max(str(run.data.get("started")) for run in runs.values()))
+    return {key: run.folder for key, run in newest.items()}
+
+
+def replace_older(results: Results, made: dict[RunKey, Path], failed: Iterable[RunKey]) -> None:
+    """Hides what a comparison that has just been made replaces. Raises OSError.
+
+    Everything older where all its runs finished, and where nothing older is complete. Else the older one
+    stays, and the finished runs of the new one are hidden: those that failed take their siblings with them.
+    """
+    bad = set(failed)
+    whole = complete(results, list(made))
+    keep = whole if bad and whole else made
+    for key in made:
+        for run in results.all(key):
+            if run.folder == keep[key] or (run.folder == made[key] and key in bad):
+                continue
+            hide(run.folder)
+
+
+def hide(folder: Path) -> None:
+    """Sets a run aside: it stays on disk, and no table counts it. Raises OSError."""
+    folder.rename(folder.with_name(f".{folder.name}.superseded"))
+
+
+def counted(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """The runs without those of a comparison that another one of the same campaign, workload, repeat and
+    machine stands for: the newest complete one, or the newest where none is complete."""
+    groups: dict[tuple[object, ...], dict[str, list[RunRecord]]] = {}
+    for run in runs:
+        if comparison := comparison_of(run):
+            groups.setdefault(_place(run), {}).setdefault(comparison, []).append(run)
+    kept = {
+        place: max(group.items(), key=lambda item: (_is_complete(item[1]), _started(item[1])))[0]
+        for place, group in groups.items()
+    }
+    return [run for run in runs if comparison_of(run) in (None, kept.get(_place(run)))]
+
+
+def _place(run: RunRecord) -> tuple[object, ...]:
+    host = run.data.get("host")
+    name = host.get("hostname") if isinstance(host, dict) else None
+    return run.campaign, run.workload, run.repeat, name
+
+
+def _is_complete(runs: Sequence[RunRecord]) -> bool:
+    wanted = runs[0].data["comparison"].get("variants")
+    there = {run.variant for run in runs if run.done}
+    return set(wanted) <= there if isinstance(wanted, list) else all(run.done for run in runs)
+
+
+def _started(runs: Sequence[RunRecord]) -> str:
+    return max(str(run.data.get("started")) for run in runs)

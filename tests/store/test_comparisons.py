@@ -1,0 +1,88 @@
+"""Which runs belong together, which of several comparisons counts, and what is set aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pgstrata.store import Results, RunKey
+from pgstrata.store.comparisons import complete, counted, replace_older
+
+KEYS = [RunKey("study", variant, "insert", 1) for variant in "ab"]
+
+
+def measured(root: Path, name: str, failed: str = "", variants: str = "ab") -> dict[RunKey, Path]:
+    """Runs of one comparison; those of the variants in `failed` ended badly."""
+    made = {}
+    for key in KEYS:
+        if key.variant in variants:
+            made[key] = (
+                Results(root)
+                .begin(key)
+                .finish(
+                    {
+                        "status": "failed" if key.variant in failed else "done",
+                        "started": f"2026-01-0{name}T00:00:00.000Z",
+                        "comparison": {"id": name, "variants": ["a", "b"]},
+                        "host": {"hostname": "bench1"},
+                    }
+                )
+            )
+    return made
+
+
+def replaced(root: Path, made: dict[RunKey, Path], failed: str = "") -> None:
+    replace_older(Results(root), made, [key for key in KEYS if key.variant in failed])
+
+
+def visible(root: Path) -> dict[str, set[str]]:
+    """Comparison and status of the runs that tables count, by variant."""
+    found: dict[str, set[str]] = {}
+    for run in Results(root).runs():
+        found.setdefault(run.variant, set()).add(f"{run.data['comparison']['id']} {run.data['status']}")
+    return found
+
+
+def test_a_failed_run_takes_its_siblings_with_it(tmp_path: Path) -> None:
+    for name, failed in (("1", "a"), ("2", "b")):
+        replaced(tmp_path, measured(tmp_path, name, failed), failed)
+        assert complete(Results(tmp_path), KEYS) is None
+    assert visible(tmp_path) == {"a": {"2 done"}, "b": {"2 failed"}}
+    made = measured(tmp_path, "3")
+    replaced(tmp_path, made)
+    assert complete(Results(tmp_path), KEYS) == made
+    assert visible(tmp_path) == {"a": {"3 done"}, "b": {"3 done"}}
+
+
+def test_two_halves_are_no_whole(tmp_path: Path) -> None:
+    """As a release that set aside run by run has left it."""
+    measured(tmp_path, "1", variants="b")
+    measured(tmp_path, "2", variants="a")
+    assert complete(Results(tmp_path), KEYS) is None
+    assert [run.variant for run in counted(Results(tmp_path).runs())] == ["a"]
+
+
+def test_a_comparison_measured_anew_that_fails_leaves_the_older_one(tmp_path: Path) -> None:
+    old = measured(tmp_path, "1")
+    replaced(tmp_path, old)
+    replaced(tmp_path, measured(tmp_path, "2", "b"), "b")
+    assert complete(Results(tmp_path), KEYS) == old
+    assert visible(tmp_path) == {"a": {"1 done"}, "b": {"1 done", "2 failed"}}
+    assert {run.folder for run in counted(Results(tmp_path).runs())} == set(old.values())
+
+
+def test_the_newest_of_several_whole_ones_counts(tmp_path: Path) -> None:
+    """As of a process that was killed before it set the older ones aside."""
+    measured(tmp_path, "1")
+    new = measured(tmp_path, "2")
+    measured(tmp_path, "3", variants="a")
+    assert complete(Results(tmp_path), KEYS) == new
+    assert {run.folder for run in counted(Results(tmp_path).runs())} == set(new.values())
+
+
+def test_comparisons_of_two_machines_both_count(tmp_path: Path) -> None:
+    made = measured(tmp_path, "1")
+    for key in KEYS:
+        Results(tmp_path).begin(key).finish(
+            {"comparison": {"id": "9", "variants": ["a", "b"]}, "host": {"hostname": "bench2"}}
+        )
+    assert len(counted(Results(tmp_path).runs())) == 2 * len(made)
