@@ -168,7 +168,8 @@ def script(text: str) -> Callable[[Place, int], Sample]:
 def statement(*parts: Any) -> Callable[[Place, int], Sample]:
     def run(place: Place, clients: int) -> Sample:
         # sysbench declares integers as int8; the server plans `k IN (…)` of another type another way
-        role = {"name": "query", "clients": clients, "mode": "prepared", "binary": True}
+        as_sysbench = {"mode": "prepared", "declare_types": True, "binary_results": True}
+        role = {"name": "query", "clients": clients, **as_sysbench}
         op = {"sql": list(parts), "name": "statement"}
         return drive(place, {"roles": [{**role, "scripts": [{"name": "event", "ops": [op]}]}]})
 

@@ -35,13 +35,13 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield cluster
 
 
-def step(mode: Any, kind: int = 1, *, script: bool = False, binary: bool = True) -> Step:
+def step(mode: Any, kind: int = 1, *, script: bool = False, declared: bool = True) -> Step:
     if script:
         text = f"\\set kind {kind}\nSELECT count(pad) FROM events WHERE kind = :kind;\n"
         role = Role("query", 1, [PgbenchScript(text, "mine.sql")], mode=mode, prepare="lazy")
     else:
         sql = Sql("SELECT count(pad) FROM events WHERE kind = {k}", name="q", k=Expr(str(kind), "int4"))
-        role = Role("query", 1, [Script(sql)], mode=mode, binary=binary)
+        role = Role("query", 1, [Script(sql)], mode=mode, declare_types=declared)
     return Step("s", [role], Headline("query", "operations", "queries/s"), seconds=1, tables=["events"])
 
 
@@ -64,9 +64,9 @@ def test_a_generic_plan_is_shown_where_it_is_executed(cluster: Cluster, script: 
     assert statement.endswith("kind = $1")
 
 
-@pytest.mark.parametrize("binary", [False, True])
-def test_a_custom_plan_is_shown_where_the_server_keeps_to_it(cluster: Cluster, binary: bool) -> None:
-    kind, node, statement = plan_of(cluster, step("prepared", 3, binary=binary))
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_custom_plan_is_shown_where_the_server_keeps_to_it(cluster: Cluster, declared: bool) -> None:
+    kind, node, statement = plan_of(cluster, step("prepared", 3, declared=declared))
     assert (kind, statement[-8:]) == ("custom", "kind = 3")
     assert node == "Index Scan"
 

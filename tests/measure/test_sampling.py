@@ -84,7 +84,7 @@ def test_parameters_of_a_prepared_statement(role: str, op: str | None) -> None:
     key = {"expr": "random(0, 40)", "type": "int4"}
     parts = ["SELECT ", {"digits": "##"}, " FROM t WHERE id IN (", {"repeat": 2, "of": [key]}, ")"]
     spec = _spec({"sql": parts, "name": "s"} | ({"mode": op} if op else {}))
-    spec["roles"][0] |= {"mode": role, "binary": True}  # type: ignore[index]
+    spec["roles"][0] |= {"mode": role, "declare_types": True}  # type: ignore[index]
     (sample,) = samples(spec)
     assert sample.sql == "SELECT '55' FROM t WHERE id IN (10,30)"
     assert sample.prepared == Prepared(

@@ -18,7 +18,8 @@ READS = [
     "SELECT c FROM sbtest1 WHERE id BETWEEN ? AND ? ORDER BY c",
     "SELECT DISTINCT c FROM sbtest1 WHERE id BETWEEN ? AND ? ORDER BY c",
 ]
-READ_ONLY = ["SELECT c FROM sbtest1 WHERE id=?"] * 10 + READS
+POINT_SELECTS = ["SELECT c FROM sbtest1 WHERE id=?"] * 10
+READ_ONLY = POINT_SELECTS + READS
 WRITE_ONLY = [
     "UPDATE sbtest1 SET k=k+1 WHERE id=?",
     "UPDATE sbtest1 SET c=? WHERE id=?",
@@ -45,12 +46,12 @@ EVENTS = {
     "range-notcovered-si": ["SELECT k, c FROM sbtest1 WHERE k BETWEEN ? AND ?"],
     "scan": ["SELECT * FROM sbtest1 WHERE LENGTH(c) < 0"],
     **{f"read-only={n}": ["BEGIN", *READ_ONLY, "COMMIT"] for n in (10, 100, 10000)},
-    "read-only-simple": ["BEGIN", READS[0], "COMMIT"],
-    "read-only-sum": ["BEGIN", READS[1], "COMMIT"],
-    "read-only-order": ["BEGIN", READS[2], "COMMIT"],
-    "read-only-distinct": ["BEGIN", READS[3], "COMMIT"],
+    "read-only-simple": ["BEGIN", *POINT_SELECTS, READS[0], "COMMIT"],
+    "read-only-sum": ["BEGIN", *POINT_SELECTS, READS[1], "COMMIT"],
+    "read-only-order": ["BEGIN", *POINT_SELECTS, READS[2], "COMMIT"],
+    "read-only-distinct": ["BEGIN", *POINT_SELECTS, READS[3], "COMMIT"],
     "read-only-count": ["SELECT count(c) FROM sbtest1 WHERE id BETWEEN ? AND ?"],
-    "update-inlist": [f"UPDATE sbtest1 SET c=? WHERE id IN ({keys(100)})"],
+    "update-inlist": [f"UPDATE sbtest1 SET c=? WHERE id IN ({keys(10)})"],
     "update-index": ["UPDATE sbtest1 SET k=k+1 WHERE id=?"],
     "update-nonindex": ["UPDATE sbtest1 SET c=? WHERE id=?"],
     "update-one": ["UPDATE sbtest1 SET c=? WHERE id=?"],
@@ -88,27 +89,102 @@ def test_reads_before_and_after_the_writes_do_the_same() -> None:
         assert event(m.name) == event(m.name.removesuffix(".pre"))
 
 
-def test_the_lists_have_the_published_sizes_and_order() -> None:
+def test_the_lists_have_the_published_sizes() -> None:
     assert [len(x) for x in (PRE, WRITES, POST, EXTRAS)] == [15, 8, 17, 5]
     full, standard = list(steps(steps="full")), list(steps(steps="standard"))
     assert (len(full), len(standard)) == (42, 27)
     assert full[15:] == standard
-    assert full[0] == "point-query.pre" and standard[0] == "update-inlist" and standard[8] == "scan"
-    assert standard[-2:] == ["delete", "insert"]
     assert not set(standard) & {m.name for m in EXTRAS}
 
 
-def test_settling_is_between_the_writes_and_the_reads_after_them() -> None:
-    names = [p.name if isinstance(p, Step | Admin) else "settle" for p in phases(steps="full")]
-    assert names[names.index("settle") - 1] == "read-write=100"
-    assert names[names.index("settle") + 1] == "scan"
-    before = ["create tables", "load", "index", "continue ids", "analyze", "point-query.warm", "scan.warm"]
-    assert names[:7] == before
+LOAD = ["create tables", "load", "index", "continue ids", "point-query.warm", "settle"]
+READS_BEFORE = """
+    point-query random-points=10 random-points=100 random-points=1000
+    read-only=10 read-only=100 read-only=10000
+    points-covered-pk points-notcovered-pk points-covered-si points-notcovered-si
+    range-covered-pk range-notcovered-pk range-covered-si range-notcovered-si
+"""
+ALL_WRITES = """
+    update-inlist update-index update-nonindex update-one update-zipf write-only read-write=10 read-write=100
+"""
+READS_AFTER = """
+    scan.warm scan read-only=10 read-only=100 read-only=10000
+    read-only-simple read-only-sum read-only-order read-only-distinct read-only-count
+    point-query random-points=10 random-points=100 random-points=1000 hot-points
+    points-covered-pk points-notcovered-pk range-covered-pk range-notcovered-pk
+    points-covered-si.warm points-covered-si points-notcovered-si range-covered-si range-notcovered-si
+"""
 
 
-def test_settling_takes_a_minute_and_one_for_ten_million_rows() -> None:
-    settle = next(p for p in phases(rows=10_000_000, tables=8) if isinstance(p, Settle))
-    assert settle.seconds == 60 + 8 * 60
+def in_order(**options: object) -> list[str]:
+    return [p.name if isinstance(p, Step | Admin) else "settle" for p in phases(**options)]
+
+
+def test_the_order_is_that_of_the_original_scripts() -> None:
+    assert in_order(steps="full extras") == [
+        *LOAD,
+        "scan.warmpre",
+        *(f"{name}.pre" for name in READS_BEFORE.split()),
+        *ALL_WRITES.split(),
+        "settle",
+        *READS_AFTER.split(),
+        "delete",
+        "insert",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ("range-covered-pk.pre", ["scan.warmpre", "range-covered-pk.pre"]),
+        ("insert", ["scan.warmpre", "insert"]),
+        # Nothing has written since the tables settled.
+        ("scan", ["scan.warm", "scan"]),
+        ("update-one scan", ["scan.warmpre", "update-one", "settle", "scan.warm", "scan"]),
+        # The index on k has not been read since the load, whichever of its four reads comes first.
+        ("range-covered-si", ["scan.warm", "points-covered-si.warm", "range-covered-si"]),
+    ],
+)
+def test_a_subset_is_warmed_and_settled_as_in_the_suite(chosen: str, expected: list[str]) -> None:
+    assert in_order(steps=chosen) == [*LOAD, *expected]
+
+
+def test_steps_that_warm_are_shown_and_not_compared() -> None:
+    warm = {p.name: p for p in phases(steps="full", tables=3, clients=7) if isinstance(p, Step)}
+    lengths = {
+        "point-query.warm": (180, 3),
+        "scan.warmpre": (60, 7),
+        "scan.warm": (60, 7),
+        "points-covered-si.warm": (180, 7),
+    }
+    for name, (seconds, clients) in lengths.items():
+        assert not warm[name].measured
+        assert (warm[name].seconds, warm[name].roles[0].clients) == (seconds, clients), name
+
+
+def test_nothing_is_warmed_where_that_is_asked_for_but_the_tables_settle() -> None:
+    assert in_order(steps="scan", cache_seconds=0) == [*LOAD[:-2], "settle", "scan"]
+
+
+def test_settling_takes_a_minute_and_a_second_for_each_million_rows() -> None:
+    for rows, seconds in ((10_000_000, 60 + 80), (200_000_000, 1200)):
+        assert [p.seconds for p in phases(rows=rows, tables=8, steps="full") if isinstance(p, Settle)] == [
+            seconds,
+            seconds,
+        ]
+
+
+def test_a_quick_run_settles_for_seconds() -> None:
+    for scale in ("quick", "demo"):
+        found = phases(**SYSBENCH.scales[scale], steps="full")
+        assert sum(p.seconds for p in found if isinstance(p, Settle)) < 10, scale
+
+
+def test_write_only_runs_as_long_as_a_read_and_the_other_writes_longer() -> None:
+    found = steps(steps="full extras", read_seconds=7, write_seconds=9)
+    for name, step in found.items():
+        reads = step.group != "writes" or name == "write-only"
+        assert step.seconds == (7 if reads else 9), name
 
 
 @pytest.mark.parametrize(
@@ -208,6 +284,8 @@ def test_the_rate_counts_statements_and_scans_count_rows() -> None:
 def test_scans_by_number_end_by_themselves() -> None:
     scan = steps(steps="scan", scans=3)["scan"]
     assert (scan.seconds, scan.warmup, scan.roles[0].operations) == (None, 0, 3)
+    (warm,) = [p for p in phases(steps="scan", scans=3) if isinstance(p, Step) and p.name == "scan.warm"]
+    assert (warm.seconds, warm.roles[0].operations) == (None, 1)
 
 
 def test_only_writes_retry_what_sysbench_retries() -> None:
@@ -240,9 +318,9 @@ def test_tables_and_load() -> None:
         "\t",
         {"expr": "random(1, 1000)", "type": "int8"},
         "\t",
-        {"digits": "-".join(["###########"] * 10)},
+        {"digits": "-".join(["###########"] * 10), "type": "varchar"},
         "\t",
-        {"digits": "-".join(["###########"] * 5)},
+        {"digits": "-".join(["###########"] * 5), "type": "varchar"},
     ]
     assert ids.statements == [f"SELECT setval('sbtest{n}_id_seq', 1000)" for n in (1, 2, 3)]
     assert not load.measured and not index.measured

@@ -12,6 +12,7 @@ use crate::program::{Copy, CopySource, Into, Op, Program, Role, Splice, Statemen
 use crate::spec::{
     CopySpec, Mode, OnError, OpSpec, PartSpec, Pipeline, RoleSpec, ScriptSpec, SleepSpec, SqlSpec, Unit,
 };
+use crate::wire;
 
 /// Compiles one role.
 ///
@@ -36,7 +37,8 @@ pub fn role(spec: RoleSpec, index: usize, shared: &[String]) -> Result<Role, Fai
     let mut compiler = Compiler {
         role: spec.name.clone(),
         mode: spec.mode,
-        binary: spec.binary,
+        declare: spec.declare_types,
+        binary_results: spec.binary_results,
         allow_shell: spec.allow_shell,
         names,
         row_slot,
@@ -103,7 +105,8 @@ fn variable(name: &str, value: &Json) -> Result<Value, Failure> {
 struct Compiler {
     role: String,
     mode: Mode,
-    binary: bool,
+    declare: bool,
+    binary_results: bool,
     allow_shell: bool,
     names: Names,
     row_slot: u32,
@@ -273,7 +276,7 @@ impl Compiler {
 
     fn statement(&mut self, statement: Statement) -> Result<usize, Failure> {
         let index = self.statements.len();
-        self.statements.push(statement.finish(index, self.binary)?);
+        self.statements.push(statement.finish(index, self.declare, self.binary_results)?);
         Ok(index)
     }
 
@@ -308,7 +311,7 @@ impl Compiler {
                     *splice = Some(Splice { expr, from: s.from, to: s.to, fixed });
                     Part::Splice
                 }
-                PartSpec::Digits(d) => Part::Digits(d.digits.into_bytes().into()),
+                PartSpec::Digits(d) => Part::Digits(d.digits.into_bytes().into(), d.kind),
                 PartSpec::Fill(f) => {
                     if f.fill.min > f.fill.max || !(0.0..=1.0).contains(&f.fill.random) {
                         return Err(Failure::spec("fill: min is above max, or random not in 0..1"));
@@ -335,10 +338,9 @@ fn bare(name: String, mode: Mode, parts: Vec<Part>, splice: Option<Splice>) -> S
         parts,
         splice,
         prepared: Vec::new(),
-        formats: Box::default(),
         types: Box::default(),
         params: 0,
-        binary: false,
+        result_formats: &wire::TEXT_RESULTS,
         counted: true,
         into: Into::Nothing,
         record: false,

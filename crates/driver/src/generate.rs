@@ -8,12 +8,12 @@ use crate::spec::{FillSpec, ParamType};
 /// One piece of a statement or of a row for COPY.
 pub enum Part {
     Text(Box<[u8]>),
-    /// An expression, typed for binary parameters.
+    /// An expression; its type matters where types are declared.
     Expr(Expr, ParamType),
     /// A pgbench `:name`: the variable's text, unquoted; one without a value stays as it is written.
     Variable(u32, Box<str>),
     /// Each `#` a random digit.
-    Digits(Box<[u8]>),
+    Digits(Box<[u8]>, ParamType),
     Fill(FillSpec),
     Now,
     /// The value that was chosen for the statement's text.
@@ -56,7 +56,7 @@ pub fn literal(
                 }
             }
             Part::Splice => write_int(scene.splice, out),
-            Part::Expr(expr, ParamType::Text) if quote => match expr.text(scene.vars) {
+            Part::Expr(expr, ParamType::Text | ParamType::Varchar) if quote => match expr.text(scene.vars) {
                 Some(text) => quoted(text.as_bytes(), out),
                 None => expr.eval(scene.vars, scene.rng)?.write_text(out),
             },
@@ -68,7 +68,7 @@ pub fn literal(
                     out.extend_from_slice(name.as_bytes());
                 }
             },
-            Part::Digits(_) | Part::Fill(_) | Part::Now => {
+            Part::Digits(..) | Part::Fill(_) | Part::Now => {
                 if quote {
                     out.push(b'\'');
                 }
@@ -83,35 +83,17 @@ pub fn literal(
 }
 
 /// Writes the values of the parts as Bind parameters, each with its length in front.
-pub fn parameters(
-    parts: &[Part],
-    scene: &mut Scene<'_>,
-    binary: bool,
-    out: &mut Vec<u8>,
-) -> Result<(), EvalError> {
+pub fn parameters(parts: &[Part], scene: &mut Scene<'_>, out: &mut Vec<u8>) -> Result<(), EvalError> {
     for part in parts {
         match part {
             Part::Text(_) | Part::Splice => {}
             Part::Repeat { n, of, .. } => {
                 for _ in 0..*n {
-                    parameters(of, scene, binary, out)?;
+                    parameters(of, scene, out)?;
                 }
             }
-            Part::Expr(expr, ParamType::Int4) if binary => {
-                let value = expr.eval_int(scene.vars, scene.rng)?;
-                let value = i32::try_from(value).map_err(|_| EvalError {
-                    message: format!("{value} is out of range for type integer"),
-                })?;
-                out.extend_from_slice(&4u32.to_be_bytes());
-                out.extend_from_slice(&value.to_be_bytes());
-            }
-            Part::Expr(expr, ParamType::Int8) if binary => {
-                let value = expr.eval_int(scene.vars, scene.rng)?;
-                out.extend_from_slice(&8u32.to_be_bytes());
-                out.extend_from_slice(&value.to_be_bytes());
-            }
             Part::Expr(expr, kind) => match expr.text(scene.vars) {
-                Some(text) if *kind == ParamType::Text => {
+                Some(text) if matches!(kind, ParamType::Text | ParamType::Varchar) => {
                     sized(out, |out| out.extend_from_slice(text.as_bytes()));
                 }
                 _ => match expr.eval(scene.vars, scene.rng)? {
@@ -123,7 +105,7 @@ pub fn parameters(
                 Some(value) => sized(out, |out| value.write_text(out)),
                 None => out.extend_from_slice(&(-1i32).to_be_bytes()),
             },
-            Part::Digits(_) | Part::Fill(_) | Part::Now => {
+            Part::Digits(..) | Part::Fill(_) | Part::Now => {
                 sized(out, |out| text_value(part, scene, out));
             }
         }
@@ -164,13 +146,13 @@ pub fn template(parts: &[Part], splice: i64, params: &mut u32, out: &mut Vec<u8>
     }
 }
 
-/// The types of the values in order, for binary parameters.
+/// The types of the values in order.
 pub fn types(parts: &[Part], out: &mut Vec<ParamType>) {
     for part in parts {
         match part {
             Part::Text(_) | Part::Splice => {}
             Part::Repeat { n, of, .. } => (0..*n).for_each(|_| types(of, out)),
-            Part::Expr(_, kind) => out.push(*kind),
+            Part::Expr(_, kind) | Part::Digits(_, kind) => out.push(*kind),
             _ => out.push(ParamType::Text),
         }
     }
@@ -203,7 +185,7 @@ pub const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 
 fn text_value(part: &Part, scene: &mut Scene<'_>, out: &mut Vec<u8>) {
     match part {
-        Part::Digits(pattern) => digits(pattern, scene.rng, out),
+        Part::Digits(pattern, _) => digits(pattern, scene.rng, out),
         Part::Fill(fill) => fill_text(*fill, scene.rng, out),
         Part::Now => out.extend_from_slice(scene.now),
         _ => {}

@@ -60,11 +60,11 @@ pub struct Statement {
     pub splice: Option<Splice>,
     /// Text to prepare, one for each splice value; none in simple mode.
     pub prepared: Vec<Prepared>,
-    /// Format codes of the parameters with their count in front, as Bind carries them.
-    pub formats: Box<[u8]>,
+    /// OIDs of the parameters' types; none where the server finds them out.
     pub types: Box<[u32]>,
     pub params: u16,
-    pub binary: bool,
+    /// Format codes of the results with their count in front, as Bind carries them.
+    pub result_formats: &'static [u8],
     pub counted: bool,
     pub into: Into,
     pub record: bool,
@@ -125,18 +125,16 @@ pub struct Role {
 
 const INT4_OID: u32 = 23;
 const INT8_OID: u32 = 20;
+const VARCHAR_OID: u32 = 1043;
 /// What Bind can count.
 const MOST_PARAMS: u32 = 65_535;
 
 impl Statement {
     /// Works out what the protocol needs once: texts, names, formats, types.
-    pub fn finish(mut self, index: usize, binary: bool) -> Result<Statement, Failure> {
+    pub fn finish(mut self, index: usize, declare: bool, binary_results: bool) -> Result<Statement, Failure> {
         if self.mode == Mode::Simple {
             return Ok(self);
         }
-        let mut types = Vec::new();
-        generate::types(&self.parts, &mut types);
-        self.binary = binary && types.iter().any(|t| *t != ParamType::Text);
         let (from, to) = self.splice.as_ref().map_or((0, 0), |s| (s.from, s.to));
         let mut params = 0;
         for value in from..=to {
@@ -152,23 +150,21 @@ impl Statement {
             )));
         }
         self.params = params as u16;
-        let mut formats = Vec::new();
-        if self.binary {
-            formats.extend_from_slice(&(types.len() as u16).to_be_bytes());
-            for kind in &types {
-                let code = u16::from(*kind != ParamType::Text);
-                formats.extend_from_slice(&code.to_be_bytes());
-            }
+        if declare {
+            let mut types = Vec::new();
+            generate::types(&self.parts, &mut types);
             let oid = |kind: &ParamType| match kind {
                 ParamType::Int4 => INT4_OID,
                 ParamType::Int8 => INT8_OID,
+                ParamType::Varchar => VARCHAR_OID,
                 ParamType::Text => 0,
             };
             self.types = types.iter().map(oid).collect();
-        } else {
-            formats.extend_from_slice(&0u16.to_be_bytes());
         }
-        self.formats = formats.into();
+        // What is read here is read as text.
+        if binary_results && !self.record && matches!(self.into, Into::Nothing) {
+            self.result_formats = &wire::BINARY_RESULTS;
+        }
         Ok(self)
     }
 
@@ -208,10 +204,10 @@ impl Statement {
                 out.extend_from_slice(self.at(splice).name.as_bytes());
             }
             out.push(0);
-            out.extend_from_slice(&self.formats);
+            out.extend_from_slice(&wire::TEXT_PARAMETERS);
             out.extend_from_slice(&self.params.to_be_bytes());
             result = values(out);
-            out.extend_from_slice(&0u16.to_be_bytes());
+            out.extend_from_slice(self.result_formats);
         });
         out.extend_from_slice(&wire::DESCRIBE_EXECUTE);
         result

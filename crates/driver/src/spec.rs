@@ -114,8 +114,12 @@ pub struct RoleSpec {
     pub mode: Mode,
     #[serde(default)]
     pub prepare: Prepare,
+    /// Whether the types of parameters are declared; else the server finds them out.
     #[serde(default)]
-    pub binary: bool,
+    pub declare_types: bool,
+    /// Whether results that nobody reads are asked for in binary.
+    #[serde(default)]
+    pub binary_results: bool,
     /// Whether pgbench scripts may start programs (`\shell`, `\setshell`).
     #[serde(default)]
     pub allow_shell: bool,
@@ -312,6 +316,8 @@ pub enum PartSpec {
 pub enum ParamType {
     Int4,
     Int8,
+    Varchar,
+    /// Never declared: the server takes text for what the place asks for.
     #[default]
     Text,
 }
@@ -336,6 +342,8 @@ pub struct SplicePart {
 #[serde(deny_unknown_fields)]
 pub struct DigitsPart {
     pub digits: String,
+    #[serde(default, rename = "type")]
+    pub kind: ParamType,
 }
 
 #[derive(Debug, Deserialize)]

@@ -47,6 +47,11 @@ pub const DESCRIBE_EXECUTE: [u8; 17] = [
     b'E', 0, 0, 0, 9, 0, 0, 0, 0, 0, // Execute portal "", no limit
 ];
 
+/// Format codes of Bind, their count in front: none means text for all, one counts for all.
+pub const TEXT_PARAMETERS: [u8; 2] = [0, 0];
+pub const TEXT_RESULTS: [u8; 2] = [0, 0];
+pub const BINARY_RESULTS: [u8; 4] = [0, 1, 0, 1];
+
 pub const SYNC: [u8; 5] = [b'S', 0, 0, 0, 4];
 pub const COPY_DONE: [u8; 5] = [b'c', 0, 0, 0, 4];
 

@@ -94,8 +94,8 @@ def _prepared(op: Json, role: Json, variables: Mapping[str, Scalar]) -> Prepared
         return None
     params: Params = []
     text = sample_text(op["sql"], variables, params=params)
-    binary = role.get("binary", False)
-    declared = tuple(kind if binary and kind != "text" else "unknown" for kind, _ in params)
+    declares = role.get("declare_types", False)
+    declared = tuple(kind if declares and kind != "text" else "unknown" for kind, _ in params)
     return Prepared(text.strip(), declared, tuple(value for _, value in params))
 
 
@@ -133,9 +133,9 @@ def _sample_value(part: Json, variables: Mapping[str, Scalar], at: float) -> tup
     if "expr" in part:
         value = evaluate(part["expr"], variables, at)
         kind = str(part.get("type", "int8"))
-        return kind, str(value) if kind == "text" else value
+        return kind, str(value) if kind in ("text", "varchar") else value
     if "digits" in part:
-        return "text", part["digits"].replace("#", "5")
+        return str(part.get("type", "text")), part["digits"].replace("#", "5")
     if "fill" in part:
         return "text", "a" * int(part["fill"]["min"])
     return "text", time.strftime("%Y-%m-%d %H:%M:%S")

@@ -139,7 +139,7 @@ impl<'a> Session<'a> {
                 *known = true;
             }
             result = statement.execute(splice, &mut self.out, |out| {
-                generate::parameters(&statement.parts, &mut scene, statement.binary, out)
+                generate::parameters(&statement.parts, &mut scene, out)
             });
         }
         result?;

@@ -254,7 +254,8 @@ class Role:
     scripts: Sequence[Script | PgbenchScript]
     mode: Mode = "simple"
     prepare: Literal["eager", "lazy"] = "eager"
-    binary: bool = False
+    declare_types: bool = False
+    binary_results: bool = False
     allow_shell: bool = False
     counts: Literal["transactions", "statements"] = "transactions"
     operations: int | None = None
@@ -271,7 +272,8 @@ class Role:
             "clients": self.clients,
             "mode": self.mode,
             "prepare": self.prepare,
-            "binary": self.binary,
+            "declare_types": self.declare_types,
+            "binary_results": self.binary_results,
             "allow_shell": self.allow_shell,
             "counts": self.counts,
             "operations": self.operations,

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Json = dict[str, Any]
+Type = Literal["int4", "int8", "varchar", "text"]
+"""As it is declared where a role declares types; `text` never is."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +17,7 @@ class Expr:
     """An expression in pgbench's language, evaluated for every execution."""
 
     text: str
-    type: Literal["int4", "int8", "text"] = "int8"
+    type: Type = "int8"
 
     def part(self) -> Json:
         return {"expr": self.text, "type": self.type}
@@ -26,7 +28,7 @@ def Uniform(low: int, high: int, type: Literal["int4", "int8"] = "int4") -> Expr
     return Expr(f"random({low}, {high})", type)
 
 
-def Var(name: str, type: Literal["int4", "int8", "text"] = "int4") -> Expr:
+def Var(name: str, type: Type = "int4") -> Expr:
     """The value of a variable."""
     return Expr(f":{name}", type)
 
@@ -53,9 +55,10 @@ class Digits:
     """Text in which every # is a random digit."""
 
     pattern: str
+    type: Type = "text"
 
     def part(self) -> Json:
-        return {"digits": self.pattern}
+        return {"digits": self.pattern, "type": self.type}
 
 
 @dataclass(frozen=True)

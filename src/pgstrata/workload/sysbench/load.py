@@ -22,8 +22,8 @@ from pgstrata.workload.core.language import (
 from pgstrata.workload.sysbench.options import SysbenchOptions
 
 #: 10 and 5 groups of 11 random digits.
-C = Digits("-".join(["#" * 11] * 10))
-PAD = Digits("-".join(["#" * 11] * 5))
+C = Digits("-".join(["#" * 11] * 10), "varchar")
+PAD = Digits("-".join(["#" * 11] * 5), "varchar")
 
 
 def key(o: SysbenchOptions) -> Expr:
@@ -70,7 +70,7 @@ def create(o: SysbenchOptions) -> Admin:
 
 
 def load(o: SysbenchOptions) -> list[Phase]:
-    """Rows by COPY, then the indexes and statistics; ids go on where the rows end."""
+    """Rows by COPY, then the indexes; ids go on where the rows end."""
     rows = float(o.tables * o.rows)
 
     def copy(n: int) -> list[Op]:
@@ -88,7 +88,4 @@ def load(o: SysbenchOptions) -> list[Phase]:
         once(o, "load", copy, "rows/s", rows / 300e3),
         once(o, "index", index, "indexed rows/s", rows / 1.5e6),
         Admin("continue ids", [f"SELECT setval('{t}_id_seq', {o.rows})" for t in o.table_names]),
-        # Until there are statistics the planner reads whole tables. Autovacuum would make them at a
-        # moment of its own, in the middle of some step.
-        Admin("analyze", [f"ANALYZE {t}" for t in o.table_names], parallel=True),
     ]

@@ -27,8 +27,11 @@ class SysbenchOptions(WorkloadOptions):
     warmup: Wait = Field(5, description="seconds each microbenchmark runs before it is measured")
     cache_seconds: Wait | None = Field(
         None,
-        description="seconds of the point queries that warm the caches after the load, before a scan of "
-        "every table does; null: read_seconds; 0: neither",
+        description="seconds of point-query.warm after the load and of points-covered-si.warm; "
+        "null: read_seconds; 0: nothing is warmed, by scans neither",
+    )
+    warm_scan_seconds: Seconds = Field(
+        60, description="seconds of scan.warmpre and scan.warm; with `scans` one scan per connection"
     )
     scans: int | None = Field(
         None,
@@ -45,9 +48,10 @@ class SysbenchOptions(WorkloadOptions):
 
     settle_base: Wait = Field(
         60,
-        description="seconds between writes and reads: base + per_million × millions of rows loaded",
+        description="seconds of settling after the load and between writes and reads: base + per_million × "
+        "millions of rows loaded",
     )
-    settle_per_million: WaitPerMillion = Field(6, description="seconds of settling per million rows loaded")
+    settle_per_million: WaitPerMillion = Field(1, description="seconds of settling per million rows loaded")
     settle_max: Wait = Field(1200, description="most seconds of settling")
 
     @field_validator("steps", mode="before")

@@ -1,8 +1,9 @@
 """The sysbench microbenchmarks: most of them one SQL statement, all against the same tables.
 
 `PRE`, `WRITES`, `POST`, `EXTRAS` and `LAST` below are the suite; each entry is what one event of a
-microbenchmark does. docs/sysbench.md explains them. Integers are declared as int8 although the columns are
-int4, as sysbench does: with long IN lists it decides between a generic and a custom plan.
+microbenchmark does. docs/sysbench.md explains them. As with sysbench integers are declared as int8 although
+the columns are int4, and texts as varchar although they are char: with long IN lists it decides between a
+generic and a custom plan, and an update converts the text.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pgstrata.workload.core.language import (
     Var,
 )
 from pgstrata.workload.core.options import Estimate, WorkloadOptions
-from pgstrata.workload.sysbench.load import PAD, C, key, load, once
+from pgstrata.workload.sysbench.load import PAD, C, key, load
 from pgstrata.workload.sysbench.options import SysbenchOptions as _Options
 
 #: Errors after which sysbench starts the event again: deadlock, serialization failure, and the
@@ -188,6 +189,11 @@ def _read_only(n: int) -> Microbenchmark:
     return Microbenchmark(f"read-only={n}", _AGGREGATE, lambda o: transaction(reads(o, n)))
 
 
+def _one_range(name: str, range_: Callable[[_Options, int], list[Op]]) -> Microbenchmark:
+    """read-only with all of its point selects and one of its ranges."""
+    return Microbenchmark(name, _AGGREGATE, lambda o: transaction(points(o, 10) + range_(o, 1000)))
+
+
 def _random_points(n: int) -> Microbenchmark:
     return Microbenchmark(f"random-points={n}", _POINT, lambda o: in_list(o, "c", "id", n))
 
@@ -195,25 +201,39 @@ def _random_points(n: int) -> Microbenchmark:
 _READ_ONLY = (_read_only(10), _read_only(100), _read_only(10000))
 _POINT_QUERY = (Microbenchmark("point-query", _POINT, lambda o: points(o, 1)),)
 _RANDOM_POINTS = (_random_points(10), _random_points(100), _random_points(1000))
-_COVERED = (
+_POINTS_PK = (
     Microbenchmark("points-covered-pk", _POINT, lambda o: in_list(o, "id", "id", 100)),
-    Microbenchmark("points-covered-si", _POINT, lambda o: in_list(o, "k", "k", 100)),
     Microbenchmark("points-notcovered-pk", _POINT, lambda o: in_list(o, "id, c", "id", 100)),
+)
+_POINTS_SI = (
+    Microbenchmark("points-covered-si", _POINT, lambda o: in_list(o, "k", "k", 100)),
     Microbenchmark("points-notcovered-si", _POINT, lambda o: in_list(o, "k, c", "k", 100)),
+)
+_RANGE_PK = (
     Microbenchmark("range-covered-pk", _RANGE, lambda o: between(o, "id", "id", 100)),
-    Microbenchmark("range-covered-si", _RANGE, lambda o: between(o, "k", "k", 100)),
     Microbenchmark("range-notcovered-pk", _RANGE, lambda o: between(o, "id, c", "id", 100)),
+)
+_RANGE_SI = (
+    Microbenchmark("range-covered-si", _RANGE, lambda o: between(o, "k", "k", 100)),
     Microbenchmark("range-notcovered-si", _RANGE, lambda o: between(o, "k, c", "k", 100)),
 )
 _SCAN = (Microbenchmark("scan", _RANGE, scan),)
 
-#: Reads of the freshly loaded tables; their names in results end in `.pre`.
+#: Reads before the writes; their names in results end in `.pre`.
 PRE = tuple(
     Microbenchmark(f"{m.name}.pre", m.group, m.event)
-    for m in (*_POINT_QUERY, *_RANDOM_POINTS, *_READ_ONLY, *_COVERED)
+    for m in (
+        *_POINT_QUERY,
+        *_RANDOM_POINTS,
+        *_READ_ONLY,
+        *_POINTS_PK,
+        *_POINTS_SI,
+        *_RANGE_PK,
+        *_RANGE_SI,
+    )
 )
 WRITES = (
-    Microbenchmark("update-inlist", _WRITE, lambda o: update_inlist(o, 100)),
+    Microbenchmark("update-inlist", _WRITE, lambda o: update_inlist(o, 10)),
     Microbenchmark("update-index", _WRITE, update_index),
     Microbenchmark("update-nonindex", _WRITE, update_nonindex),
     Microbenchmark("update-one", _WRITE, lambda o: update_nonindex(o, Expr("1"))),
@@ -224,28 +244,33 @@ WRITES = (
     Microbenchmark("read-write=10", _WRITE, lambda o: transaction(reads(o, 10) + writes(o))),
     Microbenchmark("read-write=100", _WRITE, lambda o: transaction(reads(o, 100) + writes(o))),
 )
-#: Reads after the writes and the settling.
-POST = (
+#: Run among the reads after the writes where they are asked for.
+EXTRAS = (
+    _one_range("read-only-simple", simple_range),
+    _one_range("read-only-sum", sum_range),
+    _one_range("read-only-order", order_range),
+    _one_range("read-only-distinct", distinct_range),
+    Microbenchmark("read-only-count", _AGGREGATE, lambda o: count_range(o, 1000)),
+)
+_AFTER_WRITES = (
     *_SCAN,
     *_READ_ONLY,
+    *EXTRAS,
     *_POINT_QUERY,
     *_RANDOM_POINTS,
     Microbenchmark("hot-points", _POINT, lambda o: hot_points(o, 100)),
-    *_COVERED,
+    *_POINTS_PK,
+    *_RANGE_PK,
+    *_POINTS_SI,
+    *_RANGE_SI,
 )
-#: Run after the other reads where they are asked for.
-EXTRAS = (
-    Microbenchmark("read-only-simple", _AGGREGATE, lambda o: transaction(simple_range(o, 1000))),
-    Microbenchmark("read-only-sum", _AGGREGATE, lambda o: transaction(sum_range(o, 1000))),
-    Microbenchmark("read-only-order", _AGGREGATE, lambda o: transaction(order_range(o, 1000))),
-    Microbenchmark("read-only-distinct", _AGGREGATE, lambda o: transaction(distinct_range(o, 1000))),
-    Microbenchmark("read-only-count", _AGGREGATE, lambda o: count_range(o, 1000)),
-)
+#: Reads after the writes and the settling.
+POST = tuple(m for m in _AFTER_WRITES if m not in EXTRAS)
 LAST = (
     Microbenchmark("delete", _WRITE, delete),
     Microbenchmark("insert", _WRITE, insert),
 )
-ALL = (*PRE, *WRITES, *POST, *EXTRAS, *LAST)
+ALL = (*PRE, *WRITES, *_AFTER_WRITES, *LAST)
 LISTS = {
     "full": (*PRE, *WRITES, *POST, *LAST),
     "standard": (*WRITES, *POST, *LAST),
@@ -276,18 +301,34 @@ class SysbenchOptions(_Options):
 # --- phases ---------------------------------------------------------------------------------------
 
 
-def step(o: _Options, m: Microbenchmark, *, seconds: float, measured: bool = True) -> Step:
+def seconds_of(o: _Options, m: Microbenchmark) -> float:
+    """Seconds a microbenchmark is measured; write-only has those of a read, as in the original scripts."""
+    return o.write_seconds if m.group == _WRITE and m.name != "write-only" else o.read_seconds
+
+
+def step(
+    o: _Options,
+    m: Microbenchmark,
+    *,
+    seconds: float | None = None,
+    clients: int | None = None,
+    measured: bool = True,
+) -> Step:
     mode: Literal["simple", "prepared"] = "prepared" if o.prepared else "simple"
     is_scan = m.event is scan
     by_count = is_scan and o.scans is not None
+    seconds = seconds_of(o, m) if seconds is None else seconds
+    clients = clients or o.clients
+    scans = (o.scans or 1) if measured else 1
     role = Role(
         "query",
-        o.clients,
+        clients,
         [Script(*m.event(o), name=m.name)],
         mode=mode,
-        binary=True,  # declares the types of parameters, which text leaves to the server
+        declare_types=True,
+        binary_results=True,
         counts="statements",
-        operations=o.scans if by_count else None,
+        operations=scans if by_count else None,
         retry_sqlstates=RETRIED if m.group == _WRITE else (),
         max_tries=1000,
     )
@@ -303,27 +344,18 @@ def step(o: _Options, m: Microbenchmark, *, seconds: float, measured: bool = Tru
         group=m.group,
         measured=measured,
         reads_only=m.group != _WRITE,
-        estimated_seconds=(o.scans or 1) * o.rows * o.clients / 2e6 if by_count else None,
+        estimated_seconds=scans * o.rows * clients / 2e6 if by_count else None,
     )
 
 
-def warm_caches(o: _Options) -> list[Step]:
-    """Point queries, then one scan of every table; in no comparison."""
+def warm(o: _Options, name: str, m: Microbenchmark, *, clients: int | None = None) -> list[Step]:
+    """A step that fills caches, shown and in no comparison; none where nothing is to be warmed."""
     seconds = o.read_seconds if o.cache_seconds is None else o.cache_seconds
     if not seconds:
         return []
-    point_query = Microbenchmark("point-query.warm", _POINT, _POINT_QUERY[0].event)
-    read_all = "SELECT * FROM sbtest{n} WHERE LENGTH(c) < 0"
-    return [
-        step(o, point_query, seconds=seconds, measured=False),
-        once(
-            o,
-            "scan.warm",
-            lambda n: [Sql(read_all.format(n=n), name="scan")],
-            "rows scanned/s",
-            o.tables * o.rows / 4e6,
-        ),
-    ]
+    seconds = o.warm_scan_seconds if m.event is scan else seconds
+    named = Microbenchmark(name, m.group, m.event)
+    return [step(o, named, seconds=seconds, clients=clients, measured=False)]
 
 
 class Sysbench:
@@ -338,6 +370,7 @@ class Sysbench:
             "read_seconds": 2,
             "write_seconds": 2,
             "warmup": 0.5,
+            "warm_scan_seconds": 0.5,
             "settle_base": 1,
         },
         "demo": {
@@ -345,9 +378,16 @@ class Sysbench:
             "read_seconds": 5,
             "write_seconds": 5,
             "warmup": 1,
-            "settle_base": 5,
+            "warm_scan_seconds": 2,
+            "settle_base": 3,
         },
-        "small": {"rows": 1_000_000, "read_seconds": 30, "write_seconds": 30, "settle_base": 20},
+        "small": {
+            "rows": 1_000_000,
+            "read_seconds": 30,
+            "write_seconds": 30,
+            "warm_scan_seconds": 10,
+            "settle_base": 10,
+        },
         "medium": {"rows": 50_000_000},
         "large": {"tables": 8, "rows": 50_000_000, "clients": 8},
     }
@@ -355,19 +395,30 @@ class Sysbench:
     def phases(self, options: SysbenchOptions, version_num: int) -> list[Phase]:
         o = options
 
-        def chosen(several: Sequence[Microbenchmark], seconds: float) -> list[Step]:
-            return [step(o, m, seconds=seconds) for m in several if any(matches(m, p) for p in o.steps)]
+        def chosen(several: Sequence[Microbenchmark]) -> list[Microbenchmark]:
+            return [m for m in several if any(matches(m, p) for p in o.steps)]
 
-        after = chosen((*POST, *EXTRAS), o.read_seconds)
-        return [
+        settle = Settle(o.table_names, o.settle_seconds)
+        before, writes, after, last = map(chosen, (PRE, WRITES, _AFTER_WRITES, LAST))
+        # Without the vacuum no page is all-visible, and an index-only scan fetches every row.
+        found: list[Phase] = [
             *load(o),
-            *warm_caches(o),
-            *chosen(PRE, o.read_seconds),
-            *chosen(WRITES, o.write_seconds),
-            *([Settle(o.table_names, o.settle_seconds)] if after else []),
-            *after,
-            *chosen(LAST, o.write_seconds),
+            *warm(o, "point-query.warm", _POINT_QUERY[0], clients=o.tables),
+            settle,
         ]
+        if before or writes or not after:
+            found += warm(o, "scan.warmpre", _SCAN[0])
+        found += [step(o, m) for m in (*before, *writes)]
+        if after:
+            found += [settle] if writes else []
+            found += warm(o, "scan.warm", _SCAN[0])
+        by_index = [m for m in after if m in (*_POINTS_SI, *_RANGE_SI)]
+        for m in after:
+            if m in by_index[:1]:
+                found += warm(o, "points-covered-si.warm", _POINTS_SI[0])
+            found.append(step(o, m))
+        found += [step(o, m) for m in last]
+        return found
 
     def estimate(self, options: SysbenchOptions) -> Estimate:
         """A row takes 24 bytes of header, 4 of line pointer, 191 of columns; index entries 20 bytes in
