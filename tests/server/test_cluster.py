@@ -296,6 +296,18 @@ def test_environment_and_cpus_reach_the_server_only(pg17: Server, place: Path) -
     assert "PGSTRATA_TEST" not in os.environ
 
 
+@pytest.mark.parametrize("library", ["/nowhere/libfast.so", "/etc/passwd", "libnone.so.7"])
+def test_a_library_that_is_not_preloaded_ends_the_start(pg17: Server, place: Path, library: str) -> None:
+    """The loader goes on without it: what is measured would be the ordinary server."""
+    cluster = Cluster(pg17, PLAIN, place / "c", env={"LD_PRELOAD": library})
+    cluster.create()
+    with cluster, pytest.raises(ServerError) as refused:
+        cluster.start()
+    assert f"ERROR: ld.so: object '{library}' from LD_PRELOAD cannot be preloaded" in refused.value.message
+    assert "`env`" in refused.value.hint
+    assert not cluster.alive()
+
+
 def test_tcp_only_on_loopback_and_only_when_asked(pg17: Server, place: Path) -> None:
     with started(pg17, place, tcp=True) as cluster, cluster.connect() as session:
         assert session.execute("SHOW listen_addresses").fetchone() == ("127.0.0.1",)

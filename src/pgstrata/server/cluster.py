@@ -24,7 +24,7 @@ from pgstrata.server.config.resolve import Resolved, quoted
 from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.guard import Place, clear_leftovers, end_server, unwritable
 from pgstrata.server.initdb import check_initdb, decides_checksums
-from pgstrata.server.log_end import problem, tail
+from pgstrata.server.log_end import loader_complaint, problem, tail
 from pgstrata.server.memory import MemoryGroup, forget_cached
 from pgstrata.server.model import Server
 from pgstrata.server.process import children, server_env, spawn
@@ -161,6 +161,7 @@ class Cluster:
             if self._group is not None:
                 self._group.take(process.pid, lambda: children(process.pid))
             self._wait_until_ready(process, begin)
+            self._check_loader(begin)
             self._places[0].record(segments=ipc.posix_segments(process.pid))
         except BaseException:
             self.stop("immediate")
@@ -358,6 +359,14 @@ class Cluster:
                     log_begin, f"did not accept connections within {START_SECONDS:.0f} s"
                 )
             time.sleep(POLL_SECONDS)
+
+    def _check_loader(self, log_begin: int) -> None:
+        """A library of LD_PRELOAD that is not there is left out by the loader, and the server is another."""
+        if said := loader_complaint(self.log_file, log_begin):
+            raise ServerError(
+                f"the server {self.server.label} runs without a library it should have: {said}",
+                "mend the path in `env`; the account of the server has to be able to read the file",
+            )
 
     def _ready(self, pid: int) -> bool:
         try:

@@ -17,6 +17,20 @@ def tail(file: Path, lines: int, begin: int = 0) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
+def loader_complaint(file: Path, begin: int) -> str:
+    """What the dynamic loader said of a library it left out, empty where it said nothing.
+
+    begin: byte of the log at which the server was started. glibc's wording; musl's loader does not start.
+    """
+    try:
+        with file.open("rb") as log:
+            log.seek(begin)
+            text = log.read(65536).decode(errors="replace")
+    except OSError:
+        return ""
+    return next((line for line in text.splitlines() if line.startswith("ERROR: ld.so: object")), "")
+
+
 def problem(text: str) -> str:
     """The line of a log that says what went wrong."""
     for mark in ("PANIC: ", "FATAL: ", "error: ", "ERROR: ", "could not"):

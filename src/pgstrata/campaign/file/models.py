@@ -87,7 +87,8 @@ class VariantSpec(Strict):
     )
     env: Annotated[dict[str, str], AfterValidator(_environment)] = Field(
         default={},
-        description="Environment of the server's processes, say `LD_PRELOAD` of another malloc.",
+        description="Environment of the server's processes, say `LD_PRELOAD` of another malloc; one that "
+        "cannot be loaded ends the run.",
     )
     initdb: list[str] = Field(
         default=[],
