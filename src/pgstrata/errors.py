@@ -38,3 +38,7 @@ class DriverError(PgstrataError):
 
 class StoreError(PgstrataError):
     """A results folder cannot be read, written or locked."""
+
+
+class OwnershipError(PgstrataError):
+    """A place belongs to another user of the machine, or another user could change what lies in it."""

@@ -22,6 +22,11 @@ def cluster(server: Server, folder: Path) -> Cluster:
     return Cluster(server, config, folder, memory=LIMIT)
 
 
+def groups_of(limited: Cluster) -> list[Path]:
+    assert limited._group is not None
+    return [path for path in limited._group.candidates() if path.is_dir()]
+
+
 def can_limit() -> bool:
     group = MemoryGroup("probe", LIMIT)
     try:
@@ -41,8 +46,7 @@ def test_every_process_of_the_server_is_limited(place: Path, pg17: Server) -> No
     with cluster(pg17, place / "c") as limited:
         limited.create()
         limited.start()
-        group = memory.hierarchies()
-        paths = [h.parent / "pgstrata-c" for h in group if (h.parent / "pgstrata-c").is_dir()]
+        paths = groups_of(limited)
         assert len(paths) == 1
         with limited.connect() as connection:
             inside = {int(p) for p in (paths[0] / "cgroup.procs").read_text().split()}
@@ -72,7 +76,7 @@ def test_a_limited_server_starts_with_nothing_cached(place: Path, pg17: Server) 
             connection.execute("CREATE TABLE t AS SELECT generate_series(1, 1500000) AS x")
         limited.stop()
         limited.start()
-        (group,) = [p for h in memory.hierarchies() if (p := h.parent / "pgstrata-c").is_dir()]
+        (group,) = groups_of(limited)
         used = next(f for n in ("memory.usage_in_bytes", "memory.current") if (f := group / n).exists())
         before = int(used.read_text())
         with limited.connect() as connection:

@@ -47,11 +47,11 @@ def test_without_space_it_says_how_much_and_leaves_nothing(place: Path) -> None:
     if mounted.returncode:  # not root: a target that cannot be written says what is wrong, too
         small.chmod(0o500)
         with pytest.raises(ServerError, match="cannot be made"):
-            copy_folder(source, small / "copy")
+            copy_folder(source, small / "copy", None)
         return
     try:
         with pytest.raises(ServerError, match=r"no space for a snapshot of .*: 4 MB, 1 MB are free"):
-            copy_folder(source, small / "copy")
+            copy_folder(source, small / "copy", None)
         assert list(small.iterdir()) == []
     finally:
         subprocess.run(["umount", small], check=True)

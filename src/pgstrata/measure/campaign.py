@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
+import pwd
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,8 +22,9 @@ from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import Progress, progress_on
 from pgstrata.measure.run.active import ActiveRun, gigabytes
 from pgstrata.observe.doctor import examine
+from pgstrata.ownership import hand_over, own_folder
 from pgstrata.server.acquire import acquire
-from pgstrata.server.cluster import clear_leftovers
+from pgstrata.server.guard import ADVICE, clear_leftovers, folder_mode
 from pgstrata.store import Results, comparisons
 from pgstrata.store.disk import storing
 
@@ -43,18 +44,24 @@ class Outcome:
 
 
 def data_root(campaign: Campaign) -> Path:
-    """The folder the clusters live in, made if need be. Raises UsageError if it cannot be written to."""
-    root = Path(campaign.spec.data_dir) if campaign.spec.data_dir else default_data_dir()
+    """The folder the clusters live in, made if need be.
+
+    Raises OwnershipError where another user could prepare or change what is in it, UsageError if it cannot
+    be written to.
+    """
+    named = campaign.spec.data_dir
+    root = Path(named) if named else default_data_dir()
     try:
-        if not root.exists():
-            root.mkdir(parents=True)
-            root.chmod(0o755)  # whatever the umask: the account of servers has to pass
+        # A name that everybody can foresee: a link of that name was made to lead somewhere.
+        own_folder(root, "the folder for clusters", advice=ADVICE, mode=folder_mode(), linked=bool(named))
+        if not named:
+            hand_over(root, folder_mode(), None)
         with tempfile.TemporaryFile(dir=root):
             pass
     except OSError as error:
         raise UsageError(
             f"the data folder {root} cannot be written to: {error.strerror}",
-            "name another one: data_dir in the campaign, or --data-dir",
+            ADVICE,
         ) from error
     return root.resolve()
 
@@ -62,9 +69,9 @@ def data_root(campaign: Campaign) -> Path:
 def default_data_dir() -> Path:
     """On a disk: /tmp is memory on many systems, /var/tmp is not."""
     try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container may run as a user that has no name
-        user = str(os.getuid())
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container may run as a user that has no name
+        user = str(os.geteuid())
     return Path(os.environ.get("TMPDIR") or "/var/tmp") / f"pgstrata-{user}"
 
 
@@ -122,8 +129,10 @@ def _make(
     interrupts: Interrupts,
     outcome: Outcome,
 ) -> str | None:
-    builder = results.begin(run.key)
+    with interrupts.shield():
+        builder = results.begin(run.key)
     try:
+        interrupts.check()
         folder, error = ActiveRun(campaign, run, builder, root, progress, interrupts).measure()
     except BaseException:
         with interrupts.shield():
@@ -153,8 +162,10 @@ def _interleave(
         progress.run_begins(group[0], number, len(plan.missing))
         progress.say(f"  with {', '.join(run.key.variant for run in group[1:])}, taking turns")
         begun = time.monotonic()
-        builders = [results.begin(run.key) for run in group]
+        with interrupts.shield():
+            builders = [results.begin(run.key) for run in group]
         try:
+            interrupts.check()
             active = [
                 ActiveRun(campaign, run, builder, root, progress, interrupts)
                 for run, builder in zip(group, builders, strict=True)

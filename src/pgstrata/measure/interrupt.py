@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import signal
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+
+PATIENCE_SECONDS = 1.0
+"""How long the exception of one signal may be on its way before the next one raises another."""
 
 
 class Interrupted(BaseException):
@@ -24,7 +29,9 @@ class Interrupted(BaseException):
 class Interrupts:
     """Signals raise Interrupted in the main thread while this is entered.
 
-    Inside `shield()` — while something is taken down — they are only noted.
+    Inside `shield()` — while something is taken down — they are only noted, and so are those that follow the
+    first within a second: it is on its way out already, and another one on top of it could come just where
+    the taking down begins.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -34,6 +41,7 @@ class Interrupts:
         self._say = say
         self._shields = 0
         self._former: dict[int, object] = {}
+        self._raised = -math.inf
 
     def __enter__(self) -> Interrupts:
         for number in self.SIGNALS:
@@ -48,11 +56,19 @@ class Interrupts:
         first = self.caught is None
         self.caught = self.caught or signum
         if self._shields:
-            self._say("stopping the server and cleaning up, one moment")
+            self._tell("stopping the server and cleaning up, one moment")
             return
+        if time.monotonic() - self._raised < PATIENCE_SECONDS:
+            return
+        self._raised = time.monotonic()
         if first:
-            self._say("interrupted: stopping the driver and the server")
+            self._tell("interrupted: stopping the driver and the server")
         raise Interrupted(signum)
+
+    def _tell(self, text: str) -> None:
+        # It may come while something else is being written, and files cannot be written to in between.
+        with suppress(RuntimeError):
+            self._say(text)
 
     def check(self) -> None:
         """Raises what arrived inside a shield."""

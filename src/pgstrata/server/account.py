@@ -53,6 +53,17 @@ def server_account() -> Account | None:
     )
 
 
+def account_of(uid: int) -> Account | None:
+    """The account with this number; None for the one pgstrata itself runs as."""
+    if uid == os.geteuid():
+        return None
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return Account(f"uid {uid}", uid, uid, ())
+    return Account(entry.pw_name, uid, entry.pw_gid, tuple(os.getgrouplist(entry.pw_name, entry.pw_gid)))
+
+
 def blocked_at(path: Path, account: Account | None) -> Path | None:
     """The first folder on the way to `path`, itself included, that the account may not enter.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -17,17 +18,18 @@ from typing import Any
 
 import psycopg
 
-from pgstrata.errors import ServerError
-from pgstrata.server import ipc
+from pgstrata.errors import OwnershipError, ServerError
+from pgstrata.ownership import hand_over, own_folder, read_small, write_into
 from pgstrata.server.account import need_way, server_account
 from pgstrata.server.config.resolve import Resolved, quoted
 from pgstrata.server.foreign import ForeignCluster
-from pgstrata.server.guard import Place, clear_leftovers, end_server, unwritable
+from pgstrata.server.guard import DATA, Place, clear_leftovers, end_server, unwritable
 from pgstrata.server.initdb import check_initdb, decides_checksums
 from pgstrata.server.log_end import loader_complaint, problem, tail
 from pgstrata.server.memory import MemoryGroup, forget_cached
 from pgstrata.server.model import Server
-from pgstrata.server.process import children, server_env, spawn
+from pgstrata.server.process import children, server_env, settle, spawn
+from pgstrata.server.running import started_at
 from pgstrata.server.snapshot import copy_folder, remove_folder
 
 __all__ = ["Cluster", "ForeignCluster", "clear_leftovers"]
@@ -54,10 +56,9 @@ _PLAIN_PATH = re.compile(r"[\w./+-]+", re.ASCII)
 class Cluster:
     """One data folder with its server, below `folder`, which pgstrata claims for it.
 
-    data_dir: another folder for the data; env: added to the server's environment only; initdb:
-    more options of initdb; tcp: listens on 127.0.0.1 too; cpus: the only CPUs its processes use;
-    memory: most bytes they may use together, page cache included. Leaving it as a context manager
-    stops and removes it.
+    env: added to the server's environment only; initdb: more options of initdb; tcp: listens on
+    127.0.0.1 too; cpus: the only CPUs its processes use; memory: most bytes they may use together,
+    page cache included. Leaving it as a context manager stops and removes it.
     """
 
     user = USER
@@ -68,7 +69,6 @@ class Cluster:
         config: Resolved,
         folder: Path,
         *,
-        data_dir: Path | None = None,
         env: Mapping[str, str] | None = None,
         initdb: Sequence[str] = (),
         tcp: bool = False,
@@ -79,7 +79,7 @@ class Cluster:
         self.server, self.config = server, config
         self.folder = Path(os.path.abspath(folder))  # noqa: PTH100 - keeps the names the user gave
         self.log_file = self.folder / "server.log"
-        self.data_dir = (Path(os.path.abspath(data_dir)) if data_dir else self.folder) / "data"  # noqa: PTH100
+        self.data_dir = self.folder / DATA
         self.socket_dir = self.folder / "run"
         self.port = PORT
         self.initdb_options = _initdb_options(server.version_num, initdb)
@@ -88,7 +88,8 @@ class Cluster:
         self._memory, self._group = memory, None if memory is None else MemoryGroup(self.folder.name, memory)
         self._account = server_account()
         self._process: subprocess.Popen[bytes] | None = None
-        self._places: list[Place] = []
+        self._owner = (self._account.uid, self._account.gid) if self._account else None
+        self._place = Place(self.folder)
 
     def __enter__(self) -> Cluster:
         return self
@@ -115,21 +116,15 @@ class Cluster:
             )
         assert self.server.bin_dir is not None
         need_way(self.server.bin_dir, self._account, "the server")
-        self._places = [Place.claim(self.folder)]
-        place = self.data_dir.parent
-        if place != self.folder:
-            self._places.append(Place.claim(place))
-            self._places[0].record(elsewhere=str(place))
-        for claimed in self._places:
-            claimed.record(data=str(self.data_dir))
-        need_way(self.data_dir.parent, self._account, "the data folder")
+        self._place.claim()
+        self._place.record(programs=os.path.realpath(self.server.bin_dir))
+        need_way(self.folder, self._account, "the data folder")
         try:
-            self._make_folders()
+            self._make_folders(data=copy_of is None)
             if copy_of is None:
                 self._initdb()
             else:
-                self.data_dir.rmdir()
-                copy_folder(copy_of, self.data_dir)
+                copy_folder(copy_of, self.data_dir, self._account)
             self._configure(again=copy_of is not None)
         except OSError as error:
             raise unwritable(self.folder, error) from error
@@ -148,58 +143,63 @@ class Cluster:
     def _start(self) -> None:
         if self._tcp:
             self.port = _free_port()
-            (self.data_dir / "pgstrata.conf").write_text(self._conf())
+            self._write_conf()
         begin = self.log_file.stat().st_size if self.log_file.exists() else 0
         if self._group is not None:
-            self._places[0].record(group=str(self._group.make()))
+            # Written down before it is there: whatever ends pgstrata, the next one finds it.
+            self._place.record(groups=[str(path) for path in self._group.candidates()])
+            self._group.make()
             forget_cached(self.data_dir)
         with self.log_file.open("ab") as log:
             process = self._spawn("postgres", ["-D", str(self.data_dir)], log, signal.SIGQUIT, self._env)
         self._process, self.pid = process, process.pid
         try:
-            self._places[0].record(postmaster=process.pid)
+            self._place.record(postmaster=[process.pid, started_at(process.pid)])
             if self._group is not None:
                 self._group.take(process.pid, lambda: children(process.pid))
             self._wait_until_ready(process, begin)
+<<<<<<< HEAD
             self._check_loader(begin)
             self._places[0].record(segments=ipc.posix_segments(process.pid))
+=======
+>>>>>>> 89ae83f (Believe only what no other user can have prepared)
         except BaseException:
             self.stop("immediate")
             raise
 
     def stop(self, mode: str = "fast") -> None:
         """Stops the server: `fast` writes a checkpoint, `immediate` does not. A server that does not
-        end in time is ended the next harder way. Nothing happens when it is not running."""
-        process = self._process
-        if process is None:
-            return
-        ways = [(signal.SIGINT, FAST_SECONDS), (signal.SIGQUIT, IMMEDIATE_SECONDS)]
-        for number, seconds in ways if mode == "fast" else ways[1:]:
-            with contextlib.suppress(subprocess.TimeoutExpired, ProcessLookupError):
-                process.send_signal(number)
-                process.wait(seconds)
-            if process.poll() is not None:
-                break
-        else:
-            process.kill()
-            process.wait()
-        self._process = self.pid = None
-        end_server(self.folder, {"data": str(self.data_dir), **self._places[0].facts})
+        end in time is ended the next harder way. Nothing happens when nothing is running."""
+        if (process := self._process) is not None:
+            ways = [(signal.SIGINT, FAST_SECONDS), (signal.SIGQUIT, IMMEDIATE_SECONDS)]
+            for number, seconds in ways if mode == "fast" else ways[1:]:
+                with contextlib.suppress(subprocess.TimeoutExpired, ProcessLookupError):
+                    process.send_signal(number)
+                    process.wait(seconds)
+                if process.poll() is not None:
+                    break
+            else:
+                process.kill()
+                process.wait()
+            self._process = self.pid = None
+        if self._place.facts:
+            # Also where none is known: an interrupt may have come while one was being started, or initdb.
+            settle()
+            end_server(self.folder, self._place.facts)
 
     def remove(self) -> None:
         """Stops the server if it runs and deletes the cluster, its log included."""
         self.stop("immediate")
-        for place in reversed(self._places):
-            place.clear()
-        self._places = []
+        self._place.clear()
+        self._place = Place(self.folder)
 
     def keep(self) -> None:
         """Stops the server and leaves the cluster for people to look at: nothing will clear it."""
         self.stop("fast")
-        for place in self._places:
-            place.record(kept=True)
-            place.release()
-        self._places = []
+        if self._place.facts:
+            self._place.record(kept=True)
+        self._place.release()
+        self._place = Place(self.folder)
 
     # --- questions ----------------------------------------------------------------------------
 
@@ -212,13 +212,13 @@ class Cluster:
         """Copies the data of the stopped server, in place of an earlier copy. Raises ServerError."""
         assert self._process is None
         remove_folder(self.snapshot_dir)
-        copy_folder(self.data_dir, self.snapshot_dir)
+        copy_folder(self.data_dir, self.snapshot_dir, self._account)
 
     def restore(self) -> None:
         """Puts the data back as `save` found it; the server is stopped. Raises ServerError."""
         assert self._process is None
         remove_folder(self.data_dir)
-        copy_folder(self.snapshot_dir, self.data_dir)
+        copy_folder(self.snapshot_dir, self.data_dir, self._account)
 
     def drop_snapshot(self) -> None:
         """Frees the space of the copy."""
@@ -254,30 +254,34 @@ class Cluster:
 
     # --- how ----------------------------------------------------------------------------------
 
-    def _own(self, path: Path, mode: int) -> None:
-        path.mkdir(exist_ok=True)
-        path.chmod(mode)
-        if self._account:
-            os.chown(path, self._account.uid, self._account.gid)
-
-    def _make_folders(self) -> None:
+    def _make_folders(self, *, data: bool) -> None:
         # Only the account itself may enter: trust authentication is for nobody else.
-        self._own(self.data_dir, 0o700)
+        if data:
+            self._make_private(self.data_dir)
         longest = f"{self.socket_dir}/.s.PGSQL.{65535}"
         if len(os.fsencode(longest)) > SOCKET_BYTES or not _PLAIN_PATH.fullmatch(str(self.socket_dir)):
             self.socket_dir = self._short_folder()
-            self._places[0].record(sockets=str(self.socket_dir))
-        self._own(self.socket_dir, 0o700)
+        else:
+            self._make_private(self.socket_dir)
+
+    def _make_private(self, path: Path) -> None:
+        path.mkdir(0o700)
+        hand_over(path, 0o700, self._owner)
 
     def _short_folder(self) -> Path:
+        """Makes a folder for the socket elsewhere; its name is written down before it is there."""
         candidates = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]
         if self._account:
             del candidates[0]  # root's own, closed to the account
         for base in candidates:
-            name = f"{base}/pgs-12345678/.s.PGSQL.{65535}"
+            folder = Path(base) / f"pgs-{secrets.token_hex(4)}"
+            name = f"{folder}/.s.PGSQL.{65535}"
             if base and len(os.fsencode(name)) <= SOCKET_BYTES and _PLAIN_PATH.fullmatch(base):
-                with contextlib.suppress(OSError):
-                    return Path(tempfile.mkdtemp(prefix="pgs-", dir=base))
+                with contextlib.suppress(OSError, OwnershipError):
+                    self._place.record(sockets=str(folder))
+                    own_folder(folder, "the folder for sockets", advice="name another TMPDIR", mode=0o700)
+                    hand_over(folder, 0o700, self._owner)
+                    return folder
         raise ServerError(
             f"the path of the Unix socket would be longer than {SOCKET_BYTES} bytes in {self.folder}, and "
             "no shorter place can be written",
@@ -294,7 +298,7 @@ class Cluster:
                 [str(path), *options],
                 account=self._account,
                 folder=self.data_dir,
-                env=server_env(env),
+                env=server_env(env, self.data_dir),
                 output=output,
                 death_signal=death,
                 cpus=self._cpus,
@@ -306,13 +310,8 @@ class Cluster:
         with self.log_file.open("ab") as log:
             options = ["-D", str(self.data_dir), *self.initdb_options]
             process = self._spawn("initdb", options, log, signal.SIGKILL, {})
-        try:
-            code = process.wait()
-        except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise
+        # When this is interrupted, `remove` ends initdb and what it has started (`end_server`).
+        code = process.wait()
         said = tail(self.log_file, 8)
         if code != 0:
             if "No space left on device" in said:
@@ -326,10 +325,12 @@ class Cluster:
 
     def _configure(self, again: bool) -> None:
         if not again:
-            with (self.data_dir / "postgresql.conf").open("a") as conf:
-                conf.write("\ninclude 'pgstrata.conf'\n")
-        (self.data_dir / "pgstrata.conf").write_text(self._conf())
-        (self.data_dir / "pgstrata.conf").chmod(0o644)
+            conf = read_small(self.data_dir / "postgresql.conf") + "\ninclude 'pgstrata.conf'\n"
+            write_into(self.data_dir, "postgresql.conf", conf, mode=0o600, owner=self._owner)
+        self._write_conf()
+
+    def _write_conf(self) -> None:
+        write_into(self.data_dir, "pgstrata.conf", self._conf(), mode=0o644, owner=self._owner)
 
     def _conf(self) -> str:
         own = {
@@ -370,7 +371,7 @@ class Cluster:
 
     def _ready(self, pid: int) -> bool:
         try:
-            lines = (self.data_dir / "postmaster.pid").read_text().splitlines()
+            lines = read_small(self.data_dir / "postmaster.pid").splitlines()
         except OSError:
             return False
         if not lines or lines[0] != str(pid):

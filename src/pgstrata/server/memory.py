@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,8 +36,13 @@ class MemoryGroup:
 
     def __init__(self, name: str, limit: int) -> None:
         self.limit = limit
-        self._name = PREFIX + re.sub(r"[^A-Za-z0-9._-]", "_", name)
+        # Made unique: other servers may live in folders of the same name.
+        self._name = f"{PREFIX}{re.sub(r'[^A-Za-z0-9._-]', '_', name)}-{secrets.token_hex(4)}"
         self.path: Path | None = None
+
+    def candidates(self) -> list[Path]:
+        """Where `make` tries to make it, so that it can be written down before it is there."""
+        return [hierarchy.parent / self._name for hierarchy in hierarchies()]
 
     def make(self) -> Path:
         """Makes the group and sets its limit. Raises ServerError where no group can be made, and why."""
@@ -99,17 +106,25 @@ def forget_cached(folder: Path) -> None:
     """
     try:
         for path in folder.rglob("*"):
-            if path.is_file() and not path.is_symlink():
-                with path.open("rb") as file:
-                    os.fdatasync(file.fileno())  # dirty pages are not dropped
-                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            if stat.S_ISREG(path.lstat().st_mode):
+                # The files are another account's when pgstrata runs as root: what has become a link or a pipe
+                # since is not opened.
+                file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                try:
+                    os.fdatasync(file)  # dirty pages are not dropped
+                    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+                finally:
+                    os.close(file)
     except OSError as error:
         raise ServerError(f"{folder} cannot be taken out of memory: {error.strerror}") from error
 
 
 def remove_group(path: Path) -> None:
-    """Removes a group whose processes have ended; the kernel may need a moment to see that they have."""
-    if not path.name.startswith(PREFIX):
+    """Removes a group whose processes have ended; the kernel may need a moment to see that they have.
+
+    Only one that pgstrata may have made: of such a name, below where the kernel shows its groups.
+    """
+    if not path.name.startswith(PREFIX) or ".." in path.parts or not path.is_relative_to(ROOT):
         return
     end = time.monotonic() + EMPTY_SECONDS
     while path.exists():

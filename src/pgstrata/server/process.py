@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import psutil
 
-from pgstrata.server.account import Account, seeing_as, server_account
+from pgstrata.server.account import Account
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -40,26 +40,52 @@ def _on_launcher(job: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen
     The kernel sends the parent-death signal when the *thread* that forked ends, so a server
     started by a short-lived thread would die with it.
     """
+    # Kept here and not handed through a queue: a signal's exception may come between taking and keeping.
+    answer: list[subprocess.Popen[bytes] | BaseException] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            answer.append(job())
+        except BaseException as error:
+            answer.append(error)
+        done.set()
+
+    def undo() -> None:
+        for started in answer:
+            if isinstance(started, subprocess.Popen):
+                started.kill()
+                started.wait()
+
+    _give(run)
+    try:
+        done.wait()
+        result = answer[0]
+        if isinstance(result, BaseException):
+            raise result
+        return result
+    except BaseException:
+        # Interrupted: the process may only now be about to start, and nobody would know of it.
+        _give(undo)
+        raise
+
+
+def _give(job: Callable[[], None]) -> None:
     global _launcher
     with _launcher_lock:
         # A fork takes no threads along: after one, the launcher must be made anew.
         if _launcher is None or _launcher[0] != os.getpid():
-            thread = threading.Thread(target=_serve, name="pgstrata-launcher", daemon=True)
-            thread.start()
-            _launcher = (os.getpid(), thread)
-    answer: queue.SimpleQueue[subprocess.Popen[bytes] | BaseException] = queue.SimpleQueue()
+            _launcher = (os.getpid(), threading.Thread(target=_serve, name="pgstrata-launcher", daemon=True))
+        if _launcher[1].ident is None:
+            _launcher[1].start()
+    _jobs.put(job)
 
-    def run() -> None:
-        try:
-            answer.put(job())
-        except BaseException as error:
-            answer.put(error)
 
-    _jobs.put(run)
-    result = answer.get()
-    if isinstance(result, BaseException):
-        raise result
-    return result
+def settle() -> None:
+    """Returns when every process that was being started has started: afterwards none comes out of nowhere."""
+    done = threading.Event()
+    _give(done.set)
+    done.wait()
 
 
 def spawn(
@@ -107,10 +133,15 @@ def spawn(
     )
 
 
-def server_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+def server_env(extra: Mapping[str, str] | None = None, data: Path | None = None) -> dict[str, str]:
     """The environment of servers: small and the same for everybody, so that none of the user's
-    PG*, LC_* or LD_PRELOAD decides a measurement; LD_LIBRARY_PATH stays for builds that need it."""
+    PG*, LC_* or LD_PRELOAD decides a measurement; LD_LIBRARY_PATH stays for builds that need it.
+
+    data: the data folder, by which every process that a server starts can be told (`running`).
+    """
     env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C", "TZ": "UTC", "HOME": "/"}
+    if data is not None:
+        env["PGDATA"] = os.path.realpath(data)
     if libraries := os.environ.get("LD_LIBRARY_PATH"):
         env["LD_LIBRARY_PATH"] = libraries
     return {**env, **(extra or {})}
@@ -127,22 +158,4 @@ def children(pid: int) -> list[int]:
             return [child.pid for child in psutil.Process(pid).children()]
     except OSError:
         pass
-    return found
-
-
-def working_in(folder: Path) -> list[int]:
-    """The processes whose working folder is `folder`: for a data folder, exactly its server's.
-
-    Every process of a PostgreSQL server works in the data folder, so this finds the right ones
-    where a recorded number might by now belong to somebody else.
-    """
-    wanted = os.path.realpath(folder)
-    found = []
-    with seeing_as(server_account()):
-        for entry in os.scandir("/proc"):
-            if entry.name.isdigit():
-                with contextlib.suppress(OSError):
-                    # A removed folder is shown with " (deleted)" behind it.
-                    if os.readlink(f"/proc/{entry.name}/cwd").removesuffix(" (deleted)") == wanted:  # noqa: PTH115
-                        found.append(int(entry.name))
     return found

@@ -5,17 +5,20 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from pgstrata.errors import ServerError
+from pgstrata.ownership import hand_over
+from pgstrata.server.account import Account
 from pgstrata.server.process import die_with_parent
 
 _HINT = "make room, or name another disk: data_dir in the campaign, or --data-dir"
 
 
-def copy_folder(source: Path, target: Path) -> None:
-    """Copies a folder with owners and modes; `target` must not exist.
+def copy_folder(source: Path, target: Path, account: Account | None) -> None:
+    """Copies a folder with its modes, as the account that owns it; `target` must not exist.
 
     cp shares the blocks of both copies on file systems that can (XFS, btrfs), and copies them elsewhere; it
     keeps holes. Raises ServerError, also where the space is not enough; then nothing is left of the copy.
@@ -23,14 +26,24 @@ def copy_folder(source: Path, target: Path) -> None:
     program = shutil.which("cp")
     if program is None:
         raise ServerError("a snapshot needs the program cp, which is not in PATH")
+    who: dict[str, Any] = {}
+    if account:
+        who = {"user": account.uid, "group": account.gid, "extra_groups": account.groups}
+    try:
+        target.mkdir(0o700)
+        hand_over(target, 0o700, (account.uid, account.gid) if account else None)
+    except OSError as error:
+        raise ServerError(f"a snapshot of {source} cannot be made: {error.strerror}", _HINT) from error
     try:
         done = subprocess.run(
-            [program, "-a", "--reflink=auto", "--sparse=auto", str(source), str(target)],
+            [program, "-a", "--reflink=auto", "--sparse=auto", f"{source}/.", str(target)],
+            cwd="/",
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             env={"LC_ALL": "C"},
             preexec_fn=die_with_parent,
+            **who,
         )
     except BaseException:
         remove_folder(target)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -81,9 +82,10 @@ class Comparison:
             for participant in self.participants:
                 participant.run.keep_log()
         finally:
-            with self.interrupts.shield():
+            # All of them, whatever is wrong with one.
+            with self.interrupts.shield(), ExitStack() as stack:
                 for participant in self.participants:
-                    participant.take_down()
+                    stack.callback(participant.take_down)
         return [participant.finish() for participant in self.participants]
 
     # --- participants -------------------------------------------------------------------------

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pgstrata.errors import PgstrataError
+from pgstrata.errors import PgstrataError, ServerError
 from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.server.cluster import Cluster
@@ -131,7 +132,8 @@ class Participant:
     def take_down(self) -> None:
         """Ends the server and removes its data; for every end, also an interrupt."""
         with self.run.timings.of("stop"):
-            self.cluster.drop_snapshot()
+            with suppress(ServerError):
+                self.cluster.drop_snapshot()
             self.run.take_down()
 
     def finish(self) -> tuple[Path, str | None]:
