@@ -158,11 +158,7 @@ class Cluster:
             if self._group is not None:
                 self._group.take(process.pid, lambda: children(process.pid))
             self._wait_until_ready(process, begin)
-<<<<<<< HEAD
             self._check_loader(begin)
-            self._places[0].record(segments=ipc.posix_segments(process.pid))
-=======
->>>>>>> 89ae83f (Believe only what no other user can have prepared)
         except BaseException:
             self.stop("immediate")
             raise
