@@ -73,6 +73,31 @@ def test_programs_and_data(base: RunRecord) -> None:
     }
 
 
+def with_engines(run: RunRecord, **engines: str) -> RunRecord:
+    """The run with these steps only, each with its engine."""
+    template = run.steps[-1]
+    steps = [{**template, "name": name, "engine": engine} for name, engine in engines.items()]
+    return RunRecord(run.folder, run.data | {"steps": steps})
+
+
+def test_engines_are_compared_step_by_step(base: RunRecord) -> None:
+    loaded = with_engines(base, load="blocking", scan="io_uring", insert="io_uring")
+    # Only the base ran the load; the other got a copy of its data.
+    assert doubts([loaded, with_engines(base, scan="io_uring", insert="io_uring")]) == []
+    (found,) = doubts([loaded, with_engines(base, scan="io_uring", insert="blocking")])
+    assert str(found) == "program engine of insert: io_uring and blocking"
+    many = with_engines(base, **dict.fromkeys("abcdef", "blocking"))
+    (found,) = doubts([many, with_engines(base, **dict.fromkeys("abcde", "io_uring"), f="blocking")])
+    assert str(found) == "program engine of a, b, c and 2 more: blocking and io_uring"
+
+
+def test_the_engine_of_an_unmeasured_load_makes_no_doubt(base: RunRecord) -> None:
+    first, second = (with_engines(base, load=load, scan="io_uring") for load in ("blocking", "io_uring"))
+    for run in (first, second):
+        run.steps[0]["measured"] = False
+    assert doubts([first, second]) == []
+
+
 def test_environment_and_initdb(base: RunRecord) -> None:
     other = RunRecord(
         base.folder, base.data | {"env": {"LD_PRELOAD": "x.so"}, "initdb": ["--data-checksums"]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ Kind = Literal[
 # settings that say which server answered, not how it works; the server is compared by itself
 _IDENTITY = {"server_version", "server_version_num", "application_name"}
 _SERVER = ("spec", "version", "build")
+_NAMED = 3  # steps in one sentence
 _SIZE_PART = 0.01  # sizes closer than this are the same data
 # How long, in which order and from which seed the same is done: rates stay comparable. An option that is not
 # here decides what is done, and to how much data.
@@ -28,6 +29,7 @@ _SAME_WORK = {
         "write_seconds",
         "warmup",
         "cache_seconds",
+        "warm_scan_seconds",
         "scans",
         "passes",
     ),
@@ -76,6 +78,7 @@ def differences(base: RunRecord, other: RunRecord) -> list[Difference]:
         *_pairs("option", _part(base, "options"), _part(other, "options"), doubtful=True),
         *_pairs("host", _part(base, "host"), _part(other, "host"), doubtful=True),
         *_pairs("program", _programs(base), _programs(other), doubtful=True),
+        *_engines(base, other),
         *_steps(base, other),
         *_data(base, other),
         *_pairs("server", _server(base), _server(other)),
@@ -126,12 +129,39 @@ def _environment(run: RunRecord) -> dict[str, Any]:
 
 
 def _programs(run: RunRecord) -> dict[str, Any]:
-    engines = sorted({str(step["engine"]) for step in run.steps if step.get("engine")})
+    return {"pgstrata": run.data.get("pgstrata_version"), "driver": run.data.get("driver_version")}
+
+
+def _engines(base: RunRecord, other: RunRecord) -> list[Difference]:
+    """Steps that both measured, with different engines of the driver.
+
+    A load may be one side's alone: the other got a copy of its data.
+    """
+    before, after = _engine_of(base), _engine_of(other)
+    common = [name for name in before if name in after]
+    by_pair: dict[tuple[str, str], list[str]] = {}
+    for name in common:
+        if before[name] != after[name]:
+            by_pair.setdefault((before[name], after[name]), []).append(name)
+    return [
+        Difference("program", _engine_in(steps, len(common)), ours, theirs, True)
+        for (ours, theirs), steps in by_pair.items()
+    ]
+
+
+def _engine_of(run: RunRecord) -> dict[str, str]:
     return {
-        "pgstrata": run.data.get("pgstrata_version"),
-        "driver": run.data.get("driver_version"),
-        "engine": ", ".join(engines) or None,
+        step["name"]: str(step["engine"])
+        for step in run.steps
+        if step.get("engine") and step.get("measured") is not False
     }
+
+
+def _engine_in(steps: Sequence[str], of: int) -> str:
+    if len(steps) == of:
+        return "engine"
+    rest = f" and {len(steps) - _NAMED} more" if len(steps) > _NAMED else ""
+    return f"engine of {', '.join(steps[:_NAMED])}{rest}"
 
 
 def _settings(base: RunRecord, other: RunRecord) -> list[Difference]:
