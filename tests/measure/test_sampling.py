@@ -92,6 +92,16 @@ def test_parameters_of_a_prepared_statement(role: str, op: str | None) -> None:
     )
 
 
+def test_what_execute_runs_is_the_statement_that_was_prepared_in_sql() -> None:
+    spec = _spec({"sql": ["execute q (", {"expr": "random(0, 40)", "type": "int4"}, ")"], "name": "s"})
+    prepare = {"sql": ["PREPARE q (int) AS SELECT a FROM t", {"text": ":client", "from": 1, "to": 2}]}
+    prepare["sql"].append(" WHERE b >= $1 LIMIT 3")
+    spec["roles"][0] |= {"mode": "simple", "start": [prepare]}  # type: ignore[index]
+    (sample,) = samples(spec)
+    assert (sample.name, sample.sql) == ("s", "SELECT a FROM t1 WHERE b >= 20 LIMIT 3")
+    assert sample.prepared == Prepared("SELECT a FROM t1 WHERE b >= $1 LIMIT 3", ("int",), (20,))
+
+
 @pytest.mark.parametrize("name", ["insert", "sysbench", "pgbench"])
 def test_every_measured_step_has_statements_to_explain(name: str) -> None:
     workload = catalog.find(name)

@@ -54,7 +54,8 @@ def test_the_table_has_the_published_columns_and_a_cached_sequence() -> None:
 
 def test_inserts_carry_the_rows_of_one_transaction_and_the_published_ranges() -> None:
     (insert,) = role(steps()["l.i0"].spec(), "insert")["scripts"][0]["ops"]
-    row = "(?,?,?,?,?,?)"
+    # The price has two decimals, as the original writes it.
+    row = "(?,?,?,?,?.00,?)"
     assert text(insert) == (
         "INSERT INTO pi1 (dateandtime,cashregisterid,customerid,productid,price,data) VALUES "
         + ",".join([row] * 100)
@@ -95,6 +96,18 @@ def test_the_smallest_id_is_read_at_the_start_and_every_thousand_deletes() -> No
     assert (read["name"], read["counted"], read["into"]) == ("min", False, ["min_id"])
 
 
+def test_the_smallest_id_is_read_on_the_connection_that_deletes() -> None:
+    for name in ("l.i1", "qr100"):
+        spec = steps(clients=3)[name].spec()
+        readers = [
+            r["name"]
+            for r in spec["roles"]
+            for op in statements([*r["start"], *(o for s in r["scripts"] for o in (*s["before"], *s["ops"]))])
+            if "min(transactionid)" in text(op)
+        ]
+        assert readers == ["delete"]
+
+
 def test_min_refresh_0_reads_it_only_once() -> None:
     (refresh,) = role(steps(min_refresh=0)["l.i1"].spec(), "delete")["scripts"][0]["before"]
     assert refresh["first"] and refresh["every"] > 10**9
@@ -118,9 +131,36 @@ def test_l_x_is_judged_by_the_rows_of_all_tables() -> None:
     assert steps(clients=3)["l.x"].headline.fixed == 3 * 334 * 100 + 3 * 100
 
 
-def test_range_queries_are_prepared_one_of_three_at_random() -> None:
+def test_queries_are_prepared_in_sql_for_ints_and_executed_as_text() -> None:
     query = role(steps()["qr500"].spec(), "query")
-    assert query["mode"] == "prepared"
+    assert query["mode"] == "simple"
+    assert [text(op) for op in query["start"]] == [
+        "PREPARE pdc_query_ps (int) AS SELECT price,dateandtime,customerid FROM pi1 WHERE price >= $1 "
+        "ORDER BY price,dateandtime,customerid LIMIT 10",
+        "PREPARE market_query_ps (int) AS SELECT productid,customerid,price FROM pi1 WHERE productid >= $1 "
+        "ORDER BY productid,customerid,price LIMIT 10",
+        "PREPARE register_query_ps (int) AS SELECT cashregisterid,customerid,price FROM pi1 "
+        "WHERE cashregisterid > $1 ORDER BY cashregisterid,customerid,price LIMIT 10",
+    ]
+    assert [s["weight"] for s in query["scripts"]] == [1, 1, 1]
+    assert {text(s["ops"][0]): values(s["ops"][0])[0]["expr"] for s in query["scripts"]} == {
+        "execute pdc_query_ps (?)": "random(0, 499)",
+        "execute market_query_ps (?)": "random(0, 9999)",
+        "execute register_query_ps (?)": "random(0, 999)",
+    }
+    point = role(steps()["qp500"].spec(), "query")
+    assert point["mode"] == "simple"
+    assert text(point["start"][0]) == (
+        "PREPARE pk_query_ps (int,int,int,int,int,int,int,int,int,int) AS "
+        "SELECT transactionid,productid,data FROM pi1 "
+        "WHERE transactionid IN ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10)"
+    )
+    assert text(point["scripts"][0]["ops"][0]) == "execute pk_query_ps (?,?,?,?,?,?,?,?,?,?)"
+
+
+def test_range_queries_are_one_of_three_at_random_over_the_extended_protocol() -> None:
+    query = role(steps(query_protocol="extended")["qr500"].spec(), "query")
+    assert (query["mode"], query["start"]) == ("prepared", [])
     assert [s["weight"] for s in query["scripts"]] == [1, 1, 1]
     assert {text(s["ops"][0]): values(s["ops"][0])[0]["expr"] for s in query["scripts"]} == {
         "SELECT price,dateandtime,customerid FROM pi1 WHERE price >= ? "
@@ -133,9 +173,11 @@ def test_range_queries_are_prepared_one_of_three_at_random() -> None:
 
 
 def test_point_queries_draw_ids_from_min_to_below_max() -> None:
-    query = role(steps()["qp100"].spec(), "query")
+    query = role(steps(query_protocol="extended")["qp100"].spec(), "query")
     (script,) = query["scripts"]
     (point,) = script["ops"]
+    (sent,) = role(steps()["qp100"].spec(), "query")["scripts"][0]["ops"]
+    assert values(sent) == values(point)
     assert query["mode"] == "prepared"
     assert text(point) == (
         "SELECT transactionid,productid,data FROM pi1 WHERE transactionid IN (?,?,?,?,?,?,?,?,?,?)"

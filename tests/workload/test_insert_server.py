@@ -166,23 +166,40 @@ def test_statements_are_those_of_the_reference(whole: Whole) -> None:
         assert of_pi1 == statements, step
 
 
+RANGE_QUERIES = {
+    "pdc_query_ps": "SELECT price,dateandtime,customerid FROM pi1 WHERE price >= $1 "
+    "ORDER BY price,dateandtime,customerid LIMIT $2",
+    "market_query_ps": "SELECT productid,customerid,price FROM pi1 WHERE productid >= $1 "
+    "ORDER BY productid,customerid,price LIMIT $2",
+    "register_query_ps": "SELECT cashregisterid,customerid,price FROM pi1 WHERE cashregisterid > $1 "
+    "ORDER BY cashregisterid,customerid,price LIMIT $2",
+}
+POINT_QUERY = (
+    "SELECT transactionid,productid,data FROM pi1 "
+    f"WHERE transactionid IN ({','.join(f'${n}' for n in range(1, 11))})"
+)
+
+
+def test_queries_over_the_extended_protocol(cluster: Cluster) -> None:
+    with database(cluster, "extended") as connection:
+        chosen = phases(clients=1, rows=2_000, rows_i1=0, rows_i2=0, seconds=0.3, query_protocol="extended")
+        for phase in chosen:
+            run_phase(cluster, "extended", phase)
+        assert {*RANGE_QUERIES.values(), POINT_QUERY} <= calls(connection).keys()
+
+
 def test_queries_are_those_of_the_reference(whole: Whole) -> None:
-    seen = set(whole.calls["qr1000"])
-    assert {
-        "SELECT price,dateandtime,customerid FROM pi1 WHERE price >= $1 "
-        "ORDER BY price,dateandtime,customerid LIMIT $2",
-        "SELECT productid,customerid,price FROM pi1 WHERE productid >= $1 "
-        "ORDER BY productid,customerid,price LIMIT $2",
-        "SELECT cashregisterid,customerid,price FROM pi1 WHERE cashregisterid > $1 "
-        "ORDER BY cashregisterid,customerid,price LIMIT $2",
-    } <= seen
+    seen = whole.calls["qr1000"]
+    ranges = {f"PREPARE {name} (int) AS {text}" for name, text in RANGE_QUERIES.items()}
+    assert ranges <= seen.keys()
+    # EXECUTE is seen as what it executes
+    queries = whole.outcomes["qr1000"].role("query")["operations"]
+    assert queries <= sum(seen[text] + seen[text.replace("pi1", "pi2")] for text in ranges) <= queries + 2
     point = whole.calls["qp1000"]
-    ids = ",".join(f"${n}" for n in range(1, 11))
-    text = f"SELECT transactionid,productid,data FROM pi1 WHERE transactionid IN ({ids})"
-    assert text in point
+    assert f"PREPARE pk_query_ps ({','.join(['int'] * 10)}) AS {POINT_QUERY}" in point
     # MAX at the start and before every hundredth query of each client
     maxima = sum(n for query, n in point.items() if query.startswith("SELECT max(transactionid)"))
-    queries = sum(n for query, n in point.items() if query.startswith("SELECT transactionid,productid"))
+    queries = sum(n for query, n in point.items() if "SELECT transactionid,productid" in query)
     assert queries // 100 <= maxima <= queries // 100 + 2
 
 
@@ -263,6 +280,16 @@ def test_inserts_and_deletes_are_never_more_than_eight_apart(
         log = cluster.log_file.read_text()
     # l.i0 inserted before the first delete; its statements are not part of the race
     statements = re.findall(r"statement: (INSERT|DELETE) [^\n]*", log)[50:]
+    # The smallest id is read on the connection that deletes, and prices are decimals.
+    by_process = {
+        kind: set(re.findall(rf"\[(\d+)\] LOG: .* statement: {kind}", log))
+        for kind in ("DELETE", r"SELECT min\(")
+    }
+    assert len(by_process["DELETE"]) == 1
+    assert by_process[r"SELECT min\("] == by_process["DELETE"]
+    assert (
+        len(re.findall(r"VALUES \('[^']+',\d+,\d+,\d+,\d{1,3}\.00,'", log)) == statements.count("INSERT") + 50
+    )
     lead, most = 0, 0
     for kind in statements:
         lead += 1 if kind == ahead else -1

@@ -20,6 +20,8 @@ Scalar = int | float | str | bool | None
 
 # Names for which sample data are made: a plan of COPY, BEGIN or VACUUM there is not.
 _PLANNED = re.compile(r"\s*(select|insert|update|delete|with|values|table|merge)\b", re.IGNORECASE)
+_PREPARE = re.compile(r"\s*prepare\s+(\w+)\s*\(([^()]*)\)\s*as\s+(.*)", re.IGNORECASE | re.DOTALL)
+_EXECUTE = re.compile(r"\s*execute\s+(\w+)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -54,17 +56,21 @@ def samples(spec: Mapping[str, Any]) -> list[Sample]:
     found: dict[tuple[str, str], Sample] = {}
     for role in spec["roles"]:
         variables: dict[str, Scalar] = {"client": 1, "client_id": 0, **role.get("variables", {})}
+        known: Known = {}
         for op in role.get("start", []):
-            _collect([op], role, variables, found)
+            _collect([op], role, variables, found, known)
         for script in role["scripts"]:
             if "text" in script:
                 _collect_text(script["text"], role, dict(variables), found)
             else:
-                _collect([*script.get("before", []), *script["ops"]], role, dict(variables), found)
+                ops = [*script.get("before", []), *script["ops"]]
+                _collect(ops, role, dict(variables), found, known)
     return list(found.values())
 
 
 Found = dict[tuple[str, str], Sample]
+Known = dict[str, tuple[tuple[str, ...], str]]
+"""What the role has prepared in SQL: name → types and text."""
 
 
 def _keep(name: str, sql: str, prepared: Prepared | None, found: Found) -> None:
@@ -74,19 +80,40 @@ def _keep(name: str, sql: str, prepared: Prepared | None, found: Found) -> None:
         found.setdefault((shown, re.sub(r"\d+", "0", sql)), Sample(shown, sql, prepared))
 
 
-def _collect(ops: Sequence[Json], role: Json, variables: dict[str, Scalar], found: Found) -> None:
+def _collect(
+    ops: Sequence[Json], role: Json, variables: dict[str, Scalar], found: Found, known: Known
+) -> None:
     for op in ops:
         if "set" in op:
             variables[op["set"]] = evaluate(op["expr"], variables)
         elif "sql" in op:
             sql = sample_text(op["sql"], variables)
-            _keep(op.get("name", ""), sql, _prepared(op, role, variables), found)
+            if prepare := _PREPARE.fullmatch(sql):
+                types = tuple(kind.strip() for kind in prepare[2].split(","))
+                known[prepare[1]] = types, prepare[3].strip()
+            elif (execute := _EXECUTE.match(sql)) and execute[1] in known:
+                prepared = _executed(op, variables, known[execute[1]])
+                _keep(op.get("name", ""), with_values(prepared), prepared, found)
+            else:
+                _keep(op.get("name", ""), sql, _prepared(op, role, variables), found)
         elif "every" in op:
-            _collect(op["ops"], role, variables, found)
+            _collect(op["ops"], role, variables, found, known)
         elif "if" in op:
             for _, branch in op["if"]:
-                _collect(branch, role, variables, found)
-            _collect(op.get("else", []), role, variables, found)
+                _collect(branch, role, variables, found, known)
+            _collect(op.get("else", []), role, variables, found, known)
+
+
+def _executed(op: Json, variables: Mapping[str, Scalar], statement: tuple[tuple[str, ...], str]) -> Prepared:
+    """What EXECUTE runs: its arguments are the values of the statement that was prepared in SQL."""
+    params: Params = []
+    sample_text(op["sql"], variables, params=params)
+    return Prepared(statement[1], statement[0], tuple(value for _, value in params))
+
+
+def with_values(prepared: Prepared) -> str:
+    """The text of a prepared statement with literals in place of `$1`, `$2`, …"""
+    return re.sub(r"\$(\d+)", lambda found: literal(prepared.values[int(found[1]) - 1]), prepared.text)
 
 
 def _prepared(op: Json, role: Json, variables: Mapping[str, Scalar]) -> Prepared | None:

@@ -72,6 +72,11 @@ class InsertOptions(WorkloadOptions):
 
     limit: int = Field(10, ge=1, le=1_000_000, description="rows a range query asks for (LIMIT)")
     point_ids: int = Field(10, ge=1, le=10_000, description="ids in the IN list of a point query")
+    query_protocol: Literal["execute", "extended"] = Field(
+        "execute",
+        description="how queries are sent: `execute`, prepared in SQL for int parameters and sent as text "
+        "over the simple protocol, as the original does; `extended`, prepared and bound by messages",
+    )
     min_refresh: int = Field(
         1000,
         ge=0,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pgstrata.errors import UsageError
@@ -17,6 +18,7 @@ from pgstrata.workload.core.language import (
     Expr,
     Fill,
     Headline,
+    Mode,
     Now,
     Op,
     Phase,
@@ -89,11 +91,12 @@ def _insert(o: InsertOptions, rows: int) -> Sql:
         values=_table(o),
         rows=Repeat(
             rows,
-            "({now},{cashregister},{customer},{product},{price},{data})",
+            "({now},{cashregister},{customer},{product},{price}.00,{data})",
             now=Now(),
             cashregister=Uniform(0, o.cashregisters - 1),
             customer=Uniform(0, o.customers - 1),
             product=Uniform(0, o.products - 1),
+            # The original formats the price as a decimal, and the server casts it to the column's int.
             price=Uniform(0, o.prices - 1),
             # 0.75 as in the original, whose random characters were base64 of that many bytes
             data=Fill(o.data_length_min, o.data_length_max, 0.75 * o.data_random),
@@ -171,31 +174,59 @@ def _deleter(o: InsertOptions, batch: int, *, operations: int | None, rate: int 
     )
 
 
-def _range_queries(o: InsertOptions) -> Role:
-    def query(name: str, columns: str, first: str, comparison: str, values: int) -> Script:
-        sql = f"SELECT {columns} FROM pi{{t}} WHERE {first} {comparison} {{value}} ORDER BY {columns}"
-        return Script(
-            Sql(
-                f"{sql} LIMIT {o.limit}",
-                name=name,
-                values=_table(o),
-                value=Uniform(0, values - 1),
-            ),
-            name=name,
+@dataclass(frozen=True)
+class _Query:
+    """A prepared query of n ints, all drawn alike, {ids} in its text. statement: what PREPARE calls it."""
+
+    name: str
+    statement: str
+    text: str
+    value: Expr
+    n: int = 1
+
+    def ops(self, o: InsertOptions) -> tuple[list[Sql], Sql]:
+        """How the query is prepared before the step, and how one is sent, as option query_protocol says."""
+        if o.query_protocol == "extended":
+            values = Repeat(self.n, "{id}", id=self.value)
+            return [], Sql(self.text, name=self.name, values=_table(o), ids=values)
+        numbered = ",".join(f"${i}" for i in range(1, self.n + 1))
+        types = ",".join(["int"] * self.n)
+        prepare = f"PREPARE {self.statement} ({types}) AS {self.text.replace('{ids}', numbered)}"
+        arguments = Repeat(self.n, "{id}", id=self.value)
+        return (
+            [Sql(prepare, name="prepare", counted=False, values=_table(o))],
+            Sql(f"execute {self.statement} ({{ids}})", name=self.name, ids=arguments),
         )
 
-    return Role(
-        "query",
-        o.clients,
-        [
-            query("pdc", "price,dateandtime,customerid", "price", ">=", o.prices),
-            query("marketsegment", "productid,customerid,price", "productid", ">=", o.products),
-            query(
-                "registersegment", "cashregisterid,customerid,price", "cashregisterid", ">", o.cashregisters
-            ),
-        ],
-        mode="prepared",
+
+def _query_mode(o: InsertOptions) -> Mode:
+    return "prepared" if o.query_protocol == "extended" else "simple"
+
+
+def _range_queries(o: InsertOptions) -> Role:
+    def query(name: str, statement: str, columns: str, first: str, comparison: str, values: int) -> _Query:
+        text = f"SELECT {columns} FROM pi{{t}} WHERE {first} {comparison} {{ids}} ORDER BY {columns}"
+        return _Query(name, statement, f"{text} LIMIT {o.limit}", Uniform(0, values - 1))
+
+    prices = query("pdc", "pdc_query_ps", "price,dateandtime,customerid", "price", ">=", o.prices)
+    products = query(
+        "marketsegment", "market_query_ps", "productid,customerid,price", "productid", ">=", o.products
     )
+    registers = query(
+        "registersegment",
+        "register_query_ps",
+        "cashregisterid,customerid,price",
+        "cashregisterid",
+        ">",
+        o.cashregisters,
+    )
+    start: list[Op] = []
+    scripts = []
+    for one in (prices, products, registers):
+        prepare, send = one.ops(o)
+        start += prepare
+        scripts.append(Script(send, name=one.name))
+    return Role("query", o.clients, scripts, mode=_query_mode(o), start=start)
 
 
 def _point_queries(o: InsertOptions, *, deleted: bool) -> Role:
@@ -213,23 +244,15 @@ def _point_queries(o: InsertOptions, *, deleted: bool) -> Role:
     about = Set("min_id", f"greatest(1, :max_id - {o.loaded_rows() // o.table_count})")
     # The largest id is not drawn, as in the original. Where the queue is empty there is no id to draw.
     one = Expr("random(:min_id, greatest(:max_id - 1, :min_id))", "int8")
+    text = "SELECT transactionid,productid,data FROM pi{t} WHERE transactionid IN ({ids})"
+    prepare, send = _Query("point", "pk_query_ps", text, one, o.point_ids).ops(o)
+    before = [Every(o.max_refresh, read_max)] if o.max_refresh else []
     return Role(
         "query",
         o.clients,
-        [
-            Script(
-                Sql(
-                    "SELECT transactionid,productid,data FROM pi{t} WHERE transactionid IN ({ids})",
-                    name="point",
-                    values=_table(o),
-                    ids=Repeat(o.point_ids, "{id}", id=one),
-                ),
-                before=[Every(o.max_refresh, read_max)] if o.max_refresh else [],
-                name="point",
-            )
-        ],
-        mode="prepared",
-        start=[read_max, about if deleted else _read_min(o)],
+        [Script(send, before=before, name="point")],
+        mode=_query_mode(o),
+        start=[*prepare, read_max, about if deleted else _read_min(o)],
     )
 
 
