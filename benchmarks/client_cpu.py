@@ -2,6 +2,7 @@
 
     .venv/bin/python benchmarks/client_cpu.py                 every pair, about five minutes
     .venv/bin/python benchmarks/client_cpu.py --pairs point   only those whose name contains `point`
+    .venv/bin/python benchmarks/client_cpu.py --against FILE  against another pgstrata-driver, not the peers
 
 One server, one database, one connection per client over the Unix socket, one client thread on each
 side, everything the driver records switched on. Each round runs both sides, the order turned every
@@ -17,7 +18,8 @@ import re
 import statistics
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from peers import ROWS, options, serving
@@ -77,6 +79,7 @@ class Place:
     port: int
     seconds: int
     engine: str
+    driver: Path
 
 
 def _finish(process: subprocess.Popen[str]) -> tuple[str, float]:
@@ -136,7 +139,7 @@ def sysbench(script: str, *options: str) -> Callable[[Place, int], Sample]:
 
 def drive(place: Place, spec: dict[str, Any]) -> Sample:
     process = subprocess.Popen(
-        [find_driver(), "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        [place.driver, "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     )
     assert process.stdin and process.stdout
     where = {"host": place.host, "port": place.port, "user": "postgres", "database": "bench"}
@@ -190,11 +193,16 @@ PAIRS = [
 ]
 
 
-def measure(pair: Pair, place: Place, rounds: int) -> dict[str, float]:
+def measure(pair: Pair, place: Place, rounds: int, against: Path | None) -> dict[str, float]:
+    """Both sides in turn, as often as `rounds`. against: a driver that takes the place of the peer."""
+
+    def other(place: Place, clients: int) -> Sample:
+        return pair.ours(replace(place, driver=against), clients) if against else pair.theirs(place, clients)
+
     theirs: list[Sample] = []
     ours: list[Sample] = []
     for i in range(rounds):
-        both = [(pair.theirs, theirs), (pair.ours, ours)]
+        both = [(other, theirs), (pair.ours, ours)]
         for side, samples in both if i % 2 == 0 else reversed(both):
             samples.append(side(place, pair.clients))
 
@@ -213,6 +221,7 @@ def measure(pair: Pair, place: Place, rounds: int) -> dict[str, float]:
 
 def main() -> None:
     parser = options(__doc__ or "", seconds=5, rounds=5)
+    parser.add_argument("--against", type=Path, help="another pgstrata-driver, in place of the peers")
     parser.add_argument("--format", default="table", choices=("table", "json"))
     args = parser.parse_args()
     server = acquire(args.server)
@@ -221,7 +230,7 @@ def main() -> None:
         with cluster.connect("bench") as admin:
             admin.execute("VACUUM ANALYZE")
             admin.execute("CHECKPOINT")
-        place = Place(str(cluster.socket_dir), cluster.port, args.seconds, args.engine)
+        place = Place(str(cluster.socket_dir), cluster.port, args.seconds, args.engine, find_driver())
         if args.format == "table":
             print(
                 f"server {server.label}, engine {args.engine}, {args.rounds} rounds, {args.seconds} s a side"
@@ -229,14 +238,15 @@ def main() -> None:
             head = f"\n{'work':<20}{'clients':>8}  {'peer':<9}{'peer/s':>10}{'pgstrata/s':>12}{'ratio':>8}"
             print(head + f"{'peer µs/op':>13}{'pgstrata µs/op':>16}{'CPU ratio':>11}", flush=True)
         for pair in pairs:
-            r = measure(pair, place, args.rounds)
+            r = measure(pair, place, args.rounds, args.against)
             if args.format == "json":
                 print(
                     json.dumps({"work": pair.name, "peer": pair.peer, "clients": pair.clients, **r}),
                     flush=True,
                 )
                 continue
-            left = f"{pair.name:<20}{pair.clients:>8}  {pair.peer:<9}{r['their_rate']:>10,.0f}"
+            peer = "driver" if args.against else pair.peer
+            left = f"{pair.name:<20}{pair.clients:>8}  {peer:<9}{r['their_rate']:>10,.0f}"
             middle = f"{r['our_rate']:>12,.0f}{r['rate_ratio']:>8.2f}"
             right = f"{r['their_cpu']:>13.2f}{r['our_cpu']:>16.2f}{r['cpu_ratio']:>11.2f}"
             print(left + middle + right, flush=True)

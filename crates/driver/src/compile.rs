@@ -1,18 +1,16 @@
 //! From the spec's roles to programs: names become slots, nested ops become flat code.
 
-use pgbench_script::{
-    self, Command, Expr, Names, ScriptError, Sleep, SleepTime, SqlPart, SqlText, Store, TimeUnit, Value,
-};
-use serde_json::Value as Json;
-
 use crate::compact::Compact;
 use crate::events::Failure;
 use crate::generate::Part;
 use crate::program::{Copy, CopySource, Into, Op, Program, Role, Splice, Statement};
 use crate::spec::{
-    CopySpec, Mode, OnError, OpSpec, PartSpec, Pipeline, RoleSpec, ScriptSpec, SleepSpec, SqlSpec, Unit,
+    Constant, Mode, OnError, OpSpec, PartSpec, Pipeline, RoleSpec, ScriptSpec, SleepSpec, SqlSpec, Unit,
 };
 use crate::wire;
+use pgbench_script::{
+    self, Command, Expr, Names, ScriptError, Sleep, SleepTime, SqlPart, SqlText, Store, TimeUnit, Value,
+};
 
 /// Compiles one role.
 ///
@@ -26,7 +24,7 @@ pub fn role(spec: RoleSpec, index: usize, shared: &[String]) -> Result<Role, Fai
     let shared = shared.iter().map(|name| names.slot(name)).collect();
     let mut initial = Vec::new();
     for (name, value) in &spec.variables {
-        initial.push((names.slot(name), variable(name, value)?));
+        initial.push((names.slot(name), variable(value)));
     }
     if spec.clients == 0 {
         return Err(Failure::spec(format!("role {} has no clients", spec.name)));
@@ -52,10 +50,14 @@ pub fn role(spec: RoleSpec, index: usize, shared: &[String]) -> Result<Role, Fai
     let mut own_statements = Vec::new();
     let mut total = 0;
     for script in spec.scripts {
-        if script.weight == 0 {
+        let weight = match &script {
+            ScriptSpec::Ops(script) => script.weight,
+            ScriptSpec::Text(script) => script.weight,
+        };
+        if weight == 0 {
             continue;
         }
-        total += script.weight;
+        total += weight;
         weights.push(total);
         let before = compiler.statements.len();
         programs.push(compiler.script(script)?);
@@ -88,17 +90,13 @@ pub fn role(spec: RoleSpec, index: usize, shared: &[String]) -> Result<Role, Fai
     })
 }
 
-fn variable(name: &str, value: &Json) -> Result<Value, Failure> {
-    match value {
-        Json::Null => Ok(Value::Null),
-        Json::Bool(b) => Ok(Value::Bool(*b)),
-        Json::Number(n) => match (n.as_i64(), n.as_f64()) {
-            (Some(int), _) => Ok(Value::Int(int)),
-            (None, Some(double)) => Ok(Value::Double(double)),
-            _ => Err(Failure::spec(format!("variable {name} is out of range"))),
-        },
-        Json::String(text) => Ok(Value::from_text(text)),
-        _ => Err(Failure::spec(format!("variable {name} is neither number, text, boolean nor null"))),
+fn variable(constant: &Constant) -> Value {
+    match constant {
+        Constant::Null => Value::Null,
+        Constant::Bool(value) => Value::Bool(*value),
+        Constant::Int(value) => Value::Int(*value),
+        Constant::Double(value) => Value::Double(*value),
+        Constant::Text(text) => Value::from_text(text),
     }
 }
 
@@ -132,9 +130,10 @@ impl Compiler {
     }
 
     fn script(&mut self, script: ScriptSpec) -> Result<Program, Failure> {
-        if let Some(text) = script.text {
-            return self.pgbench(&text, &script.name);
-        }
+        let script = match script {
+            ScriptSpec::Ops(script) => script,
+            ScriptSpec::Text(script) => return self.pgbench(&script.text, &script.name),
+        };
         let mut code = self.block(script.before)?;
         let body = code.len();
         let rest = self.block(script.ops)?;
@@ -160,9 +159,13 @@ impl Compiler {
                 let statement = self.sql(sql)?;
                 code.push(Op::Sql(statement));
             }
-            OpSpec::Copy(copy) => {
-                let copy = self.copy(copy)?;
-                code.push(Op::Copy(copy));
+            OpSpec::CopyRows(copy) => {
+                let mut splice = None;
+                let source = CopySource::Rows { rows: copy.rows, row: self.parts(copy.row, &mut splice)? };
+                code.push(Op::Copy(self.copy(copy.copy, copy.name, source)?));
+            }
+            OpSpec::CopyFile(copy) => {
+                code.push(Op::Copy(self.copy(copy.copy, copy.name, CopySource::File(copy.file))?));
             }
             OpSpec::Every(every) => {
                 let counter = self.counters;
@@ -280,14 +283,9 @@ impl Compiler {
         Ok(index)
     }
 
-    fn copy(&mut self, copy: CopySpec) -> Result<usize, Failure> {
-        let mut splice = None;
-        let source = match copy.file {
-            Some(path) => CopySource::File(path),
-            None => CopySource::Rows { rows: copy.rows, row: self.parts(copy.row, &mut splice)? },
-        };
-        let text = vec![Part::Text(copy.copy.into_bytes().into())];
-        let statement = self.statement(bare(copy.name, Mode::Simple, text, None))?;
+    fn copy(&mut self, text: String, name: String, source: CopySource) -> Result<usize, Failure> {
+        let text = vec![Part::Text(text.into_bytes().into())];
+        let statement = self.statement(bare(name, Mode::Simple, text, None))?;
         self.copies.push(Copy { statement, source, row_slot: self.row_slot });
         Ok(self.copies.len() - 1)
     }

@@ -5,22 +5,50 @@ use std::sync::Mutex;
 
 use serde::Serialize;
 
-/// One line of output. The tag becomes the key `event`.
+/// What pgstrata-driver says: one line of its output. docs/driver.md explains every key.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    Ready { version: u32, driver: &'static str, engine: &'static str, threads: usize, roles: Vec<ReadyRole> },
-    Measuring { unix_time: f64 },
-    Second { second: u64, seconds: f64, roles: Vec<RoleSecond> },
+    /// Connections are open and statements are prepared.
+    Ready {
+        version: u32,
+        /// Version of the driver.
+        driver: &'static str,
+        engine: &'static str,
+        threads: usize,
+        roles: Vec<ReadyRole>,
+    },
+    /// The warm-up is over: the clock of the step starts.
+    Measuring {
+        /// Seconds since 1970.
+        unix_time: f64,
+    },
+    /// Once per second and in order.
+    Second {
+        /// From 0.
+        second: u64,
+        /// Its length; the last one may be shorter.
+        seconds: f64,
+        roles: Vec<RoleSecond>,
+    },
     Statement(StatementDone),
-    Done { seconds: f64, driver_cpu_seconds: f64, driver_peak_rss_bytes: u64, roles: Vec<RoleDone> },
+    /// Totals. Connections are still open.
+    Done {
+        seconds: f64,
+        /// Of the driver while the clock ran.
+        driver_cpu_seconds: f64,
+        driver_peak_rss_bytes: u64,
+        roles: Vec<RoleDone>,
+    },
     Error(Failure),
 }
 
+/// The connections of one role.
 #[derive(Debug, Serialize)]
 pub struct ReadyRole {
     pub name: String,
     pub clients: u32,
+    /// Process ids of the backends; 0 where the server said none.
     pub pids: Vec<i32>,
 }
 
@@ -35,27 +63,31 @@ pub struct Counts {
     pub retries: u64,
 }
 
+/// What one role did in one second.
 #[derive(Debug, Serialize)]
 pub struct RoleSecond {
     pub name: String,
     #[serde(flatten)]
     pub counts: Counts,
+    /// HDR histogram of latencies in microseconds, V2 compressed, base64.
     pub histogram: String,
     #[serde(flatten)]
     pub latency: Latency,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<Lag>,
-    /// Windows that have ended since the last event: number from 0, operations, seconds of all
-    /// connections added up. More than one of the same number is to be added up.
+    /// Measured windows that have ended since the last event: number from 0, operations, seconds of
+    /// all connections added up. More than one of the same number is to be added up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<(u64, u64, f64)>,
 }
 
+/// What one role did in the whole step.
 #[derive(Debug, Serialize)]
 pub struct RoleDone {
     pub name: String,
     #[serde(flatten)]
     pub counts: Counts,
+    /// HDR histogram of latencies in microseconds, V2 compressed, base64.
     pub histogram: String,
     pub seconds: f64,
     pub latency: Latency,
@@ -90,17 +122,20 @@ pub struct Lag {
     pub max: f64,
 }
 
-/// One of several scripts; its latency in seconds.
+/// One of several scripts of a role.
 #[derive(Debug, Serialize)]
 pub struct ScriptTotals {
     pub transactions: u64,
     pub errors: u64,
+    /// Mean latency in seconds.
     pub mean: f64,
+    /// Standard deviation of the latency, in seconds.
     pub stddev: f64,
     /// How many of `statements_by_name` are its own: they follow those of the scripts before it.
     pub statements: usize,
 }
 
+/// The executions of one statement.
 #[derive(Debug, Serialize)]
 pub struct StatementTotals {
     pub name: String,
@@ -111,6 +146,7 @@ pub struct StatementTotals {
     pub seconds_max: f64,
 }
 
+/// One execution of a statement that is recorded.
 #[derive(Debug, Serialize)]
 pub struct StatementDone {
     pub role: String,
@@ -121,9 +157,11 @@ pub struct StatementDone {
     pub seconds: f64,
     pub rows: u64,
     pub error: Option<SqlError>,
+    /// File in `results_dir` that has the rows.
     pub result: Option<String>,
 }
 
+/// The server's error.
 #[derive(Debug, Clone, Serialize)]
 pub struct SqlError {
     pub sqlstate: String,
@@ -134,6 +172,7 @@ pub struct SqlError {
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Failure {
     pub kind: &'static str,
+    /// What is wrong, in a sentence.
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sqlstate: Option<String>,

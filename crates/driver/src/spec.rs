@@ -3,19 +3,22 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value as Json;
 
 /// Version of both dialects.
 pub const VERSION: u32 = 1;
 
+/// What pgstrata-driver is told: one step. docs/driver.md explains every key.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
+    /// Of both dialects.
     #[expect(dead_code, reason = "checked before the rest is read")]
     version: u32,
+    /// Name of the step, for people who read the spec.
     #[expect(dead_code, reason = "for people who read the stored spec")]
     step: String,
     pub connection: Connection,
+    /// Of all random streams; each connection derives its own.
     #[serde(default)]
     pub seed: u64,
     #[serde(default)]
@@ -23,12 +26,15 @@ pub struct Spec {
     /// Threads of the multiplexing engine; 0 lets the driver choose.
     #[serde(default)]
     pub threads: usize,
+    /// Run before the clock starts; nothing of it is counted.
     #[serde(default)]
     pub warmup_seconds: f64,
-    /// Measured seconds; none: until every client with `operations` has finished.
+    /// Measured seconds; null: until every client with `operations` has finished.
     pub seconds: Option<f64>,
+    /// Folder that receives the rows of recorded statements.
     #[serde(default)]
     pub results_dir: Option<String>,
+    /// Integer variables that all roles of one client index share.
     #[serde(default)]
     pub shared: Vec<String>,
     #[serde(default)]
@@ -39,6 +45,7 @@ pub struct Spec {
     pub roles: Vec<RoleSpec>,
 }
 
+/// The server.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Connection {
@@ -56,12 +63,14 @@ pub struct Connection {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineChoice {
+    /// What fits the step and the kernel.
     #[default]
     Auto,
     Blocking,
     IoUring,
 }
 
+/// Client i of one role and client i of the other never differ by more than `ahead` transactions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockstepSpec {
@@ -80,6 +89,7 @@ pub struct TurnsSpec {
     pub places: Vec<u32>,
 }
 
+/// Protocol of a statement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -89,6 +99,7 @@ pub enum Mode {
     Prepared,
 }
 
+/// Prepare before the barrier, or at first use as pgbench does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Prepare {
@@ -97,6 +108,7 @@ pub enum Prepare {
     Lazy,
 }
 
+/// What one operation of a role is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Counts {
@@ -105,10 +117,12 @@ pub enum Counts {
     Statements,
 }
 
+/// A group of connections that do the same.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoleSpec {
     pub name: String,
+    /// Connections.
     pub clients: u32,
     #[serde(default)]
     pub mode: Mode,
@@ -125,20 +139,34 @@ pub struct RoleSpec {
     pub allow_shell: bool,
     #[serde(default)]
     pub counts: Counts,
-    /// Transactions per client.
+    /// Transactions per client, then the client is finished; null: until the step ends.
     #[serde(default)]
     pub operations: Option<u64>,
     #[serde(default)]
     pub rate: Option<RateSpec>,
     #[serde(default)]
     pub retry: Option<RetrySpec>,
+    /// Initial values of variables.
     #[serde(default)]
-    pub variables: BTreeMap<String, Json>,
+    pub variables: BTreeMap<String, Constant>,
+    /// Once per connection, before the barrier.
     #[serde(default)]
     pub start: Vec<OpSpec>,
     pub scripts: Vec<ScriptSpec>,
 }
 
+/// The value of a variable.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Constant {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    Text(String),
+}
+
+/// Intended starts of transactions, from which latency counts.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateSpec {
@@ -156,27 +184,47 @@ pub enum Schedule {
     Poisson,
 }
 
+/// Transactions that fail with one of these errors are done again with the same random values.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetrySpec {
     pub sqlstates: Vec<String>,
+    /// 0: without end.
     pub max_tries: u32,
+}
+
+/// A transaction, drawn with probability weight ÷ sum of the role's weights.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum ScriptSpec {
+    Ops(OpsScript),
+    Text(TextScript),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ScriptSpec {
+pub struct OpsScript {
+    #[expect(dead_code, reason = "for people who read the stored spec")]
+    #[serde(default)]
+    name: String,
+    #[serde(default = "one")]
+    pub weight: u64,
+    pub ops: Vec<OpSpec>,
+    /// Done before `ops` each time, outside of the latency.
+    #[serde(default)]
+    pub before: Vec<OpSpec>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TextScript {
+    /// For messages: that of the file.
     #[serde(default)]
     pub name: String,
     #[serde(default = "one")]
     pub weight: u64,
-    #[serde(default)]
-    pub ops: Vec<OpSpec>,
-    #[serde(default)]
-    pub before: Vec<OpSpec>,
-    /// A pgbench script, in place of `ops` and `before`.
-    #[serde(default)]
-    pub text: Option<String>,
+    /// In pgbench's language.
+    pub text: String,
 }
 
 fn one() -> u64 {
@@ -187,12 +235,14 @@ fn yes() -> bool {
     true
 }
 
+/// One thing that a script does.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub enum OpSpec {
     Set(SetSpec),
     Sql(SqlSpec),
-    Copy(CopySpec),
+    CopyRows(CopyRowsSpec),
+    CopyFile(CopyFileSpec),
     Every(EverySpec),
     If(IfSpec),
     Sleep(SleepSpec),
@@ -202,7 +252,9 @@ pub enum OpSpec {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetSpec {
+    /// Name of the variable.
     pub set: String,
+    /// An expression of pgbench's language.
     pub expr: String,
 }
 
@@ -210,18 +262,25 @@ pub struct SetSpec {
 #[serde(deny_unknown_fields)]
 pub struct SqlSpec {
     pub sql: Vec<PartSpec>,
+    /// What its figures are kept under.
     #[serde(default)]
     pub name: String,
+    /// Null: that of the role.
     #[serde(default)]
     pub mode: Option<Mode>,
+    /// Whether it counts in operations, statements and rows.
     #[serde(default = "yes")]
     pub counted: bool,
+    /// Variables that take the columns of the one row; NULL and no row are 0.
     #[serde(default)]
     pub into: Vec<String>,
+    /// Prefix of the variables that take the columns of the one row.
     #[serde(default)]
     pub gset: Option<String>,
+    /// The same for each query of a combined one, where a row came.
     #[serde(default)]
     pub aset: Option<String>,
+    /// Each execution becomes an event.
     #[serde(default)]
     pub record: bool,
     #[serde(default)]
@@ -236,18 +295,28 @@ pub enum OnError {
     Record,
 }
 
+/// COPY … FROM STDIN of generated rows.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CopySpec {
+pub struct CopyRowsSpec {
+    /// The statement.
     pub copy: String,
     #[serde(default)]
     pub name: String,
-    #[serde(default)]
     pub rows: u64,
-    #[serde(default)]
+    /// A row in COPY's text format, tabs included; the variable `row` counts from 1.
     pub row: Vec<PartSpec>,
+}
+
+/// COPY … FROM STDIN of the bytes of a file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CopyFileSpec {
+    /// The statement.
+    pub copy: String,
     #[serde(default)]
-    pub file: Option<String>,
+    pub name: String,
+    pub file: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -255,6 +324,7 @@ pub struct CopySpec {
 pub struct EverySpec {
     pub every: u64,
     pub ops: Vec<OpSpec>,
+    /// Also the first time.
     #[serde(default)]
     pub first: bool,
 }
@@ -262,6 +332,7 @@ pub struct EverySpec {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IfSpec {
+    /// Conditions and what is done where they are the first that holds.
     #[serde(rename = "if")]
     pub branches: Vec<(String, Vec<OpSpec>)>,
     #[serde(default, rename = "else")]
@@ -271,6 +342,7 @@ pub struct IfSpec {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SleepSpec {
+    /// A whole number or a variable (`:name`).
     pub sleep: String,
     #[serde(default)]
     pub unit: Unit,
@@ -299,6 +371,7 @@ pub enum Pipeline {
     End,
 }
 
+/// A piece of a statement or of a row.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub enum PartSpec {
@@ -325,14 +398,17 @@ pub enum ParamType {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExprPart {
+    /// An expression of pgbench's language.
     pub expr: String,
     #[serde(default, rename = "type")]
     pub kind: ParamType,
 }
 
+/// A value that becomes part of the text also of a prepared statement, one text for each value.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SplicePart {
+    /// An expression of pgbench's language.
     pub text: String,
     pub from: i64,
     pub to: i64,
@@ -341,6 +417,7 @@ pub struct SplicePart {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DigitsPart {
+    /// Text in which each `#` becomes a random digit.
     pub digits: String,
     #[serde(default, rename = "type")]
     pub kind: ParamType,
@@ -352,11 +429,13 @@ pub struct FillPart {
     pub fill: FillSpec,
 }
 
+/// Text of a length between `min` and `max`: the letter a, and at its end random characters.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FillSpec {
     pub min: u32,
     pub max: u32,
+    /// Share of the random characters.
     pub random: f64,
 }
 
