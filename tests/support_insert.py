@@ -12,6 +12,18 @@ from pgstrata.stats.metrics import metric_line
 from pgstrata.stats.rates import per_second, rate_percentiles
 from pgstrata.store import RunBuilder, series_rows
 from pgstrata.store.histogram import Histogram, merge, record
+from pgstrata.store.record import (
+    Latency,
+    LogEvent,
+    Metrics,
+    RatePercentiles,
+    RoleRecord,
+    Sizes,
+    StatementRecord,
+    StepRecord,
+    TableRecord,
+    TableSizes,
+)
 
 GIB = 2**30
 
@@ -102,7 +114,7 @@ def add_step(
     }
     reached = sla(records)
     spread = rate_percentiles([r for _, r in per_second(series, headline, _counts(unit))])
-    server_cpu = sum(r["cpu_seconds"] for r in records.values()) + 0.4 if managed else None
+    server_cpu = sum(r.cpu_seconds or 0.0 for r in records.values()) + 0.4 if managed else None
     disk = {
         "reads": 40.0 * length,
         "read_bytes": 40.0 * 8192 * length,
@@ -111,65 +123,60 @@ def add_step(
         "context_switches": 2.1 * sum(t["operations"] for t in totals.values()) + 400 * length,
         "cpu_seconds": 1.15 * (server_cpu or 0.0),
     }
+    at_end = sizes(0.2 * order)
+    metrics = metric_line(
+        seconds=length,
+        rate=rate,
+        rate_unit=unit,
+        inserted=records["insert"].rows if "insert" in records else 0,
+        longest=max((r.latency.max or 0.0 for r in records.values()), default=None),
+        disk=disk if managed else None,
+        cpus=8,
+        database_bytes=at_end.database_bytes,
+        data_dir_bytes=at_end.data_dir_bytes,
+        rss_bytes=3.1 * GIB if managed else None,
+        rate_percentiles=spread,
+    )
     run.spec(order, name, {"version": 1, "step": name, "seconds": seconds, "roles": []})
     run.step(
-        {
-            "name": name,
-            "order": order,
-            "group": _group(name),
-            "measured": True,
-            "reads_only": False,
-            "started": f"2026-01-31T12:{order:02d}:00.000Z",
-            "seconds": length,
-            "rate": rate,
-            "rate_unit": unit,
-            "role": headline,
-            "operations": totals[headline]["operations"],
-            "rows": totals[headline]["rows"],
-            "target_rate": reached.target_rate,
-            "background_rate": reached.background_rate,
-            "sla_met": reached.met,
-            "engine": "blocking",
-            "driver_cpu_seconds": 4e-6 * sum(t["operations"] for t in totals.values()),
-            "driver_peak_rss_bytes": 9 * 2**20,
-            "server_cpu_seconds": server_cpu,
-            "roles": records,
-            "metrics": metric_line(
-                seconds=length,
-                rate=rate,
-                rate_unit=unit,
-                roles=records,
-                disk=disk if managed else None,
-                cpus=8,
-                sizes=sizes(0.2 * order),
-                rss_bytes=3.1 * GIB if managed else None,
-                rate_percentiles=spread,
-            ),
-            "rate_percentiles": spread,
-            "wal_bytes": int(2e7 * length),
-            "sizes": sizes(0.2 * order),
-            "tables": {
-                "pi1": {
-                    "rows_estimate": 1_000_000,
-                    "dead_estimate": 1200,
-                    "columns": {},
-                    "indexes": {"pi1_pkey": "CREATE UNIQUE INDEX pi1_pkey ON pi1 (transactionid)"},
-                    "bloat": None,
-                }
+        StepRecord(
+            name=name,
+            order=order,
+            group=_group(name),
+            measured=True,
+            reads_only=False,
+            started=f"2026-01-31T12:{order:02d}:00.000Z",
+            seconds=length,
+            rate=rate,
+            rate_unit=unit,
+            role=headline,
+            operations=totals[headline]["operations"],
+            rows=totals[headline]["rows"],
+            target_rate=reached.target_rate,
+            background_rate=reached.background_rate,
+            sla_met=reached.met,
+            engine="blocking",
+            driver_cpu_seconds=4e-6 * sum(t["operations"] for t in totals.values()),
+            driver_peak_rss_bytes=9 * 2**20,
+            server_cpu_seconds=server_cpu,
+            roles=records,
+            metrics=Metrics(**metrics),
+            rate_percentiles=RatePercentiles(**spread),
+            wal_bytes=int(2e7 * length),
+            sizes=at_end,
+            tables={
+                "pi1": TableRecord(
+                    rows_estimate=1_000_000,
+                    dead_estimate=1200,
+                    columns={},
+                    indexes={"pi1_pkey": "CREATE UNIQUE INDEX pi1_pkey ON pi1 (transactionid)"},
+                    bloat=None,
+                )
             },
-            "events": [
-                {
-                    "kind": "checkpoint",
-                    "second": stall - 1.2,
-                    "until": stall + 1.5,
-                    "text": "checkpoint: time",
-                },
-                {"kind": "autovacuum", "second": 0.7 * seconds, "until": 0.8 * seconds, "text": "pi1"},
-            ]
-            if managed
-            else [],
-            "plans": [],
-        },
+            events=_events(stall, seconds) if managed else (),
+            plans=(),
+            notes=(),
+        ),
         series=series,
         histograms={role: histogram.encode() for role, histogram in merged.items()},
         host=_host_rows(random, int(np.ceil(length))) if managed else [],
@@ -184,6 +191,13 @@ def add_step(
             }
             for k, c in enumerate(("xact_commit", "blks_read", "blks_hit", "tup_inserted"), 1)
         ],
+    )
+
+
+def _events(stall: int, seconds: int) -> tuple[LogEvent, ...]:
+    return (
+        LogEvent(kind="checkpoint", second=stall - 1.2, until=stall + 1.5, text="checkpoint: time"),
+        LogEvent(kind="autovacuum", second=0.7 * seconds, until=0.8 * seconds, text="pi1"),
     )
 
 
@@ -204,32 +218,33 @@ def _role_record(
     seconds: float,
     clients: int,
     managed: bool,
-) -> dict[str, Any]:
+) -> RoleRecord:
     operations = totals["operations"]
     cpu = min(0.9 * seconds * clients, operations * role["micros"] * 0.8e-6)
-    return {
-        "clients": clients,
+    mean = latency.mean_seconds or 0.0
+    return RoleRecord(
+        clients=clients,
         **{key: value for key, value in totals.items() if key != "name"},
-        "rate": (totals["rows"] if role["target"] else operations) / seconds,
-        "target_rate": role["target"],
-        "cpu_seconds": cpu if managed else None,
-        "latency": {
-            "mean": latency.mean_seconds,
-            "stddev": 0.4 * (latency.mean_seconds or 0.0),
-            "max": latency.max_seconds,
+        rate=(totals["rows"] if role["target"] else operations) / seconds,
+        target_rate=role["target"],
+        cpu_seconds=cpu if managed else None,
+        latency=Latency(
+            mean=latency.mean_seconds,
+            stddev=0.4 * mean,
+            max=latency.max_seconds,
             **{f"p{p}": latency.percentile(p) for p in (50, 75, 90, 95, 99)},
-        },
-        "statements_by_name": [
-            {
-                "name": role["name"],
-                "count": operations,
-                "errors": 0,
-                "rows": totals["rows"],
-                "seconds_total": (latency.mean_seconds or 0.0) * operations,
-                "seconds_max": latency.max_seconds,
-            }
-        ],
-    }
+        ),
+        statements_by_name=(
+            StatementRecord(
+                name=role["name"],
+                count=operations,
+                errors=0,
+                rows=totals["rows"],
+                seconds_total=mean * operations,
+                seconds_max=latency.max_seconds or 0.0,
+            ),
+        ),
+    )
 
 
 def _host_rows(random: np.random.Generator, seconds: int) -> list[dict[str, Any]]:
@@ -254,13 +269,13 @@ def _host_rows(random: np.random.Generator, seconds: int) -> list[dict[str, Any]
     ]
 
 
-def _backend_rows(records: Mapping[str, Mapping[str, Any]], clients: int) -> list[dict[str, Any]]:
+def _backend_rows(records: Mapping[str, RoleRecord], clients: int) -> list[dict[str, Any]]:
     rows = [
         {
             "role": role,
             "client": client,
             "pid": 5000 + 100 * number + client,
-            "cpu_seconds": record["cpu_seconds"] / clients,
+            "cpu_seconds": (record.cpu_seconds or 0.0) / clients,
         }
         for number, (role, record) in enumerate(records.items())
         for client in range(1, clients + 1)
@@ -268,9 +283,6 @@ def _backend_rows(records: Mapping[str, Mapping[str, Any]], clients: int) -> lis
     return [*rows, {"role": "server", "client": None, "pid": None, "cpu_seconds": 0.4}]
 
 
-def sizes(gib: float) -> dict[str, Any]:
-    return {
-        "database_bytes": int(gib * GIB),
-        "data_dir_bytes": int((gib + 1.5) * GIB),
-        "tables": {"pi1": {"table_bytes": int(0.4 * gib * GIB), "index_bytes": int(0.6 * gib * GIB)}},
-    }
+def sizes(gib: float) -> Sizes:
+    table = TableSizes(table_bytes=int(0.4 * gib * GIB), index_bytes=int(0.6 * gib * GIB))
+    return Sizes(database_bytes=int(gib * GIB), data_dir_bytes=int((gib + 1.5) * GIB), tables={"pi1": table})

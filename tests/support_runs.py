@@ -13,11 +13,23 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import structs
 
-from pgstrata.store import Results, RunKey, RunRecord
+from pgstrata.store import Results, Run, RunKey
 from pgstrata.store.read import read_run
+from pgstrata.store.record import (
+    Change,
+    Circumstances,
+    ConfigRecord,
+    Failure,
+    FragmentRecord,
+    Host,
+    ServerRecord,
+    Sizes,
+)
 from pgstrata.store.tables import TABLES
 from support_insert import GIB, add_step, sizes
+from support_records import circumstances
 
 VARIANTS = ("pg12.22.x10a", "pg17.11.x10a")
 INSERT_STEPS = ("l.i0", "l.x", "l.i1", "l.i2", "qr100", "qp100", "qr500", "qp500", "qr1000", "qp1000")
@@ -88,48 +100,42 @@ def make_run(
     log.write_text("LOG:  database system is ready to accept connections\n" * 20)
     run.server_log(log)
     log.unlink()
-    failure = {
-        "message": f"the server died in step {failed_after}",
-        "hint": "see the tail of its log",
-        "log_tail": "LOG:  server process (PID 4711) was terminated by signal 9: Killed\n",
-    }
+    failure = Failure(
+        message=f"the server died in step {failed_after}",
+        hint="see the tail of its log",
+        log_tail="LOG:  server process (PID 4711) was terminated by signal 9: Killed\n",
+    )
+    dropped = Change(
+        name="wal_compression",
+        value="lz4",
+        fragment="base-cached",
+        line=7,
+        reason=f"PostgreSQL {version} has no lz4 here",
+    )
     return run.finish(
-        {
-            "status": "failed" if failed_after else "done",
-            "error": failure if failed_after else None,
-            "pgstrata_version": "0.1.0",
-            "driver_version": "0.1.0",
-            "server": {
-                "spec": f"pg:{version}" if managed else "dsn:postgresql://db.example/bench",
-                "label": f"pg{version}" if managed else f"dsn{version}",
-                "version": version,
-                "version_num": _version_num(version),
-                "build": build if managed else "",
-                "managed": managed,
-            },
-            "config": {
-                "name": config,
-                "fragments": [{"name": "base-cached", "text": "shared_buffers = 25%RAM\n"}],
-                "settings": {"shared_buffers": "4GB", "max_wal_size": "8GB"},
-                "dropped": []
-                if _version_num(version) >= 140000
-                else [
-                    {
-                        "name": "wal_compression",
-                        "value": "lz4",
-                        "fragment": "base-cached",
-                        "line": 7,
-                        "reason": f"PostgreSQL {version} has no lz4 here",
-                    }
-                ],
-                "mapped": [],
-            },
-            "env": {},
-            "initdb": ["--locale=C", "--encoding=UTF8"],
-            "options": {"rows": 1_000_000, "clients": clients, "seconds": seconds, **(options or {})},
-            "seed": seed,
-            "host": {**HOST, **(host or {})},
-            "timings": {
+        circumstances(
+            status="failed" if failed_after else "done",
+            error=failure if failed_after else None,
+            server=ServerRecord(
+                spec=f"pg:{version}" if managed else "dsn:postgresql://db.example/bench",
+                label=f"pg{version}" if managed else f"dsn{version}",
+                version=version,
+                version_num=_version_num(version),
+                build=build if managed else "",
+                managed=managed,
+            ),
+            config=ConfigRecord(
+                name=config,
+                fragments=(FragmentRecord(name="base-cached", text="shared_buffers = 25%RAM\n"),),
+                settings={"shared_buffers": "4GB", "max_wal_size": "8GB"},
+                dropped=() if _version_num(version) >= 140000 else (dropped,),
+                mapped=(),
+            ),
+            initdb=("--locale=C", "--encoding=UTF8"),
+            options={"rows": 1_000_000, "clients": clients, "seconds": seconds, **(options or {})},
+            seed=seed,
+            host=structs.replace(HOST, **(host or {})),
+            timings={
                 "initdb": 1.4,
                 "start": 0.2,
                 "setup": 0.1,
@@ -138,26 +144,32 @@ def make_run(
                 "stop": 0.3,
                 "store": 0.1,
             },
-            "sizes": sizes(1.0) if managed else {},
-        }
+            sizes=sizes(1.0) if managed else Sizes(),
+        )
     )
 
 
 def clone_run(root: Path, folder: Path, key: RunKey, factor: float = 1.0) -> Path:
     """A further run with the figures of an existing one, its rates × factor: quick, for many runs."""
     source = read_run(folder)
-    assert isinstance(source, RunRecord)
+    assert isinstance(source, Run)
     run = Results(root).begin(key)
     histograms = source.histograms()
     tables = {name: source.table(name) for name in TABLES if name != "histograms"}
-    for step in source.steps:
+    for step in source.record.steps:
         rows = {
-            name: table.filter(pl.col("step") == step["name"]).drop("run_id", "step").to_dicts()
+            name: table.filter(pl.col("step") == step.name).drop("run_id", "step").to_dicts()
             for name, table in tables.items()
         }
-        run.step({**step, "rate": step["rate"] * factor}, histograms=histograms[step["name"]], **rows)
+        changed = structs.replace(step, rate=step.rate * factor)
+        run.step(changed, histograms=histograms[step.name], **rows)
     run.settings(source.settings())
-    return run.finish({name: source.data[name] for name in source.data if name not in IDENTITY})
+    return run.finish(circumstances_of(source))
+
+
+def circumstances_of(run: Run) -> Circumstances:
+    """Of a run that is there."""
+    return Circumstances(**{name: getattr(run.record, name) for name in Circumstances.__struct_fields__})
 
 
 def make_many(root: Path, runs: int, *, campaign: str = "many", seconds: int = 10) -> list[Path]:
@@ -174,23 +186,20 @@ def make_many(root: Path, runs: int, *, campaign: str = "many", seconds: int = 1
     ]
 
 
-IDENTITY = ("format", "run_id", "campaign", "variant", "workload", "repeat", "steps")
-
-HOST: Mapping[str, Any] = {
-    "hostname": "bench1",
-    "cpu_model": "AMD Ryzen 7 7735HS",
-    "cpus": 8,
-    "memory_bytes": 16 * GIB,
-    "kernel": "6.1.0-28-amd64",
-    "os": "Debian GNU/Linux 12 (bookworm)",
-    "governor": "performance",
-    "turbo": False,
-    "thp": "madvise",
-    "swap_bytes": 0,
-    "data_dir_fs": "ext4",
-    "data_dir_device": "nvme0n1",
-    "virtual": None,
-}
+HOST = Host(
+    hostname="bench1",
+    cpu_model="AMD Ryzen 7 7735HS",
+    cpus=8,
+    memory_bytes=16 * GIB,
+    kernel="6.1.0-28-amd64",
+    os="Debian GNU/Linux 12 (bookworm)",
+    governor="performance",
+    turbo=False,
+    thp="madvise",
+    swap_bytes=0,
+    data_dir_fs="ext4",
+    data_dir_device="nvme0n1",
+)
 
 
 def settings(version: str, config: str) -> dict[str, str]:

@@ -12,7 +12,9 @@ from pgstrata.campaign.plan.runs import Plan, make_plan
 from pgstrata.errors import UsageError
 from pgstrata.server.model import Server
 from pgstrata.store import Results
+from pgstrata.store.record import ServerRecord
 from support_campaign import plan
+from support_records import circumstances
 
 
 def keys(made: Plan) -> list[tuple[str, int]]:
@@ -61,17 +63,23 @@ def finish_all(made: Plan, root: Path, **changes: object) -> None:
     """Stores a finished run without steps for everything planned."""
     results = Results(root)
     for run in made.missing:
+        server = run.variant.server
         results.begin(run.key).finish(
-            {
-                "options": run.workload.all_options,
-                "server": {"version": run.variant.server.version},
-                "config": {
-                    "fragments": [{"name": f.name, "text": f.text} for f in run.variant.config.fragments]
-                },
-                "env": {},
-                "initdb": [],
-                **changes,
-            }
+            circumstances(
+                **{
+                    "options": run.workload.all_options,
+                    "server": ServerRecord(
+                        spec=server.spec,
+                        label=server.label,
+                        version=server.version,
+                        version_num=server.version_num,
+                        build=server.build,
+                        managed=server.managed,
+                    ),
+                    "config": run.variant.config.record(),
+                    **changes,
+                }
+            )
         )
 
 

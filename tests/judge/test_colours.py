@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pgstrata.errors import UsageError
 from pgstrata.judge.colours import background_tone, check_thresholds, column_tones, relative_tone
 from pgstrata.judge.sla import met, sla
+from support_records import role_record
 
 VALUES = st.lists(st.one_of(st.none(), st.floats(0.1, 1e6)), max_size=12)
 
@@ -90,9 +91,9 @@ def test_sla_is_95_percent_of_the_target() -> None:
 
 def test_the_role_that_is_furthest_behind_decides() -> None:
     roles = {
-        "query": {"rate": 5.0, "target_rate": None},
-        "insert": {"rate": 1000.0, "target_rate": 1000.0},
-        "delete": {"rate": 940.0, "target_rate": 1000.0},
+        "query": role_record(rate=5.0),
+        "insert": role_record(rate=1000.0, target_rate=1000.0),
+        "delete": role_record(rate=940.0, target_rate=1000.0),
     }
     found = sla(roles)
     assert (found.target_rate, found.background_rate, found.met) == (1000.0, 940.0, False)
@@ -100,4 +101,4 @@ def test_the_role_that_is_furthest_behind_decides() -> None:
     assert sla(roles).met is True
     del roles["insert"]
     assert sla(roles).met is None
-    assert sla({"insert": {"rate": None, "target_rate": 10.0}}).met is False
+    assert sla({"insert": role_record(target_rate=10.0)}).met is False

@@ -1,38 +1,25 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pgstrata.errors import UsageError
 from pgstrata.judge.summary import Summary, Table, summarise
-from pgstrata.store import Results, RunRecord
+from pgstrata.store import Results, Run
+from pgstrata.store.record import StepRecord
+from support_records import step_record, stored_run
 from support_runs import INSERT_STEPS, VARIANTS, make_campaign
 
 BASE, NEXT = VARIANTS
 
 
-def step(name: str, rate: float | None, order: int = 1, **more: Any) -> dict[str, Any]:
-    return {"name": name, "order": order, "rate": rate, "rate_unit": "queries/s", "group": "g"} | more
+def step(name: str, rate: float, order: int = 1, **more: Any) -> StepRecord:
+    return step_record(name, order=order, rate=rate, **more)
 
 
-def run(
-    variant: str, repeat: int, *steps: dict[str, Any], workload: str = "w", status: str = "done"
-) -> RunRecord:
-    return RunRecord(
-        Path(f"{variant}-{repeat}"),
-        {
-            "run_id": f"{variant}-{repeat}-{workload}",
-            "campaign": "c",
-            "variant": variant,
-            "workload": workload,
-            "repeat": repeat,
-            "status": status,
-            "started": f"2026-01-31T12:00:{repeat:02d}Z",
-            "steps": list(steps),
-        },
-    )
+def run(variant: str, repeat: int, *steps: StepRecord, workload: str = "w", status: str = "done") -> Run:
+    return stored_run(variant, repeat, *steps, workload=workload, status=status)
 
 
 def tones(table: Table, name: str) -> dict[str, str]:

@@ -20,8 +20,10 @@ from pgstrata.measure.progress import (
     quantity,
     seconds_left,
 )
+from pgstrata.store.record import StepRecord
 from pgstrata.workload.core.language import Headline, Role, Step
 from support_campaign import plan
+from support_records import step_record
 
 STEP = Step("qp100", [Role("query", 1, [])], Headline("query", "operations", "queries/s"), seconds=60)
 
@@ -31,15 +33,8 @@ def second(number: int, operations: int = 1000) -> dict[str, Any]:
     return {"event": "second", "second": number, "seconds": 1.0, "roles": roles}
 
 
-def record(**more: Any) -> dict[str, Any]:
-    return {
-        "name": "qp100",
-        "rate": 1234.5,
-        "rate_unit": "queries/s",
-        "seconds": 60.0,
-        "sla_met": True,
-        **more,
-    }
+def record(**more: Any) -> StepRecord:
+    return step_record("qp100", **{"rate": 1234.5, "seconds": 60.0, "sla_met": True, **more})
 
 
 def play(progress: PlainProgress) -> None:

@@ -78,23 +78,23 @@ def test_every_format(version: str) -> None:
         line(10, VACUUMS[version], 7),
         line(20, ANALYZES[version], 8),
     )
-    assert [(e["kind"], e["second"], e["until"]) for e in got] == [
+    assert [(e.kind, e.second, e.until) for e in got] == [
         ("checkpoint", 1.0, 2.5),
         ("autovacuum", 9.25, 10.0),
         ("autoanalyze", 19.25, 20.0),
     ]
-    assert starting in str(got[0]["text"]) and "total=0.500 s" in str(got[0]["text"])
-    assert "pgstrata.public.pi1" in str(got[1]["text"]) and "\n" not in str(got[1]["text"])
+    assert starting in str(got[0].text) and "total=0.500 s" in str(got[0].text)
+    assert "pgstrata.public.pi1" in str(got[1].text) and "\n" not in str(got[1].text)
 
 
 def test_checkpoint_begun_before_the_log_in_view_starts_by_its_own_total() -> None:
     (event,) = found(line(0.25, CHECKPOINTS["12"][1]))
-    assert (event["second"], event["until"]) == (-0.25, 0.25)
+    assert (event.second, event.until) == (-0.25, 0.25)
 
 
 def test_checkpoint_still_running() -> None:
     (event,) = found(line(29, CHECKPOINTS["12"][0]))
-    assert (event["second"], event["until"]) == (29.0, None)
+    assert (event.second, event.until) == (29.0, None)
 
 
 def test_only_what_overlaps_the_step() -> None:
@@ -109,7 +109,7 @@ def test_only_what_overlaps_the_step() -> None:
         == []
     )
     # It ended just after the step, but most of it was inside.
-    assert [e["until"] for e in found(line(30.5, VACUUMS["12"]))] == [30.5]
+    assert [e.until for e in found(line(30.5, VACUUMS["12"]))] == [30.5]
 
 
 def test_lines_between_do_not_disturb() -> None:
@@ -124,7 +124,7 @@ def test_lines_between_do_not_disturb() -> None:
         b"noise in the middle of an entry\n",
         b"\tsystem usage: CPU: user: 0 s, system: 0 s, elapsed: 9.00 s\n",
     )
-    assert [(e["kind"], e["second"], e["until"]) for e in got] == [
+    assert [(e.kind, e.second, e.until) for e in got] == [
         ("checkpoint", 1.0, 2.0),
         ("autovacuum", 3.0, 3.0),
     ]
@@ -151,26 +151,26 @@ def test_strangers_cannot_forge_events(name: str, statement: str) -> None:
         + line(4, CHECKPOINTS["12"][1])
     )
     got = events(entries(log.split(b"\n")), T0, T0 + 30)
-    assert [e["kind"] for e in got] == ["autovacuum", "checkpoint"]
-    assert [e["until"] for e in got] == [3.0, 4.0]
-    assert got[0]["second"] == 2.25
-    assert str(got[0]["text"]).isprintable() and len(str(got[0]["text"])) <= 1000
+    assert [e.kind for e in got] == ["autovacuum", "checkpoint"]
+    assert [e.until for e in got] == [3.0, 4.0]
+    assert got[0].second == 2.25
+    assert str(got[0].text).isprintable() and len(str(got[0].text)) <= 1000
 
 
 @given(st.lists(st.binary(max_size=200) | st.sampled_from([line(1, t) for t in VACUUMS.values()])))
 def test_any_bytes(lines: list[bytes]) -> None:
     for event in events(entries(lines), T0, T0 + 10):
-        assert event["kind"] in ("checkpoint", "autovacuum", "autoanalyze")
+        assert event.kind in ("checkpoint", "autovacuum", "autoanalyze")
 
 
 @given(st.text("0123456789", min_size=1, max_size=400))
 def test_absurd_numbers(digits: str) -> None:
     text = VACUUMS["18"].replace("0.75", f"{digits}.00")
     for event in found(line(1, text)):
-        assert event["kind"] == "autovacuum"
-        assert math.isfinite(float(str(event["second"])))
+        assert event.kind == "autovacuum"
+        assert math.isfinite(float(str(event.second)))
     for event in found(line(1, f"checkpoint complete: total={digits}.0 s")):
-        assert math.isfinite(float(str(event["second"])))
+        assert math.isfinite(float(str(event.second)))
     found(b"2023-11-14 22:13:21.000 UTC [" + digits.encode() + b"] LOG:  checkpoint starting: time\n")
 
 
@@ -185,9 +185,9 @@ def test_window_reads_only_its_part(tmp_path: Path) -> None:
         file.write(line(3, CHECKPOINTS["12"][1]))
     # The checkpoint had begun before the mark, and is whole all the same.
     got = window.events(T0, T0 + 30)
-    assert [(e["kind"], e["second"], e["until"]) for e in got] == [("checkpoint", -1.0, 3.0)]
+    assert [(e.kind, e.second, e.until) for e in got] == [("checkpoint", -1.0, 3.0)]
     log.write_bytes(line(5, VACUUMS["12"]))  # somebody emptied the log
-    assert [e["kind"] for e in window.events(T0, T0 + 30)] == ["autovacuum"]
+    assert [e.kind for e in window.events(T0, T0 + 30)] == ["autovacuum"]
     log.unlink()
     with pytest.raises(OSError):
         window.events(T0, T0 + 30)

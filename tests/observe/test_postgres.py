@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pgstrata.observe import postgres
 from pgstrata.observe.postgres import CLUSTER_VIEWS, DATABASE_VIEWS, Counters
 from pgstrata.server.cluster import Cluster
+from pgstrata.store.record import TableSizes
 
 
 @pytest.fixture
@@ -77,10 +78,10 @@ def test_sizes(session: psycopg.Connection[Any], cluster: Cluster) -> None:
         "SELECT pg_table_size('t'), pg_indexes_size('t'), pg_database_size('pgstrata')"
     ).fetchone()
     assert row is not None
-    assert sizes["tables"] == {"t": {"table_bytes": row[0], "index_bytes": row[1]}}
-    assert sizes["database_bytes"] == row[2]
-    assert sizes["data_dir_bytes"] > row[2]
-    assert postgres.sizes(session, [], None)["data_dir_bytes"] is None
+    assert sizes.tables == {"t": TableSizes(table_bytes=row[0], index_bytes=row[1])}
+    assert sizes.database_bytes == row[2]
+    assert sizes.data_dir_bytes > row[2]
+    assert postgres.sizes(session, [], None).data_dir_bytes is None
 
 
 def test_partitions_count_to_the_whole(session: psycopg.Connection[Any], cluster: Cluster) -> None:
@@ -97,10 +98,10 @@ def test_partitions_count_to_the_whole(session: psycopg.Connection[Any], cluster
     reported(session, pid, cluster.data_dir)
     one = session.execute("SELECT sum(pg_table_size(t)) FROM unnest('{p1,p21}'::regclass[]) t").fetchone()
     assert one is not None
-    assert postgres.table_sizes(session, ["p"])["p"]["table_bytes"] == one[0]
+    assert postgres.table_sizes(session, ["p"])["p"].table_bytes == one[0]
     described = postgres.describe(session, ["p"])["p"]
-    assert described["rows_estimate"] == 200
-    assert described["indexes"] == {"p_a": "CREATE INDEX p_a ON ONLY public.p USING btree (a)"}
+    assert described.rows_estimate == 200
+    assert described.indexes == {"p_a": "CREATE INDEX p_a ON ONLY public.p USING btree (a)"}
 
 
 def test_describe(session: psycopg.Connection[Any], cluster: Cluster) -> None:
@@ -116,13 +117,13 @@ def test_describe(session: psycopg.Connection[Any], cluster: Cluster) -> None:
     reported(session, pid, cluster.data_dir)
     table = postgres.describe(session, ["t", "absent"])
     assert list(table) == ["t"]
-    assert (table["t"]["rows_estimate"], table["t"]["dead_estimate"]) == (33, 7)
-    assert table["t"]["columns"] == {"id": "bigint", "v": "character varying(4000)", "n": "numeric(10,2)"}
-    assert table["t"]["indexes"] == {
+    assert (table["t"].rows_estimate, table["t"].dead_estimate) == (33, 7)
+    assert table["t"].columns == {"id": "bigint", "v": "character varying(4000)", "n": "numeric(10,2)"}
+    assert table["t"].indexes == {
         "t_pkey": "CREATE UNIQUE INDEX t_pkey ON public.t USING btree (id)",
         "t_v": "CREATE INDEX t_v ON public.t USING btree (v, n)",
     }
-    assert table["t"]["bloat"] is None
+    assert table["t"].bloat is None
 
 
 def test_bloat_reads_small_tables_and_leaves_nothing(session: psycopg.Connection[Any]) -> None:
@@ -131,17 +132,17 @@ def test_bloat_reads_small_tables_and_leaves_nothing(session: psycopg.Connection
     session.execute(
         "INSERT INTO t SELECT i, 'x' FROM generate_series(1, 1000) i; DELETE FROM t WHERE a <= 250"
     )
-    assert postgres.describe(session, ["t"], bloat_bytes=8192)["t"]["bloat"] is None
-    bloat = postgres.describe(session, ["t"], bloat_bytes=1 << 30)["t"]["bloat"]
+    assert postgres.describe(session, ["t"], bloat_bytes=8192)["t"].bloat is None
+    bloat = postgres.describe(session, ["t"], bloat_bytes=1 << 30)["t"].bloat
     assert session.execute("SELECT 1 FROM pg_extension WHERE extname = 'pgstattuple'").fetchone() is None
     # Of a server that is not ours the extension is used only if it is there already.
-    assert postgres.describe(session, ["t"], 1 << 30, managed=False)["t"]["bloat"] is None
+    assert postgres.describe(session, ["t"], 1 << 30, managed=False)["t"].bloat is None
     if there is None:
         assert bloat is None
         return
-    assert (bloat["table"]["tuple_count"], bloat["table"]["dead_tuple_count"]) == (750, 250)
-    assert list(bloat["indexes"]) == ["t_pkey"]  # pgstatindex reads btrees only
-    assert bloat["indexes"]["t_pkey"]["leaf_pages"] > 0
+    assert (bloat.table["tuple_count"], bloat.table["dead_tuple_count"]) == (750, 250)
+    assert list(bloat.indexes) == ["t_pkey"]  # pgstatindex reads btrees only
+    assert bloat.indexes["t_pkey"]["leaf_pages"] > 0
 
 
 def test_names_are_data(session: psycopg.Connection[Any]) -> None:

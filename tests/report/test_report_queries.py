@@ -14,6 +14,8 @@ from pgstrata.report.sections.fulltext import fulltext
 from pgstrata.report.sections.tpcds import tpcds
 from pgstrata.report.study import read_study
 from pgstrata.store import Results, RunKey
+from pgstrata.store.record import Sizes, TableSizes
+from support_records import circumstances, step_record
 
 
 def row(query: str, seconds: float, **more: Any) -> dict[str, Any]:
@@ -91,16 +93,14 @@ def run(root: Path, variant: str, queries: list[dict[str, Any]], facts: dict[str
     for order, name in enumerate(steps, 1):
         own = [q for q in queries if q.pop("step", steps[-1]) == name] if name == steps[-1] else []
         builder.step(
-            {
-                "name": name, "order": order, "seconds": 10.0 * order, "rate": 1.0, "rate_unit": "x/h",
-                "measured": True,
-                "role": "query", "roles": {},
-                "sizes": {"tables": {"t": {"table_bytes": 3e9, "index_bytes": 1e9}}},
-            },
+            step_record(
+                name, order=order, seconds=10.0 * order, rate_unit="x/h", roles={},
+                sizes=Sizes(tables={"t": TableSizes(table_bytes=3_000_000_000, index_bytes=1_000_000_000)}),
+            ),
             queries=[{"stream": 1, "execution": 1, "start": 0.0, "rows": 1, "digest": "x", **q} for q in own],
         )  # fmt: skip
     builder.plans({"plans": [{"name": "q1", "plan": (PLAN if variant == "pg1" else [OTHER_PLAN])[0]}]})
-    builder.finish({"facts": facts, "server": {}, "config": {}})
+    builder.finish(circumstances(facts=facts))
 
 
 def tables_of(section: Section) -> dict[str, Table]:

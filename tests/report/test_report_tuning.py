@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.cli.main import invoke
@@ -14,9 +15,10 @@ from pgstrata.report.blocks import Table
 from pgstrata.report.sections.relative import relative_charts
 from pgstrata.report.sections.trend import trends
 from pgstrata.report.study import read_study
-from pgstrata.store import Results, RunBuilder, RunKey, RunRecord
+from pgstrata.store import Results, Run, RunBuilder, RunKey
 from pgstrata.store.read import read_run
-from support_runs import clone_run, make_run
+from pgstrata.store.record import ConfigRecord, FragmentRecord
+from support_runs import circumstances_of, clone_run, make_run
 
 # Overlay → (rate against the base on l.i1 with 1 client, with 4, settings it changes).
 OVERLAYS: dict[str, tuple[float, float, dict[str, str]]] = {
@@ -46,23 +48,23 @@ def write(
     root: Path, source: Path, key: RunKey, factor: float, overlay: str, changed: dict[str, str]
 ) -> None:
     run = read_run(source)
-    assert isinstance(run, RunRecord)
+    assert isinstance(run, Run)
     copy = read_run(clone_run(root.parent / "spare", source, key, factor))
-    assert isinstance(copy, RunRecord)
+    assert isinstance(copy, Run)
     builder: RunBuilder = Results(root).begin(key)
-    builder.step(next(s for s in copy.steps if s["name"] == "l.i1"))
+    builder.step(next(s for s in copy.record.steps if s.name == "l.i1"))
     base = {"full_page_writes": "on", "wal_compression": "off", "synchronous_commit": "on"}
     builder.settings({**run.settings(), **base, **changed})
-    fragments = [{"name": n, "text": ""} for n in ("cached-by-pg", *([overlay] if overlay else []))]
-    record = {k: copy.data[k] for k in ("status", "error", "server", "env", "initdb", "options", "host")}
+    names = ("cached-by-pg", *([overlay] if overlay else []))
+    fragments = tuple(FragmentRecord(name=name, text="") for name in names)
     clients = int(key.workload[0])
     builder.finish(
-        {
-            **record,
-            "workload_name": "insert",
-            "options": {"rows": 100_000, "rows_i1": 20_000, "seconds": 2, "clients": clients},
-            "config": {"name": key.variant, "fragments": fragments, "settings": {}},
-        }
+        structs.replace(
+            circumstances_of(copy),
+            workload_name="insert",
+            options={"rows": 100_000, "rows_i1": 20_000, "seconds": 2, "clients": clients},
+            config=ConfigRecord(name=key.variant, fragments=fragments, settings={}, dropped=(), mapped=()),
+        )
     )
 
 
@@ -127,7 +129,7 @@ def test_the_report_has_the_table_verdicts_and_intervals(studied: Path, tmp_path
 def test_a_shift_of_level_is_marked_where_it_happened(tmp_path: Path) -> None:
     source = make_run(tmp_path / "source", RunKey("v", "pg10.1", "insert", 1), seconds=2)
     base = read_run(source)
-    assert isinstance(base, RunRecord)
+    assert isinstance(base, Run)
     for version in range(10, 18):
         for repeat in (1, 2, 3):
             factor = (0.9 if version >= 14 else 1.0) * (1 + 0.002 * (repeat - 2))

@@ -106,7 +106,7 @@ def test_settings_a_version_lacks_are_dropped_with_a_record(text: str, version: 
     assert resolved.settings == {} and not resolved.mapped
     (change,) = resolved.dropped
     assert why in change.reason and change.to is None
-    assert resolved.record()["dropped"][0]["name"] == change.name
+    assert resolved.record().dropped[0].name == change.name
 
 
 def test_lz4_needs_a_build_that_has_it() -> None:

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from pgstrata.store import Results, RunKey
-from pgstrata.store.comparisons import complete, counted, replace_older
+from pgstrata.store.comparisons import comparison_of, complete, counted, replace_older
+from pgstrata.store.record import ComparisonRecord, Host
+from support_records import circumstances
 
 KEYS = [RunKey("study", variant, "insert", 1) for variant in "ab"]
+
+
+def comparison(name: str) -> ComparisonRecord:
+    return ComparisonRecord(
+        id=name,
+        variants=("a", "b"),
+        base="a",
+        slice_seconds=1.0,
+        rounds=3,
+        until="time",
+        max_seconds=None,
+        margin=0.01,
+    )
 
 
 def measured(root: Path, name: str, failed: str = "", variants: str = "ab") -> dict[RunKey, Path]:
@@ -15,18 +31,14 @@ def measured(root: Path, name: str, failed: str = "", variants: str = "ab") -> d
     made = {}
     for key in KEYS:
         if key.variant in variants:
-            made[key] = (
-                Results(root)
-                .begin(key)
-                .finish(
-                    {
-                        "status": "failed" if key.variant in failed else "done",
-                        "started": f"2026-01-0{name}T00:00:00.000Z",
-                        "comparison": {"id": name, "variants": ["a", "b"]},
-                        "host": {"hostname": "bench1"},
-                    }
-                )
+            status = "failed" if key.variant in failed else "done"
+            folder = (
+                Results(root).begin(key).finish(circumstances(status=status, comparison=comparison(name)))
             )
+            data = json.loads((folder / "run.json").read_text())
+            data["started"] = f"2026-01-0{name}T00:00:00.000Z"
+            (folder / "run.json").write_text(json.dumps(data))
+            made[key] = folder
     return made
 
 
@@ -38,7 +50,7 @@ def visible(root: Path) -> dict[str, set[str]]:
     """Comparison and status of the runs that tables count, by variant."""
     found: dict[str, set[str]] = {}
     for run in Results(root).runs():
-        found.setdefault(run.variant, set()).add(f"{run.data['comparison']['id']} {run.data['status']}")
+        found.setdefault(run.variant, set()).add(f"{comparison_of(run)} {run.record.status}")
     return found
 
 
@@ -83,6 +95,6 @@ def test_comparisons_of_two_machines_both_count(tmp_path: Path) -> None:
     made = measured(tmp_path, "1")
     for key in KEYS:
         Results(tmp_path).begin(key).finish(
-            {"comparison": {"id": "9", "variants": ["a", "b"]}, "host": {"hostname": "bench2"}}
+            circumstances(comparison=comparison("9"), host=Host(hostname="bench2"))
         )
     assert len(counted(Results(tmp_path).runs())) == 2 * len(made)

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import StoreError
-from pgstrata.store import BrokenRun, Results, RunKey, RunRecord
+from pgstrata.store import BrokenRun, Results, Run, RunKey
 from pgstrata.store.histogram import decode, merge
 from pgstrata.store.read import read_run
+from pgstrata.store.record import Metrics
+from support_records import circumstances, step_record
 from support_runs import INSERT_STEPS, clone_run, make_run
 
 KEY = RunKey("insert-cached", "pg17.11.x10a", "insert", 1)
@@ -52,9 +54,10 @@ BUILDING = """
     import sys
     from pathlib import Path
     from pgstrata.store import Results, RunKey
+    from support_records import step_record
     run = Results(Path(sys.argv[1])).begin(RunKey("c", "v", "insert", 1))
     run.spec(1, "l.i0", {"version": 1})
-    run.step({"name": "l.i0", "rate": 1.0}, host=[{"second": 0, "cpu_user": 1.0}])
+    run.step(step_record("l.i0"), host=[{"second": 0, "cpu_user": 1.0}])
     print("ready", flush=True)
     sys.stdin.read()
 """
@@ -91,7 +94,7 @@ def test_a_finished_run_is_found_and_says_what_was_written(finished: Path) -> No
 
 def test_seconds_add_up_to_totals_and_their_histograms_to_the_steps(finished: Path) -> None:
     record = read_run(finished)
-    assert isinstance(record, RunRecord)
+    assert isinstance(record, Run)
     series = record.table("series")
     for step in record.steps:
         for role, totals in step["roles"].items():
@@ -106,10 +109,10 @@ def test_seconds_add_up_to_totals_and_their_histograms_to_the_steps(finished: Pa
 def test_nothing_is_visible_before_the_run_is_whole(tmp_path: Path) -> None:
     results = Results(tmp_path)
     run = results.begin(KEY)
-    run.step({"name": "l.i0", "rate": 1.0})
+    run.step(step_record("l.i0"))
     assert results.runs() == []
     assert results.find(KEY) is None
-    folder = run.finish({})
+    folder = run.finish(circumstances())
     assert [r.run_id for r in results.runs()] == [run.run_id]
     assert not run.folder.exists()
     assert folder.parent == KEY.folder(tmp_path)
@@ -141,14 +144,15 @@ def test_failed_runs_do_not_count_as_done(tmp_path: Path) -> None:
 def test_names_and_numbers_json_does_not_know_survive(tmp_path: Path) -> None:
     key = RunKey("../../etc", "<script>\0", "\ud800 ☃", 3)
     run = Results(tmp_path).begin(key)
-    run.step({"name": "a/../b", "rate": float("nan"), "roles": {"x": {"mean": float("inf")}}})
+    figures = Metrics(ips=float("nan"), qps=float("inf"), rps=1.0)
+    run.step(step_record("a/../b", metrics=figures))
     run.spec(1, "a/../b", {"x": 1})
-    folder = run.finish({"env": {"PATH": Path("/x")}})
+    folder = run.finish(circumstances(facts={"share": float("nan")}))
     assert folder.is_relative_to(tmp_path)
     (record,) = Results(tmp_path).runs()
     assert record.key == key
-    assert record.steps[0]["rate"] is None
-    assert record.steps[0]["roles"] == {"x": {"mean": None}}
+    assert record.record.steps[0].metrics == Metrics(rps=1.0)
+    assert record.record.facts == {"share": None}
     assert "NaN" not in (folder / "run.json").read_text()
     assert Results(tmp_path).find(key) == folder
 
@@ -172,26 +176,27 @@ def test_the_same_run_twice_counts_once(run: Path) -> None:
     assert "copy" in broken.reason
 
 
-@pytest.mark.parametrize("bad", [{"status": "maybe"}, {"status": None}])
-def test_a_run_has_one_of_two_states(tmp_path: Path, bad: dict[str, object]) -> None:
+def test_what_reading_would_refuse_is_not_written(tmp_path: Path) -> None:
     run = Results(tmp_path).begin(KEY)
-    with pytest.raises(ValueError, match="status"):
-        run.finish(bad)
+    with pytest.raises(StoreError, match=r"Expected `float`, got `null` - at `\$\.rate`"):
+        run.step(step_record(rate=float("nan")))
+    with pytest.raises(StoreError, match=r"cannot be stored: .*\$\.status"):
+        run.finish(circumstances(status="maybe"))
     run.abandon()
 
 
 def test_a_step_name_is_taken_once(tmp_path: Path) -> None:
     run = Results(tmp_path).begin(KEY)
-    run.step({"name": "l.i0"})
+    run.step(step_record("l.i0"))
     with pytest.raises(ValueError, match=r"l\.i0"):
-        run.step({"name": "l.i0"})
+        run.step(step_record("l.i0"))
     run.abandon()
 
 
 def test_a_figure_without_a_column_is_not_lost_in_silence(tmp_path: Path) -> None:
     run = Results(tmp_path).begin(KEY)
     with pytest.raises(ValueError, match="cpu_secs"):
-        run.step({"name": "l.i0"}, backends=[{"role": "query", "cpu_secs": 1.0}])
+        run.step(step_record("l.i0"), backends=[{"role": "query", "cpu_secs": 1.0}])
     run.abandon()
 
 
@@ -226,7 +231,7 @@ def test_a_killed_run_is_rubbish_and_a_living_one_is_not(tmp_path: Path) -> None
     # it ended without finishing: what it left is rubbish now
     assert len(results.clean()) == 1
     assert not (tmp_path / "c").exists()
-    assert own.finish({}).exists()
+    assert own.finish(circumstances()).exists()
 
 
 def test_cleaning_touches_nothing_but_building_folders(run: Path) -> None:
@@ -264,12 +269,13 @@ def test_a_full_disk_is_one_clear_sentence(tmp_path: Path) -> None:
         from pathlib import Path
         from pgstrata.errors import StoreError
         from pgstrata.store import Results, RunKey
+        from support_records import circumstances, step_record
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         run = Results(Path(sys.argv[1])).begin(RunKey("c", "v", "insert", 1))
-        run.step({"name": "l.i0", "x": "y" * 100_000})
+        run.step(step_record("l.i0", notes=("y" * 100_000,)))
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
         try:
-            run.finish({})
+            run.finish(circumstances())
         except StoreError as error:
             run.abandon()
             print(error.message, error.hint, sep="|")
@@ -334,11 +340,13 @@ DAMAGES = [
     (lambda run: (run / "run.json").write_text("[]"), "run.json is damaged"),
     (lambda run: (run / "run.json").write_bytes(b"\xff\xfe"), "run.json is damaged"),
     (lambda run: (run / "run.json").write_text("[" * 100_000), "run.json is damaged"),
-    (put(format=2), "format 2"),
+    (put(format=1), "format 1 of run.json, and this pgstrata reads format 2: measure it again"),
     (put(format=None), "format None"),
     (put(run_id=7), "run_id"),
     (put(steps=None), "steps"),
-    (put(steps=["x"]), "steps"),
+    (put(steps=["x"]), "steps[0]"),
+    (put(repeat=0), "$.repeat"),
+    (put(started="yesterday"), "$.started"),
     (put(status="running"), "status"),
     (lambda run: (run / "series.parquet").unlink(), "series.parquet is missing"),
     (lambda run: cut(run / "host.parquet"), "host.parquet is damaged"),

@@ -57,6 +57,7 @@ def explain(
       pgstrata config explain cached-by-pg --server pg:11
       pgstrata config explain cached-by-pg mine.conf --server pg:9.6 --format json
     """
+    import msgspec
     import psutil
 
     from pgstrata.cli.output import print_json
@@ -67,7 +68,7 @@ def explain(
     found = [find_fragment(name, Path.cwd()) for name in fragments]
     resolved = resolve(found, number, psutil.virtual_memory().total)
     if format is TextOrJson.json:
-        print_json({"version": version, **resolved.record()})
+        print_json({"version": version, **msgspec.to_builtins(resolved.record())})
         return
     stack = " + ".join(fragment.name for fragment in found)
     print(f"# PostgreSQL {version} with {stack}, sizes for the memory of this machine")

@@ -11,7 +11,7 @@ from pgstrata.cli.arguments import RESULTS, ResultsOption
 from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
-    from pgstrata.store import RunRecord
+    from pgstrata.store import Run
 
 
 def show(
@@ -38,16 +38,16 @@ def show(
         print(line)
 
 
-def find_run(text: str, results: Path) -> RunRecord:
+def find_run(text: str, results: Path) -> Run:
     """The run meant by an id, a part of it, or a folder. Raises UsageError."""
     from pgstrata.errors import UsageError
-    from pgstrata.store import Results, RunRecord
+    from pgstrata.store import Results, Run
     from pgstrata.store.read import read_run
 
     folder = Path(text)
     if (folder / "run.json").exists():
         found = read_run(folder)
-        if isinstance(found, RunRecord):
+        if isinstance(found, Run):
             return found
         raise UsageError(f"{found}", "a run that is damaged cannot be shown")
     runs = Results(results).runs()
@@ -61,7 +61,7 @@ def find_run(text: str, results: Path) -> RunRecord:
     raise UsageError(f"there is no run {text} in {results}", f"pgstrata runs --results {results} lists them")
 
 
-def lines(run: RunRecord) -> list[str]:
+def lines(run: Run) -> list[str]:
     """The run as text."""
     from pgstrata.cli.output import aligned
 

@@ -12,7 +12,7 @@ from pgstrata.cli.arguments import RESULTS, ResultsOption
 
 if TYPE_CHECKING:
     from pgstrata.judge.overlays import TuningStudy
-    from pgstrata.store import RunRecord
+    from pgstrata.store import Run
 
 app = typer.Typer(no_args_is_help=True, help="Studies of configurations: one base, overlays upon it.")
 
@@ -72,7 +72,7 @@ def next_(
         raise UsageError(f"{out} exists already", "choose another --out") from None
 
 
-def _find(results: Path, campaign: str | None, step: str | None) -> tuple[TuningStudy, list[RunRecord]]:
+def _find(results: Path, campaign: str | None, step: str | None) -> tuple[TuningStudy, list[Run]]:
     from pgstrata.errors import UsageError
     from pgstrata.judge.overlays import tuning_study
     from pgstrata.store.choose import campaign_runs
@@ -87,7 +87,7 @@ def _find(results: Path, campaign: str | None, step: str | None) -> tuple[Tuning
     return found, runs
 
 
-def _campaign(found: TuningStudy, runs: list[RunRecord]) -> str:
+def _campaign(found: TuningStudy, runs: list[Run]) -> str:
     """The campaign as TOML; JSON's texts, numbers and lists are TOML's, too."""
     winners = found.table.next.overlays
     lines = [
@@ -111,7 +111,7 @@ def _campaign(found: TuningStudy, runs: list[RunRecord]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _how(runs: list[RunRecord]) -> list[str]:
+def _how(runs: list[Run]) -> list[str]:
     """Order and repeats of the study: its intervals came of them."""
     lines = [
         f"repeats = {max(run.repeat for run in runs)}",

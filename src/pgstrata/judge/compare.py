@@ -21,7 +21,7 @@ from pgstrata.stats.metrics import counts_rows
 from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.rates import over_repeats, per_second
 from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, compare, set_aside
-from pgstrata.store import RunRecord
+from pgstrata.store import Run
 from pgstrata.store.choose import Side
 
 Json = dict[str, Any]
@@ -84,7 +84,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class _Measured:
-    run: RunRecord
+    run: Run
     record: Json
 
 
@@ -151,7 +151,7 @@ def step_pairs(base: Json, other: Json) -> tuple[list[float], list[float]]:
     return [b for b, _ in both], [o for _, o in both]
 
 
-def _by_step(runs: Sequence[RunRecord]) -> _Steps:
+def _by_step(runs: Sequence[Run]) -> _Steps:
     """Step → repeat → the newest finished run's record of it, a failed one's where there is no other."""
     found: _Steps = {}
     for run in sorted(runs, key=lambda r: (r.done, str(r.data.get("started")))):
@@ -196,7 +196,7 @@ def _verdict(
     return "seconds", compare_series(*series, margin=margin, confidence=confidence)
 
 
-def _together(base: RunRecord, other: RunRecord) -> Json | None:
+def _together(base: Run, other: Run) -> Json | None:
     """The comparison in which both runs were measured in turn; None if they were not."""
     ours, theirs = base.data.get("comparison"), other.data.get("comparison")
     if isinstance(ours, dict) and isinstance(theirs, dict) and ours.get("id") == theirs.get("id"):
@@ -235,7 +235,7 @@ def _first(measured: Mapping[int, _Measured]) -> _Measured:
     return measured[min(measured)]
 
 
-def _doubts(base: Sequence[RunRecord], other: Sequence[RunRecord]) -> list[Difference]:
+def _doubts(base: Sequence[Run], other: Sequence[Run]) -> list[Difference]:
     """Of runs of the same workload: those of different ones are never compared."""
     found: dict[tuple[str, str, str], Difference] = {}
     for workload in dict.fromkeys(run.workload for run in base):

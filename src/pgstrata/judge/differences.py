@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pgstrata.judge.tuning import differences as setting_differences
-from pgstrata.store import RunRecord
+from pgstrata.store import Run
 
 Kind = Literal[
     "server", "config", "setting", "environment", "workload", "option", "host", "program", "step", "data"
@@ -68,7 +68,7 @@ class Difference:
         return f"{self.kind} {self.name}: {_shown(self.base)} and {_shown(self.other)}"
 
 
-def differences(base: RunRecord, other: RunRecord) -> list[Difference]:
+def differences(base: Run, other: Run) -> list[Difference]:
     """Everything that differs between two runs, what makes a comparison doubtful first.
 
     Settings are compared as SHOW ALL gave them, without those that only say where a cluster lives.
@@ -89,7 +89,7 @@ def differences(base: RunRecord, other: RunRecord) -> list[Difference]:
     return sorted(found, key=lambda difference: not difference.doubtful)
 
 
-def doubts(runs: Iterable[RunRecord]) -> list[Difference]:
+def doubts(runs: Iterable[Run]) -> list[Difference]:
     """The doubtful differences between the first of several runs and each other one, each named once."""
     runs = list(runs)
     found: dict[tuple[str, str, str], Difference] = {}
@@ -110,29 +110,29 @@ def _pairs(
     ]
 
 
-def _part(run: RunRecord, name: str) -> dict[str, Any]:
+def _part(run: Run, name: str) -> dict[str, Any]:
     value = run.data.get(name)
     return dict(value) if isinstance(value, Mapping) else {}
 
 
-def _server(run: RunRecord) -> dict[str, Any]:
+def _server(run: Run) -> dict[str, Any]:
     server = _part(run, "server")
     return {name: server.get(name) for name in _SERVER}
 
 
-def _config(run: RunRecord) -> Any:
+def _config(run: Run) -> Any:
     return _part(run, "config").get("name")
 
 
-def _environment(run: RunRecord) -> dict[str, Any]:
+def _environment(run: Run) -> dict[str, Any]:
     return {**_part(run, "env"), "initdb": run.data.get("initdb")}
 
 
-def _programs(run: RunRecord) -> dict[str, Any]:
+def _programs(run: Run) -> dict[str, Any]:
     return {"pgstrata": run.data.get("pgstrata_version"), "driver": run.data.get("driver_version")}
 
 
-def _engines(base: RunRecord, other: RunRecord) -> list[Difference]:
+def _engines(base: Run, other: Run) -> list[Difference]:
     """Steps that both measured, with different engines of the driver.
 
     A load may be one side's alone: the other got a copy of its data.
@@ -149,7 +149,7 @@ def _engines(base: RunRecord, other: RunRecord) -> list[Difference]:
     ]
 
 
-def _engine_of(run: RunRecord) -> dict[str, str]:
+def _engine_of(run: Run) -> dict[str, str]:
     return {
         step["name"]: str(step["engine"])
         for step in run.steps
@@ -164,7 +164,7 @@ def _engine_in(steps: Sequence[str], of: int) -> str:
     return f"engine of {', '.join(steps[:_NAMED])}{rest}"
 
 
-def _settings(base: RunRecord, other: RunRecord) -> list[Difference]:
+def _settings(base: Run, other: Run) -> list[Difference]:
     pairs = setting_differences(base.settings(), other.settings())
     return [
         Difference("setting", name, values[0], values[1], False)
@@ -173,7 +173,7 @@ def _settings(base: RunRecord, other: RunRecord) -> list[Difference]:
     ]
 
 
-def _steps(base: RunRecord, other: RunRecord) -> list[Difference]:
+def _steps(base: Run, other: Run) -> list[Difference]:
     """Steps of one name whose transactions are not the same, though the options are: a script was edited."""
     before, after = base.specs(), other.specs()
     return [
@@ -187,7 +187,7 @@ def _scripts(spec: Mapping[str, Any]) -> list[Any]:
     return [(role.get("name"), role.get("scripts")) for role in spec.get("roles", [])]
 
 
-def _data(base: RunRecord, other: RunRecord) -> list[Difference]:
+def _data(base: Run, other: Run) -> list[Difference]:
     """Sizes of the database at the end: not doubtful, versions store the same rows differently."""
     before, after = (_part(run, "sizes").get("database_bytes") for run in (base, other))
     if before is None or after is None or abs(before - after) <= _SIZE_PART * max(before, after):

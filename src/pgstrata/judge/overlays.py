@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pgstrata.judge.compare import compare_all
 from pgstrata.judge.tuning import Overlay, RelativeRate, StudyTable, next_configs, study
-from pgstrata.store import RunRecord
+from pgstrata.store import Run
 from pgstrata.store.choose import Side
 
 JUDGED = "l.i1"
@@ -35,13 +35,13 @@ class TuningStudy:
         ]
 
 
-def tuning_study(runs: Sequence[RunRecord], step: str | None = None) -> TuningStudy | None:
+def tuning_study(runs: Sequence[Run], step: str | None = None) -> TuningStudy | None:
     """The study in these runs of one campaign; None where no base has two overlays.
 
     step: judged in every workload; by default l.i1, or the first measured step of a workload without it.
     """
     done = [run for run in runs if run.done and _stack(run)]
-    groups: dict[tuple[str, str], dict[tuple[str, ...], list[RunRecord]]] = {}
+    groups: dict[tuple[str, str], dict[tuple[str, ...], list[Run]]] = {}
     for run in done:
         stack = _stack(run)
         groups.setdefault((_server(run), stack[0]), {}).setdefault(stack[1:], []).append(run)
@@ -79,9 +79,7 @@ def tuning_study(runs: Sequence[RunRecord], step: str | None = None) -> TuningSt
     )
 
 
-def _rates(
-    stacks: dict[tuple[str, ...], list[RunRecord]], workload: str, step: str
-) -> dict[str, RelativeRate]:
+def _rates(stacks: dict[tuple[str, ...], list[Run]], workload: str, step: str) -> dict[str, RelativeRate]:
     def side(rest: tuple[str, ...]) -> Side:
         return Side("+".join(rest) or "base", tuple(r for r in stacks[rest] if r.workload == workload))
 
@@ -98,17 +96,17 @@ def _rates(
     return found
 
 
-def _judged(runs: Sequence[RunRecord], step: str | None) -> str | None:
+def _judged(runs: Sequence[Run], step: str | None) -> str | None:
     names = [s["name"] for run in runs for s in run.steps if s.get("measured") is not False]
     if step is not None:
         return step if step in names else None
     return JUDGED if JUDGED in names else next(iter(names), None)
 
 
-def _stack(run: RunRecord) -> tuple[str, ...]:
+def _stack(run: Run) -> tuple[str, ...]:
     fragments = dict(run.data.get("config") or {}).get("fragments") or []
     return tuple(str(f["name"]) for f in fragments if isinstance(f, dict) and f.get("name"))
 
 
-def _server(run: RunRecord) -> str:
+def _server(run: Run) -> str:
     return str(dict(run.data.get("server") or {}).get("label"))

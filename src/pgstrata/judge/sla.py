@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from pgstrata.store.record import RoleRecord
 
 SHARE = 0.95  # of the target, the Insert Benchmark's rule
 
@@ -28,16 +29,12 @@ def met(background_rate: float | None, target_rate: float | None) -> bool | None
     return (background_rate or 0.0) >= SHARE * target_rate
 
 
-def sla(roles: Mapping[str, Mapping[str, Any]]) -> Sla:
-    """The SLA of a step from its roles (`target_rate` and `rate` in rows/s, as in the step record).
+def sla(roles: Mapping[str, RoleRecord]) -> Sla:
+    """The SLA of a step from its roles.
 
     The role that is furthest behind its own target decides.
     """
-    with_target = [
-        (float(role.get("rate") or 0.0), float(role["target_rate"]))
-        for role in roles.values()
-        if role.get("target_rate")
-    ]
+    with_target = [(role.rate, role.target_rate) for role in roles.values() if role.target_rate]
     if not with_target:
         return Sla(None, None, None)
     rate, target = min(with_target, key=lambda pair: pair[0] / pair[1])

@@ -19,7 +19,7 @@ from pgstrata.judge.colours import (
     relative_tone,
 )
 from pgstrata.stats.rates import Rate, over_repeats, relative
-from pgstrata.store import RunRecord
+from pgstrata.store import Run
 
 StepRecord = Mapping[str, Any]
 
@@ -87,7 +87,7 @@ class Summary:
 
 
 def summarise(
-    runs: Iterable[RunRecord],
+    runs: Iterable[Run],
     *,
     variants: Sequence[str] | None = None,
     base: str | None = None,
@@ -132,7 +132,7 @@ def step_columns(records: Iterable[StepRecord]) -> tuple[Column, ...]:
 
 def _workload(
     workload: str,
-    runs: Sequence[RunRecord],
+    runs: Sequence[Run],
     variants: Sequence[str],
     base: str,
     thresholds: tuple[float, float],

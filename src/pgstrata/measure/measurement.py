@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from msgspec import structs
+
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.driver.client import Driver
 from pgstrata.errors import DriverError
@@ -19,6 +21,7 @@ from pgstrata.measure.step import StepResult, driver_spec, measure
 from pgstrata.observe import StepWatch
 from pgstrata.server.cluster import Cluster, ForeignCluster
 from pgstrata.store import RunBuilder, series_rows
+from pgstrata.store.record import Slice
 from pgstrata.workload.core.language import Digest, Step
 
 Json = dict[str, Any]
@@ -191,7 +194,7 @@ class StepMeasurement:
             where.builder.spec(self.order, self.step.name, self._spec)
         return spec
 
-    def store(self, slices: Sequence[Json] | None = None, *, reachable: bool = True) -> Stored:
+    def store(self, slices: Sequence[Slice] | None = None, *, reachable: bool = True) -> Stored:
         """Puts the parts together, asks why (profile, plans), and stores the step.
 
         slices: of the step record, where variants took turns. reachable: whether the server still answers.
@@ -201,7 +204,7 @@ class StepMeasurement:
         result = self.parts[0]
         if slices is not None:
             result = merged_parts(self.step, self.order, self.parts)
-            result.record["slices"] = list(slices)
+            result.record = structs.replace(result.record, slices=tuple(slices))
         begun = time.monotonic()
         self._ask_why(result, reachable)
         where.timings.add("observe", time.monotonic() - begun)
@@ -220,28 +223,29 @@ class StepMeasurement:
 
     def _ask_why(self, result: StepResult, reachable: bool) -> None:
         record = result.record
-        notes = self._notes
+        notes = [*record.notes, *self._notes]
         if self._profile.wanted:
-            record["profile"], more = self._profile.keep(
-                self.order, self.step.name, self._where.builder.attach
-            )
+            profile, more = self._profile.keep(self.order, self.step.name, self._where.builder.attach)
+            record = structs.replace(record, profile=profile)
             notes += more
         if self.step.digest is None and result.error is None and reachable:
-            record["plans"], more = step_plans(
-                lambda: self._where.cluster.connect(self._where.database), self._spec
-            )
+            plans, more = step_plans(lambda: self._where.cluster.connect(self._where.database), self._spec)
+            record = structs.replace(record, plans=plans)
             notes += more
-        record["notes"] += notes
+        result.record = structs.replace(record, notes=tuple(notes))
 
     def _digested(self, result: StepResult) -> Digest:
         if self.step.digest is None or self._rows is None:
             return Digest([])
         with self._where.timings.of("digest"):
             digest = self.step.digest(result.statements, self._rows)
-        if digest.rate is not None:
-            result.record["rate"] = digest.rate
-        for role in result.record["roles"].values():
-            role["statements_by_name"] = []  # the table `queries` has each one
+        record = result.record
+        result.record = structs.replace(
+            record,
+            rate=record.rate if digest.rate is None else digest.rate,
+            # the table `queries` has each statement
+            roles={n: structs.replace(r, statements_by_name=()) for n, r in record.roles.items()},
+        )
         return digest
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import structs
+
 from pgstrata.measure.record import COUNTS, step_record
 from pgstrata.measure.step import StepResult
 from pgstrata.observe import StepObserved
 from pgstrata.observe.waits import merged
 from pgstrata.stats.rates import pooled
 from pgstrata.store.histogram import Histogram, decode, merge
+from pgstrata.store.record import LogEvent
 from pgstrata.workload.core.language import Step
 
 Json = dict[str, Any]
@@ -30,10 +33,12 @@ def merged_parts(step: Step, order: int, parts: Sequence[StepResult]) -> StepRes
     done = _done([part.done for part in parts])
     observed = _observed([part.observed for part in parts], [float(part.done["seconds"]) for part in parts])
     record = step_record(step, order, last.ready, 0.0, seconds, done, observed)
-    record["started"] = parts[0].record["started"]
-    record["notes"] = list(dict.fromkeys(note for part in parts for note in part.record["notes"]))
-    if last.error is not None:
-        record["error"] = last.error.message
+    record = structs.replace(
+        record,
+        started=parts[0].record.started,
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.record.notes)),
+        error=last.error.message if last.error is not None else None,
+    )
     histograms = {role["name"]: role["histogram"] for role in done["roles"]}
     return StepResult(
         record, seconds, histograms, observed, last.driver_version, [], [], last.error, last.ready, done
@@ -94,7 +99,7 @@ def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepOb
     backends: dict[tuple[str, Any], Json] = {}
     host: list[Json] = []
     pgstat: dict[tuple[str, str, str], Json] = {}
-    events: list[Json] = []
+    events: list[LogEvent] = []
     at = 0.0
     for part, length in zip(parts, seconds, strict=True):
         for role, used in part.cpu_by_role.items():
@@ -129,8 +134,9 @@ def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepOb
     )
 
 
-def _moved(event: Json, by: float) -> Json:
-    return {**event, **{k: event[k] + by for k in ("second", "until") if event.get(k) is not None}}
+def _moved(event: LogEvent, by: float) -> LogEvent:
+    until = None if event.until is None else event.until + by
+    return structs.replace(event, second=event.second + by, until=until)
 
 
 def _sum(values: Sequence[float | int | None]) -> float | None:

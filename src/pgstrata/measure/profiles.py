@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pgstrata.campaign.file.models import ProfileSpec
 from pgstrata.driver.path import find_tools
@@ -16,8 +15,7 @@ from pgstrata.errors import PgstrataError
 from pgstrata.judge.stacks import add_up, folded_text, parse_folded
 from pgstrata.observe.profile import Profile, ProfileOptions, Profiler
 from pgstrata.store.names import slug
-
-Json = dict[str, Any]
+from pgstrata.store.record import ProfileRecord
 
 
 @dataclass(frozen=True)
@@ -66,13 +64,15 @@ class StepProfile:
         """Folds what was recorded; the files of perf are not needed any more then."""
         self._profiles += [_folded(profile) for profile in profiles]
 
-    def keep(self, order: int, step: str, attach: Callable[[str, bytes], None]) -> tuple[Json, list[str]]:
+    def keep(
+        self, order: int, step: str, attach: Callable[[str, bytes], None]
+    ) -> tuple[dict[str, ProfileRecord], list[str]]:
         """Stores the stacks by `attach`, those of one role added up.
 
         Returns `profile` of the step record, one entry per role, and notes on what is missing.
         Raises StoreError where the stacks cannot be stored.
         """
-        record: Json = {}
+        record: dict[str, ProfileRecord] = {}
         notes: list[str] = []
         for role in dict.fromkeys(one.profile.role for one in self._profiles):
             own = [one for one in self._profiles if one.profile.role == role]
@@ -83,15 +83,15 @@ class StepProfile:
             parts = [one.profile for one in own]
             costs = [p.perf_cpu_seconds for p in parts if p.perf_cpu_seconds is not None]
             note = next((p.note for p in parts if p.note), "")
-            record[role] = {
-                "file": name,
-                "backends": parts[-1].backends,
-                "samples": sum(p.samples for p in parts),
-                "event": parts[-1].event,
-                "seconds": sum(p.seconds for p in parts),
-                "perf_cpu_seconds": sum(costs) if costs else None,
-                "note": note,
-            }
+            record[role] = ProfileRecord(
+                file=name,
+                backends=parts[-1].backends,
+                samples=sum(p.samples for p in parts),
+                event=parts[-1].event,
+                seconds=sum(p.seconds for p in parts),
+                perf_cpu_seconds=sum(costs) if costs else None,
+                note=note,
+            )
             if note and (text := f"no profile of {role}: {note}") not in notes:
                 notes.append(text)
         return record, notes

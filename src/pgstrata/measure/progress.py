@@ -15,6 +15,7 @@ from rich.text import Text
 
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan
+from pgstrata.store.record import StepRecord
 from pgstrata.workload.core.language import Headline, Step
 
 HEARTBEAT_SECONDS = 10.0
@@ -45,7 +46,7 @@ class Progress(Protocol):
     def phase(self, name: str, seconds: float | None = None) -> None: ...
     def step_begins(self, step: Step) -> None: ...
     def second(self, event: dict[str, Any]) -> None: ...
-    def step_ended(self, record: dict[str, Any]) -> None: ...
+    def step_ended(self, record: StepRecord) -> None: ...
 
 
 @dataclass
@@ -108,14 +109,14 @@ def seconds_left(step: Step, at: float, done: int) -> float | None:
     return None
 
 
-def step_line(record: dict[str, Any]) -> str:
+def step_line(record: StepRecord) -> str:
     """One step in one line: name, rate, seconds, and whether its writers kept up."""
-    line = f"{record['name']:<10} {quantity(record['rate'] or 0.0, record['rate_unit']):>28}"
-    line += f"  {record['seconds']:8.1f} s"
-    if record.get("sla_met") is False:
+    line = f"{record.name:<10} {quantity(record.rate, record.rate_unit):>28}"
+    line += f"  {record.seconds:8.1f} s"
+    if record.sla_met is False:
         line += (
-            f"  SLA missed: {record['background_rate']:,.0f} of "
-            f"{record['target_rate']:,.0f} rows/s written behind it"
+            f"  SLA missed: {record.background_rate:,.0f} of "
+            f"{record.target_rate:,.0f} rows/s written behind it"
         )
     return line
 
@@ -163,7 +164,7 @@ class PlainProgress:
         shown = f", {quantity(rate, self._step.headline.unit)}" if has_rate_meanwhile(self._step) else ""
         self.say(f"  {self._step.name:<10} … {event['second'] + 1}{of} s{shown}")
 
-    def step_ended(self, record: dict[str, Any]) -> None:
+    def step_ended(self, record: StepRecord) -> None:
         self._step = None
         self.say(f"  {step_line(record)}")
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
 
 from pgstrata.errors import PgstrataError
 from pgstrata.measure.sampling import Prepared, Sample, Scalar, literal, samples
+from pgstrata.store.record import QueryPlan
 
-Json = dict[str, Any]
+Kind = Literal["generic", "custom"]
 
 MOST_STATEMENTS = 50
 MOST_NOTES = 3
@@ -22,7 +23,7 @@ _SHOWN = 2000  # letters of a statement's text that are kept
 
 def step_plans(
     connect: Callable[[], psycopg.Connection[Any]], spec: Mapping[str, Any]
-) -> tuple[list[Json], list[str]]:
+) -> tuple[tuple[QueryPlan, ...], list[str]]:
     """`plans` of the step record, and notes on what is missing. Never raises.
 
     EXPLAIN without ANALYZE: nothing is executed. Of a statement the step prepares it is the plan the server
@@ -30,7 +31,7 @@ def step_plans(
     if that is estimated to be no dearer (plancache.c, choose_custom_plan). Of others it is the plan for
     the sample values.
     """
-    plans: list[Json] = []
+    plans: list[QueryPlan] = []
     refused: list[str] = []
     try:
         wanted = samples(spec)
@@ -38,12 +39,12 @@ def step_plans(
             with connect() as connection:
                 _ask(connection, wanted, plans, refused)
     except (psycopg.Error, PgstrataError, ValueError, TypeError, KeyError) as error:
-        return plans, [f"plans not read: {type(error).__name__}: {' '.join(str(error).split())[:200]}"]
-    return plans, refused[:MOST_NOTES]
+        return tuple(plans), [f"plans not read: {type(error).__name__}: {' '.join(str(error).split())[:200]}"]
+    return tuple(plans), refused[:MOST_NOTES]
 
 
 def _ask(
-    connection: psycopg.Connection[Any], wanted: list[Sample], plans: list[Json], refused: list[str]
+    connection: psycopg.Connection[Any], wanted: list[Sample], plans: list[QueryPlan], refused: list[str]
 ) -> None:
     connection.execute("SET statement_timeout = '2s'")
     deadline = time.monotonic() + SECONDS
@@ -59,10 +60,10 @@ def _ask(
             refused.append(f"no plan of {sample.name[:80]}: {str(error).strip().splitlines()[0]}")
             continue
         text = sample.prepared.text if kind == "generic" and sample.prepared else sample.sql
-        plans.append({"name": sample.name, "statement": text[:_SHOWN], "plan": plan, "kind": kind})
+        plans.append(QueryPlan(name=sample.name, statement=text[:_SHOWN], plan=plan, kind=kind))
 
 
-def _plan(connection: psycopg.Connection[Any], sample: Sample) -> tuple[Any, str]:
+def _plan(connection: psycopg.Connection[Any], sample: Sample) -> tuple[Any, Kind]:
     """The plan and its kind: `custom`, made for known values, or `generic`, for any."""
     if sample.prepared is None:
         return _explain(connection, sample.sql), "custom"

@@ -14,9 +14,17 @@ from pgstrata.observe.waits import Waits
 from pgstrata.stats.metrics import metric_line
 from pgstrata.stats.rates import per_second, rate_percentiles
 from pgstrata.store import series_rows
+from pgstrata.store.record import (
+    Latency,
+    Metrics,
+    RatePercentiles,
+    RoleRecord,
+    Sizes,
+    StatementRecord,
+    StepRecord,
+    WaitsCost,
+)
 from pgstrata.workload.core.language import Headline, Role, Step
-
-Json = dict[str, Any]
 
 COUNTS = ("operations", "transactions", "statements", "rows", "errors", "retries")
 
@@ -32,18 +40,18 @@ def headline_rate(headline: Headline, role: Mapping[str, Any], seconds: float) -
     return float(amount) / seconds if seconds > 0 else 0.0
 
 
-def role_record(role: Role, done: Mapping[str, Any], seconds: float, cpu_seconds: float | None) -> Json:
+def role_record(role: Role, done: Mapping[str, Any], seconds: float, cpu_seconds: float | None) -> RoleRecord:
     """One role of a step. Its rate is rows/s where it has a target, else operations/s."""
     counted = done["rows"] if role.target_rows is not None else done["operations"]
-    return {
-        "clients": role.clients,
+    return RoleRecord(
+        clients=role.clients,
         **{name: done[name] for name in COUNTS},
-        "rate": counted / seconds if seconds > 0 else 0.0,
-        "target_rate": role.target_rows,
-        "cpu_seconds": cpu_seconds,
-        "latency": dict(done["latency"]),
-        "statements_by_name": list(done["statements_by_name"]),
-    }
+        rate=counted / seconds if seconds > 0 else 0.0,
+        target_rate=role.target_rows,
+        cpu_seconds=cpu_seconds,
+        latency=Latency(**done["latency"]),
+        statements_by_name=tuple(StatementRecord(**one) for one in done["statements_by_name"]),
+    )
 
 
 def step_record(
@@ -54,7 +62,7 @@ def step_record(
     seconds_events: Sequence[Mapping[str, Any]],
     done: Mapping[str, Any],
     observed: StepObserved,
-) -> Json:
+) -> StepRecord:
     """Everything about one step but its tables.
 
     order counts from 1; unix_time: when the clock of the step started; ready, seconds_events and
@@ -80,50 +88,57 @@ def step_record(
     )
     percentiles = rate_percentiles(in_seconds)
     kept_up = sla(roles)
-    record = {
-        "name": step.name,
-        "order": order,
-        "group": step.group,
-        "measured": step.measured,
-        "reads_only": step.reads_only,
-        "started": iso(unix_time),
-        "seconds": seconds,
-        "rate": rate,
-        "rate_unit": headline.unit,
-        "role": headline.role,
-        "operations": counted["operations"],
-        "rows": counted["rows"],
-        "target_rate": kept_up.target_rate,
-        "background_rate": kept_up.background_rate,
-        "sla_met": kept_up.met,
-        "engine": ready["engine"],
-        "driver_cpu_seconds": done["driver_cpu_seconds"],
-        "driver_peak_rss_bytes": done["driver_peak_rss_bytes"],
-        "server_cpu_seconds": observed.server_cpu_seconds,
-        "roles": roles,
-        "metrics": metric_line(
-            seconds=seconds or 1e-9,
-            rate=rate,
-            rate_unit=headline.unit,
-            roles=roles,
-            disk=observed.disk,
-            cpus=psutil.cpu_count() if observed.disk is not None else None,
-            sizes=observed.sizes,
-            rss_bytes=observed.rss_bytes,
-            rate_percentiles=percentiles,
-        ),
-        "rate_percentiles": percentiles,
-        "wal_bytes": observed.wal_bytes,
-        "sizes": observed.sizes,
-        "tables": observed.tables,
-        "events": observed.events,
-        "plans": [],
-    }
-    return record if observed.waits is None else record | waits_record(observed.waits)
+    sizes = observed.sizes or Sizes()
+    longest = [role.latency.max for role in roles.values() if role.latency.max is not None]
+    metrics = metric_line(
+        seconds=seconds or 1e-9,
+        rate=rate,
+        rate_unit=headline.unit,
+        inserted=roles["insert"].rows if "insert" in roles else 0,
+        longest=max(longest, default=None),
+        disk=observed.disk,
+        cpus=psutil.cpu_count() if observed.disk is not None else None,
+        database_bytes=sizes.database_bytes,
+        data_dir_bytes=sizes.data_dir_bytes,
+        rss_bytes=observed.rss_bytes,
+        rate_percentiles=percentiles,
+    )
+    return StepRecord(
+        name=step.name,
+        order=order,
+        group=step.group,
+        measured=step.measured,
+        reads_only=step.reads_only,
+        started=iso(unix_time),
+        seconds=seconds,
+        rate=rate,
+        rate_unit=headline.unit,
+        role=headline.role,
+        operations=counted["operations"],
+        rows=counted["rows"],
+        target_rate=kept_up.target_rate,
+        background_rate=kept_up.background_rate,
+        sla_met=kept_up.met,
+        engine=ready["engine"],
+        driver_cpu_seconds=done["driver_cpu_seconds"],
+        driver_peak_rss_bytes=done["driver_peak_rss_bytes"],
+        server_cpu_seconds=observed.server_cpu_seconds,
+        roles=roles,
+        metrics=Metrics(**metrics),
+        rate_percentiles=RatePercentiles(**percentiles),
+        wal_bytes=observed.wal_bytes,
+        sizes=sizes,
+        tables=observed.tables,
+        events=tuple(observed.events),
+        plans=(),
+        notes=tuple(observed.notes),
+        waits=None if observed.waits is None else wait_shares(observed.waits),
+        waits_cost=None if observed.waits is None else waits_cost(observed.waits),
+    )
 
 
-def waits_record(waits: Waits) -> Json:
-    """`waits` and `waits_cost` of a step record: parallel workers count to the role they work for."""
+def wait_shares(waits: Waits) -> dict[str, dict[str, float]]:
+    """`waits` of a step record: parallel workers count to the role they work for."""
     samples: dict[str, dict[str, int]] = {}
     for row in waits.rows:
         kind, event = row["wait_event_type"], row["wait_event"]
@@ -131,14 +146,16 @@ def waits_record(waits: Waits) -> Json:
         of_role = samples.setdefault(row["role"], {})
         of_role[name] = of_role.get(name, 0) + row["samples"]
     return {
-        "waits": {
-            role: {name: count / sum(counts.values()) for name, count in counts.items()}
-            for role, counts in samples.items()
-        },
-        "waits_cost": {
-            "polls": waits.polls,
-            "wanted": waits.wanted,
-            "sampler_cpu_seconds": waits.sampler_cpu_seconds,
-            "backend_cpu_seconds": waits.backend_cpu_seconds,
-        },
+        role: {name: count / sum(counts.values()) for name, count in counts.items()}
+        for role, counts in samples.items()
     }
+
+
+def waits_cost(waits: Waits) -> WaitsCost:
+    """`waits_cost` of a step record."""
+    return WaitsCost(
+        polls=waits.polls,
+        wanted=waits.wanted,
+        sampler_cpu_seconds=waits.sampler_cpu_seconds,
+        backend_cpu_seconds=waits.backend_cpu_seconds,
+    )

@@ -9,11 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.errors import DriverError
 from pgstrata.measure.record import step_record
 from pgstrata.observe import StepObserved, StepWatch
 from pgstrata.observe.profile import Profile, Profiler
+from pgstrata.store.record import StepRecord
 from pgstrata.workload.core.language import Step
 
 Json = dict[str, Any]
@@ -36,7 +39,7 @@ class StepResult:
     `ready`, `done`: the driver's events, from which the slices of a step are put together.
     """
 
-    record: Json
+    record: StepRecord
     seconds: list[Json]
     histograms: dict[str, str]
     observed: StepObserved
@@ -130,13 +133,13 @@ def measure(
     if error is not None and not done["seconds"]:
         # The driver's clock stops with the last transaction that ended, and here none did.
         done = {**done, "seconds": round(cut_after, 3)}
-    record = step_record(step, order, ready, unix_time, seconds, done, observed)
     begun = time.monotonic()
     profiles = profile.finish()
     observed.observe_seconds += time.monotonic() - begun
-    record["notes"] = [*observed.notes, *profile.notes]
+    observed.notes += profile.notes
+    record = step_record(step, order, ready, unix_time, seconds, done, observed)
     if error is not None:
-        record["error"] = error.message
+        record = structs.replace(record, error=error.message)
     histograms = {role["name"]: role["histogram"] for role in done["roles"]}
     version = str(ready["driver"])
     return StepResult(

@@ -15,6 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
+
+from pgstrata.store.record import LogEvent
+
+Kind = Literal["checkpoint", "autovacuum", "autoanalyze"]
 
 _LINE_LIMIT = 8192  # bytes of one line that are looked at
 _TEXT_LIMIT = 1000  # characters of an event that are kept
@@ -80,14 +85,12 @@ def _time(stamp: bytes, zone: bytes) -> float | None:
         return None
 
 
-def events(found: Iterable[Entry], begin: float, end: float) -> list[dict[str, object]]:
+def events(found: Iterable[Entry], begin: float, end: float) -> list[LogEvent]:
     """What overlaps the time from `begin` to `end` (Unix time), in order.
 
-    `kind` is `checkpoint`, `autovacuum` or `autoanalyze`; `second` and `until` count from `begin`.
-    `second` is negative for what had begun before, `until` may lie behind the end, and is None for a
-    checkpoint that had not completed when the log was read.
+    `second` and `until` count from `begin`; `until` may lie behind the end.
     """
-    spans: list[tuple[str, float, float | None, str]] = []
+    spans: list[tuple[Kind, float, float | None, str]] = []
     starting: dict[int, Entry] = {}
     for entry in found:
         if _STARTING.match(entry.text):
@@ -101,15 +104,16 @@ def events(found: Iterable[Entry], begin: float, end: float) -> list[dict[str, o
             # The name of the table comes first and could imitate anything: the last one counts.
             elapsed = [float(seconds) for seconds in _ELAPSED.findall(entry.text)]
             took = elapsed[-1] if elapsed else 0.0
-            spans.append((f"auto{match[1]}", entry.time - took, entry.time, entry.text))
+            name: Kind = "autovacuum" if match[1] == "vacuum" else "autoanalyze"
+            spans.append((name, entry.time - took, entry.time, entry.text))
     spans += [("checkpoint", entry.time, None, entry.text) for entry in starting.values()]
     return [
-        {
-            "kind": kind,
-            "second": round(since - begin, 3),
-            "until": None if until is None else round(until - begin, 3),
-            "text": text.replace("\n", "; ")[:_TEXT_LIMIT],
-        }
+        LogEvent(
+            kind=kind,
+            second=round(since - begin, 3),
+            until=None if until is None else round(until - begin, 3),
+            text=text.replace("\n", "; ")[:_TEXT_LIMIT],
+        )
         for kind, since, until, text in sorted(spans, key=lambda span: span[1])
         if since <= end and (until is None or until >= begin)
     ]
@@ -126,7 +130,7 @@ class LogWindow:
         """Remembers where the log ends now. Raises OSError where it cannot be seen."""
         self._mark = self._path.stat().st_size
 
-    def events(self, begin: float, end: float) -> list[dict[str, object]]:
+    def events(self, begin: float, end: float) -> list[LogEvent]:
         """The events from `begin` to `end` (Unix time). Raises OSError where the log cannot be read."""
         return events(entries(self._lines()), begin, end)
 

@@ -7,9 +7,9 @@ import platform
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from pgstrata.observe import disks
+from pgstrata.store.record import Host
 
 ROOT = Path("/")
 
@@ -95,8 +95,8 @@ def os_name(root: Path = ROOT) -> str:
     return platform.system()
 
 
-def facts(data_dir: Path | None = None, root: Path = ROOT) -> dict[str, Any]:
-    """The object `host` of run.json; bytes are bytes, None is what this host does not show.
+def facts(data_dir: Path | None = None, root: Path = ROOT) -> Host:
+    """What `host` of run.json says; bytes are bytes, None is what this host does not show.
 
     governor: one word, or several joined with `,` where CPUs differ. turbo: boolean. data_dir_fs and
     data_dir_device: of the folder that holds the data folder, or of its nearest parent that exists.
@@ -106,21 +106,21 @@ def facts(data_dir: Path | None = None, root: Path = ROOT) -> dict[str, Any]:
         folder = folder.parent
     mount = disks.mount_of(folder, root) if folder is not None else None
     devices = disks.devices_of(folder, root) if folder is not None else []
-    result = {
-        "hostname": None,
-        "cpu_model": cpu_model(root),
-        "cpus": cpus(),
-        "memory_bytes": meminfo("MemTotal", root),
-        "kernel": platform.release(),
-        "os": os_name(root),
-        "governor": ",".join(governors(root)) or None,
-        "turbo": turbo(root),
-        "thp": transparent_huge_pages(root),
-        "swap_bytes": meminfo("SwapTotal", root),
-        "data_dir_fs": mount.fs if mount else None,
-        "data_dir_device": ",".join(disks.device_name(d, root) for d in devices) or None,
-        "virtual": virtual(root),
-    }
+    hostname = None
     with suppress(OSError):
-        result["hostname"] = socket.gethostname()
-    return result
+        hostname = socket.gethostname()
+    return Host(
+        hostname=hostname,
+        cpu_model=cpu_model(root),
+        cpus=cpus(),
+        memory_bytes=meminfo("MemTotal", root),
+        kernel=platform.release(),
+        os=os_name(root),
+        governor=",".join(governors(root)) or None,
+        turbo=turbo(root),
+        thp=transparent_huge_pages(root),
+        swap_bytes=meminfo("SwapTotal", root),
+        data_dir_fs=mount.fs if mount else None,
+        data_dir_device=",".join(disks.device_name(d, root) for d in devices) or None,
+        virtual=virtual(root),
+    )

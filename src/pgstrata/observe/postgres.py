@@ -17,6 +17,8 @@ from typing import Any, LiteralString
 from psycopg import Connection, Error, sql
 from psycopg.rows import RowMaker, dict_row, scalar_row
 
+from pgstrata.store.record import Bloat, Sizes, TableRecord, TableSizes
+
 Session = Connection[Any]
 Json = dict[str, Any]
 
@@ -233,37 +235,35 @@ _TREES = """
 """
 
 
-def table_sizes(session: Session, tables: Sequence[str]) -> dict[str, dict[str, int]]:
-    """`{name: {table_bytes, index_bytes}}`; TOAST and the maps count to the table, parts to the whole."""
+def table_sizes(session: Session, tables: Sequence[str]) -> dict[str, TableSizes]:
+    """By table; TOAST and the maps count to the table, parts to the whole."""
     query: LiteralString = (
         _TREES + "SELECT name, sum(pg_table_size(part))::int8 AS table_bytes,"
         " sum(pg_indexes_size(part))::int8 AS index_bytes FROM tree GROUP BY name"
     )
     return {
-        row["name"]: {"table_bytes": row["table_bytes"], "index_bytes": row["index_bytes"]}
+        row["name"]: TableSizes(table_bytes=row["table_bytes"], index_bytes=row["index_bytes"])
         for row in _dicts(session, query, {"tables": list(tables)})
     }
 
 
-def sizes(session: Session, tables: Sequence[str], data_dir: Path | None) -> Json:
-    """Sizes in bytes as docs/results.md has them; `data_dir_bytes` is None for somebody else's server."""
-    return {
-        "database_bytes": _value(session, "SELECT pg_database_size(current_database())"),
-        "data_dir_bytes": folder_bytes(data_dir) if data_dir is not None else None,
-        "tables": table_sizes(session, tables),
-    }
+def sizes(session: Session, tables: Sequence[str], data_dir: Path | None) -> Sizes:
+    """`data_dir_bytes` is None for somebody else's server."""
+    return Sizes(
+        database_bytes=_value(session, "SELECT pg_database_size(current_database())"),
+        data_dir_bytes=folder_bytes(data_dir) if data_dir is not None else None,
+        tables=table_sizes(session, tables),
+    )
 
 
 # --- tables and indexes -----------------------------------------------------------------------
 
 
-def describe(session: Session, tables: Sequence[str], bloat_bytes: int = 0, managed: bool = True) -> Json:
-    """`{name: {rows_estimate, dead_estimate, columns, indexes, bloat}}` of the tables that exist.
-
-    columns: name → type. indexes: name → definition. bloat: see `bloat`, only where the table with its
-    indexes is not larger than `bloat_bytes`.
-    """
-    found: Json = {}
+def describe(
+    session: Session, tables: Sequence[str], bloat_bytes: int = 0, managed: bool = True
+) -> dict[str, TableRecord]:
+    """Of the tables that exist, by name; `bloat` where it has at most `bloat_bytes` with its indexes."""
+    found: dict[str, TableRecord] = {}
     query: LiteralString = (
         _TREES + "SELECT name, root, sum(pg_stat_get_live_tuples(part))::int8 AS rows_estimate,"
         " sum(pg_stat_get_dead_tuples(part))::int8 AS dead_estimate,"
@@ -283,17 +283,17 @@ def describe(session: Session, tables: Sequence[str], bloat_bytes: int = 0, mana
             (row["root"],),
         )
         measured = bloat(session, row["root"], managed) if 0 < row["bytes"] <= bloat_bytes else None
-        found[row["name"]] = {
-            "rows_estimate": row["rows_estimate"],
-            "dead_estimate": row["dead_estimate"],
-            "columns": {c["attname"]: c["type"] for c in columns},
-            "indexes": {i["relname"]: i["definition"] for i in indexes},
-            "bloat": measured,
-        }
+        found[row["name"]] = TableRecord(
+            rows_estimate=row["rows_estimate"],
+            dead_estimate=row["dead_estimate"],
+            columns={c["attname"]: c["type"] for c in columns},
+            indexes={i["relname"]: i["definition"] for i in indexes},
+            bloat=measured,
+        )
     return found
 
 
-def bloat(session: Session, table: int, managed: bool) -> Json | None:
+def bloat(session: Session, table: int, managed: bool) -> Bloat | None:
     """What pgstattuple and pgstatindex say of a table (oid) and its btree indexes; None without them.
 
     Reads the whole table. On our own servers the extension is created in a transaction that is rolled
@@ -302,12 +302,12 @@ def bloat(session: Session, table: int, managed: bool) -> Json | None:
     have = "pg_extension WHERE extname" if not managed else "pg_available_extensions WHERE name"
     if not _dicts(session, sql.SQL("SELECT 1 FROM pg_catalog." + have + " = 'pgstattuple'")):
         return None
-    result: Json = {"table": None, "indexes": {}}
+    indexes = {}
     try:
         with session.transaction(force_rollback=managed):
             if managed:
                 session.execute("CREATE EXTENSION IF NOT EXISTS pgstattuple")
-            result["table"] = _plain(_dicts(session, "SELECT * FROM pgstattuple(%s::regclass)", (table,))[0])
+            whole = _plain(_dicts(session, "SELECT * FROM pgstattuple(%s::regclass)", (table,))[0])
             query: LiteralString = (
                 "SELECT c.relname, s.* FROM pg_catalog.pg_index i"
                 " JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i'"
@@ -316,10 +316,10 @@ def bloat(session: Session, table: int, managed: bool) -> Json | None:
             )
             for row in _dicts(session, query, (table,)):
                 name = row.pop("relname")
-                result["indexes"][name] = _plain(row)
+                indexes[name] = _plain(row)
     except Error:
         return None  # no permission, a partitioned table, a file that the package lacks
-    return result
+    return Bloat(table=whole, indexes=indexes)
 
 
 def _plain(row: Json) -> Json:

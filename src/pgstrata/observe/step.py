@@ -15,6 +15,7 @@ from pgstrata.observe import disks, host, postgres
 from pgstrata.observe.backends import CpuReading, ServerCpu
 from pgstrata.observe.log import LogWindow
 from pgstrata.observe.waits import Waits, WaitSampler
+from pgstrata.store.record import LogEvent, Sizes, TableRecord
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -51,9 +52,9 @@ class StepObserved:
     server_cpu_seconds: float | None = None
     wal_bytes: int | None = None
     rss_bytes: int | None = None
-    sizes: Json = field(default_factory=dict)
-    tables: Json = field(default_factory=dict)
-    events: list[Json] = field(default_factory=list)
+    sizes: Sizes | None = None
+    tables: dict[str, TableRecord] = field(default_factory=dict)
+    events: list[LogEvent] = field(default_factory=list)
     disk: Json | None = None
     sampler_cpu_seconds: float | None = None
     observe_seconds: float = 0.0
@@ -272,9 +273,7 @@ class StepWatch:
             self._await_fresh(session)
             counters |= postgres.counters(session, postgres.DATABASE_VIEWS, self._database)
             folder = self._cluster.data_dir if self._managed else None
-            self._result.sizes = (
-                self._try("sizes", lambda: postgres.sizes(session, self._tables, folder)) or {}
-            )
+            self._result.sizes = self._try("sizes", lambda: postgres.sizes(session, self._tables, folder))
             self._result.tables = (
                 self._try(
                     "tables",

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from pgstrata.report.study import Study
-from pgstrata.store import RunRecord
+from pgstrata.store import Run
 from pgstrata.store.histogram import BUCKETS
 
 Floats = npt.NDArray[np.float64]
@@ -60,7 +60,7 @@ class Frames:
         self.backends: Mapping[Key, list[float]] = _backends(study.runs)
 
 
-def _read(runs: Iterable[RunRecord], table: str, columns: Sequence[str]) -> pl.DataFrame:
+def _read(runs: Iterable[Run], table: str, columns: Sequence[str]) -> pl.DataFrame:
     parts = [pl.read_parquet(run.folder / f"{table}.parquet", columns=list(columns)) for run in runs]
     return pl.concat(parts, how="vertical_relaxed") if parts else pl.DataFrame(schema=list(columns))
 
@@ -106,7 +106,7 @@ def _array(values: Sequence[float | None]) -> Floats:
     return np.array(values, dtype=np.float64)
 
 
-def _buckets(runs: Iterable[RunRecord]) -> dict[Key, list[int]]:
+def _buckets(runs: Iterable[Run]) -> dict[Key, list[int]]:
     table = _read(runs, "histograms", ("run_id", "step", "role", "bucket_order", "responses"))
     found: dict[Key, list[int]] = {}
     for run, step, role, order, responses in table.iter_rows():
@@ -116,7 +116,7 @@ def _buckets(runs: Iterable[RunRecord]) -> dict[Key, list[int]]:
     return found
 
 
-def _backends(runs: Iterable[RunRecord]) -> dict[Key, list[float]]:
+def _backends(runs: Iterable[Run]) -> dict[Key, list[float]]:
     table = _read(runs, "backends", ("run_id", "step", "role", "cpu_seconds"))
     found: dict[Key, list[float]] = {}
     for run, step, role, seconds in table.iter_rows():

@@ -14,7 +14,7 @@ from pgstrata.errors import StoreError, UsageError
 from pgstrata.judge.colours import THRESHOLDS, check_thresholds
 from pgstrata.judge.compare import StepVerdict, compare_all
 from pgstrata.judge.summary import Cell, Summary, summarise
-from pgstrata.store import BrokenRun, Results, RunRecord
+from pgstrata.store import BrokenRun, Results, Run
 from pgstrata.store.choose import Side
 from pgstrata.store.comparisons import counted
 
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 class Measured:
     """One step of one finished run."""
 
-    run: RunRecord
+    run: Run
     record: Json
 
     @property
@@ -112,7 +112,7 @@ class WorkloadOf:
 
     name: str
     steps: tuple[StepOf, ...]
-    runs: tuple[RunRecord, ...]
+    runs: tuple[Run, ...]
     summary: Summary
 
     @property
@@ -129,8 +129,8 @@ class Study:
     variants: tuple[str, ...]
     base: str
     workloads: tuple[WorkloadOf, ...]
-    runs: tuple[RunRecord, ...]
-    failed: tuple[RunRecord, ...] = ()
+    runs: tuple[Run, ...]
+    failed: tuple[Run, ...] = ()
     broken: tuple[BrokenRun, ...] = ()
     thresholds: tuple[float, float] = THRESHOLDS
     _index: Mapping[str, int] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class Study:
     def has_failed(self, variant: str) -> bool:
         return any(run.variant == variant for run in self.failed)
 
-    def runs_of(self, variant: str) -> list[RunRecord]:
+    def runs_of(self, variant: str) -> list[Run]:
         return [run for run in self.runs if run.variant == variant]
 
     @property
@@ -271,7 +271,7 @@ def read_study(
     )
 
 
-def _ordered_variants(runs: Sequence[RunRecord]) -> list[str]:
+def _ordered_variants(runs: Sequence[Run]) -> list[str]:
     """In the campaign's order where the runs know it, else in the order they were first measured."""
     first: dict[str, tuple[float, str]] = {}
     for run in runs:
@@ -281,7 +281,7 @@ def _ordered_variants(runs: Sequence[RunRecord]) -> list[str]:
     return sorted(first, key=lambda v: (first[v], natural(v)))
 
 
-def _told_base(done: Sequence[RunRecord], variants: Sequence[str]) -> str | None:
+def _told_base(done: Sequence[Run], variants: Sequence[str]) -> str | None:
     """The base that the campaign named when it was last run: a label, or the beginning of one."""
     last = max(done, key=lambda r: str(r.data.get("started") or ""), default=None)
     told = str(last.data.get("base") or "") if last else ""
@@ -289,20 +289,20 @@ def _told_base(done: Sequence[RunRecord], variants: Sequence[str]) -> str | None
     return found[0] if len(found) == 1 else None
 
 
-def _newest(runs: Iterable[RunRecord]) -> list[RunRecord]:
+def _newest(runs: Iterable[Run]) -> list[Run]:
     """Of runs of one key on one machine only the last: it was measured to replace the others."""
-    kept: dict[tuple[object, ...], RunRecord] = {}
+    kept: dict[tuple[object, ...], Run] = {}
     for run in sorted(runs, key=lambda r: (str(r.data.get("started") or ""), r.run_id)):
         kept[(run.key, part_of(run.data, "host", "hostname"))] = run
     return sorted(kept.values(), key=lambda r: (r.key, r.run_id))
 
 
-def _workload(runs: Sequence[RunRecord], variants: Sequence[str], summary: Summary) -> WorkloadOf:
+def _workload(runs: Sequence[Run], variants: Sequence[str], summary: Summary) -> WorkloadOf:
     own = tuple(run for run in runs if run.workload == summary.workload)
     return WorkloadOf(summary.workload, tuple(_steps(summary.workload, own, variants)), own, summary)
 
 
-def _steps(workload: str, runs: Sequence[RunRecord], variants: Sequence[str]) -> list[StepOf]:
+def _steps(workload: str, runs: Sequence[Run], variants: Sequence[str]) -> list[StepOf]:
     found: dict[str, list[Measured]] = {}
     place: dict[str, float] = {}
     for run in runs:

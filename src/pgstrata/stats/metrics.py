@@ -47,22 +47,23 @@ def metric_line(
     seconds: float,
     rate: float,
     rate_unit: str,
-    roles: Mapping[str, Mapping[str, Any]],
+    inserted: int,
+    longest: float | None,
     disk: Mapping[str, float | None] | None,
     cpus: int | None,
-    sizes: Mapping[str, Any] | None,
+    database_bytes: int | None,
+    data_dir_bytes: int | None,
     rss_bytes: float | None,
     rate_percentiles: Mapping[str, float | None],
 ) -> dict[str, float | None]:
     """The keys of `metrics` in a step record; null where something was not observed.
 
-    seconds: measured time; rate, rate_unit: the headline; roles: as in the step record, with `rows` and
-    `latency.max`; disk: totals of the host over the step — `reads`, `read_bytes`, `writes`, `write_bytes`,
-    `context_switches`, `cpu_seconds` — None where the host is not ours; cpus: of the host; sizes: after
-    the step; rate_percentiles: of the headline.
+    seconds: measured time; rate, rate_unit: the headline; inserted: rows of the role `insert`; longest:
+    response of all roles, in seconds; disk: totals of the host over the step — `reads`, `read_bytes`,
+    `writes`, `write_bytes`, `context_switches`, `cpu_seconds` — None where the host is not ours; cpus: of the
+    host; database_bytes, data_dir_bytes: after the step; rate_percentiles: of the headline.
     """
-    inserted = sum(_number(role.get("rows")) for name, role in roles.items() if name == "insert") / seconds
-    ips, qps = (rate, 0.0) if counts_rows(rate_unit) else (inserted, rate)
+    ips, qps = (rate, 0.0) if counts_rows(rate_unit) else (inserted / seconds, rate)
 
     def per_second(name: str) -> float | None:
         total = disk.get(name) if disk else None
@@ -70,8 +71,6 @@ def metric_line(
 
     cpu = per_second("cpu_seconds")
     each = qps or ips
-    longest = [_number(role["latency"].get("max")) for role in roles.values() if role.get("latency")]
-    sizes = sizes or {}
     return {
         "ips": ips,
         "qps": qps,
@@ -87,10 +86,10 @@ def metric_line(
         "cpups": _ratio(cpu, cpus / 100 if cpus else None),
         "cspq": _ratio(per_second("context_switches"), each),
         "cpupq": _ratio(cpu, each / 1e6),
-        "dbgb": _ratio(sizes.get("database_bytes"), GB),
-        "datagb": _ratio(sizes.get("data_dir_bytes"), GB),
+        "dbgb": _ratio(database_bytes, GB),
+        "datagb": _ratio(data_dir_bytes, GB),
         "rss": _ratio(rss_bytes, GB),
-        "maxop": max(longest, default=None),
+        "maxop": longest,
         "p50": rate_percentiles.get("p50"),
         "p99": rate_percentiles.get("p99"),
     }

@@ -1,7 +1,7 @@
 """Run folders, and SQL over them. docs/results.md describes both."""
 
 from pgstrata.store.layout import Results, RunKey, slug
-from pgstrata.store.read import BrokenRun, RunRecord
+from pgstrata.store.read import BrokenRun, Run
 from pgstrata.store.tables import series_rows
 from pgstrata.store.views import Answer, connect, plain, query
 from pgstrata.store.write import RunBuilder
@@ -10,9 +10,9 @@ __all__ = [
     "Answer",
     "BrokenRun",
     "Results",
+    "Run",
     "RunBuilder",
     "RunKey",
-    "RunRecord",
     "connect",
     "plain",
     "query",

@@ -11,7 +11,7 @@ from pgstrata.errors import StoreError, UsageError
 from pgstrata.store.comparisons import counted
 from pgstrata.store.layout import Results
 from pgstrata.store.names import RUN_FOLDER
-from pgstrata.store.read import BrokenRun, RunRecord, read_run
+from pgstrata.store.read import BrokenRun, Run, read_run
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,10 @@ class Side:
     """One side of a comparison: what it is called, and its runs."""
 
     name: str
-    runs: tuple[RunRecord, ...]
+    runs: tuple[Run, ...]
 
 
-def campaign_runs(results: Path, campaign: str | None) -> list[RunRecord]:
+def campaign_runs(results: Path, campaign: str | None) -> list[Run]:
     """The runs of one campaign. Without a name, of the campaign that was started last.
 
     Raises StoreError without runs, UsageError for a campaign that is not there.
@@ -97,7 +97,7 @@ def _folder(folder: Path) -> Side:
     return Side(f"{variants[0]} in {folder}", tuple(runs))
 
 
-def _below(folder: Path) -> Sequence[RunRecord]:
+def _below(folder: Path) -> Sequence[Run]:
     """Runs at any depth down to a results folder's: it may be one, or a campaign's, variant's, workload's."""
     return [
         run
@@ -105,5 +105,5 @@ def _below(folder: Path) -> Sequence[RunRecord]:
         for path in sorted(folder.glob("/".join("*" * depth)))
         if RUN_FOLDER.fullmatch(path.name)
         and not any(p.startswith(".") for p in path.relative_to(folder).parts)
-        if isinstance(run := read_run(path), RunRecord)
+        if isinstance(run := read_run(path), Run)
     ]

@@ -12,18 +12,17 @@ from pathlib import Path
 
 from pgstrata.store.layout import Results
 from pgstrata.store.names import RunKey
-from pgstrata.store.read import RunRecord
+from pgstrata.store.read import Run
 
 
-def comparison_of(run: RunRecord) -> str | None:
+def comparison_of(run: Run) -> str | None:
     """What the runs that took turns with this one have in common; None where it was measured alone."""
-    comparison = run.data.get("comparison")
-    return str(comparison.get("id")) if isinstance(comparison, dict) and comparison.get("id") else None
+    return run.record.comparison.id if run.record.comparison is not None else None
 
 
 def complete(results: Results, keys: Sequence[RunKey]) -> dict[RunKey, Path] | None:
     """The folders of the newest comparison in which all of these runs finished; None if there is none."""
-    found: dict[str, dict[RunKey, RunRecord]] = {}
+    found: dict[str, dict[RunKey, Run]] = {}
     for key in keys:
         for run in results.all(key):
             if run.done and (comparison := comparison_of(run)):
@@ -31,7 +30,7 @@ def complete(results: Results, keys: Sequence[RunKey]) -> dict[RunKey, Path] | N
     whole = [runs for runs in found.values() if len(runs) == len(keys)]
     if not whole:
         return None
-    newest = max(whole, key=lambda runs: max(str(run.data.get("started")) for run in runs.values()))
+    newest = max(whole, key=lambda runs: _started(list(runs.values())))
     return {key: run.folder for key, run in newest.items()}
 
 
@@ -56,10 +55,10 @@ def hide(folder: Path) -> None:
     folder.rename(folder.with_name(f".{folder.name}.superseded"))
 
 
-def counted(runs: Sequence[RunRecord]) -> list[RunRecord]:
+def counted(runs: Sequence[Run]) -> list[Run]:
     """The runs without those of a comparison that another one of the same campaign, workload, repeat and
     machine stands for: the newest complete one, or the newest where none is complete."""
-    groups: dict[tuple[object, ...], dict[str, list[RunRecord]]] = {}
+    groups: dict[tuple[object, ...], dict[str, list[Run]]] = {}
     for run in runs:
         if comparison := comparison_of(run):
             groups.setdefault(_place(run), {}).setdefault(comparison, []).append(run)
@@ -70,17 +69,14 @@ def counted(runs: Sequence[RunRecord]) -> list[RunRecord]:
     return [run for run in runs if comparison_of(run) in (None, kept.get(_place(run)))]
 
 
-def _place(run: RunRecord) -> tuple[object, ...]:
-    host = run.data.get("host")
-    name = host.get("hostname") if isinstance(host, dict) else None
-    return run.campaign, run.workload, run.repeat, name
+def _place(run: Run) -> tuple[object, ...]:
+    return run.campaign, run.workload, run.repeat, run.record.host.hostname
 
 
-def _is_complete(runs: Sequence[RunRecord]) -> bool:
-    wanted = runs[0].data["comparison"].get("variants")
-    there = {run.variant for run in runs if run.done}
-    return set(wanted) <= there if isinstance(wanted, list) else all(run.done for run in runs)
+def _is_complete(runs: Sequence[Run]) -> bool:
+    comparison = runs[0].record.comparison
+    return comparison is not None and set(comparison.variants) <= {run.variant for run in runs if run.done}
 
 
-def _started(runs: Sequence[RunRecord]) -> str:
-    return max(str(run.data.get("started")) for run in runs)
+def _started(runs: Sequence[Run]) -> str:
+    return max(run.record.started for run in runs)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pgstrata.store import disk, lock
 from pgstrata.store.names import BUILDING_FOLDER, RUN_FOLDER, RunKey, slug
-from pgstrata.store.read import BrokenRun, RunRecord, read_run, run_folders
+from pgstrata.store.read import BrokenRun, Run, read_run, run_folders
 from pgstrata.store.write import OWNER, RunBuilder, remove
 
 __all__ = ["Results", "RunKey", "slug"]
@@ -49,18 +49,18 @@ class Results:
         found = [run.folder for run in self.all(key) if run.done or not done]
         return found[-1] if found else None
 
-    def all(self, key: RunKey) -> list[RunRecord]:
+    def all(self, key: RunKey) -> list[Run]:
         """Every whole run of this key, failed ones included, in the order in which they were begun."""
         found = []
         for folder in sorted(key.folder(self.root).glob(f"{key.repeat}-*")):
             if not RUN_FOLDER.fullmatch(folder.name):
                 continue
             run = read_run(folder)
-            if isinstance(run, RunRecord) and run.key == key:
+            if isinstance(run, Run) and run.key == key:
                 found.append(run)
         return found
 
-    def runs(self) -> list[RunRecord]:
+    def runs(self) -> list[Run]:
         """Every whole run, sorted by folder. What cannot be used is in `broken` afterwards."""
         self.broken = []
         seen: dict[str, Path] = {}

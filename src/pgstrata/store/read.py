@@ -6,20 +6,22 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from pgstrata.errors import StoreError
 from pgstrata.store.names import RUN_FOLDER, RunKey
+from pgstrata.store.record import FORMAT, RunRecord
 from pgstrata.store.tables import OPTIONAL, TABLES, empty
-from pgstrata.store.write import FORMAT, STATUSES
+from pgstrata.store.write import finite
 
 Json = dict[str, Any]
 
 _PARQUET_END = b"PAR1"
-_IDENTITY = {"run_id": str, "campaign": str, "variant": str, "workload": str, "repeat": int}
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,11 @@ class BrokenRun:
 
 
 @dataclass(frozen=True)
-class RunRecord:
-    """A finished run: its folder and what run.json says (docs/results.md)."""
+class Run:
+    """A run that is there: its folder and what its run.json says."""
 
     folder: Path
-    data: Json
+    record: RunRecord
 
     @property
     def key(self) -> RunKey:
@@ -46,27 +48,32 @@ class RunRecord:
 
     @property
     def run_id(self) -> str:
-        return str(self.data["run_id"])
+        return self.record.run_id
 
     @property
     def campaign(self) -> str:
-        return str(self.data["campaign"])
+        return self.record.campaign
 
     @property
     def variant(self) -> str:
-        return str(self.data["variant"])
+        return self.record.variant
 
     @property
     def workload(self) -> str:
-        return str(self.data["workload"])
+        return self.record.workload
 
     @property
     def repeat(self) -> int:
-        return int(self.data["repeat"])
+        return self.record.repeat
 
     @property
     def done(self) -> bool:
-        return bool(self.data["status"] == "done")
+        return self.record.status == "done"
+
+    @cached_property
+    def data(self) -> Json:
+        """The record as JSON has it."""
+        return dict(finite(msgspec.to_builtins(self.record)))
 
     @property
     def steps(self) -> list[Json]:
@@ -122,21 +129,22 @@ def run_folders(root: Path) -> Iterator[Path]:
                 yield from (folder for folder in _folders(workload) if RUN_FOLDER.fullmatch(folder.name))
 
 
-def read_run(folder: Path) -> RunRecord | BrokenRun:
+def read_run(folder: Path) -> Run | BrokenRun:
     """The run in this folder, or why it cannot be used."""
     try:
-        record = RunRecord(folder, _checked(folder))
+        run = Run(folder, _record(folder))
         for table in TABLES:
             path = folder / f"{table}.parquet"
             if table not in OPTIONAL or path.exists():
                 _check_parquet(path)
-        return record
+        return run
     except _BrokenError as reason:
         return BrokenRun(folder, str(reason))
 
 
-def _checked(folder: Path) -> Json:
+def _record(folder: Path) -> RunRecord:
     try:
+        # msgspec's own decoder refuses lone surrogates, which names of files may have
         data = json.loads((folder / "run.json").read_bytes())
     except FileNotFoundError:
         raise _BrokenError("run.json is missing") from None
@@ -144,27 +152,15 @@ def _checked(folder: Path) -> Json:
         raise _BrokenError(f"run.json cannot be read: {cause.strerror}") from None
     except (ValueError, RecursionError):
         raise _BrokenError("run.json is damaged: not valid JSON") from None
-    if not isinstance(data, dict):
-        raise _BrokenError("run.json is damaged: no object")
-    if data.get("format") != FORMAT:
-        raise _BrokenError(f"format {data.get('format')!r}, and this pgstrata reads format {FORMAT}")
-    for name, kind in (
-        ("run_id", str),
-        ("campaign", str),
-        ("variant", str),
-        ("workload", str),
-        ("repeat", int),
-    ):
-        if not isinstance(data.get(name), kind):
-            raise _BrokenError(f"run.json is damaged: {name} is missing or of the wrong type")
-    if data.get("status") not in STATUSES:
-        raise _BrokenError(f"run.json is damaged: status {data.get('status')!r}")
-    steps = data.get("steps")
-    if not isinstance(steps, list) or not all(
-        isinstance(step, dict) and isinstance(step.get("name"), str) for step in steps
-    ):
-        raise _BrokenError("run.json is damaged: steps")
-    return data
+    if isinstance(data, dict) and data.get("format") != FORMAT:
+        raise _BrokenError(
+            f"format {data.get('format')!r} of run.json, and this pgstrata reads format {FORMAT}: "
+            "measure it again, or read it with the release that wrote it"
+        )
+    try:
+        return msgspec.convert(data, RunRecord)
+    except msgspec.ValidationError as cause:
+        raise _BrokenError(f"run.json is damaged: {cause}") from None
 
 
 def _check_parquet(path: Path) -> None:

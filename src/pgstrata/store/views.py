@@ -16,14 +16,14 @@ import duckdb
 
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.store.layout import Results
-from pgstrata.store.read import BrokenRun, RunRecord
+from pgstrata.store.read import BrokenRun, Run
 from pgstrata.store.tables import OPTIONAL, TABLES, sql_columns
 from pgstrata.store.write import finite
 
 Json = dict[str, Any]
 
 # one entry per column: name, SQL type, where its value comes from
-_RUNS: tuple[tuple[str, str, Callable[[RunRecord], Any]], ...] = (
+_RUNS: tuple[tuple[str, str, Callable[[Run], Any]], ...] = (
     ("run_id", "VARCHAR", lambda run: run.run_id),
     ("campaign", "VARCHAR", lambda run: run.campaign),
     ("variant", "VARCHAR", lambda run: run.variant),
@@ -40,7 +40,7 @@ _RUNS: tuple[tuple[str, str, Callable[[RunRecord], Any]], ...] = (
     ("path", "VARCHAR", lambda run: str(run.folder)),
 )
 
-_STEPS: tuple[tuple[str, str, Callable[[RunRecord, Json], Any]], ...] = (
+_STEPS: tuple[tuple[str, str, Callable[[Run, Json], Any]], ...] = (
     ("run_id", "VARCHAR", lambda run, _: run.run_id),
     ("campaign", "VARCHAR", lambda run, _: run.campaign),
     ("variant", "VARCHAR", lambda run, _: run.variant),
@@ -154,11 +154,11 @@ def plain(value: Any) -> Any:
 # --- the views --------------------------------------------------------------------------------
 
 
-def _run_rows(runs: Sequence[RunRecord]) -> list[Json]:
+def _run_rows(runs: Sequence[Run]) -> list[Json]:
     return [{name: value(run) for name, _, value in _RUNS} for run in runs]
 
 
-def _step_rows(runs: Sequence[RunRecord]) -> list[Json]:
+def _step_rows(runs: Sequence[Run]) -> list[Json]:
     return [
         {name: value(run, step) for name, _, value in _STEPS} for run in runs for step in run.data["steps"]
     ]

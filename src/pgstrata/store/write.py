@@ -9,19 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import polars as pl
+from msgspec import structs
 
 from pgstrata.errors import StoreError
 from pgstrata.store import disk, lock, tables
 from pgstrata.store.names import RunKey, new_run_id, slug
+from pgstrata.store.record import FORMAT, Circumstances, RunRecord, StepRecord
 
-FORMAT = 1
 OWNER = ".owner"
-STATUSES = ("done", "failed")
-
-Json = dict[str, Any]
 
 
 class RunBuilder:
@@ -39,7 +38,7 @@ class RunBuilder:
         self._final = self._parent / name
         self.folder = self._parent / f".{name}.building"
         self._started = now()
-        self._steps: list[Json] = []
+        self._steps: list[StepRecord] = []
         self._histograms: dict[str, dict[str, str]] = {}
         self._tables: dict[str, list[pl.DataFrame]] = {name: [tables.empty(name)] for name in tables.TABLES}
         with disk.storing("begin a run", self._parent):
@@ -52,7 +51,7 @@ class RunBuilder:
 
     def step(
         self,
-        record: Mapping[str, Any],
+        record: StepRecord,
         *,
         series: Iterable[tables.Row] = (),
         histograms: Mapping[str, str] | None = None,
@@ -61,16 +60,17 @@ class RunBuilder:
         pgstat: Iterable[tables.Row] = (),
         queries: Iterable[tables.Row] = (),
     ) -> None:
-        """A step that has ended: its record (docs/results.md) and its tables.
+        """A step that has ended: its record and its tables.
 
         Rows have the columns of the view of that name without `run_id` and `step`;
         `histograms` holds the whole-step histogram of each role in base64.
         Raises ValueError when a step of this name is there already: the tables tell steps by name.
+        Raises StoreError when the record could not be read again.
         """
-        name = str(record["name"])
+        name = record.name
         if name in self._histograms:
             raise ValueError(f"the run has a step {name!r} already")
-        self._steps.append(dict(record))
+        self._steps.append(_stored(record))
         self._histograms[name] = dict(histograms or {})
         rows = {
             "series": series,
@@ -121,35 +121,32 @@ class RunBuilder:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def finish(self, record: Mapping[str, Any]) -> Path:
+    def finish(self, circumstances: Circumstances) -> Path:
         """Writes everything that is left, makes it durable and renames the folder into place.
 
-        `record` has the keys of run.json (docs/results.md) except identity and `steps`, which are known
-        here; `status` is `done` unless it says `failed`. Returns the run's folder.
+        Identity and steps are known here already. Returns the run's folder.
         """
-        if record.get("status", "done") not in STATUSES:
-            raise ValueError(f"status is one of {', '.join(STATUSES)}, not {record['status']!r}")
-        whole: Json = {
-            "format": FORMAT,
-            "run_id": self.run_id,
-            "campaign": self.key.campaign,
-            "variant": self.key.variant,
-            "workload": self.key.workload,
-            "repeat": self.key.repeat,
-            "status": "done",
-            "error": None,
-            "started": self._started,
-            "finished": now(),
-        }
-        whole |= {name: value for name, value in record.items() if name not in {"run_id", "format"}}
-        whole["steps"] = self._steps
+        whole = _stored(
+            RunRecord(
+                **structs.asdict(circumstances),
+                format=FORMAT,
+                run_id=self.run_id,
+                campaign=self.key.campaign,
+                variant=self.key.variant,
+                workload=self.key.workload,
+                repeat=self.key.repeat,
+                started=self._started,
+                finished=now(),
+                steps=tuple(self._steps),
+            )
+        )
         for name, parts in self._tables.items():
             whole_table = pl.concat(parts)
             if name not in tables.OPTIONAL or not whole_table.is_empty():
                 self.attach(f"{name}.parquet", tables.parquet(whole_table))
         self.attach("histograms.json", _json(self._histograms))
         # last: a folder with a run.json has everything else
-        self.attach("run.json", _json(whole))
+        self.attach("run.json", _json(msgspec.to_builtins(whole)))
         with disk.storing("store the run", self._parent):
             (self.folder / OWNER).unlink()
             for folder in (self.folder, *(path for path in self.folder.rglob("*") if path.is_dir())):
@@ -194,6 +191,17 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+R = TypeVar("R", StepRecord, RunRecord)
+
+
+def _stored(record: R) -> R:
+    """The record as it will be read. Raises StoreError where reading would refuse it."""
+    try:
+        return msgspec.convert(finite(msgspec.to_builtins(record)), type(record))
+    except (TypeError, msgspec.ValidationError) as cause:
+        raise StoreError(f"a record of the run cannot be stored: {cause}") from cause
+
+
 def _json(value: Any) -> bytes:
     """JSON with null where a number is not finite: JSON has no NaN, and other readers refuse it."""
     try:
@@ -212,6 +220,4 @@ def finite(value: Any) -> Any:
         return {str(name): finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
-    if isinstance(value, Path):
-        return str(value)
     return value

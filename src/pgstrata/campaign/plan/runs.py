@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -21,6 +20,8 @@ from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.model import Server
 from pgstrata.store import Results, comparisons
 from pgstrata.store.names import RunKey
+from pgstrata.store.read import BrokenRun, read_run
+from pgstrata.store.record import RunRecord
 
 AROUND_SECONDS = 8.0
 """What initdb, start, admin SQL, observing and storing take for one run, a typical disk assumed."""
@@ -186,8 +187,10 @@ def _with_existing(run: PlannedRun, results: Results) -> PlannedRun:
     folder = results.find(run.key, done=True)
     if folder is None:
         return run
-    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    if difference := _difference(run, record):
+    stored = read_run(folder)
+    if isinstance(stored, BrokenRun):  # damaged since it was found
+        return run
+    if difference := _difference(run, stored.record):
         raise UsageError(
             f"{folder} was measured with {difference}: it cannot stand for the run planned now",
             "give the campaign another name, take another --results folder, or measure anew with --fresh",
@@ -195,23 +198,21 @@ def _with_existing(run: PlannedRun, results: Results) -> PlannedRun:
     return PlannedRun(run.key, run.variant, run.workload, run.seconds, run.disk_bytes, folder)
 
 
-def _difference(run: PlannedRun, record: dict[str, Any]) -> str:
+def _difference(run: PlannedRun, record: RunRecord) -> str:
     """What a stored run was measured with that this plan would do differently; empty if nothing."""
-    stored: dict[str, Any] = record.get("options", {})
     for key, value in run.workload.all_options.items():
         # An option that a later release added was at its default in the stored run.
-        if key in stored and stored[key] != value:
-            return f"{key} = {json.dumps(stored[key])} instead of {json.dumps(value)}"
-    if record.get("env", {}) != run.variant.spec.env:
+        if key in record.options and record.options[key] != value:
+            return f"{key} = {json.dumps(record.options[key])} instead of {json.dumps(value)}"
+    if record.env != run.variant.spec.env:
         return "another `env`"
-    if record.get("memory") != run.variant.memory:
+    if record.memory != run.variant.memory:
         return "another limit of `memory`"
-    if record.get("initdb", []) != run.variant.spec.initdb:
+    if record.initdb != tuple(run.variant.spec.initdb):
         return "other `initdb` options"
     # Texts, not resolved settings: sizes relative to memory differ from host to host, runs may be merged.
-    fragments = [f.get("text") for f in record.get("config", {}).get("fragments", [])]
-    if fragments != [f.text for f in run.variant.config.fragments]:
+    if [f.text for f in record.config.fragments] != [f.text for f in run.variant.config.fragments]:
         return "other config fragments"
-    if record.get("server", {}).get("version") != run.variant.server.version:
-        return f"PostgreSQL {record.get('server', {}).get('version')} instead of {run.variant.server.version}"
+    if record.server.version != run.variant.server.version:
+        return f"PostgreSQL {record.server.version} instead of {run.variant.server.version}"
     return ""

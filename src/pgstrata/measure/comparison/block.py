@@ -24,6 +24,7 @@ from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.measurement import Part, cut_short
 from pgstrata.measure.progress import Progress
 from pgstrata.measure.step import StepResult
+from pgstrata.store.record import Slice
 from pgstrata.workload.core.language import Step
 
 Json = dict[str, Any]
@@ -210,15 +211,15 @@ class Block:
             if work.windows.driver is not None and not work.over:
                 work.windows.driver.stop()
 
-    def _slices(self, work: _Work, result: StepResult) -> list[Json]:
+    def _slices(self, work: _Work, result: StepResult) -> list[Slice]:
         """`slices` of the step record, in the unit of its rate; a window that was cut short is none."""
         self._take(work, result.done["roles"])
         operations = sum(n for n, _ in work.counts.values())
         busy = sum(b for _, b in work.counts.values())
-        unit = result.record["rate"] / (operations / busy) if operations else 0.0
+        unit = result.record.rate / (operations / busy) if operations else 0.0
         least = 0.5 * self.slice_seconds * self.clients
         return [
-            {"pair": self.pairs + number + 1, "seconds": round(b / self.clients, 6), "rate": n / b * unit}
+            Slice(pair=self.pairs + number + 1, seconds=round(b / self.clients, 6), rate=n / b * unit)
             for number, (n, b) in sorted(work.counts.items())
             if b > least
         ]

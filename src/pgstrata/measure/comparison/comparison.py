@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.order import (
@@ -33,9 +32,8 @@ from pgstrata.errors import PgstrataError, StoreError
 from pgstrata.measure.comparison.block import Block
 from pgstrata.measure.comparison.participant import Participant, known
 from pgstrata.measure.run.active import ActiveRun
+from pgstrata.store.record import ComparisonRecord
 from pgstrata.workload.core.language import Step
-
-Json = dict[str, Any]
 
 
 class Comparison:
@@ -46,16 +44,16 @@ class Comparison:
         self.progress, self.interrupts = runs[0].progress, runs[0].interrupts
         self.participants = [Participant(run) for run in runs]
         settings = self.settings
-        comparison = {
-            "id": secrets.token_hex(8),
-            "variants": [p.label for p in self.participants],
-            "base": base,
-            "slice_seconds": settings.slice_seconds,
-            "rounds": settings.rounds,
-            "until": settings.until,
-            "max_seconds": settings.max_seconds if settings.until == "verdict" else None,
-            "margin": settings.margin,
-        }
+        comparison = ComparisonRecord(
+            id=secrets.token_hex(8),
+            variants=tuple(p.label for p in self.participants),
+            base=base,
+            slice_seconds=settings.slice_seconds,
+            rounds=settings.rounds,
+            until=settings.until,
+            max_seconds=settings.max_seconds if settings.until == "verdict" else None,
+            margin=settings.margin,
+        )
         for run in runs:
             run.comparison = comparison
 
@@ -206,7 +204,7 @@ class Comparison:
             return False
         if self.settings.until == "time" or not done:
             return done < pairs
-        used = sum(one["seconds"] for participant in self.participants for one in participant.slices)
+        used = sum(one.seconds for participant in self.participants for one in participant.slices)
         # After an odd pair one variant has come first once more than the other.
         return used < self.settings.max_seconds and (done % 2 == 1 or not self._known())
 

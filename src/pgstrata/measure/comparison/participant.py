@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from pgstrata.errors import PgstrataError, ServerError
 from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.server.cluster import Cluster
 from pgstrata.stats import sequential
+from pgstrata.store.record import Slice
 from pgstrata.workload.core.language import Phase, Step
-
-Json = dict[str, Any]
 
 
 class Participant:
@@ -27,7 +25,7 @@ class Participant:
     def __init__(self, run: ActiveRun) -> None:
         assert isinstance(run.cluster, Cluster)  # check_interleaved refuses others
         self.run, self.cluster = run, run.cluster
-        self.slices: list[Json] = []
+        self.slices: list[Slice] = []
         """`slices` of the step record, of the present step."""
         self.measurement: StepMeasurement | None = None
         self.error: PgstrataError | None = None
@@ -92,7 +90,7 @@ class Participant:
         if result.error is not None:
             raise cut_short(step, result.error)
         record = result.record
-        self.slices.append({"pair": pair} | {key: record[key] for key in ("started", "seconds", "rate")})
+        self.slices.append(Slice(pair=pair, started=record.started, seconds=record.seconds, rate=record.rate))
 
     def measure_round(self, step: Step, pair: int) -> None:
         """The whole step, from the snapshot of the cluster."""
@@ -111,7 +109,7 @@ class Participant:
 
     def rates(self) -> dict[int, float]:
         """Rate of the present step by pair."""
-        return {one["pair"]: one["rate"] for one in self.slices}
+        return {one.pair: one.rate for one in self.slices}
 
     def _next_step(self) -> Step:
         step = self.phase

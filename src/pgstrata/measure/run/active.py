@@ -23,6 +23,16 @@ from pgstrata.measure.step import step_seed
 from pgstrata.observe import machine
 from pgstrata.server.cluster import Cluster, ForeignCluster
 from pgstrata.store import RunBuilder
+from pgstrata.store.record import (
+    Circumstances,
+    ComparisonRecord,
+    Cpus,
+    Failure,
+    Host,
+    ServerRecord,
+    Sizes,
+    Slice,
+)
 from pgstrata.workload.core.language import Admin, Scene, Settle, Step, Work
 
 Json = dict[str, Any]
@@ -45,16 +55,16 @@ class ActiveRun:
         self.settings, self.planned = campaign.spec, run
         self.progress, self.interrupts = progress, interrupts
         self.timings = Timings()
-        self.comparison: Json | None = None
+        self.comparison: ComparisonRecord | None = None
         self._builder, self._data_root = builder, data_root
         self.cluster = self._make_cluster()
         chosen = run.workload
         self.phases = chosen.workload.phases(chosen.options, run.variant.server.version_num)
         self._database = DATABASE
-        self._host: Json = {}
+        self._host = Host()
         self._facts: Json = {}
         self._plans: Json = {}
-        self._sizes: Json = {}
+        self._sizes: Sizes | None = None
         self._driver_version = ""
         self._started = False
 
@@ -112,7 +122,7 @@ class ActiveRun:
                 cluster.start()
         self._started = True
         self._host = (
-            machine.facts(cluster.data_dir) if cluster.data_dir else {"hostname": socket.gethostname()}
+            machine.facts(cluster.data_dir) if cluster.data_dir else Host(hostname=socket.gethostname())
         )
 
     def _check_disk(self) -> None:
@@ -221,7 +231,7 @@ class ActiveRun:
     def store(
         self,
         measurement: StepMeasurement,
-        slices: Sequence[Json] | None = None,
+        slices: Sequence[Slice] | None = None,
         *,
         reachable: bool = True,
     ) -> None:
@@ -266,39 +276,38 @@ class ActiveRun:
             self._builder.plans(self._plans)
         variant = self.planned.variant
         server, config = variant.server, variant.config
+        failure = Failure(message=error.message, hint=error.hint, log_tail=log_tail) if error else None
         return self._builder.finish(
-            {
-                "status": "failed" if error else "done",
-                "error": {"message": error.message, "hint": error.hint, "log_tail": log_tail}
-                if error
-                else None,
-                "pgstrata_version": pgstrata.__version__,
-                "driver_version": self._driver_version,
-                "server": {
-                    "spec": _public(server.spec),
-                    "label": server.label,
-                    "version": server.version,
-                    "version_num": server.version_num,
-                    "build": server.build,
-                    "managed": server.managed,
-                },
-                "config": config.record(),
-                "env": dict(variant.spec.env),
-                "initdb": list(variant.spec.initdb),
-                "memory": variant.memory,
-                "cpus": {"server": self.settings.server_cpus, "driver": self.settings.driver_cpus},
-                **({"comparison": self.comparison} if self.comparison else {}),
-                "workload_name": self.planned.workload.workload.name,
-                "options": self.planned.workload.all_options,
-                "seed": self.settings.seed,
-                "order": self.settings.order,
-                "variant_order": variant.place,
-                "base": self.settings.base,
-                "host": self._host,
-                "timings": self.timings.seconds,
-                "sizes": self._sizes,
-                "facts": self._facts,
-            }
+            Circumstances(
+                status="failed" if error else "done",
+                error=failure,
+                pgstrata_version=pgstrata.__version__,
+                driver_version=self._driver_version,
+                server=ServerRecord(
+                    spec=_public(server.spec),
+                    label=server.label,
+                    version=server.version,
+                    version_num=server.version_num,
+                    build=server.build,
+                    managed=server.managed,
+                ),
+                config=config.record(),
+                env=dict(variant.spec.env),
+                initdb=tuple(variant.spec.initdb),
+                memory=variant.memory,
+                cpus=Cpus(server=tuple(self.settings.server_cpus), driver=tuple(self.settings.driver_cpus)),
+                comparison=self.comparison,
+                workload_name=self.planned.workload.workload.name,
+                options=self.planned.workload.all_options,
+                seed=self.settings.seed,
+                order=self.settings.order,
+                variant_order=variant.place,
+                base=self.settings.base,
+                host=self._host,
+                timings=self.timings.seconds,
+                sizes=self._sizes or Sizes(),
+                facts=self._facts,
+            )
         )
 
 

@@ -25,7 +25,7 @@ from pgstrata.report.blocks import (
 from pgstrata.report.sections.settings import builds, not_taken, settings, show_all
 from pgstrata.report.study import Study, number, part_of
 from pgstrata.stats.metrics import GB
-from pgstrata.store import RunRecord
+from pgstrata.store import Run
 
 
 def compared(study: Study) -> Section:
@@ -201,7 +201,7 @@ def _options(study: Study) -> Section | None:
     return Section("options", "Workloads", blocks) if blocks else None
 
 
-def _table_bytes(run: RunRecord, kind: str) -> float | None:
+def _table_bytes(run: Run, kind: str) -> float | None:
     tables = part_of(run.data, "sizes", "tables")
     if not isinstance(tables, dict) or not tables:
         return None

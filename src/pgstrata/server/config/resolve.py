@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pgstrata.errors import UsageError
 from pgstrata.server.config.conf_file import Assignment, Fragment, assignments, quoted
 from pgstrata.server.config.mapping import Fate, fate
+from pgstrata.store.record import Change, ConfigRecord, FragmentRecord
 from pgstrata.user_files import read_text, user_path
 
 __all__ = [
@@ -27,20 +28,6 @@ __all__ = [
 ]
 
 _SHIPPED = Path(__file__).parent / "fragments"
-
-
-@dataclass(frozen=True)
-class Change:
-    """A setting that a version does not take as it was written; `to` and `to_value` are None when
-    it was left out."""
-
-    name: str
-    value: str
-    to: str | None
-    to_value: str | None
-    fragment: str
-    line: int
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -68,16 +55,15 @@ class Resolved:
         lines += [f"{name} = {quoted(value)}" for name, value in self.settings.items()]
         return "\n".join(line.replace("\n", " ") for line in lines) + "\n"
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> ConfigRecord:
         """As run.json has it under `config`."""
-        left_out = ("name", "value", "fragment", "line", "reason")
-        return {
-            "name": self.name,
-            "fragments": [{"name": f.name, "text": f.text} for f in self.fragments],
-            "settings": dict(self.settings),
-            "dropped": [{key: getattr(c, key) for key in left_out} for c in self.dropped],
-            "mapped": [dict(vars(c)) for c in self.mapped],
-        }
+        return ConfigRecord(
+            name=self.name,
+            fragments=tuple(FragmentRecord(name=f.name, text=f.text) for f in self.fragments),
+            settings=dict(self.settings),
+            dropped=self.dropped,
+            mapped=self.mapped,
+        )
 
 
 @dataclass(frozen=True)
@@ -180,13 +166,13 @@ def resolve(fragments: Sequence[Fragment], version_num: int, ram_bytes: int, bui
             written = outcome.assignment
             changes[outcome.kind].append(
                 Change(
-                    written.name,
-                    written.value,
-                    outcome.to,
-                    outcome.to_value,
-                    written.fragment.name,
-                    written.line,
-                    outcome.reason,
+                    name=written.name,
+                    value=written.value,
+                    to=outcome.to,
+                    to_value=outcome.to_value,
+                    fragment=written.fragment.name,
+                    line=written.line,
+                    reason=outcome.reason,
                 )
             )
     return Resolved(

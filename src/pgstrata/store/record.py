@@ -1,0 +1,362 @@
+"""What run.json holds (docs/results.md): one set of types for who writes it and for who reads it.
+
+Reading checks every type and bound (`store.read`). Times are ISO 8601 in UTC, durations seconds, sizes bytes,
+rates per second; None is what was not observed. A key with a default may be missing in run.json, so that a
+later release can add some without making older results unreadable.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+FORMAT: Literal[2] = 2
+"""Of run.json. Results of another format are refused: an older one has other keys."""
+
+Count = Annotated[int, Meta(ge=0)]
+Ordinal = Annotated[int, Meta(ge=1)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Time = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")]
+
+Status = Literal["done", "failed"]
+
+
+# --- what the server did in a step ------------------------------------------------------------
+
+
+class TableSizes(Struct, frozen=True, kw_only=True):
+    """TOAST and the maps count to the table."""
+
+    table_bytes: int
+    index_bytes: int
+
+
+class Sizes(Struct, frozen=True, kw_only=True):
+    database_bytes: int | None = None
+    data_dir_bytes: int | None = None
+    tables: dict[str, TableSizes] = {}
+
+
+class Bloat(Struct, frozen=True, kw_only=True):
+    """What pgstattuple says of the table, and pgstatindex of each of its btree indexes, by their columns."""
+
+    table: dict[str, float | None]
+    indexes: dict[str, dict[str, float | None]]
+
+
+class TableRecord(Struct, frozen=True, kw_only=True):
+    """`columns`: name → type. `indexes`: name → definition. `bloat`: None where it was not looked for."""
+
+    rows_estimate: int | None
+    dead_estimate: int | None
+    columns: dict[str, str]
+    indexes: dict[str, str]
+    bloat: Bloat | None
+
+
+class LogEvent(Struct, frozen=True, kw_only=True):
+    """From the server's log, in seconds since the clock of the step started.
+
+    `second` is negative for what had begun before; `until` is None for what had not ended then.
+    """
+
+    kind: Literal["checkpoint", "autovacuum", "autoanalyze"]
+    second: float
+    until: float | None
+    text: str
+
+
+class QueryPlan(Struct, frozen=True, kw_only=True):
+    """`plan`: as EXPLAIN (FORMAT JSON) gives it. `generic`: made for any values of a prepared statement."""
+
+    name: str
+    statement: str
+    plan: Any
+    kind: Literal["generic", "custom"]
+
+
+class WaitsCost(Struct, frozen=True, kw_only=True):
+    """How often the server was asked for wait events, of how often it was meant to be, and what that took."""
+
+    polls: Count
+    wanted: Count
+    sampler_cpu_seconds: float
+    backend_cpu_seconds: float | None
+
+
+class ProfileRecord(Struct, frozen=True, kw_only=True):
+    """`file`: folded stacks, relative to the run folder; None where `note` says what was missing."""
+
+    file: str | None
+    backends: Count
+    samples: Count
+    event: str
+    seconds: NotNegative
+    perf_cpu_seconds: float | None
+    note: str
+
+
+# --- what the driver did in a step ------------------------------------------------------------
+
+
+class Latency(Struct, frozen=True, kw_only=True):
+    """Response times in seconds; None where there was no response."""
+
+    mean: float | None
+    stddev: float | None
+    p50: float | None
+    p75: float | None
+    p90: float | None
+    p95: float | None
+    p99: float | None
+    max: float | None
+
+
+class StatementRecord(Struct, frozen=True, kw_only=True):
+    """One statement of a role, by its name: all its executions."""
+
+    name: str
+    count: Count
+    errors: Count
+    rows: Count
+    seconds_total: NotNegative
+    seconds_max: NotNegative
+
+
+class RoleRecord(Struct, frozen=True, kw_only=True):
+    """`rate` is rows/s where the role has a target, else operations/s. `cpu_seconds`: of its backends."""
+
+    clients: Ordinal
+    operations: Count
+    transactions: Count
+    statements: Count
+    rows: Count
+    errors: Count
+    retries: Count
+    rate: NotNegative
+    target_rate: NotNegative | None
+    cpu_seconds: float | None
+    latency: Latency
+    statements_by_name: tuple[StatementRecord, ...]
+
+
+class RatePercentiles(Struct, frozen=True, kw_only=True):
+    """Of the per-second rates, slowest end: 99 % of the seconds were at least as fast as `p99`."""
+
+    p50: float | None
+    p75: float | None
+    p90: float | None
+    p95: float | None
+    p99: float | None
+
+
+class Metrics(Struct, frozen=True, kw_only=True):
+    """The metric line of the field: `stats.metrics` computes it, docs/results.md says what each is."""
+
+    ips: float | None = None
+    qps: float | None = None
+    rps: float | None = None
+    rmbps: float | None = None
+    wps: float | None = None
+    wmbps: float | None = None
+    rpq: float | None = None
+    rkbpq: float | None = None
+    wpi: float | None = None
+    wkbpi: float | None = None
+    csps: float | None = None
+    cpups: float | None = None
+    cspq: float | None = None
+    cpupq: float | None = None
+    dbgb: float | None = None
+    datagb: float | None = None
+    rss: float | None = None
+    maxop: float | None = None
+    p50: float | None = None
+    p99: float | None = None
+
+
+class Slice(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One turn of a variant; those of one `pair` in the runs of a comparison were neighbours in time."""
+
+    pair: Ordinal
+    seconds: NotNegative
+    rate: NotNegative
+    started: Time | None = None
+
+
+class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step. Keys with a default are written only where there is something to say.
+
+    `order` counts from 1. `rate`, `operations` and `rows` are those of `role`, the headline's.
+    """
+
+    name: str
+    order: Ordinal
+    group: str
+    measured: bool
+    reads_only: bool
+    started: Time
+    seconds: NotNegative
+    rate: NotNegative
+    rate_unit: str
+    role: str
+    operations: Count
+    rows: Count
+    target_rate: NotNegative | None
+    background_rate: NotNegative | None
+    sla_met: bool | None
+    engine: str
+    driver_cpu_seconds: NotNegative
+    driver_peak_rss_bytes: Count
+    server_cpu_seconds: float | None
+    roles: dict[str, RoleRecord]
+    metrics: Metrics
+    rate_percentiles: RatePercentiles
+    wal_bytes: int | None
+    sizes: Sizes
+    tables: dict[str, TableRecord]
+    events: tuple[LogEvent, ...]
+    plans: tuple[QueryPlan, ...]
+    notes: tuple[str, ...]
+    error: str | None = None
+    slices: tuple[Slice, ...] = ()
+    waits: dict[str, dict[str, Share]] | None = None
+    waits_cost: WaitsCost | None = None
+    profile: dict[str, ProfileRecord] | None = None
+
+    @property
+    def headline(self) -> RoleRecord:
+        """The role by which the step is judged."""
+        return self.roles[self.role]
+
+
+# --- a run ------------------------------------------------------------------------------------
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """Why a run failed. `log_tail`: the end of the server's log."""
+
+    message: str
+    hint: str
+    log_tail: str
+
+
+class ServerRecord(Struct, frozen=True, kw_only=True):
+    """`managed` is False where somebody else runs it. `build`: the arguments of its configure."""
+
+    spec: str
+    label: str
+    version: str
+    version_num: Count
+    build: str
+    managed: bool
+
+
+class FragmentRecord(Struct, frozen=True, kw_only=True):
+    name: str
+    text: str
+
+
+class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A setting that a version does not take as it was written.
+
+    `to`, `to_value`: what was set instead; None where it was left out. `line`: of the fragment, from 1.
+    """
+
+    name: str
+    value: str
+    fragment: str
+    line: Count
+    reason: str
+    to: str | None = None
+    to_value: str | None = None
+
+
+class ConfigRecord(Struct, frozen=True, kw_only=True):
+    """A stack of fragments, and what the version made of it."""
+
+    name: str
+    fragments: tuple[FragmentRecord, ...]
+    settings: dict[str, str]
+    dropped: tuple[Change, ...]
+    mapped: tuple[Change, ...]
+
+
+class Cpus(Struct, frozen=True, kw_only=True):
+    """Numbers of the CPUs that each of the two may use; none for all."""
+
+    server: tuple[Count, ...] = ()
+    driver: tuple[Count, ...] = ()
+
+
+class ComparisonRecord(Struct, frozen=True, kw_only=True):
+    """Of an interleaved campaign: runs with the same `id` took turns."""
+
+    id: str
+    variants: tuple[str, ...]
+    base: str
+    slice_seconds: NotNegative
+    rounds: Ordinal
+    until: Literal["time", "verdict"]
+    max_seconds: NotNegative | None
+    margin: NotNegative
+
+
+class Host(Struct, frozen=True, kw_only=True):
+    """The machine the server ran on; None is what it does not show."""
+
+    hostname: str | None = None
+    cpu_model: str | None = None
+    cpus: Ordinal | None = None
+    memory_bytes: Count | None = None
+    kernel: str | None = None
+    os: str | None = None
+    governor: str | None = None
+    turbo: bool | None = None
+    thp: str | None = None
+    swap_bytes: Count | None = None
+    data_dir_fs: str | None = None
+    data_dir_device: str | None = None
+    virtual: str | None = None
+
+
+class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a run was made and how it ended: what is known beside its identity and its steps."""
+
+    status: Status
+    error: Failure | None
+    pgstrata_version: str
+    driver_version: str
+    server: ServerRecord
+    config: ConfigRecord
+    env: dict[str, str]
+    initdb: tuple[str, ...]
+    memory: Count | None
+    cpus: Cpus
+    workload_name: str
+    options: dict[str, Any]
+    seed: Count
+    order: Literal["sequential", "shuffled", "interleaved"]
+    variant_order: Count
+    base: str | None
+    host: Host
+    timings: dict[str, float]
+    sizes: Sizes
+    facts: dict[str, Any]
+    comparison: ComparisonRecord | None = None
+
+
+class RunRecord(Circumstances, frozen=True, kw_only=True):
+    """The whole of run.json."""
+
+    format: Literal[2]
+    run_id: str
+    campaign: str
+    variant: str
+    workload: str
+    repeat: Ordinal
+    started: Time
+    finished: Time
+    steps: tuple[StepRecord, ...]
