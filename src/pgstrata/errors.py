@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+LONGEST = 16_000
+"""Most characters of a message that are shown or stored: a server may say as much as it likes."""
+
+
+def shown(text: str) -> str:
+    """The text, or the beginning of one that nobody could read."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} … (cut: {len(text):,} characters)"
+
 
 class PgstrataError(Exception):
     """Something the user can mend.
@@ -13,9 +21,9 @@ class PgstrataError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = shown(message)
+        self.hint = shown(hint)
+        super().__init__(self.message)
 
 
 class UsageError(PgstrataError):

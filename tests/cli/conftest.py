@@ -1,15 +1,20 @@
-"""Campaigns small enough for tests: every step of the Insert Benchmark, a second or less each."""
+"""Campaigns small enough for tests, every step of them a second or less; a server for `pgstrata bench`."""
 
 from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
+from pgstrata.server.cluster import Cluster
+from pgstrata.server.config.resolve import resolve
 from pgstrata.server.model import Server
+from support_bench import TABLES, Bench, Done, run_bench
 from support_program import Running
 
 TINY = """
@@ -59,3 +64,37 @@ def start(place: Path) -> Iterator[Callable[..., Running]]:
         if running.process.poll() is None:
             os.kill(running.process.pid, signal.SIGTERM)
             running.process.wait(240)
+
+
+@pytest.fixture(scope="module")
+def cluster(pg17: Server) -> Iterator[Cluster]:
+    folder = Path(tempfile.mkdtemp(prefix="pgs", dir="/tmp"))
+    folder.chmod(0o755)
+    made = Cluster(pg17, resolve([], pg17.version_num, psutil.virtual_memory().total), folder / "c")
+    made.create()
+    made.start()
+    try:
+        with made.connect() as connection:
+            connection.execute(TABLES)
+            connection.execute("ALTER SYSTEM SET deadlock_timeout = '20ms'")
+            connection.execute("SELECT pg_reload_conf()")
+        yield made
+    finally:
+        made.stop("immediate")
+        made.remove()
+        folder.rmdir()
+
+
+@pytest.fixture
+def bench(cluster: Cluster, tmp_path: Path) -> Bench:
+    """Runs `pgstrata bench` with a script (text or bytes) and options, in a folder of its own."""
+
+    def call(script: str | bytes | None, *options: object) -> Done:
+        given: list[object] = []
+        if script is not None:
+            data = script.encode() if isinstance(script, str) else script
+            (tmp_path / "mine.sql").write_bytes(data)
+            given = ["-f", "mine.sql"]
+        return run_bench(cluster, tmp_path, *given, *options)
+
+    return call

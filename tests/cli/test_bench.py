@@ -2,97 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
 from pgstrata.server.cluster import Cluster
-from pgstrata.server.config.resolve import resolve
-from pgstrata.server.model import Server
+from support_bench import Bench, json_of, url
 from support_program import environment
 from support_steps import EVERY_META_COMMAND
 
-Done = subprocess.CompletedProcess[str]
-Bench = Callable[..., Done]
 
-TABLES = """
-CREATE TABLE pgbench_branches (bid int PRIMARY KEY, bbalance int, filler char(88));
-CREATE TABLE pgbench_tellers (tid int PRIMARY KEY, bid int, tbalance int, filler char(84));
-CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84));
-CREATE TABLE pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22));
-INSERT INTO pgbench_branches SELECT i, 0 FROM generate_series(1, 2) i;
-INSERT INTO pgbench_tellers SELECT i, 1, 0 FROM generate_series(1, 20) i;
-INSERT INTO pgbench_accounts SELECT i, 1, 0 FROM generate_series(1, 200000) i;
-"""
-
-
-@pytest.fixture(scope="module")
-def cluster(pg17: Server) -> Iterator[Cluster]:
-    folder = Path(tempfile.mkdtemp(prefix="pgs", dir="/tmp"))
-    folder.chmod(0o755)
-    made = Cluster(pg17, resolve([], pg17.version_num, psutil.virtual_memory().total), folder / "c")
-    made.create()
-    made.start()
-    try:
-        with made.connect() as connection:
-            connection.execute(TABLES)
-            connection.execute("ALTER SYSTEM SET deadlock_timeout = '20ms'")
-            connection.execute("SELECT pg_reload_conf()")
-        yield made
-    finally:
-        made.stop("immediate")
-        made.remove()
-        folder.rmdir()
-
-
-def _url(cluster: Cluster) -> str:
-    return f"postgresql:///postgres?host={cluster.socket_dir}&port={cluster.port}&user=postgres"
-
-
-@pytest.fixture
-def bench(cluster: Cluster, tmp_path: Path) -> Bench:
-    """Runs `pgstrata bench` with a script (text or bytes) and options, in a folder of its own."""
-
-    def call(script: str | bytes | None, *options: object) -> Done:
-        given: list[object] = []
-        if script is not None:
-            data = script.encode() if isinstance(script, str) else script
-            (tmp_path / "mine.sql").write_bytes(data)
-            given = ["-f", "mine.sql"]
-        command = [sys.executable, "-m", "pgstrata", "bench", *given, *options, _url(cluster)]
-        return subprocess.run(
-            [str(part) for part in command],
-            cwd=tmp_path,
-            env=environment(),
-            text=True,
-            capture_output=True,
-            timeout=300,
-        )
-
-    return call
-
-
-def _json(done: Done) -> dict[str, Any]:
-    assert done.stdout, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def test_keys_of_the_json(bench: Bench) -> None:
+def test_keys_of_thejson_of(bench: Bench) -> None:
     done = bench("SELECT 1;\nSELECT 2;", "-t", 20, "-c", 3, "--format", "json")
     assert done.returncode == 0, done.stderr
-    said = _json(done)
+    said = json_of(done)
     assert said["transactions"] == 60 and said["failed"] == 0 and said["error"] is None
     assert said["tps"] == pytest.approx(60 / said["seconds"])
     assert set(said["latency_ms"]) >= {"mean", "stddev", "p50", "p95", "p99", "max"}
@@ -116,18 +45,18 @@ def test_every_short_option(bench: Bench) -> None:
 def test_built_in_scripts_take_the_scale_from_the_database(bench: Bench, options: list[str]) -> None:
     done = bench(None, *options, "-t", 3, "--format", "json")
     assert done.returncode == 0, done.stderr
-    assert _json(done)["scale"] == 2 and _json(done)["transactions"] == 3
+    assert json_of(done)["scale"] == 2 and json_of(done)["transactions"] == 3
 
 
 def test_weights(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "rare.sql").write_text("SELECT 'rare';")
     done = bench("SELECT 'often';", "-f", "mine.sql@8", "-f", "rare.sql@1", "-t", 1000, "--format", "json")
     often, rare = (
-        sum(s["count"] for s in _json(done)["statements"] if word in s["statement"])
+        sum(s["count"] for s in json_of(done)["statements"] if word in s["statement"])
         for word in ("often", "rare")
     )
     assert often + rare == 1000 and 50 < rare < 170
-    scripts = _json(done)["scripts"]
+    scripts = json_of(done)["scripts"]
     assert [(s["script"], s["weight"]) for s in scripts] == [
         ("mine.sql", 1),
         ("mine.sql", 8),
@@ -159,20 +88,20 @@ def test_what_is_late_on_schedule_is_said(bench: Bench) -> None:
     """One client can do 50 of the 200 transactions/s: the schedule runs away from it."""
     script = "SELECT pg_sleep(0.02);"
     late = bench(script, "-R", 200, "-T", 2, "-P", 1, "--format", "json")
-    said = _json(late)
+    said = json_of(late)
     assert 0 < said["schedule_lag_ms"]["mean"] < said["schedule_lag_ms"]["max"]
     assert said["schedule_lag_ms"]["max"] > 500
     assert said["schedule_lag_ms"]["mean"] < said["latency_ms"]["mean"]
     assert re.search(r"^progress: 1\.0 s, .* tps, lat \S+ ms stddev \S+, 0 failed, lag \S+ ms", late.stderr)
     assert "rate limit schedule lag: avg " in bench(script, "-R", 200, "-T", 1).stdout
-    assert _json(bench(script, "-t", 2, "--format", "json"))["schedule_lag_ms"] is None
+    assert json_of(bench(script, "-t", 2, "--format", "json"))["schedule_lag_ms"] is None
 
 
 def test_every_meta_command(bench: Bench, cluster: Cluster) -> None:
     options = ["-M", "extended", "-t", 5, "-s", 1, "--allow-shell", "--format", "json"]
     done = bench(EVERY_META_COMMAND, *options)
     assert done.returncode == 0, done.stderr
-    assert _json(done)["transactions"] == 5
+    assert json_of(done)["transactions"] == 5
     with cluster.connect() as connection:
         row = connection.execute("SELECT sum(abalance) FROM pgbench_accounts WHERE aid <= 1000").fetchone()
     assert row is not None and row[0] >= 5
@@ -243,11 +172,11 @@ def test_deadlocks_are_retried_and_counted(bench: Bench, engine: str, mode: str)
     if "io_uring" in done.stderr:
         pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
-    assert (_json(done)["transactions"], _json(done)["failed"]) == (24, 0)
-    assert _json(done)["retries"] > 0
+    assert (json_of(done)["transactions"], json_of(done)["failed"]) == (24, 0)
+    assert json_of(done)["retries"] > 0
     done = bench(DEADLOCK, *options, "--max-tries", 1)
     assert done.returncode == 0, done.stderr
-    said = _json(done)
+    said = json_of(done)
     assert said["retries"] == 0 and said["failed"] > 0
     assert said["transactions"] + said["failed"] == 24
 
@@ -271,11 +200,11 @@ def test_serialization_failures_are_retried_and_counted(bench: Bench, cluster: C
         return int(row[0])
 
     before = balance()
-    said = _json(bench(SERIALIZABLE, *options, "--max-tries", 0))
+    said = json_of(bench(SERIALIZABLE, *options, "--max-tries", 0))
     assert (said["transactions"], said["failed"]) == (24, 0)
     assert said["retries"] > 0
     assert balance() == before + 24
-    said = _json(bench(SERIALIZABLE, *options, "--max-tries", 1))
+    said = json_of(bench(SERIALIZABLE, *options, "--max-tries", 1))
     assert said["retries"] == 0 and said["failed"] > 0
 
 
@@ -306,13 +235,13 @@ def test_a_lost_connection_keeps_what_was_measured(bench: Bench, cluster: Cluste
         connection.execute("CREATE SEQUENCE s")
     done = bench(f"SELECT nextval('s') AS n \\gset\n{kill}", "-t", 100, "--format", "json")
     assert done.returncode == 1
-    assert _json(done)["transactions"] == 29
-    assert "terminating connection" in done.stderr and "terminating" in _json(done)["error"]
+    assert json_of(done)["transactions"] == 29
+    assert "terminating connection" in done.stderr and "terminating" in json_of(done)["error"]
 
 
 @pytest.mark.parametrize(("caught", "code"), [(signal.SIGINT, 130)])
 def test_ctrl_c_prints_what_was_measured(cluster: Cluster, caught: int, code: int) -> None:
-    command = [sys.executable, "-m", "pgstrata", "bench", "-S", "-T", "60", "-P", "1", _url(cluster)]
+    command = [sys.executable, "-m", "pgstrata", "bench", "-S", "-T", "60", "-P", "1", url(cluster)]
     running = subprocess.Popen(
         command, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

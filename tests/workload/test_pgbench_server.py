@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase, Step
 from pgstrata.workload.pgbench import load as pgbench_load
 from pgstrata.workload.pgbench.options import PgbenchOptions
+from support_bench import pgbench_program
 from support_program import Program
 from support_steps import (
     EVERY_META_COMMAND,
@@ -30,12 +30,6 @@ from support_steps import (
 )
 
 PGBENCH = catalog.find("pgbench")
-
-
-def pgbench_program() -> str | None:
-    """A pgbench on this machine, of version 14 or later if Debian's layout is there."""
-    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/pgbench"), key=lambda p: float(p.parts[4]))
-    return str(installed[-1]) if installed else shutil.which("pgbench")
 
 
 PROGRAM = pgbench_program()
@@ -250,3 +244,27 @@ def test_a_run_that_fails_keeps_what_was_measured(
     if "terminate" in text:
         # the first 50 transactions, and none of the one that lost its connection
         assert kept["mine-simple-c1"] == 50
+
+
+@pytest.mark.parametrize("order", ["sequential", "interleaved"])
+def test_a_step_that_sends_nothing_says_so_and_has_no_rate(
+    pg17: Server, pgstrata: Program, place: Path, order: str
+) -> None:
+    (place / "mine.sql").write_text("\\set x 1\n")
+    (place / "own.toml").write_text(
+        f'order = "{order}"\n[[variants]]\nserver = "{pg17.spec}"\nlabel = "a"\n'
+        f'[[variants]]\nserver = "{pg17.spec}"\nlabel = "b"\nconfig = ["default", "a17"]\n'
+        '[[workloads]]\nname = "pgbench"\n[workloads.options]\nscripts = ["mine.sql"]\n'
+        'modes = "simple"\nclients = 1\nseconds = 1\nwarmup = 0\ninitialise = false\ncheckpoint = false\n'
+    )
+    done = pgstrata("run", "own.toml")
+    said = done.stdout + done.stderr
+    assert done.returncode == 1 and "no statement was sent, so there is no rate" in said
+    assert "defect" not in said and "Traceback" not in said
+    for file in place.glob("results/*/*/*/*/run.json"):
+        run = json.loads(file.read_text())
+        assert run["status"] == "failed"
+        assert [step["rate"] for step in run["steps"]] == [None]
+    for command in (["compare", "a", "b"], ["report", "own"], ["runs"]):
+        again = pgstrata(*command)
+        assert "a defect" not in again.stderr and "Traceback" not in again.stderr, again.stderr

@@ -3,7 +3,7 @@
 use crate::compact::Compact;
 use crate::events::Failure;
 use crate::generate::Part;
-use crate::program::{Copy, CopySource, Into, Op, Program, Role, Splice, Statement};
+use crate::program::{Copy, CopySource, Into, Op, Program, Role, Source, Splice, Statement};
 use crate::spec::{
     Constant, Mode, OnError, OpSpec, PartSpec, Pipeline, RoleSpec, ScriptSpec, SleepSpec, SqlSpec, Unit,
 };
@@ -138,7 +138,7 @@ impl Compiler {
         let body = code.len();
         let rest = self.block(script.ops)?;
         append(&mut code, rest);
-        Ok(Program { code, body })
+        Ok(Program { code, body, source: None })
     }
 
     fn block(&mut self, ops: Vec<OpSpec>) -> Result<Vec<Op>, Failure> {
@@ -242,7 +242,8 @@ impl Compiler {
                 Command::SetShell { slot, words, .. } => Op::Shell { words, result: Some(slot) },
             });
         }
-        Ok(Program { code, body: 0 })
+        let source = Source { file: script.file, lines: script.lines };
+        Ok(Program { code, body: 0, source: Some(source) })
     }
 
     fn script_sql(&mut self, text: SqlText, name: &str, store: Option<Store>) -> Result<usize, Failure> {

@@ -40,6 +40,28 @@ pub enum Op {
 pub struct Program {
     pub code: Vec<Op>,
     pub body: usize,
+    /// Where the instructions stand, if they come from a pgbench script.
+    pub source: Option<Source>,
+}
+
+/// A pgbench script's file, and the line of each of its instructions, from 1.
+pub struct Source {
+    pub file: Box<str>,
+    pub lines: Vec<usize>,
+}
+
+impl Program {
+    /// The failure of the instruction at `pc`, with its file and line where it has them.
+    pub fn placed(&self, pc: usize, failure: Failure) -> Failure {
+        match &self.source {
+            Some(source) => Failure {
+                file: Some(source.file.to_string()),
+                line: source.lines.get(pc).copied(),
+                ..failure
+            },
+            None => failure,
+        }
+    }
 }
 
 /// Where results of a statement go.

@@ -16,6 +16,8 @@ pub struct Script {
     pub file: Box<str>,
     /// Executed from the first on; a transaction ends behind the last.
     pub commands: Vec<Command>,
+    /// The line of each command in the file, from 1.
+    pub lines: Vec<usize>,
 }
 
 /// One step of a script.
@@ -23,9 +25,8 @@ pub struct Script {
 pub enum Command {
     /// `\set`
     Set { slot: u32, expr: Expr },
-    /// A statement. `name` is its first line, `store` says what becomes of its result, `line` is where
-    /// it begins in the file, from 1.
-    Sql { text: SqlText, name: Box<str>, store: Option<Store>, line: usize },
+    /// A statement. `name` is its first line, `store` says what becomes of its result.
+    Sql { text: SqlText, name: Box<str>, store: Option<Store> },
     /// `\sleep`
     Sleep { sleep: Sleep },
     /// `\if`, `\elif`: goes on at command `target` if the condition is not true.
@@ -96,8 +97,8 @@ impl Script {
     /// Checks what only the extended and the prepared mode demand: that no statement has more than
     /// [`SqlText::MAX_VARIABLES`] variables. `text` is the text the script was compiled from.
     pub fn check_extended(&self, text: &str) -> Result<(), ScriptError> {
-        for command in &self.commands {
-            if let Command::Sql { text: sql, line, .. } = command
+        for (command, line) in self.commands.iter().zip(&self.lines) {
+            if let Command::Sql { text: sql, .. } = command
                 && sql.variables().count() > SqlText::MAX_VARIABLES
             {
                 let message = format!(

@@ -52,6 +52,7 @@ pub fn parse_script(
         allow_shell,
         scanner: Scanner::new(text),
         commands: Vec::new(),
+        lines: Vec::new(),
         open: Vec::new(),
         counted: 0,
         last_sql: None,
@@ -59,7 +60,7 @@ pub fn parse_script(
         line_at: 0,
     };
     match compiler.script() {
-        Ok(()) => Ok(Script { file: file.into(), commands: compiler.commands }),
+        Ok(()) => Ok(Script { file: file.into(), commands: compiler.commands, lines: compiler.lines }),
         Err(wrong) => Err(locate(file, text, wrong)),
     }
 }
@@ -71,6 +72,8 @@ struct Compiler<'a, 'n> {
     allow_shell: bool,
     scanner: Scanner<'a>,
     commands: Vec<Command>,
+    /// The line of each command.
+    lines: Vec<usize>,
     /// The `\if`s that have no `\endif` yet, outermost first.
     open: Vec<Branches>,
     /// Commands as pgbench counts them, for `debug()`.
@@ -132,7 +135,8 @@ impl<'a> Compiler<'a, '_> {
         self.last_sql = Some(self.commands.len());
         self.counted += 1;
         let text = SqlText::parse(sql, self.names);
-        self.commands.push(Command::Sql { text, name: first[..end].into(), store: None, line });
+        self.commands.push(Command::Sql { text, name: first[..end].into(), store: None });
+        self.lines.resize(self.commands.len(), line);
     }
 
     /// A meta-command; `at` is its backslash. A backslash alone in its line is nothing.
@@ -150,7 +154,15 @@ impl<'a> Compiler<'a, '_> {
         }
         self.counted += 1;
         self.last_sql = None;
-        match *command {
+        let line = self.line(at);
+        self.command(at, command)?;
+        self.lines.resize(self.commands.len(), line);
+        Ok(())
+    }
+
+    /// What stands behind the name of a meta-command that is no part of a statement.
+    fn command(&mut self, at: usize, command: &str) -> Result<(), Wrong> {
+        match command {
             "set" => {
                 let (slot, _) = self.variable("set")?;
                 let expr = self.expression(at)?;

@@ -67,12 +67,14 @@ def driver_failure(event: Json) -> DriverError:
         case "connection":
             sentence = f"the connection to the server broke{who}: {message}"
         case "script":
-            place = ":".join(str(event[k]) for k in ("file", "line", "column") if event.get(k) is not None)
-            sentence = f"{place}: {message}" if place else message
+            sentence = message
         case "spec":
             sentence = f"the driver does not accept the step: {message}"
         case _:
             sentence = f"the driver failed{who}: {message}"
+    # A script that does not compile has told its place in its message.
+    if event.get("file") and event.get("column") is None:
+        sentence = f"{event['file']}:{event.get('line')}: {sentence}"
     details = [str(event[k]) for k in ("detail", "hint") if event.get(k)]
     if statement := event.get("statement"):
         text = " ".join(str(statement).split())
@@ -87,12 +89,21 @@ class Driver:
     speaks another dialect, stays silent for longer than it may, or ends without `done`.
     """
 
-    def __init__(self, spec: Json, *, silence: float = SILENCE_SECONDS, cpus: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        spec: Json,
+        *,
+        silence: float = SILENCE_SECONDS,
+        cpus: Sequence[int] = (),
+        stderr: IO[bytes] | None = None,
+    ) -> None:
+        """stderr: where `debug()` and `\\shell` of a script print; None keeps it for messages of ours."""
         self.spec = {"version": DIALECT, **spec}
         self.cpus = tuple(cpus)
         self.silence = silence
         self._process: subprocess.Popen[bytes] | None = None
-        self._stderr: IO[bytes] | None = None
+        self._stderr = stderr
+        self._own_stderr = stderr is None
         self._buffer = b""
         self._lines: list[bytes] = []
 
@@ -100,7 +111,8 @@ class Driver:
 
     def __enter__(self) -> Driver:
         binary = find_driver()
-        self._stderr = tempfile.TemporaryFile()  # a file, not a pipe: nobody has to drain it
+        if self._own_stderr:
+            self._stderr = tempfile.TemporaryFile()  # a file, not a pipe: nobody has to drain it
         try:
             self._process = subprocess.Popen(
                 [str(binary), "run"],
@@ -112,7 +124,7 @@ class Driver:
                 preexec_fn=_die_with_parent,
             )
         except OSError as error:
-            self._stderr.close()
+            self._close_stderr()
             raise DriverError(f"{binary} cannot be started: {error.strerror}") from error
         if self.cpus:
             # It starts threads only once it knows its spec, so all of them inherit this.
@@ -135,8 +147,7 @@ class Driver:
             process.wait()
         if process.stdout:
             process.stdout.close()
-        if self._stderr:
-            self._stderr.close()
+        self._close_stderr()
 
     @property
     def pid(self) -> int:
@@ -168,6 +179,10 @@ class Driver:
             self._process.stdin.flush()
         except (BrokenPipeError, ValueError):
             pass  # it has ended; why is said where its output is read
+
+    def _close_stderr(self) -> None:
+        if self._own_stderr and self._stderr is not None:
+            self._stderr.close()
 
     def _close_stdin(self) -> None:
         assert self._process is not None and self._process.stdin is not None
@@ -263,7 +278,8 @@ class Driver:
         return DriverError(f"the driver {how}", self._said_on_stderr())
 
     def _said_on_stderr(self) -> str:
-        assert self._stderr is not None
+        if not self._own_stderr or self._stderr is None:
+            return ""  # it was read there
         self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, self._stderr.tell() - 2000))
         text = self._stderr.read().decode(errors="replace").strip()

@@ -111,7 +111,8 @@ def seconds_left(step: Step, at: float, done: int) -> float | None:
 
 def step_line(record: StepRecord) -> str:
     """One step in one line: name, rate, seconds, and whether its writers kept up."""
-    line = f"{record.name:<10} {quantity(record.rate, record.rate_unit):>28}"
+    shown = "no rate" if record.rate is None else quantity(record.rate, record.rate_unit)
+    line = f"{record.name:<10} {shown:>28}"
     line += f"  {record.seconds:8.1f} s"
     if record.sla_met is False:
         line += (

@@ -40,6 +40,11 @@ def headline_rate(headline: Headline, role: Mapping[str, Any], seconds: float) -
     return float(amount) / seconds if seconds > 0 else 0.0
 
 
+def sent_nothing(done: Mapping[str, Any]) -> bool:
+    """Whether no role of a `done` event has sent any statement."""
+    return not any(s["count"] for role in done["roles"] for s in role["statements_by_name"])
+
+
 def role_record(role: Role, done: Mapping[str, Any], seconds: float, cpu_seconds: float | None) -> RoleRecord:
     """One role of a step. Its rate is rows/s where it has a target, else operations/s."""
     counted = done["rows"] if role.target_rows is not None else done["operations"]
@@ -76,11 +81,11 @@ def step_record(
     }
     headline = step.headline
     counted = by_name[headline.role]
-    rate = headline_rate(headline, counted, seconds)
+    rate = None if sent_nothing(done) else headline_rate(headline, counted, seconds)
     # A step judged by a fixed amount has no rate per second of its own.
     in_seconds = (
         []
-        if headline.fixed is not None
+        if headline.fixed is not None or rate is None
         else [
             r * headline.factor
             for _, r in per_second(series_rows(seconds_events), headline.role, headline.counts)
@@ -92,7 +97,7 @@ def step_record(
     longest = [role.latency.max for role in roles.values() if role.latency.max is not None]
     metrics = metric_line(
         seconds=seconds or 1e-9,
-        rate=rate,
+        rate=rate or 0.0,
         rate_unit=headline.unit,
         inserted=roles["insert"].rows if "insert" in roles else 0,
         longest=max(longest, default=None),

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.errors import DriverError
-from pgstrata.measure.record import step_record
+from pgstrata.measure.record import sent_nothing, step_record
 from pgstrata.observe import StepObserved, StepWatch
 from pgstrata.observe.profile import Profile, Profiler
 from pgstrata.store.record import StepRecord
@@ -133,6 +133,11 @@ def measure(
     if error is not None and not done["seconds"]:
         # The driver's clock stops with the last transaction that ended, and here none did.
         done = {**done, "seconds": round(cut_after, 3)}
+    if error is None and sent_nothing(done) and any(role["transactions"] for role in done["roles"]):
+        error = DriverError(
+            "no statement was sent, so there is no rate",
+            "a script does something to be measured: see what its conditions leave of it",
+        )
     begun = time.monotonic()
     profiles = profile.finish()
     observed.observe_seconds += time.monotonic() - begun

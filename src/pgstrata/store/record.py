@@ -189,7 +189,8 @@ class Slice(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One step. Keys with a default are written only where there is something to say.
 
-    `order` counts from 1. `rate`, `operations` and `rows` are those of `role`, the headline's.
+    `order` counts from 1. `rate`, `operations` and `rows` are those of `role`, the headline's;
+    there is no rate where no statement was sent.
     """
 
     name: str
@@ -199,7 +200,7 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reads_only: bool
     started: Time
     seconds: NotNegative
-    rate: NotNegative
+    rate: NotNegative | None
     rate_unit: str
     role: str
     operations: Count

@@ -7,7 +7,7 @@ use pgbench_script::{EvalError, Names, Value};
 use super::{Report, Session, State};
 use crate::clock::{self, Nanos};
 use crate::events::{Failure, SqlError, StatementDone};
-use crate::program::Into;
+use crate::program::{Into, Op};
 use crate::wire;
 
 /// The answer that is coming in.
@@ -20,10 +20,14 @@ pub(super) struct Answer {
     pub splice: i64,
     pub sent: Nanos,
     pub rows: u64,
+    /// Commands that have been completed, of all pending statements.
+    completed: usize,
     copy_in: bool,
     /// Transaction status of the last ReadyForQuery: `I`, `T` or `E`.
     status: u8,
     error: Option<Failure>,
+    /// How many were completed when it came.
+    failed_after: usize,
     names: Vec<String>,
     values: Vec<Option<Vec<u8>>>,
     row_count: u64,
@@ -58,6 +62,7 @@ impl Session<'_> {
                 }
                 b'C' => {
                     self.answer.rows += wire::tag_rows(self.inbox.body(body));
+                    self.answer.completed += 1;
                     if want_rows {
                         self.result_ended();
                     }
@@ -70,9 +75,12 @@ impl Session<'_> {
                     }
                 }
                 b'E' => {
-                    let failure = self.server_error(body);
-                    self.answer.error.get_or_insert(failure);
+                    if self.answer.error.is_none() {
+                        self.answer.error = Some(self.server_error(body));
+                        self.answer.failed_after = self.answer.completed;
+                    }
                 }
+                b'I' => self.answer.completed += 1,
                 b'T' if want_rows => {
                     self.answer.names = wire::column_names(self.inbox.body(body));
                     self.answer.row_count = 0;
@@ -159,7 +167,7 @@ impl Session<'_> {
             let name = format!("{prefix}{name}");
             if !Names::is_valid(&name) {
                 let message = format!("a column cannot become a variable: invalid variable name \"{name}\"");
-                return Err(Failure::new("sql", message));
+                return Err(Failure::new("script", message));
             }
             // A name nobody uses has no slot; there is nothing to keep for it.
             if let Some(slot) = self.role.names.get(&name) {
@@ -182,6 +190,9 @@ impl Session<'_> {
             // Preparing before the barrier, or a ROLLBACK.
             return error.map_or(Ok(Progress::Whole), Err);
         }
+        self.answer.completed = 0;
+        // Each statement of a pipeline is one command; an only one may have several.
+        let failed = self.answer.pending[self.answer.failed_after.min(count - 1)];
         let mut index = 0;
         for _ in 0..count {
             index = self.answer.pending.pop_front().unwrap_or(0);
@@ -210,7 +221,7 @@ impl Session<'_> {
                 Ok(Progress::Whole)
             }
             Some(_) if statement.record_errors => Ok(Progress::Whole),
-            Some(failure) => self.failed_statement(failure, index),
+            Some(failure) => self.failed_statement(failure, failed),
         }
     }
 
@@ -229,12 +240,10 @@ impl Session<'_> {
             Into::Gset(prefix) => {
                 let rows = std::mem::take(&mut self.answer.row_count);
                 if rows != 1 {
-                    return Err(Failure {
-                        statement: Some(self.role.statements[index].shown(self.answer.splice)),
-                        ..Failure::new("sql", format!("\\gset expects one row, and the query gave {rows}"))
-                    });
+                    let message = format!("\\gset expects one row, and the query gave {rows}");
+                    return Err(self.statement_failure(index, Failure::new("script", message)));
                 }
-                self.assign_by_name(prefix)
+                self.assign_by_name(prefix).map_err(|failure| self.statement_failure(index, failure))
             }
         }
     }
@@ -258,6 +267,12 @@ impl Session<'_> {
         self.reports.push(Report { done, rows });
     }
 
+    /// Whether the last statement left a transaction open, or a failed one.
+    #[inline]
+    pub(super) fn left_open(&self) -> bool {
+        matches!(self.answer.status, b'T' | b'E')
+    }
+
     /// A statement failed: retried, counted as a failed transaction, or the end of the step.
     fn failed_statement(&mut self, failure: Failure, index: usize) -> Result<Progress, Failure> {
         let retryable = self.state == State::Running
@@ -267,10 +282,7 @@ impl Session<'_> {
                 .as_ref()
                 .is_some_and(|r| failure.sqlstate.as_ref().is_some_and(|s| r.sqlstates.contains(s)));
         if !retryable {
-            return Err(Failure {
-                statement: Some(self.role.statements[index].shown(self.answer.splice)),
-                ..failure
-            });
+            return Err(self.statement_failure(index, failure));
         }
         self.pipelining = false;
         self.state = State::Recovering;
@@ -328,9 +340,31 @@ impl Session<'_> {
     }
 
     pub(super) fn script_failure(&self, e: &EvalError, index: usize) -> Box<Failure> {
+        let failure = Failure::new("script", e.to_string());
         Box::new(Failure {
             statement: Some(self.role.statements[index].shown(0)),
-            ..Failure::new("script", e.to_string())
+            ..self.statement_failure(index, failure)
+        })
+    }
+
+    /// The failure of a statement, with its text, and with file and line where it has them.
+    fn statement_failure(&self, index: usize, failure: Failure) -> Failure {
+        let failure =
+            Failure { statement: Some(self.role.statements[index].shown(self.answer.splice)), ..failure };
+        let own = |op: &Op| matches!(op, Op::Sql(own) if *own == index);
+        let program = &self.role.programs[self.script];
+        match program.code.iter().position(own) {
+            Some(pc) => program.placed(pc, failure),
+            None => failure,
+        }
+    }
+
+    /// The failure of the script's instruction at `pc`.
+    pub(super) fn failure_at(&self, pc: usize, message: impl std::convert::Into<String>) -> Box<Failure> {
+        let failure = Failure::new("script", message);
+        Box::new(match self.state {
+            State::Start => failure,
+            _ => self.role.programs[self.script].placed(pc, failure),
         })
     }
 

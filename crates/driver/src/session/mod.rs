@@ -98,6 +98,8 @@ pub struct Session<'a> {
     started: Nanos,
     timed: bool,
     sleeping: bool,
+    /// The transaction has not waited for anything yet.
+    silent: bool,
     transactions: u64,
     current: Transaction,
     tries: u32,
@@ -141,6 +143,7 @@ impl<'a> Session<'a> {
             started: 0,
             timed: false,
             sleeping: false,
+            silent: false,
             transactions: 0,
             current: Transaction::default(),
             tries: 0,
@@ -226,15 +229,29 @@ impl<'a> Session<'a> {
                     let program: &'a Program = &self.role.programs[self.script];
                     let want = self.run(&program.code, now);
                     if want != Want::Finished {
+                        self.silent = false;
                         return want;
                     }
                     if self.pipelining {
-                        return self.fail(Failure::new(
-                            "script",
-                            "the script ends inside a pipeline: \\endpipeline is missing",
+                        let last = program.code.len().saturating_sub(1);
+                        return self.fail(*self.failure_at(
+                            last,
+                            "end of script reached with pipeline open: \\endpipeline is missing",
                         ));
                     }
+                    // Time stands still where nothing was waited for: it is looked at before it is used.
+                    if std::mem::take(&mut self.silent) {
+                        return Want::Wait(now + 1);
+                    }
                     self.end_transaction(now, false);
+                    if program.source.is_some() && self.left_open() {
+                        let last = program.code.len().saturating_sub(1);
+                        return self.fail(*self.failure_at(
+                            last,
+                            "end of script reached without completing the last transaction: \
+                             COMMIT or ROLLBACK is missing",
+                        ));
+                    }
                 }
                 State::Copying => return self.copy_more(),
                 State::Recovering => {
@@ -331,6 +348,7 @@ impl<'a> Session<'a> {
         self.started = now;
         self.tries = 1;
         self.current = Transaction::default();
+        self.silent = true;
         self.state = State::Running;
         if self.role.retry.as_ref().is_some_and(|r| r.max_tries != 1) {
             self.snapshot = Some(Box::new((self.vars.clone(), self.rng.clone())));

@@ -7,7 +7,7 @@ use super::{Session, State, Want, shell};
 use crate::clock::Nanos;
 use crate::events::Failure;
 use crate::generate::{self, Scene};
-use crate::program::{Op, Statement};
+use crate::program::{Into, Op, Statement};
 use crate::spec::{Mode, Pipeline};
 use crate::wire;
 
@@ -47,6 +47,7 @@ impl<'a> Session<'a> {
                 if !self.pipelining {
                     return Ok(Some(Want::Exchange));
                 }
+                self.may_be_pipelined(at, *index)?;
             }
             Op::Copy(index) => {
                 let copy = &self.role.copies[*index];
@@ -76,7 +77,7 @@ impl<'a> Session<'a> {
                     return Ok(None);
                 }
                 let time = sleep.duration(&self.vars);
-                let nanos = time.map_err(|e| self.expression_failure(&e))?.as_nanos() as Nanos;
+                let nanos = time.map_err(|e| self.failure_at(at, e.to_string()))?.as_nanos() as Nanos;
                 if nanos > 0 {
                     // The same op is met again when the time has come.
                     self.pc = at;
@@ -89,12 +90,21 @@ impl<'a> Session<'a> {
                     Some(_) => shell::number(words, &self.vars),
                     None => shell::run(words, &self.vars).map(|_| 0),
                 };
-                let value = value.map_err(|e| self.expression_failure(&e))?;
+                let value = value.map_err(|e| self.failure_at(at, e.to_string()))?;
                 if let Some(slot) = result {
                     self.vars.set(*slot, Value::Int(value));
                 }
             }
+            Op::Pipeline(Pipeline::Start) if self.pipelining => {
+                return Err(self.failure_at(at, "\\startpipeline: already in pipeline mode"));
+            }
             Op::Pipeline(Pipeline::Start) => self.pipelining = true,
+            Op::Pipeline(Pipeline::Sync) if !self.pipelining => {
+                return Err(self.failure_at(at, "\\syncpipeline: not in pipeline mode"));
+            }
+            Op::Pipeline(Pipeline::End) if !self.pipelining => {
+                return Err(self.failure_at(at, "\\endpipeline: not in pipeline mode"));
+            }
             Op::Pipeline(Pipeline::Sync) => {
                 self.out.extend_from_slice(&wire::SYNC);
                 self.answer.ready += 1;
@@ -107,6 +117,16 @@ impl<'a> Session<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Nothing that `\gset` and `\aset` wait for comes before the end of a pipeline.
+    fn may_be_pipelined(&self, at: usize, index: usize) -> Result<(), Box<Failure>> {
+        let command = match self.role.statements[index].into {
+            Into::Gset(_) => "gset",
+            Into::Aset(_) => "aset",
+            Into::Nothing | Into::Slots(_) => return Ok(()),
+        };
+        Err(self.failure_at(at, format!("\\{command} is not allowed in pipeline mode")))
     }
 
     /// Puts statement `index` into `out`.

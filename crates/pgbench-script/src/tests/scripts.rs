@@ -178,18 +178,11 @@ fn results_are_stored_by_the_statement_before() {
 }
 
 #[test]
-fn statements_are_named_by_their_first_line_and_know_where_they_stand() {
+fn statements_are_named_by_their_first_line_and_commands_know_theirs() {
     let (script, _) =
         script("-- x\n\nSELECT 1,\n 2;\n\\set a 1\n  SELECT 'ä'; SELECT 3;\n\\if 1\n\\sleep 1\n\\endif");
-    let lines: Vec<usize> = script
-        .commands
-        .iter()
-        .filter_map(|command| match command {
-            Command::Sql { line, .. } => Some(*line),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(lines, [3, 6, 6]);
+    // The condition of \if and what it guards; \endif is none.
+    assert_eq!(script.lines, [3, 5, 6, 6, 7, 8]);
     let Command::Sql { name, .. } = &script.commands[0] else { panic!() };
     assert_eq!(&**name, "SELECT 1,");
 }

@@ -216,7 +216,7 @@ class Block:
         self._take(work, result.done["roles"])
         operations = sum(n for n, _ in work.counts.values())
         busy = sum(b for _, b in work.counts.values())
-        unit = result.record.rate / (operations / busy) if operations else 0.0
+        unit = (result.record.rate or 0.0) / (operations / busy) if operations else 0.0
         least = 0.5 * self.slice_seconds * self.clients
         return [
             Slice(pair=self.pairs + number + 1, seconds=round(b / self.clients, 6), rate=n / b * unit)

@@ -90,7 +90,9 @@ class Participant:
         if result.error is not None:
             raise cut_short(step, result.error)
         record = result.record
-        self.slices.append(Slice(pair=pair, started=record.started, seconds=record.seconds, rate=record.rate))
+        # A slice may be too short for any statement to end in it.
+        rate = record.rate or 0.0
+        self.slices.append(Slice(pair=pair, started=record.started, seconds=record.seconds, rate=rate))
 
     def measure_round(self, step: Step, pair: int) -> None:
         """The whole step, from the snapshot of the cluster."""

@@ -18,10 +18,32 @@ BuiltIn = Literal["select-only", "simple-update", "tpcb-like"]
 BYTES_PER_SCALE = 15_000_000
 
 MOST_CLIENTS = 10_000
-MOST_WEIGHT = 9_999_999
-"""Of a script; pgbench's own limit is that of an integer."""
+MOST_WEIGHT = 2**31 - 1
+"""Of a script, as in pgbench."""
 
-_SCRIPT = re.compile(r"(?P<file>.+?)(?:@(?P<weight>\d+))?", re.ASCII | re.DOTALL)
+
+def weighted(text: str) -> tuple[str, int]:
+    """Name and weight of `name@weight`; the weight is 1 where none is given.
+
+    A file that has an @ in its name is found by its whole name. ValueError says what is wrong.
+    """
+    name, at, weight = text.rpartition("@")
+    if not at or _is_file(text):
+        return text, 1
+    if not name:
+        raise ValueError(f"{text!r} names nothing before its weight")
+    if not re.fullmatch("[0-9]+", weight):
+        raise ValueError(f"the weight {weight[:20]!r} of {name!r} is not a whole number from 0 on")
+    if len(weight) > 10 or int(weight) > MOST_WEIGHT:
+        raise ValueError(f"the weight {weight[:20]} of {name!r} is out of range (0 to {MOST_WEIGHT})")
+    return name, int(weight)
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except OSError:  # too long for a name
+        return False
 
 
 class PgbenchOptions(WorkloadOptions):
@@ -127,8 +149,7 @@ class PgbenchOptions(WorkloadOptions):
     @classmethod
     def _weights(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for text in value:
-            if (found := _SCRIPT.fullmatch(text)) and len(digits := found["weight"] or "") > 7:
-                raise ValueError(f"the weight of a script is at most {MOST_WEIGHT:,}, not {digits[:20]}")
+            weighted(text)
         return value
 
     @field_validator("define")
@@ -153,5 +174,4 @@ class PgbenchOptions(WorkloadOptions):
 
     def weighted_files(self) -> list[tuple[Path, int]]:
         """The user's scripts and their weights, as `-f file@weight`; the weight is 1 where none is given."""
-        parsed = [_SCRIPT.fullmatch(text) for text in self.scripts]
-        return [(Path(m["file"]), int(m["weight"] or 1)) for m in parsed if m]
+        return [(Path(name), weight) for name, weight in map(weighted, self.scripts)]

@@ -1,0 +1,40 @@
+"""How a bench goes, as pgbench's -P tells it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from pgstrata.stats.rates import pooled
+from pgstrata.store.histogram import decode, merge
+
+
+class Progress:
+    """A line every so many seconds, about those seconds, as pgbench's -P; nothing for what is left over."""
+
+    def __init__(self, every: int | None) -> None:
+        self._every = every
+        self._seconds: list[dict[str, Any]] = []
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        if not self._every:
+            return
+        self._seconds.append(event)
+        if len(self._seconds) < self._every or event["seconds"] < 0.5:
+            return
+        seconds, self._seconds = self._seconds, []
+        roles = [second["roles"][0] for second in seconds]
+        tps = sum(r["transactions"] for r in roles) / max(sum(s["seconds"] for s in seconds), 1e-9)
+        average, deviation = pooled((r["transactions"], r["mean"], r["stddev"]) for r in roles) or (0.0, 0.0)
+        parts = [
+            f"progress: {event['second'] + 1:.1f} s",
+            f"{tps:.1f} tps",
+            f"lat {average * 1e3:.3f} ms stddev {deviation * 1e3:.3f}",
+            f"{sum(r['errors'] for r in roles)} failed",
+        ]
+        if "lag" in roles[0]:
+            lag, _ = pooled((r["transactions"], r["lag"]["mean"], 0.0) for r in roles) or (0.0, 0.0)
+            parts.append(f"lag {lag * 1e3:.3f} ms")
+        p99 = merge([decode(r["histogram"]) for r in roles]).percentile(99) or 0.0
+        parts += [f"p99 {p99 * 1e3:.3f} ms", f"max {max(r['max'] for r in roles) * 1e3:.3f} ms"]
+        print(", ".join(parts), file=sys.stderr, flush=True)

@@ -1,0 +1,118 @@
+"""A quick run of pgbench scripts against one running server: no cluster, no run folder, no report."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from pgstrata.driver.client import Driver, driver_failure
+from pgstrata.errors import DriverError, UsageError
+from pgstrata.measure.bench.connection import connect, where
+from pgstrata.measure.bench.measured import Measured
+from pgstrata.measure.bench.wanted import Bench
+from pgstrata.workload.core.language import Json, PgbenchScript, Rate, Role
+from pgstrata.workload.pgbench.steps import RETRIED
+
+Say = Callable[[Json], None]
+
+
+def _scale(bench: Bench, connection: psycopg.Connection[Any], built_in: bool) -> int:
+    if not built_in:
+        return bench.scale or 1
+    try:
+        row = connection.execute("select count(*) from pgbench_branches").fetchone()
+    except psycopg.errors.UndefinedTable as error:
+        raise UsageError(
+            "the database has no table pgbench_branches",
+            f"make the tables with: pgbench -i -d {connection.info.dbname}",
+        ) from error
+    return int(row[0]) if row else 1
+
+
+def _vacuum(connection: psycopg.Connection[Any]) -> None:
+    for statement in (
+        "vacuum pgbench_branches",
+        "vacuum pgbench_tellers",
+        "truncate pgbench_history",
+    ):
+        connection.execute(statement)  # as pgbench does before a built-in script, unless -n
+
+
+def run(bench: Bench, say: Say, stopping: Callable[[], bool]) -> Measured:
+    """Runs to the end, or until `stopping` says so; each second goes to `say`.
+
+    Raises UsageError for scripts that do not compile, ServerError and DriverError where nothing
+    could be measured. A failure in the middle comes back in `failure` with what was measured.
+    """
+    scripts = bench.scripts()
+    built_in = any(s.name.startswith("<builtin") for s in scripts)
+    with connect(bench.url) as connection:
+        place = where(connection)
+        scale = _scale(bench, connection, built_in)
+        server = connection.info.parameter_status("server_version") or ""
+        if built_in and bench.vacuum:
+            _vacuum(connection)
+    seed = bench.seed if bench.seed is not None else int.from_bytes(os.urandom(4))
+    spec = _spec(bench, scripts, place, scale, seed)
+    failure: DriverError | None = None
+    with Driver(spec, stderr=sys.stderr.buffer) as driver:
+        try:
+            ready = driver.ready()
+        except DriverError as error:
+            raise _script_error(error) from error
+        driver.start()
+        done: Json = {}
+        stopped = False
+        for event in driver.events():
+            if event["event"] == "error":
+                failure = failure or driver_failure(event)
+            elif event["event"] == "second":
+                say(event)
+            elif event["event"] == "done":
+                done = event
+            if stopping() and not stopped:
+                stopped = True
+                driver.stop()
+        driver.close()
+    role = done["roles"][0]
+    cpu = done["driver_cpu_seconds"]
+    return Measured(bench, scripts, server, ready["engine"], scale, done["seconds"], role, cpu, failure)
+
+
+def _spec(bench: Bench, scripts: list[PgbenchScript], place: Json, scale: int, seed: int) -> Json:
+    predefined = {"scale": scale, "random_seed": seed, "default_seed": seed}
+    role = Role(
+        "query",
+        bench.clients,
+        scripts,
+        mode=bench.mode,
+        prepare="lazy",
+        allow_shell=bench.allow_shell,
+        operations=bench.transactions,
+        rate=Rate(bench.rate / bench.clients, "poisson") if bench.rate else None,
+        retry_sqlstates=RETRIED,
+        max_tries=bench.max_tries,
+        variables={**predefined, **bench.define},
+    )
+    return {
+        "step": "bench",
+        "connection": place,
+        "seed": seed,
+        "engine": bench.engine,
+        "threads": bench.threads,
+        "seconds": bench.seconds,
+        "roles": [role.spec()],
+    }
+
+
+def _script_error(error: DriverError) -> Exception:
+    """A script that does not compile is the user's to mend; the driver's message shows the line."""
+    if error.event.get("kind") == "script" and "file" in error.event:
+        return UsageError(str(error.event["message"]))
+    if error.event.get("sqlstate") == "53300":  # too_many_connections
+        return DriverError(error.message, "ask for fewer with -c, or raise max_connections", error.event)
+    return error
