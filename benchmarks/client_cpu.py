@@ -89,7 +89,7 @@ def _finish(process: subprocess.Popen[str]) -> tuple[str, float]:
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise SystemExit(f"{process.args} ended with {process.returncode}:\n{text}")
+        raise SystemExit(f"{process.args!r} ended with {process.returncode}:\n{text}")
     return text, usage.ru_utime + usage.ru_stime
 
 

@@ -29,6 +29,7 @@ from client_cpu import Place, Sample, drive, pgbench, sysbench
 from peers import ROWS, options, serving
 from scipy.stats import t as student
 
+from pgstrata.driver.path import find_driver
 from pgstrata.server.acquire import acquire
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
@@ -181,7 +182,7 @@ def main() -> None:
         cluster.connect("bench") as admin,
     ):
         admin.execute("CREATE EXTENSION pg_stat_statements")
-        place = Place(str(cluster.socket_dir), cluster.port, args.seconds, args.engine)
+        place = Place(str(cluster.socket_dir), cluster.port, args.seconds, args.engine, find_driver())
         print("| work | peer | statements | peer/s | pgstrata/s | ratio | 95 % interval | by client CPU | |")
         print("|---|---|---|---:|---:|---:|---:|---:|---|", flush=True)
         for pair in pairs():

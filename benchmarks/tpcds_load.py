@@ -31,7 +31,7 @@ from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.workload.core.language import Step
-from pgstrata.workload.tpcds import Tpcds, data, reference, schema
+from pgstrata.workload.tpcds import Tpcds, data, reference, schema, source
 from pgstrata.workload.tpcds.options import TpcdsOptions, numbers_in
 
 MIB = 1 << 20
@@ -92,7 +92,7 @@ class Memory:
 
 def empty_tables(cluster: Cluster) -> None:
     with cluster.connect() as connection:
-        for table in schema.tables():
+        for table in source.tables():
             connection.execute(f"DROP TABLE IF EXISTS {table}")
         for statement in schema.create():
             connection.execute(statement.encode())

@@ -8,6 +8,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from pgstrata.report import Report
+
 
 @dataclass
 class ReadCell:
@@ -116,3 +118,16 @@ class PageReader(HTMLParser):
     @property
     def all_text(self) -> str:
         return "".join(self.text)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A report, the folder of its runs, and its page as read."""
+
+    results: Path
+    report: Report
+    page: PageReader
+
+    @property
+    def tables(self) -> Path:
+        return self.report.html.parent / "tables"

@@ -58,5 +58,5 @@ def statements(ops: list[Json]) -> list[Json]:
 
 
 def role(spec: Json, name: str) -> Json:
-    (found,) = [r for r in spec["roles"] if r["name"] == name]
-    return found
+    found: list[Json] = [r for r in spec["roles"] if r["name"] == name]
+    return found[0]

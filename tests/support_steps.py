@@ -94,12 +94,12 @@ class Outcome:
     done: Json = field(default_factory=dict)
 
     def role(self, name: str) -> Json:
-        (found,) = [r for r in self.done["roles"] if r["name"] == name]
-        return found
+        found: list[Json] = [r for r in self.done["roles"] if r["name"] == name]
+        return found[0]
 
     def statement(self, role: str, name: str) -> Json:
-        (found,) = [s for s in self.role(role)["statements_by_name"] if s["name"] == name]
-        return found
+        found: list[Json] = [s for s in self.role(role)["statements_by_name"] if s["name"] == name]
+        return found[0]
 
 
 def run_step(

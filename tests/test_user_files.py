@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_files, "TOTAL_SECONDS", 1.5)
 
 
-def refused(path: Path, **more: int) -> str:
+def refused(path: Path, **more: Any) -> str:
     with pytest.raises(UsageError) as caught:
         user_files.read_text(path, "campaign file", **more)
     return caught.value.message

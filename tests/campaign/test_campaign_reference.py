@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from pgstrata.campaign.file import reference
 from pgstrata.campaign.file.models import CampaignSpec, VariantSpec, WorkloadSpec
@@ -22,7 +23,12 @@ def test_the_page_is_current() -> None:
 
 def test_the_page_has_every_key() -> None:
     page = reference.page()
-    models = [CampaignSpec, VariantSpec, WorkloadSpec, *(catalog.find(n).Options for n in catalog.names())]
+    models: list[type[BaseModel]] = [
+        CampaignSpec,
+        VariantSpec,
+        WorkloadSpec,
+        *(catalog.find(n).Options for n in catalog.names()),
+    ]
     for model in models:
         for name, field in model.model_fields.items():
             assert f"| `{name}` |" in page

@@ -15,7 +15,7 @@ import pytest
 from pgstrata.cli.main import invoke
 from pgstrata.store import RunKey
 from support_program import environment
-from support_runs import HOST, clone_run, make_run
+from support_runs import clone_run, make_run
 
 # Rates of six repeats against the base's of the same repeat.
 FACTORS = {
@@ -156,7 +156,7 @@ def test_github_and_markdown(repeated: Path, call: Call) -> None:
 
 def test_other_hosts_options_and_drivers(call: Call, tmp_path: Path) -> None:
     make_run(tmp_path, RunKey("n", "a", "insert", 1), seconds=3)
-    make_run(tmp_path, RunKey("n", "b", "insert", 1), seconds=3, host={**HOST, "hostname": "bench2"})
+    make_run(tmp_path, RunKey("n", "b", "insert", 1), seconds=3, host={"hostname": "bench2"})
     make_run(tmp_path, RunKey("n", "c", "insert", 1), seconds=3, options={"rows": 5})
     code, _, err = call("compare", "a", "b", "--results", tmp_path)
     assert code == 2

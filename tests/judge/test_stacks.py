@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pgstrata.judge.stacks import add_up, folded_text, in_samples, moved, parse_folded, shares
 
-names = st.text(st.characters(exclude_characters="\n;", exclude_categories=("Cs",)), min_size=1)
+names = st.text(st.characters(exclude_characters="\n;", exclude_categories=["Cs"]), min_size=1)
 profiles = st.dictionaries(st.lists(names, min_size=1).map(";".join), st.integers(1, 10**9))
 
 

@@ -14,7 +14,7 @@ from support_runs import INSERT_STEPS, VARIANTS, make_campaign
 BASE, NEXT = VARIANTS
 
 
-def step(name: str, rate: float, order: int = 1, **more: Any) -> StepRecord:
+def step(name: str, rate: float | None, order: int = 1, **more: Any) -> StepRecord:
     return step_record(name, order=order, rate=rate, **more)
 
 
@@ -91,7 +91,7 @@ def test_a_base_that_missed_its_sla_is_no_base() -> None:
 
 
 def test_one_repeat_that_missed_spoils_the_cell() -> None:
-    targets = {"target_rate": 1.0, "background_rate": 1.0}
+    targets: dict[str, Any] = {"target_rate": 1.0, "background_rate": 1.0}
     runs = [run("a", n, step("s", 100.0, sla_met=n > 1, **targets)) for n in (1, 2, 3)]
     assert summarise(runs)[0].absolute.cell("a", "s").tone == "missed"
 

@@ -49,7 +49,7 @@ def plan_of(cluster: Cluster, chosen: Step) -> tuple[str, str, str]:
     """Kind, the node below the aggregate, and the statement."""
     (entry,), notes = step_plans(lambda: cluster.connect(), chosen.spec())
     assert notes == []
-    return entry["kind"], entry["plan"][0]["Plan"]["Plans"][0]["Node Type"], entry["statement"]
+    return entry.kind, entry.plan[0]["Plan"]["Plans"][0]["Node Type"], entry.statement
 
 
 @pytest.mark.parametrize("script", [False, True], ids=["ops", "script"])
@@ -108,7 +108,7 @@ def test_a_statement_without_parameters_and_one_that_cannot_be_prepared(cluster:
     )
     chosen = Step("s", [role], Headline("query", "operations", "queries/s"), seconds=1, tables=["events"])
     plans, notes = step_plans(lambda: cluster.connect(), chosen.spec())
-    assert {p["name"]: p["kind"] for p in plans} == {
+    assert {p.name: p.kind for p in plans} == {
         "all": "generic",
         "delete": "generic",
         "insert": "generic",

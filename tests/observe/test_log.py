@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.observe.log import LogWindow, entries, events
+from pgstrata.store.record import LogEvent
 
 T0 = 1_700_000_000.0  # 2023-11-14 22:13:20 UTC
 
@@ -20,7 +21,7 @@ def line(second: float, text: str, pid: int = 42, zone: str = "UTC") -> bytes:
     return f"{stamp} {zone} [{pid}] LOG:  {text}\n".encode()
 
 
-def found(*lines: bytes, seconds: float = 30.0) -> list[dict[str, object]]:
+def found(*lines: bytes, seconds: float = 30.0) -> list[LogEvent]:
     return events(entries(b"".join(lines).splitlines(keepends=True)), T0, T0 + seconds)
 
 

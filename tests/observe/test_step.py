@@ -108,12 +108,13 @@ def test_a_step(cluster: Cluster, table: str) -> None:
 
     checkpoints = [e for e in seen.events if e.kind == "checkpoint"]
     assert len(checkpoints) == 1
-    assert 0 <= checkpoints[0].second <= checkpoints[0].until <= elapsed + 0.1
+    until = checkpoints[0].until
+    assert until is not None and 0 <= checkpoints[0].second <= until <= elapsed + 0.1
     vacuums = [e for e in seen.events if e.kind == "autovacuum" and "pgstrata.public.t" in e.text]
     assert vacuums
     assert counter(seen, "pg_stat_user_tables", "t", "autovacuum_count") >= 1
     assert seen.tables["t"].indexes["t_a"].endswith("(a)")
-    assert seen.sizes.tables["t"].index_bytes > 0
+    assert seen.sizes is not None and seen.sizes.tables["t"].index_bytes > 0
 
 
 def test_parallel_workers_that_die_are_the_servers(cluster: Cluster, table: str) -> None:
@@ -175,7 +176,8 @@ def test_foreign_server(cluster: Cluster, table: str, kind: type[ForeignCluster]
     seen = watch.after()
     assert (seen.backends, seen.host, seen.disk, seen.server_cpu_seconds) == ([], [], None, None)
     assert seen.rss_bytes is None and seen.cpu_by_role == {} and seen.events == []
-    assert seen.sizes.data_dir_bytes is None and seen.sizes.database_bytes > 0
+    assert seen.sizes is not None and seen.sizes.data_dir_bytes is None
+    assert seen.sizes.database_bytes is not None and seen.sizes.database_bytes > 0
     assert counter(seen, "pg_stat_user_tables", "t", "n_tup_ins") == 7
     assert seen.wal_bytes is not None and seen.wal_bytes > 0
     assert any("foreign" in note for note in seen.notes)

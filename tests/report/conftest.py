@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
 
-from pgstrata.report import Report, write_report
-from support_page import PageReader
+from pgstrata.report import write_report
+from support_page import PageReader, Written
 from support_runs import make_campaign
 
 BASE, FAST, SLOW, DEAD = "pg12.22.x10a", "pg15.10.x10a", "pg17.11.x10a", "pg18.1.x10a"
-
-
-@dataclass(frozen=True)
-class Written:
-    """A report, the folder of its runs, and its page as read."""
-
-    results: Path
-    report: Report
-    page: PageReader
-
-    @property
-    def tables(self) -> Path:
-        return self.report.html.parent / "tables"
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.report import numbers, write_report
 from pgstrata.store import Results, RunKey
-from support_page import PageReader, ReadCell
+from support_page import PageReader, ReadCell, Written
 from support_runs import make_campaign, make_run
 
 BASE, FAST, SLOW, DEAD = "pg12.22.x10a", "pg15.10.x10a", "pg17.11.x10a", "pg18.1.x10a"
@@ -30,7 +30,7 @@ def tone(cell: ReadCell) -> str:
 # --- content ------------------------------------------------------------------------------------
 
 
-def test_sections_come_in_the_order_of_a_reader(comparison) -> None:
+def test_sections_come_in_the_order_of_a_reader(comparison: Written) -> None:
     headings = comparison.page.headings
     for earlier, later in [
         ("insert-cached", "Summary"),
@@ -43,14 +43,14 @@ def test_sections_come_in_the_order_of_a_reader(comparison) -> None:
         assert step in headings
 
 
-def test_the_answer_comes_before_every_table(comparison) -> None:
+def test_the_answer_comes_before_every_table(comparison: Written) -> None:
     text = comparison.page.all_text
     first_table = text.index("Rates: insert")
     assert f"{SLOW} slower at 9 of 9 steps than {BASE}" in " ".join(text[:first_table].split())
     assert f"{FAST} faster at 10 of 10 steps than {BASE}" in " ".join(text[:first_table].split())
 
 
-def test_rates_are_coloured_as_the_rules_say(comparison) -> None:
+def test_rates_are_coloured_as_the_rules_say(comparison: Written) -> None:
     table = comparison.page.table("Rates: insert")
     column = table.head.index("l.i1rows/s")
     assert tone(row(table.rows, FAST)[column]) == "good"
@@ -61,7 +61,7 @@ def test_rates_are_coloured_as_the_rules_say(comparison) -> None:
     assert tone(missed) == "missed" and "SLA" in missed.title
 
 
-def test_colours_have_a_second_sign(comparison) -> None:
+def test_colours_have_a_second_sign(comparison: Written) -> None:
     for table in comparison.page.tables:
         for cells in table.rows:
             for cell in cells:
@@ -71,7 +71,7 @@ def test_colours_have_a_second_sign(comparison) -> None:
                     assert cell.text.strip()
 
 
-def test_relative_rates_follow_the_thresholds(comparison, tmp_path: Path) -> None:
+def test_relative_rates_follow_the_thresholds(comparison: Written, tmp_path: Path) -> None:
     strict = write_report(comparison.results, out=tmp_path, thresholds=(0.5, 1.5))
     table = PageReader(strict.html).table("Relative rates: insert")
     assert [tone(c) for c in row(table.rows, FAST)[1:]] == ["even"] * 10
@@ -80,13 +80,13 @@ def test_relative_rates_follow_the_thresholds(comparison, tmp_path: Path) -> Non
     assert [tone(c) for c in row(table.rows, SLOW)[1:]] == ["bad"] * 9 + ["missed"]
 
 
-def test_another_base(comparison, tmp_path: Path) -> None:
+def test_another_base(comparison: Written, tmp_path: Path) -> None:
     page = PageReader(write_report(comparison.results, base=FAST, out=tmp_path).html)
     table = page.table(f"Relative rates: insert against {FAST}")
     assert [tone(c) for c in row(table.rows, BASE)[1:]] == ["bad"] * 10
 
 
-def test_the_target_is_the_last_row_of_the_background_rates(comparison) -> None:
+def test_the_target_is_the_last_row_of_the_background_rates(comparison: Written) -> None:
     table = comparison.page.table("Background writes")
     assert table.head[0] == "Variant" and "l.i1rows/s" not in table.head
     assert table.row_classes[-1] == "target"
@@ -94,19 +94,19 @@ def test_the_target_is_the_last_row_of_the_background_rates(comparison) -> None:
     assert tone(row(table.rows, SLOW)[-1]) == "bad"
 
 
-def test_repeats_show_their_range(comparison) -> None:
+def test_repeats_show_their_range(comparison: Written) -> None:
     table = comparison.page.table("Rates: insert")
     assert "–" in row(table.rows, BASE)[1].text
     text = comparison.page.all_text
     assert "median of the repeats" in text
 
 
-def test_every_table_tells_how_to_read_it(comparison) -> None:
+def test_every_table_tells_how_to_read_it(comparison: Written) -> None:
     text = comparison.page.all_text
     assert text.count("How to read this") >= len(comparison.page.tables)
 
 
-def test_every_chart_says_what_is_better(comparison) -> None:
+def test_every_chart_says_what_is_better(comparison: Written) -> None:
     html = comparison.report.html.read_text()
     captions = [part.split("</figcaption>")[0] for part in html.split('<figure class="chart">')[1:]]
     assert len(captions) >= 10
@@ -114,7 +114,7 @@ def test_every_chart_says_what_is_better(comparison) -> None:
         assert any(word in caption for word in ("better", "faster")), caption
 
 
-def test_failed_runs_are_listed_with_the_end_of_their_log(comparison) -> None:
+def test_failed_runs_are_listed_with_the_end_of_their_log(comparison: Written) -> None:
     table = comparison.page.table("Runs that did not finish")
     assert len(table.rows) == 2
     assert "the server died in step l.i1" in table.rows[0][5].text
@@ -122,19 +122,19 @@ def test_failed_runs_are_listed_with_the_end_of_their_log(comparison) -> None:
     assert "was terminated by signal 9: Killed" in comparison.page.all_text
 
 
-def test_settings_a_version_did_not_take_are_listed(comparison) -> None:
+def test_settings_a_version_did_not_take_are_listed(comparison: Written) -> None:
     table = comparison.page.table("Settings a version did not take")
     assert [c.text for c in table.rows[0][1:4]] == ["wal_compression = lz4", "dropped", "base-cached, line 7"]
 
 
-def test_one_variant_has_rates_but_nothing_relative(single) -> None:
+def test_one_variant_has_rates_but_nothing_relative(single: Written) -> None:
     captions = [table.caption for table in single.page.tables]
     assert any(c.startswith("Rates: insert") for c in captions)
     assert not any("relative" in c.lower() for c in captions)
     assert "the only variant" in single.page.all_text
 
 
-def test_a_step_that_one_variant_lacks_is_said(comparison, tmp_path: Path) -> None:
+def test_a_step_that_one_variant_lacks_is_said(comparison: Written, tmp_path: Path) -> None:
     results = tmp_path / "results"
     shutil.copytree(comparison.results, results)
     for run in Results(results).runs():
@@ -176,7 +176,7 @@ def test_only_failed_runs(tmp_path: Path) -> None:
     assert "Failed runs" in page.headings
 
 
-def test_a_damaged_run_is_named_and_the_rest_reported(comparison, tmp_path: Path) -> None:
+def test_a_damaged_run_is_named_and_the_rest_reported(comparison: Written, tmp_path: Path) -> None:
     results = tmp_path / "results"
     shutil.copytree(comparison.results, results)
     broken = next(run.folder for run in Results(results).runs() if run.variant == FAST)
@@ -199,7 +199,7 @@ def test_a_damaged_run_is_named_and_the_rest_reported(comparison, tmp_path: Path
         ("background-rates", "Background writes"),
     ],
 )
-def test_csv_equals_the_table(comparison, file: str, caption: str) -> None:
+def test_csv_equals_the_table(comparison: Written, file: str, caption: str) -> None:
     with (comparison.tables / f"{file}.csv").open(newline="") as text:
         read = list(csv.reader(text))
     table = comparison.page.table(caption)
@@ -213,7 +213,7 @@ def test_csv_equals_the_table(comparison, file: str, caption: str) -> None:
                 assert cell.text.strip() in ("failed", "no data")
 
 
-def test_the_csv_of_steps_names_them(comparison) -> None:
+def test_the_csv_of_steps_names_them(comparison: Written) -> None:
     with (comparison.tables / "response-times.csv").open(newline="") as text:
         read = list(csv.DictReader(text))
     assert {r["step"] for r in read} >= {"l.i0", "l.x", "qp1000"}
@@ -222,7 +222,7 @@ def test_the_csv_of_steps_names_them(comparison) -> None:
             assert sum(float(r[name]) for name in r if name.startswith("share ")) == pytest.approx(100)
 
 
-def test_markdown_has_the_same_numbers(comparison) -> None:
+def test_markdown_has_the_same_numbers(comparison: Written) -> None:
     lines = comparison.report.markdown.read_text().splitlines()
     table = comparison.page.table("Rates: insert")
     own = next(line for line in lines if line.startswith(f"| {FAST} |"))
@@ -231,7 +231,7 @@ def test_markdown_has_the_same_numbers(comparison) -> None:
         assert number[:5] in own
 
 
-def test_every_link_of_the_page_leads_somewhere(comparison) -> None:
+def test_every_link_of_the_page_leads_somewhere(comparison: Written) -> None:
     folder = comparison.report.html.parent
     for link in comparison.page.links:
         if link.startswith("#"):
@@ -240,7 +240,7 @@ def test_every_link_of_the_page_leads_somewhere(comparison) -> None:
             assert (folder / link).is_file()
 
 
-def test_the_page_asks_nobody_for_anything(comparison) -> None:
+def test_the_page_asks_nobody_for_anything(comparison: Written) -> None:
     page = comparison.page
     assert [s["src"] for s in page.scripts if s.get("src")] == ["plotly.min.js"]
     assert not {"iframe", "object", "embed", "img", "form"} & set(page.tags)
@@ -249,7 +249,7 @@ def test_the_page_asks_nobody_for_anything(comparison) -> None:
     assert len(page.ids) == len(set(page.ids))
 
 
-def test_stalls_have_their_cause_beside_them(comparison) -> None:
+def test_stalls_have_their_cause_beside_them(comparison: Written) -> None:
     figure = comparison.page.figures["step-insert-l.i1-seconds-data"]
     drawn = [t for t in figure["data"] if t["type"] == "bar"]
     texts = [text for t in drawn for text in t["text"]]
@@ -323,7 +323,7 @@ def test_no_runs(tmp_path: Path) -> None:
         write_report(tmp_path, out=tmp_path / "report")
 
 
-def test_an_unknown_campaign_or_base_names_those_that_are_there(comparison, tmp_path: Path) -> None:
+def test_an_unknown_campaign_or_base_names_those_that_are_there(comparison: Written, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         write_report(comparison.results, "other", out=tmp_path)
     assert "insert-cached" in error.value.hint
@@ -340,13 +340,13 @@ def test_several_campaigns_must_be_chosen_from(tmp_path: Path) -> None:
     assert write_report(tmp_path / "results", "b", out=tmp_path / "report").campaign == "b"
 
 
-def test_a_place_that_cannot_be_written_is_named(comparison, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(comparison: Written, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
         write_report(comparison.results, out=tmp_path / "file" / "report")
 
 
-def test_writing_again_replaces_the_report(comparison, tmp_path: Path) -> None:
+def test_writing_again_replaces_the_report(comparison: Written, tmp_path: Path) -> None:
     first = write_report(comparison.results, out=tmp_path)
     first.html.write_text("old")
     again = write_report(comparison.results, out=tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,13 +13,14 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from pgstrata.report.blocks import Cell, Column, Row, Table, words
-from pgstrata.report.study import read_study
+from pgstrata.report.study import Study, read_study
 from pgstrata.report.terminal import print_study, split, summary
 from pgstrata.store import RunKey
+from support_page import Written
 from support_runs import make_run
 
 
-def shown(study, width: int = 100, terminal: bool = False) -> str:
+def shown(study: Study, width: int = 100, terminal: bool = False) -> str:
     out = io.StringIO()
     print_study(
         study,
@@ -29,7 +31,7 @@ def shown(study, width: int = 100, terminal: bool = False) -> str:
     return out.getvalue()
 
 
-def test_three_tables_within_100_columns_with_whole_numbers(comparison) -> None:
+def test_three_tables_within_100_columns_with_whole_numbers(comparison: Written) -> None:
     study = read_study(comparison.results)
     text = shown(study)
     assert max(map(cell_len, text.splitlines())) <= 100
@@ -42,7 +44,7 @@ def test_three_tables_within_100_columns_with_whole_numbers(comparison) -> None:
                 assert f"{cell.value:,.0f}" in text
 
 
-def test_plain_where_there_is_no_terminal_and_coloured_where_there_is_one(comparison) -> None:
+def test_plain_where_there_is_no_terminal_and_coloured_where_there_is_one(comparison: Written) -> None:
     study = read_study(comparison.results)
     assert "\x1b" not in shown(study)
     assert "▼" in shown(study) and "▲" in shown(study)
@@ -50,14 +52,14 @@ def test_plain_where_there_is_no_terminal_and_coloured_where_there_is_one(compar
     assert "\x1b[31m" in shown(study, terminal=True)
 
 
-def test_servers_compiled_unlike_each_other_are_named_at_once(tmp_path) -> None:
+def test_servers_compiled_unlike_each_other_are_named_at_once(tmp_path: Path) -> None:
     for variant, flags in (("pg10", "-O2"), ("pg11", "-Os"), ("pg12", "-Os")):
         make_run(tmp_path, RunKey("c", variant, "insert", 1), build=f"'CFLAGS={flags}' '--with-icu'")
     said = " ".join(shown(read_study(tmp_path)).split())
     assert "pg11, pg12: compiled with -Os where pg10 has -O2" in said
 
 
-def test_columns_of_numbers_end_where_their_heading_ends(single) -> None:
+def test_columns_of_numbers_end_where_their_heading_ends(single: Written) -> None:
     lines = shown(read_study(single.results)).splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("Variant"))
     units = [m.end() for m in re.finditer(r"\S+( rows)?/s", lines[at])]
@@ -65,7 +67,7 @@ def test_columns_of_numbers_end_where_their_heading_ends(single) -> None:
     assert [v + 14 for v in values] == units
 
 
-def test_a_narrow_terminal_cuts_no_number(comparison) -> None:
+def test_a_narrow_terminal_cuts_no_number(comparison: Written) -> None:
     text = shown(read_study(comparison.results), width=40, terminal=True)
     assert "…" not in text
     for row in read_study(comparison.results).workloads[0].summary.absolute.rows:
@@ -74,7 +76,7 @@ def test_a_narrow_terminal_cuts_no_number(comparison) -> None:
                 assert f"{cell.value:,.0f}" in text
 
 
-def test_names_are_no_markup(comparison, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_are_no_markup(comparison: Written, capsys: pytest.CaptureFixture[str]) -> None:
     summary(comparison.results)
     assert "insert" in capsys.readouterr().out
     made = Table("t", "[red]T[/]", [Column("v", "[bold]V")], [Row([words("[link]x")])], "")
@@ -96,7 +98,7 @@ def test_splitting_keeps_every_column_once_and_in_order(widths: list[int], width
         assert needed <= width + 2 or len(own) == 2
 
 
-def test_the_answer_says_how_much_of_it_is_proven(tmp_path) -> None:
+def test_the_answer_says_how_much_of_it_is_proven(tmp_path: Path) -> None:
     for variant, speed, seconds in (("pg11", 1.0, 40), ("pg12", 0.9, 3), ("pg13", 0.5, 40)):
         make_run(tmp_path, RunKey("c", variant, "insert", 1), speed=speed, seconds=seconds)
     said = " ".join(shown(read_study(tmp_path)).split())

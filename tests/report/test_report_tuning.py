@@ -40,7 +40,7 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for repeat in (1, 2, 3):
                 variant = ".".join(["pg17.11", "cached-by-pg", *([name] if name else [])])
                 factor = overlay[place] * (1 + 0.001 * repeat * (-1) ** repeat)  # type: ignore[operator]
-                write(root, source, RunKey("tuning", variant, workload, repeat), factor, name, overlay[2])  # type: ignore[arg-type]
+                write(root, source, RunKey("tuning", variant, workload, repeat), factor, name, overlay[2])
     return root
 
 

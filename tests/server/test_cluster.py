@@ -64,11 +64,14 @@ def posix_memory(names: list[str]) -> list[str]:
 def semaphores_of(pid: int) -> int:
     """Sets of System V semaphores whose last operation was by `pid`; ipcs is asked, not our own code."""
     account = server_account()
-    who = {"user": account.uid, "group": account.gid} if account else {}
 
     def ipcs(*options: str) -> list[str]:
         return subprocess.run(
-            ["ipcs", "-s", *options], capture_output=True, text=True, **who
+            ["ipcs", "-s", *options],
+            capture_output=True,
+            text=True,
+            user=account.uid if account else None,
+            group=account.gid if account else None,
         ).stdout.splitlines()
 
     sets = [line.split()[0] for line in ipcs("-c") if line[:1].isdigit()]
@@ -121,7 +124,12 @@ def test_starting_takes_no_second_longer_than_the_server(pg17: Server, place: Pa
 
 def test_a_thread_that_ends_takes_no_server_with_it(pg17: Server, place: Path) -> None:
     cluster = Cluster(pg17, PLAIN, place / "c")
-    thread = threading.Thread(target=lambda: (cluster.create(), cluster.start()))
+
+    def work() -> None:
+        cluster.create()
+        cluster.start()
+
+    thread = threading.Thread(target=work)
     thread.start()
     thread.join()
     time.sleep(0.3)

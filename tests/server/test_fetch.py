@@ -13,7 +13,7 @@ import subprocess
 import tarfile
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,9 @@ NOWHERE = {"HTTPS_PROXY": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1
 """A proxy at the discard port, where nobody listens: as good as no network."""
 
 
-def drive(*arguments: str | Path, umask: int = 0o022, **env: str) -> tuple[int, list[dict[str, Any]]]:
+def drive(
+    *arguments: str | Path, umask: int = 0o022, env: Mapping[str, str] = {}
+) -> tuple[int, list[dict[str, Any]]]:
     """Runs the tools; their exit code and what it said."""
     ran = subprocess.run(
         [find_tools(), *map(str, arguments)],
@@ -119,7 +121,7 @@ def test_an_archive_of_another_version_is_refused(tmp_path: Path) -> None:
 def test_several_at_once_get_one_server(tmp_path: Path) -> None:
     jar = archive(tmp_path, "17.3", payload=3_000_000)
     command = [find_tools(), "fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(6)]
+    running = [subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE) for _ in range(6)]
     said = [process.communicate()[0].decode() for process in running]
     assert [process.returncode for process in running] == [0] * 6
     assert all('"event":"fetched"' in text for text in said)
@@ -160,15 +162,15 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path) -> None:
 def test_without_a_network_the_cache_serves(tmp_path: Path) -> None:
     for version in ("17.3", "17.10", "16.9"):
         drive("fetch", version, "--cache", tmp_path / "c", "--archive", archive(tmp_path, version))
-    code, said = drive("fetch", "17", "--cache", tmp_path / "c", **NOWHERE)
+    code, said = drive("fetch", "17", "--cache", tmp_path / "c", env=NOWHERE)
     assert code == 0 and said[-1]["version"] == "17.10"
     (offline,) = [event for event in said if event.get("stage") == "offline"]
     assert "17.10, the newest 17 in the cache" in offline["message"]
     code, said = drive("fetch", "latest", "--offline", "--cache", tmp_path / "c")
     assert code == 0 and said[-1]["version"] == "17.10"
-    code, said = drive("fetch", "17.3", "--cache", tmp_path / "c", **NOWHERE)
+    code, said = drive("fetch", "17.3", "--cache", tmp_path / "c", env=NOWHERE)
     assert code == 0 and len(said) == 1  # not even asked
-    code, said = drive("fetch", "15", "--cache", tmp_path / "c", **NOWHERE)
+    code, said = drive("fetch", "15", "--cache", tmp_path / "c", env=NOWHERE)
     assert code == 1 and "cannot be reached" in said[-1]["message"]
     assert "16.9, 17.3, 17.10" in said[-1]["hint"]
 
@@ -247,7 +249,7 @@ def cutting_proxy() -> Iterator[str]:
 @pytest.mark.usefixtures("network")
 def test_a_download_that_is_cut_off(tmp_path: Path, cutting_proxy: str) -> None:
     code, said = drive(
-        "fetch", "17", "--cache", tmp_path, HTTPS_PROXY=cutting_proxy, https_proxy=cutting_proxy
+        "fetch", "17", "--cache", tmp_path, env={"HTTPS_PROXY": cutting_proxy, "https_proxy": cutting_proxy}
     )
     assert code == 1 and "was cut off" in said[-1]["message"]
     assert not any(p.name.startswith("pg-") for p in (tmp_path / "servers").iterdir())

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from pgstrata.errors import UsageError
 from pgstrata.server.account import server_account
-from pgstrata.server.acquire import Server, acquire
+from pgstrata.server.acquire import acquire
 from pgstrata.server.initdb import check_initdb, decides_checksums
+from pgstrata.server.model import Server
 from support_program import Program
 
 OURS = "/ours"
@@ -155,7 +156,8 @@ def shown(server: Server, words: list[str]) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
-        **({"user": account.uid, "group": account.gid} if account else {}),  # type: ignore[arg-type]
+        user=account.uid if account else None,
+        group=account.gid if account else None,
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from pgstrata.stats import sequential, verdict
-from pgstrata.stats.estimate import Estimate
+from pgstrata.stats.estimate import Array, Estimate
 from pgstrata.stats.sequential import FIRST, interval, log_e_value, look
 from support_simulation import simulate
 
@@ -49,10 +49,11 @@ def test_the_e_value_is_the_bayes_factor_it_claims_to_be() -> None:
     spread = np.geomspace(0.01, 30, 3000)[:, None]
     effect = np.linspace(-5, 5, 1001)[None, :]
 
-    def density(effect: np.ndarray) -> np.ndarray:
+    def density(effect: Array) -> Array:
         """Of the values, times the right Haar prior 1 ÷ spread."""
         z2 = sum((value / spread - effect) ** 2 for value in x)
-        return np.exp(-0.5 * z2) / spread ** (n + 1)
+        values: Array = np.exp(-0.5 * z2) / spread ** (n + 1)
+        return values
 
     prior = stats.norm.pdf(effect, 0, math.sqrt(g))
     something = integrate.trapezoid(
@@ -82,7 +83,7 @@ def alarms(machine: str, comparisons: int, interval_of: object, n: int = 120, se
     found = sum(
         simulate.ever_wrong(n, simulate.MACHINES[machine], rng, interval_of) for _ in range(comparisons)
     )
-    return found / comparisons
+    return float(found) / comparisons
 
 
 @pytest.mark.parametrize("machine", list(simulate.MACHINES))

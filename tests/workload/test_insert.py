@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -14,11 +16,11 @@ from support_sql import role, statements, text, values
 INSERT = catalog.find("insert")
 
 
-def phases(version_num: int = 170_000, **options: object) -> list[Phase]:
+def phases(version_num: int = 170_000, **options: Any) -> list[Phase]:
     return INSERT.phases(InsertOptions.model_validate({"rows": 100_000, **options}), version_num)
 
 
-def steps(**options: object) -> dict[str, Step]:
+def steps(**options: Any) -> dict[str, Step]:
     return {p.name: p for p in phases(**options) if isinstance(p, Step)}
 
 

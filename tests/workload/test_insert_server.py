@@ -56,7 +56,8 @@ def table(connection: psycopg.Connection[Any], name: str) -> tuple[int, int, int
         f"SELECT count(*), min(transactionid), max(transactionid) FROM {name}"
     ).fetchone()
     assert row is not None
-    return row
+    count, first, last = row
+    return count, first, last
 
 
 def indexes(connection: psycopg.Connection[Any], name: str) -> list[str]:

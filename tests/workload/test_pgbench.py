@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -15,11 +16,11 @@ from pgstrata.workload.pgbench.options import PgbenchOptions
 PGBENCH = catalog.find("pgbench")
 
 
-def phases(version_num: int = 170_000, **options: object) -> list[Phase]:
+def phases(version_num: int = 170_000, **options: Any) -> list[Phase]:
     return PGBENCH.phases(PgbenchOptions.model_validate(options), version_num)
 
 
-def measured(**options: object) -> list[Step]:
+def measured(**options: Any) -> list[Step]:
     return [p for p in phases(**options) if isinstance(p, Step) and p.measured]
 
 

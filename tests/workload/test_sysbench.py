@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -71,8 +73,11 @@ def steps(**options: object) -> dict[str, Step]:
     return {p.name: p for p in phases(**options) if isinstance(p, Step) and p.measured}
 
 
-def event(name: str, **options: object) -> list[dict[str, object]]:
-    return role(steps(steps=[name], **options)[name].spec(), "query")["scripts"][0]["ops"]
+def event(name: str, **options: object) -> list[dict[str, Any]]:
+    ops: list[dict[str, Any]] = role(steps(steps=[name], **options)[name].spec(), "query")["scripts"][0][
+        "ops"
+    ]
+    return ops
 
 
 @pytest.mark.parametrize("name", EVENTS)

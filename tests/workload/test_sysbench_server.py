@@ -65,7 +65,11 @@ def suite(cluster: Cluster) -> Iterator[dict[str, dict[str, Any]]]:
             if isinstance(phase, Step) and phase.roles[0].name == "query":
                 phase = with_transactions(phase, 20)
             outcome = run_phase(cluster, "suite", phase)
-            if outcome is not None and "load" not in [r["name"] for r in outcome.done["roles"]]:
+            if (
+                isinstance(phase, Step)
+                and outcome is not None
+                and "load" not in [r["name"] for r in outcome.done["roles"]]
+            ):
                 outcomes[phase.name] = outcome.role("query")
         yield outcomes
 

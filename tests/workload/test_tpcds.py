@@ -238,7 +238,7 @@ def test_without_an_order_any_order_is_the_same(rows: list[list[str | None]], di
     assert compare(mixed, Answer(rows, [0] * len(rows))) == "same"
     if rows:
         assert compare(mixed[1:], Answer(rows, [0] * len(rows))) == "different"
-        changed = [["nowhere", "7e9"], *mixed[1:]]
+        changed: list[list[str | None]] = [["nowhere", "7e9"], *mixed[1:]]
         assert compare(changed, Answer(rows, [0] * len(rows))) == "different"
 
 

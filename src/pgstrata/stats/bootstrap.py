@@ -28,8 +28,8 @@ CHUNK = 500_000
 
 
 def compare_series(
-    base: Sequence[float],
-    other: Sequence[float],
+    base: Sequence[float] | Array,
+    other: Sequence[float] | Array,
     *,
     margin: float = MARGIN,
     confidence: float = CONFIDENCE,
@@ -46,7 +46,11 @@ def compare_series(
 
 
 def estimate_series(
-    base: Sequence[float], other: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 1
+    base: Sequence[float] | Array,
+    other: Sequence[float] | Array,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 1,
 ) -> Estimate:
     """Log ratio of the mean rates, with the standard error of a stationary bootstrap of both series.
 

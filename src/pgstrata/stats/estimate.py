@@ -57,7 +57,9 @@ class Estimate:
     outliers: int = 0
 
 
-def estimate(base: Sequence[float], other: Sequence[float], *, many: float = MANY) -> Estimate:
+def estimate(
+    base: Sequence[float] | Array, other: Sequence[float] | Array, *, many: float = MANY
+) -> Estimate:
     """Location of the log ratios other ÷ base of pairs, and its standard error.
 
     From 8 pairs on: Huber's M-estimator, whose influence values give the standard error, widened for
@@ -235,7 +237,7 @@ def _finish(
     return Estimate(log, independent * math.sqrt(factor), freedom, n, method, rho, outliers)
 
 
-def _rates(values: Sequence[float]) -> Array:
+def _rates(values: Sequence[float] | Array) -> Array:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
         raise ValueError("rates must be a flat sequence")

@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pgstrata.stats.estimate import Estimate, estimate
+from pgstrata.stats.estimate import Array, Estimate, estimate
 from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, check_share, judge
 
 SPREAD = 0.1
@@ -37,8 +37,8 @@ FIRST = 10
 
 
 def look(
-    base: Sequence[float],
-    other: Sequence[float],
+    base: Sequence[float] | Array,
+    other: Sequence[float] | Array,
     *,
     margin: float = MARGIN,
     confidence: float = CONFIDENCE,

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from scipy import special
 
-from pgstrata.stats.estimate import Estimate, estimate
+from pgstrata.stats.estimate import Array, Estimate, estimate
 
 Word = Literal["slower", "faster", "same", "unclear"]
 
@@ -67,8 +67,8 @@ class Verdict:
 
 
 def compare(
-    base: Sequence[float],
-    other: Sequence[float],
+    base: Sequence[float] | Array,
+    other: Sequence[float] | Array,
     *,
     margin: float = MARGIN,
     confidence: float = CONFIDENCE,
