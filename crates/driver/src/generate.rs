@@ -170,7 +170,7 @@ fn set_size(out: &mut [u8], at: usize) {
     out[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-fn quoted(text: &[u8], out: &mut Vec<u8>) {
+pub fn quoted(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
     for &byte in text {
         if byte == b'\'' {

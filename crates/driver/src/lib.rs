@@ -17,6 +17,7 @@ mod program;
 mod record;
 mod report;
 mod run;
+mod sample;
 mod session;
 mod spec;
 mod tally;
@@ -38,6 +39,8 @@ enum Command {
     Run,
     /// Parse a pgbench script and say what is wrong with it
     Check(check::CheckArgs),
+    /// Print the statements of a spec with sample values
+    Sample,
 }
 
 /// Does what the command line says and ends the process: with 0 where that went well.
@@ -45,6 +48,7 @@ pub fn main() -> ! {
     let code = match Cli::parse().command {
         Command::Run => run::run(),
         Command::Check(args) => check::run(&args),
+        Command::Sample => sample::run(),
     };
     std::process::exit(code)
 }

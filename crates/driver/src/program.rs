@@ -145,9 +145,9 @@ pub struct Role {
     pub shared: Vec<u32>,
 }
 
-const INT4_OID: u32 = 23;
-const INT8_OID: u32 = 20;
-const VARCHAR_OID: u32 = 1043;
+pub const INT4_OID: u32 = 23;
+pub const INT8_OID: u32 = 20;
+pub const VARCHAR_OID: u32 = 1043;
 /// What Bind can count.
 const MOST_PARAMS: u32 = 65_535;
 

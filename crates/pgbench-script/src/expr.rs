@@ -80,6 +80,13 @@ impl Expr {
         self.number(vars, rng).map(Number::truth)
     }
 
+    /// The value where nothing is drawn, for statements that are shown or explained and not executed:
+    /// of `random` and `random_gaussian` the integer at the part `place` (0 … 1) of the range, of the
+    /// other distributions the value that is drawn most often.
+    pub fn typical(&self, vars: &Vars, place: f64) -> Result<Value, EvalError> {
+        self.explained(self.root.typical(vars, place)).map(Value::from)
+    }
+
     /// The text of a variable, if the expression is nothing but a variable that holds text.
     /// Evaluation would read it as a number.
     pub fn text<'v>(&self, vars: &'v Vars) -> Option<&'v str> {

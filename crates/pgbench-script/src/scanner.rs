@@ -25,6 +25,25 @@ pub(super) struct Scanner<'a> {
     body: FunctionBody,
 }
 
+/// SQL cut into its statements, without semicolons and the comments before them. Text that ends inside
+/// a quote or a parenthesis stays whole.
+pub fn split_sql(text: &str) -> Vec<String> {
+    let mut scanner = Scanner::new(text);
+    let mut statements = Vec::new();
+    loop {
+        let Ok((_, sql, stop)) = scanner.sql() else {
+            return vec![text.trim().to_owned()];
+        };
+        let sql = sql.trim_end_matches(';').trim_end();
+        if !sql.is_empty() {
+            statements.push(sql.to_owned());
+        }
+        if stop == Stop::EndOfScript {
+            return statements;
+        }
+    }
+}
+
 impl<'a> Scanner<'a> {
     pub fn new(text: &'a str) -> Scanner<'a> {
         Scanner {

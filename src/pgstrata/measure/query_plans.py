@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import psycopg
 
+from pgstrata.driver.samples import Prepared, Sample, samples
 from pgstrata.errors import PgstrataError
-from pgstrata.measure.sampling import Prepared, Sample, Scalar, literal, samples
 from pgstrata.store.record import QueryPlan
 
 Kind = Literal["generic", "custom"]
@@ -96,6 +96,6 @@ def _prepare(statement: Prepared) -> bytes:
     return f"PREPARE pgstrata_plan ({', '.join(statement.types)}) AS {statement.text}".encode()
 
 
-def _given(value: Scalar) -> str:
+def _given(value: str | None) -> str:
     """As the protocol carries a value: text of which the server makes what the parameter is."""
-    return "NULL" if value is None else literal(str(value).lower() if isinstance(value, bool) else str(value))
+    return "NULL" if value is None else "'" + value.replace("'", "''") + "'"

@@ -6,6 +6,7 @@ mod expressions;
 mod properties;
 mod scripts;
 mod speed;
+mod typical;
 mod variables;
 
 use super::node::Node;

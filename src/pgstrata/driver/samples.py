@@ -1,0 +1,68 @@
+"""The statements of a step with sample values, as the driver makes them (`pgstrata-driver sample`)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pgstrata.driver.client import driver_failure
+from pgstrata.driver.path import find_driver
+from pgstrata.errors import DriverError
+
+SECONDS = 30.0
+"""Longest time for all samples of one step."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A statement as it is prepared: text with `$1`, `$2`, …, and for each the type that is declared
+    (`unknown` where the server finds it out) and a sample value as text, None for NULL.
+    """
+
+    text: str
+    types: tuple[str, ...]
+    values: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A statement with sample values. name: as in `statements_by_name`; sql: complete, without `;`.
+
+    prepared: None for a statement that the step does not run as a prepared one.
+    """
+
+    role: str
+    name: str
+    sql: str
+    prepared: Prepared | None = None
+
+
+def samples(spec: Mapping[str, Any]) -> list[Sample]:
+    """The statements of a step's spec that have a plan, each once.
+
+    A sample has the middle of every distribution, so it is the same for every version. Raises DriverError
+    for a spec that the driver refuses, PgstrataError when there is no driver.
+    """
+    asked = json.dumps({"roles": spec["roles"], "shared": spec.get("shared", [])})
+    command = [str(find_driver()), "sample"]
+    try:
+        done = subprocess.run(command, input=asked.encode(), capture_output=True, timeout=SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DriverError(f"the driver made no sample statements: {error}") from error
+    lines = done.stdout.splitlines()
+    if done.returncode != 0:
+        if lines:
+            raise driver_failure(json.loads(lines[0]))
+        raise DriverError(
+            f"the driver ended with code {done.returncode}", done.stderr.decode(errors="replace")
+        )
+    return [_sample(json.loads(line)) for line in lines]
+
+
+def _sample(said: dict[str, Any]) -> Sample:
+    known = said["prepared"]
+    prepared = known and Prepared(known["text"], tuple(known["types"]), tuple(known["values"]))
+    return Sample(said["role"], said["name"], said["sql"], prepared)
