@@ -6,13 +6,14 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.campaign.plan.order import WindowSchedule, block_lengths
+from pgstrata.campaign.plan.order import WindowSchedule, block_lengths, window_moment
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.model import Server
 from pgstrata.store import Results
@@ -40,6 +41,23 @@ def test_windows_do_not_overlap_and_time_goes_on(
         assert moments[0] >= warmup - 1e-9
         begins = [windows.moment(lane, (k + 1e-6) * slice_) / stride for k in range(4 * lanes)]
         assert all(begin == pytest.approx(round(begin), abs=1e-5) for begin in begins)
+
+
+VECTORS = json.loads((Path(__file__).parents[1] / "windows.json").read_text())
+"""What the driver's own tests are held against, too."""
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: f"{v['turns']['slice_seconds']} s")
+def test_windows_begin_when_those_of_the_driver_do(vector: dict[str, Any]) -> None:
+    turns, warmup, first = vector["turns"], vector["warmup_seconds"], vector["warmup_windows"]
+    begins = [
+        window_moment(turns, warmup, number * turns["slice_seconds"])
+        for number in range(len(vector["starts_ns"]) - first)
+    ]
+    assert [round(begin * 1e9) for begin in begins] == vector["starts_ns"][first:]
+    half = turns["slice_seconds"] / 2
+    last = (vector["measured_windows"] - 1) * turns["slice_seconds"]
+    assert window_moment(turns, warmup, last + half) == pytest.approx(vector["end_ns"] / 1e9 - half)
 
 
 @given(seconds=st.floats(0.001, 10_000))

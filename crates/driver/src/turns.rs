@@ -193,6 +193,31 @@ mod tests {
         }
     }
 
+    /// The vectors that pgstrata's own schedule is held against.
+    #[derive(serde::Deserialize)]
+    struct Vector {
+        turns: TurnsSpec,
+        warmup_seconds: f64,
+        seconds: f64,
+        warmup_windows: u64,
+        measured_windows: u64,
+        starts_ns: Vec<Nanos>,
+        end_ns: Nanos,
+    }
+
+    #[test]
+    fn windows_begin_when_the_vectors_say() {
+        let vectors: Vec<Vector> = serde_json::from_str(include_str!("../../../tests/windows.json")).unwrap();
+        for v in vectors {
+            let turns = Turns::new(&v.turns, v.warmup_seconds, v.seconds).unwrap();
+            assert_eq!((turns.warm, turns.count), (v.warmup_windows, v.measured_windows));
+            let starts: Vec<Nanos> = (0..v.starts_ns.len() as u64).map(|k| turns.start(k)).collect();
+            assert_eq!(starts, v.starts_ns);
+            assert_eq!(turns.measured_start(), v.starts_ns[v.warmup_windows as usize]);
+            assert_eq!(turns.end(), v.end_ns);
+        }
+    }
+
     #[test]
     fn the_step_lasts_as_long_as_its_windows() {
         let a = turns(&[0, 1, 1, 0], 0.1, 2.0);

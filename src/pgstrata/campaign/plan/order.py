@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -120,9 +120,13 @@ class WindowSchedule:
         drawn = (dice.sample(range(self.lanes), self.lanes) for _ in range(ORDERS))
         return [order for first in drawn for order in (first, first[::-1])]
 
+    @cached_property
+    def _places(self) -> list[list[int]]:
+        return [[order.index(lane) for order in self._orders] for lane in range(self.lanes)]
+
     def places(self, lane: int) -> list[int]:
         """When this lane comes in each of the pairs, until they repeat."""
-        return [order.index(lane) for order in self._orders]
+        return self._places[lane]
 
     def spec(self, lane: int) -> dict[str, Any]:
         """`turns` of the driver's spec."""
@@ -135,10 +139,25 @@ class WindowSchedule:
 
     def moment(self, lane: int, active: float) -> float:
         """Seconds from the common zero until so many have been measured of this lane."""
-        number = int(active / self.slice_seconds)
-        pair = math.ceil(self.warmup / self.slice_seconds) + number
-        at = pair * self.lanes + self._orders[pair % len(self._orders)].index(lane)
-        return at * (self.slice_seconds + self.gap_seconds) + active - number * self.slice_seconds
+        return window_moment(self.spec(lane), self.warmup, active)
+
+
+def window_moment(turns: Mapping[str, Any], warmup: float, active: float) -> float:
+    """Seconds from the common zero until `active` seconds have been measured in the windows of `turns`,
+    a driver's spec; where a window ends, the begin of the next one.
+
+    In nanoseconds, as the driver counts: in binary fractions 1.1 s would be twelve slices of 0.1 s.
+    """
+    slice_, gap = _nanoseconds(turns["slice_seconds"]), _nanoseconds(turns["gap_seconds"])
+    number, inside = divmod(_nanoseconds(active), slice_)
+    window = -(-_nanoseconds(warmup) // slice_) + number
+    places = turns["places"]
+    at = window * turns["lanes"] + places[window % len(places)]
+    return float(at * (slice_ + gap) + inside) / 1e9
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)
 
 
 def longest(step: Step, spec: CampaignSpec, variants: int) -> float:
