@@ -23,6 +23,8 @@ enum News {
     Start(Nanos),
     Stop,
     Close,
+    /// A line that is no command.
+    Refused(Failure),
     /// A worker has ended; what went wrong there, if anything did.
     Ended(Vec<Failure>),
 }
@@ -174,21 +176,26 @@ fn work(
 /// Reads commands from standard input on a thread of its own. Its end is the end of the process.
 fn listen(tell: mpsc::Sender<News>) {
     #[derive(serde::Deserialize)]
-    struct Command {
-        command: String,
-        /// Nanoseconds of the monotonic clock.
-        #[serde(default)]
-        at: Nanos,
+    #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
+    enum Command {
+        Start {
+            /// Nanoseconds of the monotonic clock.
+            #[serde(default)]
+            at: Nanos,
+        },
+        Stop {},
+        Close {},
     }
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
             let Ok(line) = line else { break };
-            let command: Result<Command, _> = serde_json::from_str(&line);
-            let news = match command.as_ref().map(|c| (c.command.as_str(), c.at)) {
-                Ok(("start", at)) => News::Start(at),
-                Ok(("stop", _)) => News::Stop,
-                Ok(("close", _)) => News::Close,
-                _ => continue,
+            let news = match serde_json::from_str(&line) {
+                Ok(Command::Start { at }) => News::Start(at),
+                Ok(Command::Stop {}) => News::Stop,
+                Ok(Command::Close {}) => News::Close,
+                Err(e) => News::Refused(Failure::spec(format!(
+                    "a command is not understood ({e}); the commands are start, stop and close"
+                ))),
             };
             if tell.send(news).is_err() {
                 return;
@@ -215,6 +222,7 @@ impl Conductor<'_> {
                 Ok(News::Start(at)) => break at,
                 Ok(News::Stop) => self.control.stop(),
                 Ok(News::Ended(_)) => {}
+                Ok(News::Refused(failure)) => return self.refuse(failure),
                 Ok(News::Close) | Err(_) => return 0,
             }
         };
@@ -238,9 +246,16 @@ impl Conductor<'_> {
         loop {
             match self.news.recv() {
                 Ok(News::Close) | Err(_) => return i32::from(failed),
+                Ok(News::Refused(failure)) => return self.refuse(failure),
                 Ok(_) => {}
             }
         }
+    }
+
+    /// Says why a command is refused; returns the exit code.
+    fn refuse(&self, failure: Failure) -> i32 {
+        self.events.say(&Event::Error(failure));
+        1
     }
 
     /// Waits for the measured time, or until it is known that there will be none: a failure, a stop.
@@ -251,7 +266,7 @@ impl Conductor<'_> {
             match self.news.recv_timeout(clock::until(measuring, clock::now())) {
                 Ok(news) => {
                     let ends = match &news {
-                        News::Stop => true,
+                        News::Stop | News::Refused(_) => true,
                         News::Ended(failures) => !failures.is_empty(),
                         News::Start(_) | News::Close => false,
                     };
@@ -299,6 +314,11 @@ impl Conductor<'_> {
                         self.control.stop();
                         give_up = clock::now() + PATIENCE.as_nanos() as Nanos;
                     }
+                }
+                Ok(News::Refused(failure)) => {
+                    failed = true;
+                    self.refuse(failure);
+                    self.control.stop();
                 }
                 Ok(News::Stop) => self.control.stop(),
                 Ok(News::Start(_) | News::Close) => {}
