@@ -74,13 +74,10 @@ impl Session<'_> {
                         return self.whole(now);
                     }
                 }
-                b'E' => {
-                    if self.answer.error.is_none() {
-                        self.answer.error = Some(self.server_error(body));
-                        self.answer.failed_after = self.answer.completed;
-                    }
+                b'E' if self.answer.error.is_none() => {
+                    self.answer.error = Some(self.server_error(body));
+                    self.answer.failed_after = self.answer.completed;
                 }
-                b'I' => self.answer.completed += 1,
                 b'T' if want_rows => {
                     self.answer.names = wire::column_names(self.inbox.body(body));
                     self.answer.row_count = 0;
