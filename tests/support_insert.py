@@ -9,7 +9,7 @@ import numpy as np
 
 from pgstrata.judge.sla import sla
 from pgstrata.stats.metrics import metric_line
-from pgstrata.stats.rates import per_second, rate_percentiles
+from pgstrata.stats.rates import client_percentiles, per_second, rate_percentiles
 from pgstrata.store import RunBuilder, series_rows
 from pgstrata.store.histogram import Histogram, merge, record
 from pgstrata.store.record import (
@@ -113,7 +113,8 @@ def add_step(
         for role in roles
     }
     reached = sla(records)
-    spread = rate_percentiles([r for _, r in per_second(series, headline, _counts(unit))])
+    in_seconds = [r for _, r in per_second(series, headline, _counts(unit))]
+    spread = rate_percentiles(in_seconds)
     server_cpu = sum(r.cpu_seconds or 0.0 for r in records.values()) + 0.4 if managed else None
     disk = {
         "reads": 40.0 * length,
@@ -129,13 +130,15 @@ def add_step(
         rate=rate,
         rate_unit=unit,
         inserted=records["insert"].rows if "insert" in records else 0,
-        longest=max((r.latency.max or 0.0 for r in records.values()), default=None),
+        longest=records[headline].latency.max,
+        longest_of_all=max((r.latency.max or 0.0 for r in records.values()), default=None),
         disk=disk if managed else None,
         cpus=8,
         database_bytes=at_end.database_bytes,
         data_dir_bytes=at_end.data_dir_bytes,
         rss_bytes=3.1 * GIB if managed else None,
         rate_percentiles=spread,
+        client_percentiles=client_percentiles(in_seconds, clients),
     )
     run.spec(order, name, {"version": 1, "step": name, "seconds": seconds, "roles": []})
     run.step(
@@ -159,6 +162,7 @@ def add_step(
             driver_cpu_seconds=4e-6 * sum(t["operations"] for t in totals.values()),
             driver_peak_rss_bytes=9 * 2**20,
             server_cpu_seconds=server_cpu,
+            host_cpu_seconds=disk["cpu_seconds"] if managed else None,
             roles=records,
             metrics=Metrics(**metrics),
             rate_percentiles=RatePercentiles(**spread),

@@ -24,13 +24,15 @@ def line(**changes: Any) -> dict[str, float | None]:
         "rate": 2000.0,
         "rate_unit": "queries/s",
         "inserted": 1000,
-        "longest": 0.5,
+        "longest": 0.02,
+        "longest_of_all": 0.5,
         "disk": DISK,
         "cpus": 8,
         "database_bytes": 2**31,
         "data_dir_bytes": 3 * 2**30,
         "rss_bytes": 2**29,
         "rate_percentiles": {"p50": 2010.0, "p99": 1500.0},
+        "client_percentiles": {"p50": 1005.0, "p99": 750.0},
     }
     return metric_line(**given | changes)
 
@@ -54,9 +56,13 @@ def test_a_query_step_by_hand() -> None:
         "dbgb": 2.0,
         "datagb": 3.0,
         "rss": 0.5,
-        "maxop": 0.5,
+        "cpuo": 25.0 / 2000,
+        "maxop": 0.02,
+        "maxany": 0.5,
         "p50": 2010.0,
         "p99": 1500.0,
+        "p50c": 1005.0,
+        "p99c": 750.0,
     }
 
 
@@ -76,15 +82,14 @@ def test_indexed_rows_are_the_rows_of_the_index_step() -> None:
 
 
 def test_what_was_not_observed_is_null() -> None:
-    foreign = line(
-        disk=None, database_bytes=None, data_dir_bytes=None, rss_bytes=None, cpus=None, rate_percentiles={}
-    )
+    missing = ("disk", "database_bytes", "data_dir_bytes", "rss_bytes", "cpus")
+    foreign = line(**dict.fromkeys(missing), rate_percentiles={}, client_percentiles={})
     known = {name for name, value in foreign.items() if value is not None}
-    assert known == {"ips", "qps", "maxop"}
+    assert known == {"ips", "qps", "maxop", "maxany"}
 
 
 def test_nothing_done_is_no_division_by_zero() -> None:
-    still = line(rate=0.0, inserted=0, longest=None)
+    still = line(rate=0.0, inserted=0, longest=None, longest_of_all=None)
     assert still["qps"] == 0
     assert still["rpq"] is None
     assert still["wpi"] is None
@@ -98,6 +103,7 @@ STEP = {
     "rate": 2000.0,
     "seconds": 10.0,
     "server_cpu_seconds": 8.0,
+    "host_cpu_seconds": 20.0,
     "driver_cpu_seconds": 0.5,
     "metrics": line(),
 }
@@ -106,6 +112,9 @@ STEP = {
 def test_cost_of_an_operation_by_hand() -> None:
     cost = per_operation(STEP)
     assert cost.cpu == pytest.approx(400)
+    assert cost.host_cpu == pytest.approx(1000)
+    # 25 % of eight CPUs at 2000 operations a second, as the field's scripts divide vmstat's user and system
+    assert cost.field_cpu == pytest.approx(0.0125)
     assert cost.client_cpu == pytest.approx(25)
     assert cost.switches == 2
     assert cost.reads == 0.05
@@ -126,7 +135,7 @@ def test_unknown_costs_stay_unknown() -> None:
     cost = per_operation(
         {"rate": 10.0, "seconds": 1.0, "server_cpu_seconds": None, "driver_cpu_seconds": 1.0}
     )
-    assert cost.cpu is None
+    assert cost.cpu is cost.host_cpu is cost.field_cpu is None
     assert cost.client_cpu == pytest.approx(1e5)
     assert relative_cost(cost, per_operation(STEP)).cpu is None
     nothing = per_operation({"rate": None, "seconds": None, "driver_cpu_seconds": 1.0})

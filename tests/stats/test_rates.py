@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pgstrata.stats.rates import (
     PERCENTILES,
+    client_percentiles,
     geometric_mean,
     over_repeats,
     per_second,
@@ -53,6 +54,18 @@ def second(number: int, operations: int, length: float = 1.0, role: str = "query
         "operations": operations,
         "rows": operations * 5,
     }
+
+
+def test_percentiles_of_one_client_as_the_field_takes_them() -> None:
+    """Its scripts round share × seconds with printf and take that line of the sorted rates."""
+    seconds = [float(n) for n in range(1, 26)]
+    # 12.5 is rounded to the even 12, the twelfth from the fast end; 24.75 to 25
+    assert client_percentiles(seconds, 1) == {"p50": 14.0, "p99": 1.0}
+    assert rate_percentiles(seconds)["p50"] == 13.0
+    assert client_percentiles(seconds, 4) == {"p50": 3.5, "p99": 0.25}
+    assert client_percentiles([float(n) for n in range(1, 121)], 1)["p99"] == 2.0
+    assert client_percentiles(seconds[:9], 1) == {"p50": None, "p99": None}
+    assert client_percentiles(seconds[:10], 1) == {"p50": 6.0, "p99": 1.0}
 
 
 def test_seconds_become_rates() -> None:

@@ -12,7 +12,7 @@ from pgstrata.judge.sla import sla
 from pgstrata.observe import StepObserved
 from pgstrata.observe.waits import Waits
 from pgstrata.stats.metrics import metric_line
-from pgstrata.stats.rates import per_second, rate_percentiles
+from pgstrata.stats.rates import client_percentiles, per_second, rate_percentiles
 from pgstrata.store import series_rows
 from pgstrata.store.record import (
     Latency,
@@ -100,13 +100,15 @@ def step_record(
         rate=rate or 0.0,
         rate_unit=headline.unit,
         inserted=roles["insert"].rows if "insert" in roles else 0,
-        longest=max(longest, default=None),
+        longest=roles[headline.role].latency.max,
+        longest_of_all=max(longest, default=None),
         disk=observed.disk,
         cpus=psutil.cpu_count() if observed.disk is not None else None,
         database_bytes=sizes.database_bytes,
         data_dir_bytes=sizes.data_dir_bytes,
         rss_bytes=observed.rss_bytes,
         rate_percentiles=percentiles,
+        client_percentiles=client_percentiles(in_seconds, roles[headline.role].clients),
     )
     return StepRecord(
         name=step.name,
@@ -128,6 +130,7 @@ def step_record(
         driver_cpu_seconds=done["driver_cpu_seconds"],
         driver_peak_rss_bytes=done["driver_peak_rss_bytes"],
         server_cpu_seconds=observed.server_cpu_seconds,
+        host_cpu_seconds=(observed.disk or {}).get("cpu_seconds"),
         roles=roles,
         metrics=Metrics(**metrics),
         rate_percentiles=RatePercentiles(**percentiles),

@@ -31,9 +31,13 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "dbgb": ("database GB", "size of the database after the step"),
     "datagb": ("data folder GB", "size of the data folder after the step, WAL included"),
     "rss": ("RSS GB", "resident memory of the server's processes at the end of the step"),
-    "maxop": ("max op", "the longest response time in seconds"),
-    "p50": ("p50", "the rate that half of the seconds reached"),
-    "p99": ("p99", "the rate that 99 % of the seconds reached"),
+    "cpuo": ("cpu/o", "cpu/s ÷ rate, as in the field's tables of sysbench: % of the host per operation/s"),
+    "maxop": ("max op", "the longest response time in seconds of the role the step is judged by"),
+    "maxany": ("max any", "the longest response time in seconds of all roles"),
+    "p50": ("p50", "the rate that half of the seconds reached, all clients together"),
+    "p99": ("p99", "the rate that 99 % of the seconds reached, all clients together"),
+    "p50c": ("p50/client", "p50 as the field takes it: of one client, of ten seconds or more"),
+    "p99c": ("p99/client", "p99 as the field takes it: of one client, of ten seconds or more"),
 }
 
 
@@ -49,19 +53,22 @@ def metric_line(
     rate_unit: str,
     inserted: int,
     longest: float | None,
+    longest_of_all: float | None,
     disk: Mapping[str, float | None] | None,
     cpus: int | None,
     database_bytes: int | None,
     data_dir_bytes: int | None,
     rss_bytes: float | None,
     rate_percentiles: Mapping[str, float | None],
+    client_percentiles: Mapping[str, float | None],
 ) -> dict[str, float | None]:
     """The keys of `metrics` in a step record; null where something was not observed.
 
-    seconds: measured time; rate, rate_unit: the headline; inserted: rows of the role `insert`; longest:
-    response of all roles, in seconds; disk: totals of the host over the step — `reads`, `read_bytes`,
-    `writes`, `write_bytes`, `context_switches`, `cpu_seconds` — None where the host is not ours; cpus: of the
-    host; database_bytes, data_dir_bytes: after the step; rate_percentiles: of the headline.
+    seconds: measured time; rate, rate_unit: the headline; inserted: rows of the role `insert`; longest,
+    longest_of_all: response of the headline's role and of all roles, in seconds; disk: totals of the host
+    over the step — `reads`, `read_bytes`, `writes`, `write_bytes`, `context_switches`, `cpu_seconds` — None
+    where the host is not ours; cpus: of the host; database_bytes, data_dir_bytes: after the step;
+    rate_percentiles, client_percentiles: of the headline (`stats.rates`).
     """
     ips, qps = (rate, 0.0) if counts_rows(rate_unit) else (inserted / seconds, rate)
 
@@ -89,9 +96,13 @@ def metric_line(
         "dbgb": _ratio(database_bytes, GB),
         "datagb": _ratio(data_dir_bytes, GB),
         "rss": _ratio(rss_bytes, GB),
+        "cpuo": _ratio(_ratio(cpu, cpus / 100 if cpus else None), rate),
         "maxop": longest,
+        "maxany": longest_of_all,
         "p50": rate_percentiles.get("p50"),
         "p99": rate_percentiles.get("p99"),
+        "p50c": client_percentiles.get("p50"),
+        "p99c": client_percentiles.get("p99"),
     }
 
 
@@ -99,11 +110,15 @@ def metric_line(
 class PerOperation:
     """What one operation of the headline costs; None where not observed.
 
-    cpu, client_cpu: µs of CPU of the server and of the driver; switches: context switches of the host;
-    reads, writes: of the data folder's disk; read_kb, written_kb: KB of 1024 bytes.
+    cpu, host_cpu, client_cpu: µs of CPU of the server, of the whole host (client included, user and system)
+    and of the driver; field_cpu: the host's user and system in % of all its CPUs ÷ rate, the column `cpu/o`
+    of published tables; switches: context switches of the host; reads, writes: of the data folder's disk;
+    read_kb, written_kb: KB of 1024 bytes.
     """
 
     cpu: float | None
+    host_cpu: float | None
+    field_cpu: float | None
     switches: float | None
     reads: float | None
     read_kb: float | None
@@ -115,6 +130,8 @@ class PerOperation:
 PER_OPERATION: Mapping[str, str] = {
     # field of PerOperation: heading with its unit
     "cpu": "cpu µs/o",
+    "host_cpu": "host cpu µs/o",
+    "field_cpu": "cpu/o",
     "switches": "cs/o",
     "reads": "r/o",
     "read_kb": "rKB/o",
@@ -135,6 +152,8 @@ def per_operation(step: Mapping[str, Any]) -> PerOperation:
     operations = rate * seconds
     return PerOperation(
         cpu=_ratio(step.get("server_cpu_seconds"), operations / 1e6),
+        host_cpu=_ratio(step.get("host_cpu_seconds"), operations / 1e6),
+        field_cpu=_ratio(metrics.get("cpups"), rate),
         switches=_ratio(metrics.get("csps"), rate),
         reads=_ratio(metrics.get("rps"), rate),
         read_kb=_ratio(metrics.get("rmbps"), rate * KB / MB),

@@ -23,6 +23,23 @@ def rate_percentiles(rates: Sequence[float]) -> dict[str, float | None]:
     }
 
 
+FEWEST_SECONDS = 10
+"""Of which the field takes percentiles."""
+
+
+def client_percentiles(rates: Sequence[float], clients: int) -> dict[str, float | None]:
+    """p50 and p99 over the per-second rates of one client, as the scripts of the Insert Benchmark take them.
+
+    Their rank, counted from the fast end, is the share of the seconds rounded to the nearest (of two, to the
+    even one), and there is none below ten seconds. They look at the first client; this is the mean client:
+    the rate of all ÷ clients. Source: mdcallag/mytools, bench/ibench (`np.sh`, `etl.sh`).
+    """
+    ordered = sorted(rates, reverse=True)
+    if len(ordered) < FEWEST_SECONDS:
+        return {"p50": None, "p99": None}
+    return {f"p{p}": ordered[round(p * len(ordered) / 100) - 1] / clients for p in (50, 99)}
+
+
 def per_second(
     series: Iterable[Mapping[str, object]], role: str, counts: str = "operations"
 ) -> list[tuple[float, float]]:

@@ -172,9 +172,13 @@ class Metrics(Struct, frozen=True, kw_only=True):
     dbgb: float | None = None
     datagb: float | None = None
     rss: float | None = None
+    cpuo: float | None = None
     maxop: float | None = None
+    maxany: float | None = None
     p50: float | None = None
     p99: float | None = None
+    p50c: float | None = None
+    p99c: float | None = None
 
 
 class Slice(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -221,6 +225,7 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     events: tuple[LogEvent, ...]
     plans: tuple[QueryPlan, ...]
     notes: tuple[str, ...]
+    host_cpu_seconds: float | None = None
     error: str | None = None
     slices: tuple[Slice, ...] = ()
     waits: dict[str, dict[str, Share]] | None = None

@@ -72,6 +72,7 @@ _STEPS: tuple[tuple[str, str, Callable[[Run, Json], Any]], ...] = (
     ("p99_seconds", "DOUBLE", lambda _, step: _latency(step, "p99")),
     ("started", "TIMESTAMP", lambda _, step: step.get("started")),
     ("status", "VARCHAR", lambda run, _: run.data["status"]),
+    ("host_cpu_seconds", "DOUBLE", lambda _, step: step.get("host_cpu_seconds")),
 )
 
 VIEWS = ("runs", "steps", *TABLES)

@@ -16,8 +16,8 @@ Keys = Sequence[tuple[str, str]]
 SERVER = "server"
 
 # Of these less is better; the others are rates of activity, neither good nor bad by themselves.
-_LESS = {"rpq", "rkbpq", "wpi", "wkbpi", "cspq", "cpupq", "maxop"}
-_MORE = {"p50", "p99"}
+_LESS = {"rpq", "rkbpq", "wpi", "wkbpi", "cspq", "cpupq", "cpuo", "maxop", "maxany"}
+_MORE = {"p50", "p99", "p50c", "p99c"}
 
 
 def cpu_table(study: Study, step: StepOf, frames: Frames, keys: Keys) -> Table | None:
@@ -158,8 +158,8 @@ def _relative_metrics(
         rows=rows,
         keys=keys,
         how="The same figures divided by the base's. Costs per operation (r/q, rKB/q, w/i, wKB/i, cs/q, "
-        "cpu µs/q) and the longest response are better below 1, the rates p50 and p99 above. The others "
-        "say how busy the host was and are not coloured. Read across: a rate that fell while cpu µs/q "
+        "cpu µs/q, cpu/o) and the longest responses are better below 1, the rates p50 and p99 above. The "
+        "others say how busy the host was and are not coloured. Read across: a rate that fell while cpu µs/q "
         "rose was lost to CPU; one that fell while r/q or w/i rose, to I/O.",
         legend=(
             ("bad", "worse than the base beyond the threshold"),

@@ -69,8 +69,9 @@ def _absolute(study: Study, workload: WorkloadOf, costs: Costs, seen: Sequence[s
         lead=1,
         keys=(("workload", workload.name),),
         how="Everything that happened during a step, divided by the operations its rate counts: cpu is "
-        "the CPU of all the server's processes in µs, cs context switches of the host, r and w disk "
-        "reads and writes, rKB and wKB their volume, client cpu the driver's own. Background writes and "
+        "the CPU of all the server's processes in µs, host cpu that of the whole host, client included, "
+        "cpu/o the same as published tables have it (% of all CPUs ÷ rate), cs context switches, r and w "
+        "disk reads and writes, rKB and wKB their volume, client cpu the driver's own. Background writes and "
         "autovacuum are charged too, so a step compares only with itself under another variant.",
     )
 
