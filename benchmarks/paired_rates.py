@@ -48,6 +48,14 @@ shared_preload_libraries = pg_stat_statements
 SYSBENCH = {
     "point-query": ("oltp_point_select",),
     "read-only=100": ("oltp_read_only", "--range-size=100"),
+    **{
+        f"read-only-{one}": (
+            "oltp_read_only",
+            "--range-size=1000",
+            *(f"--{other}-ranges={int(other == one)}" for other in ("simple", "sum", "order", "distinct")),
+        )
+        for one in ("simple", "sum", "order", "distinct")
+    },
     "read-write=10": ("oltp_read_write", "--range-size=10"),
     "write-only": ("oltp_write_only",),
     "update-index": ("oltp_update_index",),

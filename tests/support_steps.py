@@ -144,15 +144,21 @@ def with_transactions(step: Step, n: int) -> Step:
 
 def calls(connection: psycopg.Connection[Any]) -> dict[str, int]:
     """What pg_stat_statements saw in this database since it was reset: statement → calls."""
+    return {text: count for text, (count, _) in statement_rows(connection).items()}
+
+
+def statement_rows(connection: psycopg.Connection[Any]) -> dict[str, tuple[int, int]]:
+    """The same with the rows of all calls: statement → calls, rows."""
     rows = connection.execute(
-        "SELECT query, calls FROM pg_stat_statements WHERE toplevel "
+        "SELECT query, calls, rows FROM pg_stat_statements WHERE toplevel "
         "AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
     ).fetchall()
-    found: dict[str, int] = {}
-    for query, count in rows:
+    found: dict[str, tuple[int, int]] = {}
+    for query, count, returned in rows:
         text = " ".join(query.split())
         if "pg_stat_statements" not in text:
-            found[text] = found.get(text, 0) + count
+            before = found.get(text, (0, 0))
+            found[text] = before[0] + count, before[1] + returned
     return found
 
 

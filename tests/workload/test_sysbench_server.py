@@ -212,12 +212,18 @@ def per_event(seen: dict[str, int], events: int) -> dict[str, float]:
     return {text: n / events for text, n in together.items()}
 
 
+RANGES = ("simple", "sum", "order", "distinct")
+ONLY = {one: [f"--{other}-ranges={int(other == one)}" for other in RANGES] for one in RANGES}
+"""Options of sysbench for one of the four ranges."""
+
+
 @needs_sysbench
 @pytest.mark.parametrize(
     ("script", "name", "more"),
     [
         ("oltp_point_select", "point-query", []),
         ("oltp_read_only", "read-only=100", ["--range-size=100"]),
+        *(("oltp_read_only", f"read-only-{one}", ["--range-size=1000", *ONLY[one]]) for one in RANGES),
         ("oltp_read_write", "read-write=10", ["--range-size=10"]),
         ("oltp_write_only", "write-only", []),
         ("oltp_update_index", "update-index", []),
