@@ -8,13 +8,15 @@ SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Carg
 export PATH := $(PATH):$(HOME)/.cargo/bin
 # The servers that demo and tests need are fetched by them; everything else is here.
 JOBS ?= $(shell nproc)
+# How often 'make slow' kills pgstrata at random and looks for what is left.
+KILLS ?= 300
 
 .PHONY: help demo test test-python test-rust slow check format setup clean
 
 help:
 	@echo "make demo    compare PostgreSQL 12 and 17 with a small Insert Benchmark (about eight minutes)"
 	@echo "make test    run every test"
-	@echo "make slow    run the long studies that 'make test' leaves out"
+	@echo "make slow    run the long studies that 'make test' leaves out (KILLS=300 random kills among them)"
 	@echo "make check   formatters and linters"
 	@echo "make setup   only set up: $(BIN)/pgstrata"
 	@echo "make clean   remove what setup and builds made (not results, not fetched servers)"
@@ -31,7 +33,7 @@ test-python: setup
 	$(BIN)/pytest -n $(JOBS) -m "not slow"
 
 slow: setup
-	$(BIN)/pytest -m slow
+	PGSTRATA_KILLS=$(KILLS) $(BIN)/pytest -m slow
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -38,13 +38,14 @@ def own_folder(
     what: str,
     *,
     advice: str,
-    mode: int = 0o755,
+    mode: int | None = None,
     roots: bool = False,
     linked: bool = True,
     way: bool = True,
 ) -> bool:
-    """Makes `folder` with this mode unless it is there; returns whether it was made now.
+    """Makes `folder` unless it is there; returns whether it was made now.
 
+    mode: it is made with; without one as the umask has it, but never with write permission for others.
     what, advice: name it and the next step in messages ("the folder for clusters", "name another …").
     roots: it may be root's instead, as a cache that root filled for all. linked: the last part may be
     a symbolic link of one's own; never where its name can be foreseen by others. way: the folders on
@@ -147,7 +148,7 @@ def user_name(uid: int) -> str:
         return f"uid {uid}"
 
 
-def _make(folder: Path, mode: int) -> bool:
+def _make(folder: Path, mode: int | None) -> bool:
     if folder.exists():
         return False
     for parent in reversed(folder.parents):
@@ -155,10 +156,11 @@ def _make(folder: Path, mode: int) -> bool:
             with contextlib.suppress(FileExistsError):
                 parent.mkdir(0o755)
     try:
-        folder.mkdir(0o700)
+        folder.mkdir(0o755 if mode is None else 0o700)
     except FileExistsError:
         return False
-    hand_over(folder, mode, None)  # whatever the umask
+    if mode is not None:
+        hand_over(folder, mode, None)  # whatever the umask
     return True
 
 

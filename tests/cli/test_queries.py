@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.server.cache import cache_dir
 from pgstrata.server.model import Server
-from pgstrata.server.prebuilt import cache_dir
 from pgstrata.store import Results, query
 from support_program import Program, Start, living_in
 

@@ -22,6 +22,7 @@ import pytest
 from pgstrata.driver.path import find_tools
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server import acquire
+from pgstrata.server import cache as server_cache
 from pgstrata.server import prebuilt as cache
 from pgstrata.server.model import Server
 
@@ -140,7 +141,10 @@ def test_a_part_left_by_a_killed_process_is_replaced(tmp_path: Path) -> None:
 def test_no_space_in_the_cache(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
-    if not ROOT or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", small]).returncode:
+    if (
+        not ROOT
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "none", small]).returncode
+    ):
         pytest.skip("only root can mount a small file system")
     try:
         jar = archive(tmp_path, "17.3", payload=3_000_000)
@@ -326,7 +330,7 @@ def test_a_cache_closed_to_the_account_of_servers(
         pytest.skip("only root runs servers as another account")
     closed = place / "closed"
     closed.mkdir(mode=0o700)
-    monkeypatch.setattr(cache, "SHARED", place / "shared")
+    monkeypatch.setattr(server_cache, "SHARED", place / "shared")
     monkeypatch.delenv("PGSTRATA_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(closed))
     assert acquire.cache_dir() == place / "shared"

@@ -10,18 +10,21 @@ import os
 import signal
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from pgstrata.errors import OwnershipError
+from pgstrata.errors import OwnershipError, StoreError
 from pgstrata.server.account import server_account
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.guard import MARKER, clear_leftovers
 from pgstrata.server.model import Server
 from pgstrata.server.running import processes_of
+from pgstrata.store import Results
+from pgstrata.workload.fulltext.corpus.build import Synthetic, synthetic
+from pgstrata.workload.tpcds import data
 from support_program import Program
 from support_users import STRANGER, needs_root, shell_as
 
@@ -76,6 +79,19 @@ def shared(place: Path) -> Path:
     return folder
 
 
+def pgbench(server: Server, *more: str | Path) -> list[str]:
+    """A campaign of a second."""
+    options = {
+        "scale": "1",
+        "seconds": "1",
+        "builtin": "['select-only']",
+        "modes": "['simple']",
+        "clients": "[1]",
+    }
+    sets = [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
+    return ["run", "--server", server.spec, "--workload", "pgbench", *sets, *map(str, more)]
+
+
 ATTACKS = {
     "a folder of the attacker's": 'mkdir -m 777 "$1"; mkdir -m 777 "$1/$2"; printf %s "$3" > "$1/$2/$4"',
     "a closed folder of the attacker's": (
@@ -94,9 +110,7 @@ def test_a_prepared_folder_for_clusters_is_refused(
 ) -> None:
     """The default place has a name that everybody can foresee, in a folder that everybody may write to."""
     shell_as(STRANGER, ATTACKS[attack], shared / "pgstrata-root", RUN, victim.marker(), MARKER)
-    options = ["--server", pg17.spec, "--workload", "pgbench", "--set", "scale=1", "--set", "seconds=1"]
-    options += ["--set", "builtin=['select-only']", "--set", "modes=['simple']", "--set", "clients=[1]"]
-    done = pgstrata("run", *options, "--no-report", TMPDIR=str(shared), LOGNAME="root")
+    done = pgstrata(*pgbench(pg17, "--no-report"), TMPDIR=str(shared), LOGNAME="root")
     assert victim.is_unharmed()
     assert done.returncode == 1, done.stdout + done.stderr
     assert "error: the folder for clusters" in done.stderr
@@ -240,3 +254,99 @@ def test_a_claimed_folder_must_be_ones_own(place: Path, shared: Path, pg17: Serv
     with Cluster(pg17, PLAIN, shared / "c") as cluster, pytest.raises(OwnershipError, match="belongs to"):
         cluster.create()
     assert (shared / "c").is_dir()
+
+
+# --- other places that one user can prepare for another ---------------------------------------
+
+
+@pytest.mark.parametrize("prepared", ["the cache", "servers", "the server"])
+def test_servers_that_another_user_has_put_into_the_cache_are_not_run(
+    prepared: str, place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    home = place / "home"
+    folder = home / "servers" / f"pg-{pg17.version}"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "pgstrata.json").write_text(json.dumps({"version": pg17.version}))
+    for program in ("postgres", "initdb"):
+        (folder / "bin" / program).write_text(f"#!/bin/sh\ntouch {place}/was-run\n")
+        (folder / "bin" / program).chmod(0o755)
+    theirs = {"the cache": home, "servers": home / "servers", "the server": folder}[prepared]
+    os.chown(theirs, STRANGER, STRANGER)
+    done = pgstrata(*pgbench(pg17, "--no-report"), PGSTRATA_CACHE=str(home))
+    assert not (place / "was-run").exists()
+    assert done.returncode == 1
+    assert f"{theirs} belongs to uid {STRANGER}" in done.stderr
+    assert "name another place with PGSTRATA_CACHE" in done.stderr
+
+
+def test_data_that_others_may_have_put_into_the_cache_is_not_used(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))
+    uses: dict[str, Callable[[], object]] = {
+        "tpcds": lambda: data.about(0.01),
+        "corpus": lambda: synthetic(Synthetic(messages=10, seed=1)),
+    }
+    for name, use in uses.items():
+        folder = place / "cache" / name
+        folder.mkdir(parents=True)
+        use()
+        folder.chmod(0o777)
+        with pytest.raises(OwnershipError, match=f"the cache {folder} can be written by other users"):
+            use()
+
+
+@pytest.mark.parametrize("place_of", ["results", "results/pgbench"])
+def test_a_prepared_results_folder_is_refused(
+    place_of: str, place: Path, shared: Path, victim: Victim, pgstrata: Program, pg17: Server
+) -> None:
+    """Whose lock file led elsewhere emptied the file there."""
+    prepared = shared / place_of
+    prepared.parent.mkdir(exist_ok=True)
+    script = 'mkdir -m 777 "$1"; ln -s "$2/precious" "$1/.lock"'
+    prepared.parent.chmod(0o1777)
+    shell_as(STRANGER, script, prepared, victim.folder)
+    prepared.parent.chmod(0o1777 if prepared.parent == shared else 0o755)
+    results = shared / "results"
+    done = pgstrata(
+        *pgbench(pg17, "--no-report", "--results", results, "--name", "pgbench", "--data-dir", "data")
+    )
+    assert victim.is_unharmed()
+    assert done.returncode == 1
+    assert f"the results folder {prepared} belongs to uid {STRANGER}" in done.stderr
+    assert "name another one with --results" in done.stderr
+
+
+def test_a_link_in_the_place_of_a_lock_is_not_followed(place: Path, victim: Victim) -> None:
+    (place / "results").mkdir()
+    (place / "results" / ".lock").symlink_to(victim.folder / "precious")
+    with pytest.raises(StoreError, match="cannot lock the results"), Results(place / "results").lock():
+        pass
+    assert victim.is_unharmed()
+
+
+def test_a_prepared_folder_for_a_report_is_refused(
+    place: Path, shared: Path, victim: Victim, pgstrata: Program, pg17: Server
+) -> None:
+    assert pgstrata(*pgbench(pg17, "--no-report", "--data-dir", "data")).returncode == 0
+    script = 'mkdir "$1" "$1/tables"; ln -s "$2/precious" "$1/plotly.min.js"'
+    shell_as(STRANGER, script, shared / "report", victim.folder)
+    done = pgstrata("report", "results", "--out", shared / "report")
+    assert victim.is_unharmed()
+    assert done.returncode == 1
+    assert f"belongs to uid {STRANGER}" in done.stderr
+    assert "--out" in done.stderr
+
+
+def test_nothing_that_pgstrata_makes_can_be_written_by_others(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    former = os.umask(0)
+    try:
+        done = pgstrata(*pgbench(pg17, "--data-dir", "data"))
+    finally:
+        os.umask(former)
+    assert done.returncode == 0, done.stderr
+    made = [path for folder in ("data", "results") for path in [place / folder, *(place / folder).rglob("*")]]
+    assert len(made) > 10
+    assert [path for path in made if path.lstat().st_mode & 0o022] == []

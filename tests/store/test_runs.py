@@ -298,7 +298,7 @@ def test_a_really_full_disk(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=False, capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "tmpfs", disk], check=False, capture_output=True
     )
     if mounted.returncode:
         pytest.skip("a small file system cannot be mounted here")

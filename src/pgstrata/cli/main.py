@@ -118,4 +118,6 @@ def _plain(arguments: list[str]) -> list[str]:
 
 def main() -> None:
     """Entry point of the command `pgstrata`."""
+    # Whatever is made, also by programs that are started: other users may not write to it.
+    os.umask(os.umask(0o022) | 0o022)
     sys.exit(invoke())

@@ -24,6 +24,7 @@ from pgstrata.measure.run.active import ActiveRun, gigabytes
 from pgstrata.observe.doctor import examine
 from pgstrata.ownership import hand_over, own_folder
 from pgstrata.server.acquire import acquire
+from pgstrata.server.cache import clear_unfinished
 from pgstrata.server.guard import ADVICE, clear_leftovers, folder_mode
 from pgstrata.store import Results, comparisons
 from pgstrata.store.disk import storing
@@ -98,7 +99,7 @@ def execute(campaign: Campaign, results: Results, console: Console, *, fresh: bo
     with Interrupts(say) as interrupts, results.lock():
         for left in results.clean():
             say(f"removed what an interrupted run left: {left}")
-        for text in clear_leftovers(root):
+        for text in [*clear_leftovers(root), *clear_unfinished()]:
             say(f"cleared what an earlier pgstrata left: {text}")
         plan = plan_campaign(campaign, results, say, fresh=fresh)
         _check_space(plan, root)

@@ -83,9 +83,8 @@ def draw_flames(study: Study, flames: Flames, out: Path) -> tuple[Flames, str]:
     Raises OSError where `out` cannot be written.
     """
     folder = out / FOLDER
-    if folder.is_dir():
-        for old in folder.glob("*.svg"):
-            old.unlink()
+    for old in folder.glob("*.svg"):
+        old.unlink()
     if not flames:
         return flames, ""
     try:

@@ -13,10 +13,12 @@ from pathlib import Path
 
 from pgstrata.errors import StoreError
 from pgstrata.judge.colours import THRESHOLDS
+from pgstrata.ownership import own_folder
 from pgstrata.report.charts import color
 from pgstrata.report.export_csv import write_csv
 from pgstrata.report.export_html import Page, Switch, write_html
 from pgstrata.report.export_markdown import write_markdown
+from pgstrata.report.flames import FOLDER as FLAMES
 from pgstrata.report.flames import draw_flames, read_flames
 from pgstrata.report.frames import Frames
 from pgstrata.report.page import lede, sections, tables
@@ -52,8 +54,14 @@ def write_report(
 
 
 def write_study(study: Study, out: Path) -> Report:
-    """Writes the report of a study that has been read already."""
+    """Writes the report of a study that has been read already.
+
+    Raises StoreError where `out` cannot be written, and OwnershipError where it is another user's, who could
+    have files of these names lead elsewhere.
+    """
     try:
+        for folder in (out, out / "tables", *([out / FLAMES] if (out / FLAMES).exists() else [])):
+            own_folder(folder, "the folder of the report", advice="name another one with --out", way=False)
         flames, trouble = draw_flames(study, read_flames(study), out)
     except OSError as cause:
         raise _unwritable(out, cause) from cause
@@ -70,7 +78,6 @@ def write_study(study: Study, out: Path) -> Report:
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
     )
     try:
-        (out / "tables").mkdir(parents=True, exist_ok=True)
         for name, text in sheets.items():
             _write(out / "tables" / name, text)
         _write(out / "report.md", write_markdown(page.title, page.lede, made))

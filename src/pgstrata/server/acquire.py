@@ -14,9 +14,10 @@ from psycopg.conninfo import conninfo_to_dict
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server import prebuilt as cache
 from pgstrata.server.account import need_way, server_account
+from pgstrata.server.cache import cache_dir
 from pgstrata.server.model import Server
-from pgstrata.server.prebuilt import cache_dir, remove
 from pgstrata.server.prebuilt import published as available
+from pgstrata.server.prebuilt import remove
 from pgstrata.server.process import server_env
 from pgstrata.user_files import real_path, user_path
 

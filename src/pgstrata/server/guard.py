@@ -24,8 +24,6 @@ import re
 import shutil
 import signal
 import stat
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +31,7 @@ from pgstrata.errors import OwnershipError, PgstrataError, ServerError
 from pgstrata.ownership import own_file, own_folder
 from pgstrata.server import ipc, memory
 from pgstrata.server.account import Account, server_account
+from pgstrata.server.alone import alone_in
 from pgstrata.server.running import Found, processes_of, wait_until_none
 
 MARKER = ".pgstrata-cluster.json"
@@ -44,9 +43,6 @@ QUIT_SECONDS = 8.0
 """How long a server may take to end after SIGQUIT; its postmaster kills the others after 5 s."""
 INITDB_SECONDS = 5.0
 """How long a server that initdb has started may take to end when initdb is gone and says no more."""
-
-LOCK_SECONDS = 5.0
-"""How long another pgstrata may take to claim a folder beside the one that is wanted."""
 
 ADVICE = "name another place for it: data_dir in the campaign, or --data-dir"
 
@@ -73,7 +69,7 @@ class Place:
         OwnershipError when another user could change what is in it.
         """
         try:
-            with _one_at_a_time(self.folder.parent):
+            with alone_in(self.folder.parent):
                 self._begun = not os.path.lexists(self.folder)
                 self._make_or_take()
         except OSError as error:
@@ -227,7 +223,7 @@ def clear_leftovers(root: Path) -> list[str]:
         with contextlib.suppress(OSError):
             if not _is_own(folder):
                 continue
-            with _one_at_a_time(root) as alone:
+            with alone_in(root) as alone:
                 lock = _lock(folder, make=False)
                 facts = {} if lock is None else _read(lock)
                 if lock is None or not facts:
@@ -277,40 +273,6 @@ def _is_own(folder: Path) -> bool:
     except OwnershipError:
         return False
     return True
-
-
-@contextlib.contextmanager
-def _one_at_a_time(root: Path) -> Iterator[bool]:
-    """Between making a folder and locking its marker nobody takes it for something that was left.
-
-    False where that cannot be promised: another user who can read the folder may keep its lock for
-    ever, network file systems may have none.
-    """
-    try:
-        handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        yield False  # whoever makes something in it says what is wrong
-        return
-    try:
-        yield _locked_within(handle, LOCK_SECONDS)
-    finally:
-        os.close(handle)
-
-
-def _locked_within(handle: int, seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while os.fstat(handle).st_uid == os.geteuid():
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.01)
-        except OSError:
-            return False
-        else:
-            return True
-    return False
 
 
 def _lock(folder: Path, *, make: bool) -> int | None:

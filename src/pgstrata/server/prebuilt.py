@@ -13,27 +13,14 @@ from typing import Any
 
 from pgstrata.driver.path import find_tools
 from pgstrata.errors import ServerError, UsageError
+from pgstrata.ownership import own_folder
+from pgstrata.server import cache
 from pgstrata.server.account import Account, blocked_at, server_account
-from pgstrata.user_files import user_path
-
-SHARED = Path("/var/cache/pgstrata")
-"""Cache of root where its home is closed to the account of servers, as it usually is."""
+from pgstrata.server.cache import ADVICE, building, cache_dir, cache_folder, discard, publish
 
 _VERSION = re.compile(r"latest|\d{2,}(\.\d+)?|9\.\d+(\.\d+)?", re.ASCII)
 _unreachable: list[str] = []
 """Set once the archive site could not be reached: asking again costs seconds each time."""
-
-
-def cache_dir() -> Path:
-    """`PGSTRATA_CACHE`, else `$XDG_CACHE_HOME/pgstrata`, else `~/.cache/pgstrata`.
-
-    As root, the last two only where the account of servers can reach them, else /var/cache/pgstrata.
-    """
-    if named := os.environ.get("PGSTRATA_CACHE"):
-        return Path(os.path.abspath(user_path(named)))  # noqa: PTH100
-    home = os.environ.get("XDG_CACHE_HOME")
-    usual = (Path(home) if home else user_path("~/.cache")) / "pgstrata"
-    return SHARED if blocked_at(usual, server_account()) else usual
 
 
 def check_version(version: str) -> None:
@@ -47,15 +34,19 @@ def check_version(version: str) -> None:
 def fetch(version: str, say: Callable[[str], None] | None = None) -> Path:
     """The folder of a fetched server, which the account of servers can reach.
 
-    Downloads it if need be. Raises ServerError with the nearest versions, or what went wrong.
+    Downloads it if need be. Raises ServerError with the nearest versions, or what went wrong, and
+    OwnershipError where another user could have put it there.
     """
+    cache_folder("servers", make=not (cache_dir() / "servers").exists())
     arguments = ["fetch", version, "--cache", str(cache_dir())]
     if _unreachable:
         arguments.append("--offline")
     for event in _ask(arguments):
         match event.get("event"):
             case "fetched":
-                return _reachable(Path(str(event["folder"])), server_account(), say)
+                folder = Path(str(event["folder"]))
+                own_folder(folder, "the server", advice=ADVICE, roots=True)
+                return _reachable(folder, server_account(), say)
             case "fetch":
                 if event.get("stage") == "offline":
                     _unreachable.append(version)
@@ -78,7 +69,7 @@ def published(every: bool = False) -> list[str]:
 def fetched() -> list[tuple[str, Path]]:
     """Version and folder of every server in the cache, oldest version first."""
     found = []
-    for about in (cache_dir() / "servers").glob("pg-*/pgstrata.json"):
+    for about in cache_folder("servers").glob("pg-*/pgstrata.json"):
         try:
             found.append((str(json.loads(about.read_text())["version"]), about.parent))
         except (OSError, ValueError, KeyError):
@@ -100,11 +91,8 @@ def remove(version: str) -> list[str]:
     for found, folder in chosen:
         if pid := _runs_from(folder):
             raise ServerError(f"PostgreSQL {found} is in use by process {pid}", "end it first")
-    for found, folder in chosen:
-        # Out of sight at once, so that a removal cut short leaves no half server behind.
-        hidden = folder.with_name(f".pg-{found}.removed-{os.getpid()}")
-        folder.rename(hidden)
-        shutil.rmtree(hidden, ignore_errors=True)
+    for _, folder in chosen:
+        discard(folder)
     return [found for found, _ in chosen]
 
 
@@ -136,22 +124,21 @@ def _reachable(folder: Path, account: Account | None, say: Callable[[str], None]
     blocked = blocked_at(folder / "bin", account)
     if blocked is None or account is None:
         return folder
-    copy = SHARED / "servers" / folder.name
+    copy = cache.SHARED / "servers" / folder.name
     if not (copy / "pgstrata.json").exists():
         if say:
             say(f"{blocked} is closed to the account {account.name}: copying the server to {copy}")
-        building = copy.with_name(f".{folder.name}.copy-{os.getpid()}")
         try:
-            shutil.copytree(folder, building, symlinks=True)
-            building.rename(copy)
+            own_folder(copy.parent, "the cache", advice=ADVICE)
+            with building(copy) as place:
+                shutil.copytree(folder, place, symlinks=True, dirs_exist_ok=True)
+                publish(place, copy)
         except OSError as error:
-            shutil.rmtree(building, ignore_errors=True)
-            if not (copy / "pgstrata.json").exists():  # else another process was quicker
-                raise ServerError(
-                    f"{blocked} is closed to the account {account.name}, as which servers run, and the "
-                    f"server cannot be copied to {copy}: {error.strerror or error}",
-                    "set PGSTRATA_CACHE to a folder that every account can enter",
-                ) from error
+            raise ServerError(
+                f"{blocked} is closed to the account {account.name}, as which servers run, and the "
+                f"server cannot be copied to {copy}: {error.strerror or error}",
+                "set PGSTRATA_CACHE to a folder that every account can enter",
+            ) from error
     return copy
 
 

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import IO
 
 from pgstrata.errors import StoreError
+from pgstrata.ownership import own_folder
 from pgstrata.store.disk import storing
 
 _NAME_WAIT_SECONDS = 0.5
@@ -49,7 +50,7 @@ def try_lock(path: Path) -> IO[str] | None:
     The lock is held as long as the file is open. Raises OSError.
     """
     # "a" and not "w": the holder's name in it must not be emptied before the lock is ours
-    file = path.open("a+", encoding="utf-8")
+    file = open_own(path)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as cause:
@@ -61,6 +62,12 @@ def try_lock(path: Path) -> IO[str] | None:
     file.write(this_process().text())
     file.flush()
     return file
+
+
+def open_own(path: Path) -> IO[str]:
+    """A file for reading and appending, made if need be; a symbolic link or a pipe is not followed."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o644), "a+", encoding="utf-8")
 
 
 def unlock(file: IO[str]) -> None:
@@ -94,10 +101,17 @@ def holder(path: Path) -> Holder | None:
         return None
 
 
+def own_results(folder: Path) -> None:
+    """Makes a folder of results unless it is there. Raises OSError, and OwnershipError where another
+    user could prepare what is written to or change what is read later."""
+    own_folder(folder, "the results folder", advice="name another one with --results", way=False)
+
+
 class ResultsLock:
     """A context manager: only one pgstrata at a time writes below a results folder.
 
-    Raises StoreError that names the holder when there is one, or when the file system has no locks.
+    Raises StoreError that names the holder when there is one, or when the file system has no locks, and
+    OwnershipError where the folder is another user's, or others may write to it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -107,7 +121,7 @@ class ResultsLock:
 
     def __enter__(self) -> ResultsLock:
         with storing("lock the results", self.root):
-            self.root.mkdir(parents=True, exist_ok=True)
+            own_results(self.root)
             other: Holder | None = None
             # between taking the lock and writing its name, and again at its end, the holder is nameless
             until = time.monotonic() + _NAME_WAIT_SECONDS

@@ -42,7 +42,9 @@ class RunBuilder:
         self._histograms: dict[str, dict[str, str]] = {}
         self._tables: dict[str, list[pl.DataFrame]] = {name: [tables.empty(name)] for name in tables.TABLES}
         with disk.storing("begin a run", self._parent):
-            self.folder.mkdir(parents=True)
+            for folder in (*reversed(self._parent.parents[:3]), self._parent):
+                lock.own_results(folder)
+            self.folder.mkdir()
             self._owner = lock.try_lock(self.folder / OWNER)
 
     def spec(self, order: int, step: str, spec: Mapping[str, Any]) -> None:

@@ -107,7 +107,7 @@ def _with(archive: Path, name: str, text: str) -> build.Corpus:
 def test_a_disk_that_becomes_full_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = tmp_path / "small"
     small.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)]
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "tmpfs", str(small)]
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode != 0:
         pytest.skip("mounting a small file system is not permitted here")
     try:

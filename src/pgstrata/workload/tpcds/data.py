@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from pgstrata.errors import ServerError
-from pgstrata.server.prebuilt import cache_dir
+from pgstrata.server.cache import building, cache_folder, publish
+from pgstrata.server.process import die_with_parent
 from pgstrata.workload.tpcds.source import tables
 
 ABOUT = "about.json"
@@ -31,7 +31,7 @@ def raw_bytes(scale: float) -> int:
 
 def folder(scale: float) -> Path:
     """Where the rows of a scale factor lie; another release of the generator has a folder of its own."""
-    return cache_dir() / "tpcds" / f"sf{scale:g}-tpcgen{version('tpcgen-cli')}"
+    return cache_folder("tpcds") / f"sf{scale:g}-tpcgen{version('tpcgen-cli')}"
 
 
 def file(scale: float, table: str) -> Path:
@@ -58,34 +58,26 @@ def make(
     """
     if there := about(scale):
         return there
+    cache_folder("tpcds", make=True)
     final = folder(scale)
-    clear(final.parent)
-    building = final.with_name(f".{final.name}.building-{os.getpid()}")
-    building.mkdir(parents=True, exist_ok=True)
     try:
-        _check_disk(building, raw_bytes(scale))
-        say(f"  making the data of scale factor {scale:g} (kept in {final})")
-        begun = time.monotonic()
-        made: Json = {"scale": scale, "raw_bytes": 0, "tables": {}}
-        for table in tables():
-            made["tables"][table] = _generate(scale, table, building / f"{table}.dat", check)
-        made["raw_bytes"] = sum(t["bytes"] for t in made["tables"].values())
-        made["seconds"] = round(time.monotonic() - begun, 3)
-        (building / ABOUT).write_text(json.dumps(made, indent=1) + "\n")
-        try:
-            building.rename(final)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            # Another pgstrata was faster, and its data is the same; or what is there was damaged.
-            if about(scale) is None:
+        with building(final) as place:
+            _check_disk(place, raw_bytes(scale))
+            say(f"  making the data of scale factor {scale:g} (kept in {final})")
+            begun = time.monotonic()
+            made: Json = {"scale": scale, "raw_bytes": 0, "tables": {}}
+            for table in tables():
+                made["tables"][table] = _generate(scale, table, place / f"{table}.dat", check)
+            made["raw_bytes"] = sum(t["bytes"] for t in made["tables"].values())
+            made["seconds"] = round(time.monotonic() - begun, 3)
+            (place / ABOUT).write_text(json.dumps(made, indent=1) + "\n")
+            # Another pgstrata may have been faster, and its data is the same; or what is there was damaged.
+            if not publish(place, final) and about(scale) is None:
                 shutil.rmtree(final)
-                building.rename(final)
+                publish(place, final)
         return made
     except OSError as error:
-        raise _disk_error(error, building) from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+        raise _disk_error(error, final) from error
 
 
 def _generate(scale: float, table: str, to: Path, check: Callable[[], None]) -> Json:
@@ -94,7 +86,11 @@ def _generate(scale: float, table: str, to: Path, check: Callable[[], None]) -> 
     with (
         to.open("wb", buffering=0) as out,
         subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=die_with_parent,
         ) as generator,
     ):
         assert generator.stdout is not None and generator.stderr is not None
@@ -164,11 +160,3 @@ def _disk_error(error: OSError, where: Path) -> ServerError:
             "its space has been freed; make room, or name another folder with PGSTRATA_CACHE",
         )
     return ServerError(f"the data cannot be kept in {where.parent}: {error.strerror}")
-
-
-def clear(parent: Path) -> None:
-    """Removes the work folders of processes that were killed."""
-    for left in parent.glob(".*.building-*"):
-        pid = left.name.rpartition("-")[2]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(left, ignore_errors=True)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +25,9 @@ from typing import Any
 
 import duckdb
 
+from pgstrata.ownership import own_folder
+from pgstrata.server.cache import ADVICE, building
+from pgstrata.server.process import die_with_parent
 from pgstrata.workload.tpcds import data
 from pgstrata.workload.tpcds.compare import Answer, close
 from pgstrata.workload.tpcds.schema import types
@@ -79,10 +81,8 @@ def make(
     if not missing:
         return
     say(f"  asking DuckDB for {len(missing)} answers (kept in {folder(scale)})")
-    data.clear(folder(scale))
-    work = folder(scale) / f".duckdb.building-{os.getpid()}"
-    work.mkdir(parents=True)
-    try:
+    own_folder(folder(scale), "the cache", advice=ADVICE, mode=0o755, roots=True)
+    with building(folder(scale) / "duckdb") as work:
         while missing:
             failure = _run(["-P", "-m", __name__, f"{scale:g}", str(work), *map(str, missing)], check)
             left = _missing(scale, numbers)
@@ -91,8 +91,6 @@ def make(
                 say(f"  DuckDB did not answer, so {len(left)} answers stay unchecked: {failure}")
                 return
             missing = left
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def _missing(scale: float, numbers: Sequence[int]) -> list[int]:
@@ -103,7 +101,12 @@ def _run(arguments: Sequence[str], check: Callable[[], None]) -> str | None:
     """Runs Python; the last line that it said where it failed."""
     command = [sys.executable, *arguments]
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent,
     ) as process:
         try:
             while True:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import os
 import shutil
 import time
 from collections import Counter
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.server.prebuilt import cache_dir
+from pgstrata.server.cache import building, cache_folder, publish
 from pgstrata.user_files import shown
 from pgstrata.workload.fulltext.corpus import rows, sources
 from pgstrata.workload.fulltext.corpus.mail import parse
@@ -85,20 +84,16 @@ class Corpus:
         if there := self.about():
             self._check_whole(there)
             return there
-        building = self.folder.with_name(f".{self.folder.name}.building-{os.getpid()}")
+        cache_folder("corpus", make=True)
         try:
-            building.mkdir(parents=True, exist_ok=True)
-            _check_disk(building, self.size)
-            say(f"  making the corpus (kept in {self.folder})")
-            made = self._write(building, check)
-            self._check_whole(made)
-            if self.folder.exists() and self.about() is None:
-                shutil.rmtree(self.folder)
-            try:
-                building.rename(self.folder)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
+            with building(self.folder) as place:
+                _check_disk(place, self.size)
+                say(f"  making the corpus (kept in {self.folder})")
+                made = self._write(place, check)
+                self._check_whole(made)
+                if self.folder.exists() and self.about() is None:
+                    shutil.rmtree(self.folder)
+                publish(place, self.folder)
             return made
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -107,14 +102,12 @@ class Corpus:
                     "its space has been freed; make room, or name another folder with PGSTRATA_CACHE",
                 ) from error
             raise ServerError(f"the corpus cannot be kept in {self.folder}: {error.strerror}") from error
-        finally:
-            shutil.rmtree(building, ignore_errors=True)
 
-    def _write(self, building: Path, check: Check) -> Json:
+    def _write(self, place: Path, check: Check) -> Json:
         counts: Counter[str] = Counter()
         begun = time.monotonic()
         size = 0
-        with (building / "messages.copy").open("wb", buffering=1 << 20) as out:
+        with (place / "messages.copy").open("wb", buffering=1 << 20) as out:
 
             def write(data: bytes) -> None:
                 nonlocal size
@@ -134,7 +127,7 @@ class Corpus:
             "counts": dict(sorted(counts.items())),
             "damaged": damaged[:MOST_NAMES],
         }
-        (building / "about.json").write_text(json.dumps(made, indent=1) + "\n")
+        (place / "about.json").write_text(json.dumps(made, indent=1) + "\n")
         return made
 
     def _check_whole(self, made: Json) -> None:
@@ -206,7 +199,7 @@ def archive_rows(
 
 def _place(what: str) -> Path:
     digest = hashlib.sha256(f"{FORMAT}/{what}".encode()).hexdigest()[:16]
-    return cache_dir() / "corpus" / digest
+    return cache_folder("corpus") / digest
 
 
 def _check_disk(where: Path, needed: int) -> None:
