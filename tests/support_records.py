@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -123,3 +124,9 @@ def stored_run(variant: str, repeat: int, *steps: StepRecord, **changes: Any) ->
         "steps": steps,
     }
     return Run(Path(f"{variant}-{repeat}"), RunRecord(**{**_CIRCUMSTANCES, **identity, **changes}))
+
+
+def on_disk(run: Run) -> dict[str, Any]:
+    """run.json as it lies in the run's folder, which others read, too."""
+    found: dict[str, Any] = json.loads((run.folder / "run.json").read_text())
+    return found

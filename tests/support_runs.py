@@ -154,14 +154,14 @@ def clone_run(root: Path, folder: Path, key: RunKey, factor: float = 1.0) -> Pat
     source = read_run(folder)
     assert isinstance(source, Run)
     run = Results(root).begin(key)
-    histograms = source.histograms()
+    histograms = source.histograms
     tables = {name: source.table(name) for name in TABLES if name != "histograms"}
-    for step in source.record.steps:
+    for step in source.steps:
         rows = {
             name: table.filter(pl.col("step") == step.name).drop("run_id", "step").to_dicts()
             for name, table in tables.items()
         }
-        changed = structs.replace(step, rate=step.rate * factor)
+        changed = structs.replace(step, rate=(step.rate or 0.0) * factor)
         run.step(changed, histograms=histograms[step.name], **rows)
     run.settings(source.settings())
     return run.finish(circumstances_of(source))

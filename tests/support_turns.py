@@ -8,6 +8,7 @@ from typing import Any
 
 from pgstrata.server.model import Server
 from pgstrata.store import Results
+from support_records import on_disk
 
 CAMPAIGN = """
 name = "turns"
@@ -71,4 +72,4 @@ def write(
 
 
 def by_variant(place: Path) -> dict[str, dict[str, Any]]:
-    return {run.variant: run.data for run in Results(place / "results").runs()}
+    return {run.variant: on_disk(run) for run in Results(place / "results").runs()}

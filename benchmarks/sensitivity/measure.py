@@ -45,6 +45,8 @@ from pgstrata.judge.compare import step_pairs
 from pgstrata.measure.campaign import default_data_dir
 from pgstrata.server.process import die_with_parent
 from pgstrata.stats.estimate import Estimate, estimate
+from pgstrata.store import Results
+from pgstrata.store.record import StepRecord
 
 Json = dict[str, Any]
 Job = tuple[float, str, int]
@@ -109,11 +111,10 @@ class Bench:
         self._call("run", file, "--no-report", "--results", place / "results", "--data-dir", data)
         return place / "results"
 
-    def steps(self, place: Path) -> list[Json]:
+    def steps(self, place: Path) -> list[StepRecord]:
         """The records of base and other."""
-        runs = [json.loads(path.read_text()) for path in place.rglob("run.json")]
-        runs.sort(key=lambda run: run["variant"] != "base")
-        return [next(dict(s) for s in run["steps"] if s["name"] == self.arguments.step) for run in runs]
+        runs = sorted(Results(place).runs(), key=lambda run: run.variant != "base")
+        return [next(step for step in run.steps if step.name == self.arguments.step) for run in runs]
 
     def _call(self, *words: object) -> None:
         """pgstrata to its end; raises SystemExit where it fails or the benchmark is stopped."""
@@ -139,7 +140,7 @@ class Bench:
     def pairs(self, lane: int | None, burn_ns: int, seconds: float) -> tuple[float, Estimate]:
         """Rate of the base, and other against it slice by slice; `seconds` both together."""
         base, other = self.steps(self.run(lane, burn_ns, seconds / 2, 'order = "interleaved"'))
-        return base["rate"], estimate(*step_pairs(base, other))
+        return rate_of(base), estimate(*step_pairs(base, other))
 
     def verdict(self, place: Path) -> Json:
         """What `pgstrata compare` says of the two, as its users get it."""
@@ -158,7 +159,7 @@ class Bench:
         if procedure == FIELD:
             place = self.run(lane, burn_ns, budget / 2, 'order = "sequential"')
             base, other = self.steps(place)
-            ratio = other["rate"] / base["rate"]
+            ratio = rate_of(other) / rate_of(base)
             found = {"word": field_word(ratio), "ratio": ratio}
         else:
             more = f'order = "interleaved"\nuntil = "verdict"\nmax_seconds = {budget}'
@@ -167,7 +168,7 @@ class Bench:
             found = self.verdict(place)
         wall = round(time.monotonic() - begun, 1)
         line = {"share": share, "procedure": procedure, "number": number, "started": started, "wall": wall}
-        seconds = base["seconds"] + other["seconds"]
+        seconds = base.seconds + other.seconds
         return {**line, "lane": lane, "seconds": seconds, **found}
 
     def calibrate(self, lanes: list[int | None]) -> Json:
@@ -265,6 +266,13 @@ def try_lanes(arguments: argparse.Namespace) -> None:
                 deviation = e.standard_error * e.n**0.5
                 where = "one at a time" if lane is None else f"{len(lanes)} at a time, CPU {lane}"
                 print(f"{where}: {e.n} pairs, noise of one {deviation:.2%}, second cluster {e.log:+.2%}")
+
+
+def rate_of(step: StepRecord) -> float:
+    """Raises SystemExit where nothing was measured."""
+    if step.rate is None:
+        raise SystemExit(f"{step.name} has no rate")
+    return step.rate
 
 
 def read(file: Path) -> list[Json]:

@@ -17,7 +17,7 @@ from support_program import Program, Start, WriteCampaign, living_in
 
 
 def statuses(place: Path) -> dict[str, str]:
-    return {run.variant: run.data["status"] for run in Results(place / "results").runs()}
+    return {run.variant: run.record.status for run in Results(place / "results").runs()}
 
 
 def await_nothing_lives(folder: Path) -> None:
@@ -39,10 +39,11 @@ def test_a_killed_server_fails_its_run_and_the_next_begins(
     assert running.end() == 1
     assert statuses(place) == {pg12.label: "failed", pg17.label: "done"}
     failed = next(run for run in Results(place / "results").runs() if not run.done)
-    assert "server died" in failed.data["error"]["message"]
-    assert failed.data["error"]["log_tail"]
+    assert failed.record.error is not None
+    assert "server died" in failed.record.error.message
+    assert failed.record.error.log_tail
     # What was measured before is kept.
-    assert [s["name"] for s in failed.steps][:4] == ["l.i0", "l.x", "l.i1", "l.i2"]
+    assert [s.name for s in failed.steps][:4] == ["l.i0", "l.x", "l.i1", "l.i2"]
     await_nothing_lives(place / "data")
 
     # The next invocation makes only the failed one again.
@@ -134,7 +135,7 @@ def test_kill_9_between_steps_loses_nothing(
     again = start("run", place / "tiny.toml", *options)
     assert again.end() == 0, again.said
     (run,) = Results(place / "results").runs()
-    assert [step["name"] for step in run.steps] == ["l.i0", "l.x", "l.i1", "l.i2", "qr100", "qp100"]
+    assert [step.name for step in run.steps] == ["l.i0", "l.x", "l.i1", "l.i2", "qr100", "qp100"]
     assert list((place / "data").iterdir()) == []
     assert not list((place / "results").rglob("*.building"))
 
@@ -153,7 +154,7 @@ def test_kill_9_keeps_the_runs_that_are_finished(
     assert "run 1 of 1" in again.said
     runs = Results(place / "results").runs()
     assert [run.variant for run in runs] == [pg12.label, pg17.label]
-    assert runs[0].data == kept.data
+    assert runs[0].record == kept.record
 
 
 def test_two_at_once_on_one_results_folder(

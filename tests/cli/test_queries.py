@@ -57,10 +57,10 @@ def test_fulltext_on_two_versions_ends_in_a_report(
         ("query.gist", "00002 zek & ! (", None, "42601"),
     ] * 2
     (run, _) = Results(place / "results").runs()
-    assert run.data["facts"]["fulltext"]["messages"] == 120
-    assert "index_bytes" in run.data["facts"]["fulltext_pending"]
-    step = next(s for s in run.steps if s["name"] == "query.gin")
-    assert step["roles"]["query"]["statements_by_name"] == []
+    assert run.record.facts["fulltext"]["messages"] == 120
+    assert "index_bytes" in run.record.facts["fulltext_pending"]
+    step = next(s for s in run.steps if s.name == "query.gin")
+    assert step.headline.statements_by_name == ()
     (page,) = (place / "results").glob("*.report/index.html")
     text = page.read_text()
     for heading in ("GIN: each query against", "Share of queries slower and faster", "Index sizes"):
@@ -84,11 +84,11 @@ def test_a_server_killed_during_a_query_keeps_the_queries_before(
     assert "server died" in running.said
     assert "Traceback" not in running.said
     (run,) = Results(place / "results").runs()
-    assert run.data["status"] == "failed"
-    assert [s["name"] for s in run.steps] == ["copy", "indexes", "analyze", "power"]
+    assert run.record.status == "failed"
+    assert [s.name for s in run.steps] == ["copy", "indexes", "analyze", "power"]
     rows = run.table("queries").to_dicts()
     assert rows[0]["query"] == "q03" and rows[0]["error"] is None
-    assert run.steps[-1]["seconds"] > rows[0]["seconds"]  # cut short, but at work until then
+    assert run.steps[-1].seconds > rows[0]["seconds"]  # cut short, but at work until then
     assert not living_in(place / "data")
 
 
@@ -107,7 +107,7 @@ def test_plans_and_answers_are_in_the_run_and_in_the_report(
     for run in Results(place / "results").runs():
         assert [p["name"] for p in run.plans()["plans"]] == ["q03", "q09", "q98"]
         assert json.loads((run.folder / "plans.json").read_text()) == run.plans()
-        assert run.data["facts"]["tpcds"]["tables"]["date_dim"]["rows"] == 73049
+        assert run.record.facts["tpcds"]["tables"]["date_dim"]["rows"] == 73049
     (page,) = (place / "results").glob("*.report/index.html")
     text = page.read_text()
     for heading in (

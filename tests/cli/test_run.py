@@ -16,12 +16,13 @@ from pgstrata.server.config.resolve import resolve
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from support_program import Program, WriteCampaign
+from support_records import on_disk
 
 STEPS = ["l.i0", "l.x", "l.i1", "l.i2", "qr100", "qp100"]
 
 
 def records(place: Path) -> list[dict[str, Any]]:
-    return [run.data for run in Results(place / "results").runs()]
+    return [on_disk(run) for run in Results(place / "results").runs()]
 
 
 def test_two_versions_end_to_end(
@@ -142,7 +143,7 @@ def test_an_adhoc_campaign_with_options_and_configs(place: Path, pgstrata: Progr
     (run,) = Results(place / "results").runs()
     assert (run.campaign, run.variant) == ("insert-quick", f"{pg17.label}.mine")
     assert run.settings()["work_mem"] == "9MB"
-    assert run.data["config"]["settings"]["work_mem"] == "9MB"
+    assert run.record.config.settings["work_mem"] == "9MB"
 
     other = pgstrata(*[a.replace("rows=2000", "rows=2100") for a in arguments])
     assert other.returncode == 2
@@ -150,7 +151,7 @@ def test_an_adhoc_campaign_with_options_and_configs(place: Path, pgstrata: Progr
     fresh = pgstrata(*[a.replace("rows=2000", "rows=2100") for a in arguments], "--fresh", "--no-report")
     assert fresh.returncode == 0, fresh.stdout + fresh.stderr
     (run,) = Results(place / "results").runs()
-    assert run.data["options"]["rows"] == 2100
+    assert run.record.options["rows"] == 2100
     assert [p.name for p in run.folder.parent.glob(".*.superseded")]
 
 
@@ -170,8 +171,8 @@ def test_a_missed_sla_is_seen(place: Path, pgstrata: Program, campaign: WriteCam
     assert "SLA missed" in done.stdout
     (run,) = Results(place / "results").runs()
     step = run.steps[-1]
-    assert step["sla_met"] is False
-    assert 0 < step["background_rate"] < 0.95 * step["target_rate"]
+    assert step.sla_met is False
+    assert 0 < (step.background_rate or 0) < 0.95 * (step.target_rate or 0)
 
 
 def test_servers_that_are_not_to_be_had(place: Path, pgstrata: Program, campaign: WriteCampaign) -> None:
@@ -251,10 +252,10 @@ def test_a_server_somebody_else_runs(place: Path, pgstrata: Program, foreign: Cl
     assert done.returncode == 0, done.stdout + done.stderr
     assert "creating pgstrata" in done.stdout
     (run,) = Results(place / "results").runs()
-    assert run.data["server"]["managed"] is False
-    assert run.data["config"]["settings"] == {}
-    assert run.variant == run.data["server"]["label"]
-    assert run.steps[0]["server_cpu_seconds"] is None
+    assert run.record.server.managed is False
+    assert run.record.config.settings == {}
+    assert run.variant == run.record.server.label
+    assert run.steps[0].server_cpu_seconds is None
     assert foreign.alive()
     with foreign.connect() as connection:
         names = [row[0] for row in connection.execute("SELECT datname FROM pg_database").fetchall()]

@@ -69,7 +69,7 @@ def test_an_unknown_command_in_the_middle_ends_the_step_with_what_was_measured(
         tell(driver, '{"command": "start"}')
         assert hear(driver)["event"] == "measuring"
         tell(driver, '{"command": "pause"}')
-        events = []
+        events: list[dict[str, Any]] = []
         while not events or events[-1]["event"] != "done":
             events.append(hear(driver))
         (error,) = [event for event in events if event["event"] == "error"]

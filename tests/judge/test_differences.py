@@ -71,7 +71,7 @@ def test_what_makes_a_comparison_doubtful_is_named_and_comes_first(base: Run, tm
 
 
 def test_programs_and_data(base: Run) -> None:
-    steps = tuple(structs.replace(step, engine="io_uring") for step in base.record.steps)
+    steps = tuple(structs.replace(step, engine="io_uring") for step in base.steps)
     other = changed(base, driver_version="0.2.0", sizes=Sizes(database_bytes=5), steps=steps)
     found = {(d.kind, d.name): d.doubtful for d in differences(base, other)}
     assert found == {
@@ -83,7 +83,7 @@ def test_programs_and_data(base: Run) -> None:
 
 def with_engines(run: Run, **engines: str) -> Run:
     """The run with these steps only, each with its engine."""
-    template = run.record.steps[-1]
+    template = run.steps[-1]
     steps = (structs.replace(template, name=name, engine=engine) for name, engine in engines.items())
     return changed(run, steps=tuple(steps))
 
@@ -102,7 +102,7 @@ def test_engines_are_compared_step_by_step(base: Run) -> None:
 def test_the_engine_of_an_unmeasured_load_makes_no_doubt(base: Run) -> None:
     first, second = (with_engines(base, load=load, scan="io_uring") for load in ("blocking", "io_uring"))
     unmeasured = [
-        changed(run, steps=(structs.replace(run.record.steps[0], measured=False), *run.record.steps[1:]))
+        changed(run, steps=(structs.replace(run.steps[0], measured=False), *run.steps[1:]))
         for run in (first, second)
     ]
     assert doubts(unmeasured) == []

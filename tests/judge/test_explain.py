@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from pgstrata.judge.explain import explain
 from pgstrata.judge.plan_shape import changed_plans, shape
+from pgstrata.store.record import Metrics, QueryPlan, StepRecord
+from support_records import role_record, step_record
 
 SECONDS = 100.0
 
@@ -26,31 +29,28 @@ def step(
     driver: float = 0.0,
     sla_met: bool | None = None,
     observed: bool = True,
-) -> dict[str, Any]:
+) -> StepRecord:
     """A step by what one operation costs: cpu, rest and driver in µs, reads and switches as counts."""
     per_second = {"rps": reads * rate, "csps": switches * rate, "rmbps": 0.0, "wps": 0.0, "wmbps": 0.0}
     own = cpu * rate * SECONDS / 1e6
-    roles: dict[str, Any] = {"query": {"clients": clients, "cpu_seconds": own if observed else None}}
+    roles = {"query": role_record(clients=clients, cpu_seconds=own if observed else None)}
     if target is not None:
-        roles["insert"] = {"clients": clients, "cpu_seconds": 0.0, "target_rate": target}
-    return {
-        "name": "s",
-        "rate": rate,
-        "rate_unit": "queries/s",
-        "role": "query",
-        "seconds": SECONDS,
-        "roles": roles,
-        "target_rate": target,
-        "sla_met": sla_met,
-        "server_cpu_seconds": own + rest * rate * SECONDS / 1e6 if observed else None,
-        "driver_cpu_seconds": driver * rate * SECONDS / 1e6,
-        "metrics": per_second if observed else {},
-        "waits": {"query": waits} if waits is not None else {},
-        "plans": [{"name": "point", "plan": [{"Plan": {"Node Type": plan}}]}] if plan else [],
-    }
+        roles["insert"] = role_record(clients=clients, cpu_seconds=0.0, target_rate=target)
+    return step_record(
+        rate=rate,
+        seconds=SECONDS,
+        roles=roles,
+        target_rate=target,
+        sla_met=sla_met,
+        server_cpu_seconds=own + rest * rate * SECONDS / 1e6 if observed else None,
+        driver_cpu_seconds=driver * rate * SECONDS / 1e6,
+        metrics=Metrics(**per_second) if observed else Metrics(),
+        waits={"query": waits} if waits is not None else None,
+        plans=(query_plan("point", [{"Plan": {"Node Type": plan}}]),) if plan else (),
+    )
 
 
-def names(base: dict[str, Any], other: dict[str, Any]) -> list[str]:
+def names(base: StepRecord, other: StepRecord) -> list[str]:
     found = explain([base], [other])
     assert found is not None
     return [factor.name for factor in found.factors]
@@ -131,9 +131,12 @@ def test_another_plan_is_named() -> None:
 
 
 def test_several_plans_are_one_phrase() -> None:
+    names = ("point", "range", "sum")
     base, other = (step(rate, plan=plan) for rate, plan in ((10_000, "Index Scan"), (8_000, "Seq Scan")))
-    for record in (base, other):
-        record["plans"] = [{**record["plans"][0], "name": name} for name in ("point", "range", "sum")]
+    base, other = (
+        structs.replace(one, plans=tuple(structs.replace(one.plans[0], name=n) for n in names))
+        for one in (base, other)
+    )
     found = explain([base], [other])
     assert found is not None
     assert found.sentence.endswith("with it moved the plans of point, range and sum (other shapes).")
@@ -156,8 +159,7 @@ def test_rates_that_cannot_be_compared() -> None:
     assert explain([fine], [step(8_000, sla_met=False)]) is None
     assert explain([step(8_000, sla_met=False)], [fine]) is None
     assert explain([], [fine]) is None
-    assert explain([fine], [fine | {"rate": None}]) is None
-    assert explain([fine], [fine | {"rate": 0.0}]) is None
+    assert explain([fine], [structs.replace(fine, rate=0.0)]) is None
 
 
 def test_unobserved_servers_are_not_explained_from_nothing() -> None:
@@ -210,6 +212,10 @@ def plan(**root: Any) -> list[dict[str, Any]]:
     return [{"Plan": root, "Planning Time": 0.1}]
 
 
+def query_plan(name: str, shown: Any) -> QueryPlan:
+    return QueryPlan(name=name, statement="", plan=shown, kind="custom")
+
+
 INDEX = plan(
     **{
         "Node Type": "Limit",
@@ -243,6 +249,6 @@ def test_odd_plans_are_no_crash(odd: Any) -> None:
 
 def test_costs_do_not_make_another_shape() -> None:
     dearer = plan(**(INDEX[0]["Plan"] | {"Total Cost": 9e9}))
-    base = [{"name": "a", "plan": INDEX}, {"name": "b", "plan": INDEX}, {"name": "gone", "plan": INDEX}]
-    other = [{"name": "a", "plan": dearer}, {"name": "b", "plan": plan(**{"Node Type": "Result"})}]
+    base = [query_plan("a", INDEX), query_plan("b", INDEX), query_plan("gone", INDEX)]
+    other = [query_plan("a", dearer), query_plan("b", plan(**{"Node Type": "Result"}))]
     assert changed_plans(base, other) == {"b": ("Limit(Index Scan pi1_pdc on pi1)", "Result")}

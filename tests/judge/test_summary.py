@@ -99,14 +99,13 @@ def test_one_repeat_that_missed_spoils_the_cell() -> None:
 def test_steps_that_a_variant_lacks_and_steps_not_measured() -> None:
     runs = [
         run("a", 1, step("load", 1.0, 1, measured=False), step("x", 1.0, 2), step("y", 2.0, 3)),
-        run("b", 1, step("y", 4.0, 2), step("z", 5.0, 4), step("broken", None, 5)),
+        run("b", 1, step("y", 4.0, 2), step("z", 5.0, 4)),
     ]
     (summary,) = summarise(runs)
-    assert [column.step for column in summary.absolute.columns] == ["x", "y", "z", "broken"]
+    assert [column.step for column in summary.absolute.columns] == ["x", "y", "z"]
     assert tones(summary.absolute, "x") == {"a": "", "b": "missing"}
     assert summary.relative.cell("b", "y").value == 2.0
     assert summary.relative.cell("b", "z").tone == "missing"
-    assert tones(summary.absolute, "broken") == {"a": "missing", "b": "missing"}
     assert summary.background is None
     with pytest.raises(KeyError):
         summary.absolute.cell("a", "load")

@@ -16,6 +16,7 @@ from pgstrata.server.config.resolve import resolve
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from support_program import Program
+from support_records import on_disk
 from support_turns import by_variant, write
 
 
@@ -44,7 +45,7 @@ def test_slices_and_rounds(place: Path, pgstrata: Program, pg17: Server) -> None
         assert "".join(v for _, v in sorted(first)) == ("abbabaab", "abba")[turns == 2]
     for run in Results(place / "results").runs():
         series = run.table("series")
-        for step in run.steps:
+        for step in on_disk(run)["steps"]:
             rows = series.filter((series["step"] == step["name"]) & (series["role"] == step["role"]))
             assert rows["operations"].sum() == step["operations"]
             assert rows["second"].to_list() == list(range(len(rows)))

@@ -18,6 +18,7 @@ from pgstrata.observe.profile import unavailable
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from support_program import Program, Running, living_in
+from support_records import on_disk
 from support_turns import by_variant, write
 
 
@@ -73,7 +74,7 @@ def test_blocks_have_connections_of_their_own(place: Path, pgstrata: Program, pg
     done = pgstrata("run", file, "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
     for run in Results(place / "results").runs():
-        step = next(s for s in run.steps if s["name"] == "point-query")
+        step = next(s for s in on_disk(run)["steps"] if s["name"] == "point-query")
         pairs = [s["pair"] for s in step["slices"]]
         assert pairs == sorted(set(pairs) & set(range(1, 301)))
         assert len([p for p in pairs if p > 200]) > 25, "of the third block"
@@ -102,7 +103,7 @@ def test_short_slices(place: Path, pgstrata: Program, pg17: Server, engine: str)
     for run in Results(place / "results").runs():
         series = run.table("series")
         for name in ("point-query", "read-only=10"):
-            step = next(s for s in run.steps if s["name"] == name)
+            step = next(s for s in on_disk(run)["steps"] if s["name"] == name)
             slices = step["slices"]
             # One whose window fell into a stall of the machine is left out.
             pairs = [s["pair"] for s in slices]
@@ -128,7 +129,7 @@ def test_short_slices(place: Path, pgstrata: Program, pg17: Server, engine: str)
             (counters["step"] == "point-query") & (counters["counter"] == "xact_commit")
         )
         (row,) = [r for r in commits.to_dicts() if r["object"] == "pgstrata"]
-        operations = next(s["operations"] for s in run.steps if s["name"] == "point-query")
+        operations = next(s["operations"] for s in on_disk(run)["steps"] if s["name"] == "point-query")
         assert operations < row["after"] - row["before"] < 5 * operations
     compared = pgstrata("compare", "a", "b", "--format", "json")
     assert compared.returncode == 0, compared.stderr

@@ -94,7 +94,7 @@ def run(root: Path, variant: str, queries: list[dict[str, Any]], facts: dict[str
         own = [q for q in queries if q.pop("step", steps[-1]) == name] if name == steps[-1] else []
         builder.step(
             step_record(
-                name, order=order, seconds=10.0 * order, rate_unit="x/h", roles={},
+                name, order=order, seconds=10.0 * order, rate_unit="x/h",
                 sizes=Sizes(tables={"t": TableSizes(table_bytes=3_000_000_000, index_bytes=1_000_000_000)}),
             ),
             queries=[{"stream": 1, "execution": 1, "start": 0.0, "rows": 1, "digest": "x", **q} for q in own],

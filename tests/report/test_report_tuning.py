@@ -52,7 +52,7 @@ def write(
     copy = read_run(clone_run(root.parent / "spare", source, key, factor))
     assert isinstance(copy, Run)
     builder: RunBuilder = Results(root).begin(key)
-    builder.step(next(s for s in copy.record.steps if s.name == "l.i1"))
+    builder.step(next(s for s in copy.steps if s.name == "l.i1"))
     base = {"full_page_writes": "on", "wal_compression": "off", "synchronous_commit": "on"}
     builder.settings({**run.settings(), **base, **changed})
     names = ("cached-by-pg", *([overlay] if overlay else []))

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.stats.metrics import METRICS, PER_OPERATION, metric_line, per_operation, relative_cost
+from pgstrata.stats.metrics import (
+    METRICS,
+    PER_OPERATION,
+    PerOperation,
+    metric_line,
+    per_operation,
+    relative_cost,
+)
 
 DISK = {
     "reads": 1000.0,
@@ -99,18 +106,20 @@ def test_every_metric_has_a_name_and_a_meaning() -> None:
     assert list(line()) == list(METRICS)
 
 
-STEP = {
-    "rate": 2000.0,
-    "seconds": 10.0,
-    "server_cpu_seconds": 8.0,
-    "host_cpu_seconds": 20.0,
-    "driver_cpu_seconds": 0.5,
-    "metrics": line(),
-}
+def cost_of(**changes: Any) -> PerOperation:
+    given: dict[str, Any] = {
+        "rate": 2000.0,
+        "seconds": 10.0,
+        "server_cpu_seconds": 8.0,
+        "host_cpu_seconds": 20.0,
+        "driver_cpu_seconds": 0.5,
+        **{name: line()[name] for name in ("cpups", "csps", "rps", "rmbps", "wps", "wmbps")},
+    }
+    return per_operation(**given | changes)
 
 
 def test_cost_of_an_operation_by_hand() -> None:
-    cost = per_operation(STEP)
+    cost = cost_of()
     assert cost.cpu == pytest.approx(400)
     assert cost.host_cpu == pytest.approx(1000)
     # 25 % of eight CPUs at 2000 operations a second, as the field's scripts divide vmstat's user and system
@@ -126,17 +135,15 @@ def test_cost_of_an_operation_by_hand() -> None:
 @given(st.floats(0.01, 100))
 def test_costs_fall_as_operations_rise(factor: float) -> None:
     """Twice the operations in the same time for the same totals cost half each."""
-    cost, other = per_operation(STEP), per_operation(STEP | {"rate": 2000.0 * factor})
+    cost, other = cost_of(), cost_of(rate=2000.0 * factor)
     for name in PER_OPERATION:
         assert getattr(relative_cost(other, cost), name) == pytest.approx(1 / factor)
 
 
 def test_unknown_costs_stay_unknown() -> None:
-    cost = per_operation(
-        {"rate": 10.0, "seconds": 1.0, "server_cpu_seconds": None, "driver_cpu_seconds": 1.0}
-    )
+    unknown = {"server_cpu_seconds": None, "host_cpu_seconds": None, "cpups": None}
+    cost = cost_of(rate=10.0, seconds=1.0, driver_cpu_seconds=1.0, **unknown)
     assert cost.cpu is cost.host_cpu is cost.field_cpu is None
     assert cost.client_cpu == pytest.approx(1e5)
-    assert relative_cost(cost, per_operation(STEP)).cpu is None
-    nothing = per_operation({"rate": None, "seconds": None, "driver_cpu_seconds": 1.0})
-    assert nothing.client_cpu is None
+    assert relative_cost(cost, cost_of()).cpu is None
+    assert cost_of(rate=0.0).client_cpu is None

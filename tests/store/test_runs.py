@@ -73,7 +73,7 @@ def test_a_finished_run_is_found_and_says_what_was_written(finished: Path) -> No
     assert results.broken == []
     assert record.key == KEY
     assert record.done
-    assert [step["name"] for step in record.steps] == list(INSERT_STEPS)
+    assert [step.name for step in record.steps] == list(INSERT_STEPS)
     assert record.settings()["synchronous_commit"] == "off"
     assert {p.name for p in finished.iterdir()} == {
         "run.json",
@@ -97,12 +97,12 @@ def test_seconds_add_up_to_totals_and_their_histograms_to_the_steps(finished: Pa
     assert isinstance(record, Run)
     series = record.table("series")
     for step in record.steps:
-        for role, totals in step["roles"].items():
-            seconds = series.filter((series["step"] == step["name"]) & (series["role"] == role))
-            assert seconds["operations"].sum() == totals["operations"] > 0
-            assert seconds["rows"].sum() == totals["rows"]
+        for role, totals in step.roles.items():
+            seconds = series.filter((series["step"] == step.name) & (series["role"] == role))
+            assert seconds["operations"].sum() == totals.operations > 0
+            assert seconds["rows"].sum() == totals.rows
             merged = merge([decode(text) for text in seconds["histogram"]])
-            whole = decode(record.histograms()[step["name"]][role])
+            whole = decode(record.histograms[step.name][role])
             assert merged.counts.tolist() == whole.counts.tolist()
 
 
@@ -138,7 +138,7 @@ def test_failed_runs_do_not_count_as_done(tmp_path: Path) -> None:
     assert results.find(KEY, done=False) == folder
     (record,) = results.runs()
     assert not record.done
-    assert [step["name"] for step in record.steps] == ["l.i0", "l.x"]
+    assert [step.name for step in record.steps] == ["l.i0", "l.x"]
 
 
 def test_names_and_numbers_json_does_not_know_survive(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_names_and_numbers_json_does_not_know_survive(tmp_path: Path) -> None:
     assert folder.is_relative_to(tmp_path)
     (record,) = Results(tmp_path).runs()
     assert record.key == key
-    assert record.record.steps[0].metrics == Metrics(rps=1.0)
+    assert record.steps[0].metrics == Metrics(rps=1.0)
     assert record.record.facts == {"share": None}
     assert "NaN" not in (folder / "run.json").read_text()
     assert Results(tmp_path).find(key) == folder

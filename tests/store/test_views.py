@@ -97,13 +97,13 @@ def test_steps_say_what_run_json_says(root: Path) -> None:
     expected = {
         (
             run.run_id,
-            step["name"],
-            step["rate"],
-            step["sla_met"],
-            step["server_cpu_seconds"],
-            step["sizes"]["database_bytes"],
-            step["roles"][step["role"]]["latency"]["p99"],
-            datetime.fromisoformat(step["started"]).astimezone(UTC).replace(tzinfo=None),
+            step.name,
+            step.rate,
+            step.sla_met,
+            step.server_cpu_seconds,
+            step.sizes.database_bytes,
+            step.headline.latency.p99,
+            datetime.fromisoformat(step.started).astimezone(UTC).replace(tzinfo=None),
         )
         for run in Results(root).runs()
         for step in run.steps
@@ -286,7 +286,7 @@ def test_a_run_of_damaged_figures_is_left_out_and_named(root: Path, tmp_path: Pa
     answer = query(tmp_path, "select * from steps")
     assert answer.rows == []
     (broken,) = answer.broken
-    assert broken.reason == "run.json is damaged: Expected `float`, got `str` - at `$.steps[0].rate`"
+    assert broken.reason == "run.json is damaged: Expected `float | null`, got `str` - at `$.steps[0].rate`"
 
 
 def test_the_connection_is_open_for_more(root: Path) -> None:

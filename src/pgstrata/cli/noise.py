@@ -83,8 +83,8 @@ def noise(
     for planned, error in outcome.failed:
         raise UsageError(f"{planned.key.variant} failed: {error}")
     made = {run.variant: run for run in Results(results).runs() if run.folder in set(outcome.made)}
-    records = [next((s for s in made[v].steps if s["name"] == step), None) for v in ("base", "again")]
-    if records[0] is None or records[1] is None or not records[0].get("slices"):
+    records = [next((s for s in made[v].steps if s.name == step), None) for v in ("base", "again")]
+    if records[0] is None or records[1] is None or not records[0].slices:
         raise UsageError(f"--step {step}: not a step that reads and can be cut into slices")
     base, again = step_pairs(records[0], records[1])
     found = judge(base, again, pair_seconds=2 * slice_seconds)

@@ -38,10 +38,10 @@ def runs(
             run.variant,
             run.workload,
             run.repeat,
-            run.data["status"],
-            run.data.get("started"),
+            run.record.status,
+            run.record.started,
             len(run.steps),
-            (run.data.get("error") or {}).get("message"),
+            run.record.error and run.record.error.message,
         ]
         for run in found
     ]

@@ -12,6 +12,7 @@ from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
     from pgstrata.store import Run
+    from pgstrata.store.record import StepRecord
 
 
 def show(
@@ -28,11 +29,13 @@ def show(
       pgstrata show 20260131T235959-89abcdef
       pgstrata show 89abcdef --format json
     """
+    import msgspec
+
     from pgstrata.cli.output import print_json
 
     record = find_run(run, results)
     if format is TextOrJson.json:
-        print_json(record.data)
+        print_json(msgspec.to_builtins(record.record))
         return
     for line in lines(record):
         print(line)
@@ -65,24 +68,25 @@ def lines(run: Run) -> list[str]:
     """The run as text."""
     from pgstrata.cli.output import aligned
 
-    data = run.data
-    server, config = _dict(data, "server"), _dict(data, "config")
-    host, timings = _dict(data, "host"), _dict(data, "timings")
+    record = run.record
+    server, config, host = record.server, record.config, record.host
     text = [
-        f"run       {run.run_id}, {data['status']}",
+        f"run       {run.run_id}, {record.status}",
         f"campaign  {run.campaign}, {run.variant}, {run.workload}, repeat {run.repeat}",
-        f"server    PostgreSQL {server.get('version')} ({server.get('spec')})",
-        f"config    {config.get('name') or 'server defaults'}",
-        f"host      {host.get('hostname')}, {host.get('cpus')} × {host.get('cpu_model')}, {host.get('os')}",
-        f"started   {data.get('started')}, finished {data.get('finished')}",
+        f"server    PostgreSQL {server.version} ({server.spec})",
+        f"config    {config.name or 'server defaults'}",
+        f"host      {host.hostname}, {host.cpus} × {host.cpu_model}, {host.os}",
+        f"started   {record.started}, finished {record.finished}",
         f"folder    {run.folder}",
     ]
-    for change in config.get("dropped", []):
-        text.append(f"dropped   {change['name']} = {change['value']}: {change['reason']}")
-    for change in config.get("mapped", []):
-        text.append(f"mapped    {change['name']} = {change['value']} → {change['to']} = {change['to_value']}")
-    if timings:
-        text.append("around    " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in timings.items()))
+    for change in config.dropped:
+        text.append(f"dropped   {change.name} = {change.value}: {change.reason}")
+    for change in config.mapped:
+        text.append(f"mapped    {change.name} = {change.value} → {change.to} = {change.to_value}")
+    if record.timings:
+        text.append(
+            "around    " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in record.timings.items())
+        )
     columns = [
         "step",
         "rate",
@@ -96,30 +100,24 @@ def lines(run: Run) -> list[str]:
         "SLA",
     ]
     text += ["", *aligned(columns, [_row(step) for step in run.steps])]
-    if error := data.get("error"):
-        text += ["", f"failed: {error.get('message')}"]
-        if error.get("hint"):
-            text.append(f"        {error['hint']}")
-        if error.get("log_tail"):
-            text += ["", "end of the server log:", *(f"  {line}" for line in error["log_tail"].splitlines())]
+    if (error := record.error) is not None:
+        text += ["", f"failed: {error.message}"]
+        if error.hint:
+            text.append(f"        {error.hint}")
+        if error.log_tail:
+            text += ["", "end of the server log:", *(f"  {line}" for line in error.log_tail.splitlines())]
     return text
 
 
-def _row(step: dict[str, Any]) -> list[Any]:
-    latency = _dict(_dict(_dict(step, "roles"), str(step.get("role"))), "latency")
-    sla = {True: "met", False: "MISSED", None: ""}[step.get("sla_met")]
+def _row(step: StepRecord) -> list[Any]:
+    latency = step.headline.latency
     return [
-        step.get("name"),
-        step.get("rate"),
-        step.get("rate_unit"),
-        step.get("seconds"),
-        *(None if latency.get(k) is None else latency[k] * 1e3 for k in ("p50", "p99", "max")),
-        step.get("server_cpu_seconds"),
-        step.get("driver_cpu_seconds"),
-        sla,
+        step.name,
+        step.rate,
+        step.rate_unit,
+        step.seconds,
+        *(None if value is None else value * 1e3 for value in (latency.p50, latency.p99, latency.max)),
+        step.server_cpu_seconds,
+        step.driver_cpu_seconds,
+        {True: "met", False: "MISSED", None: ""}[step.sla_met],
     ]
-
-
-def _dict(value: dict[str, Any], key: str) -> dict[str, Any]:
-    found = value.get(key)
-    return found if isinstance(found, dict) else {}

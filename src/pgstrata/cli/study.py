@@ -103,8 +103,8 @@ def _campaign(found: TuningStudy, runs: list[Run]) -> str:
     # What the study was measured with, so that the next campaign can be compared with it.
     first = {run.workload: run for run in reversed(runs)}
     for workload in found.steps:
-        options: dict[str, Any] = dict(first[workload].data.get("options") or {})
-        name = str(first[workload].data.get("workload_name") or "insert")
+        options: dict[str, Any] = first[workload].record.options
+        name = first[workload].record.workload_name
         lines += ["", "[[workloads]]", f"name = {_toml(name)}", f"label = {_toml(workload)}"]
         lines += ["[workloads.options]"]
         lines += [f"{key} = {_toml(value)}" for key, value in options.items() if value is not None]
@@ -115,14 +115,13 @@ def _how(runs: list[Run]) -> list[str]:
     """Order and repeats of the study: its intervals came of them."""
     lines = [
         f"repeats = {max(run.repeat for run in runs)}",
-        f"order = {_toml(runs[0].data.get('order', 'sequential'))}",
+        f"order = {_toml(runs[0].record.order)}",
     ]
-    if comparison := runs[0].data.get("comparison"):
-        lines += [
-            f"{key} = {_toml(comparison[key])}" for key in ("rounds", "slice_seconds", "until", "margin")
-        ]
-        if comparison.get("max_seconds"):
-            lines.append(f"max_seconds = {_toml(comparison['max_seconds'])}")
+    if (comparison := runs[0].record.comparison) is not None:
+        keys = ("rounds", "slice_seconds", "until", "margin")
+        lines += [f"{key} = {_toml(getattr(comparison, key))}" for key in keys]
+        if comparison.max_seconds:
+            lines.append(f"max_seconds = {_toml(comparison.max_seconds)}")
     return lines
 
 

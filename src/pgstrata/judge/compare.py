@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from msgspec import structs
+
 from pgstrata.judge.differences import Difference, doubts
 from pgstrata.stats import sequential
 from pgstrata.stats.bootstrap import compare_series
@@ -23,6 +25,7 @@ from pgstrata.stats.rates import over_repeats, per_second
 from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, compare, set_aside
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
+from pgstrata.store.record import ComparisonRecord, StepRecord
 
 Json = dict[str, Any]
 ONCE = "measured once, and a step that ends with its work has no seconds to tell noise from: it needs repeats"
@@ -85,7 +88,7 @@ class Comparison:
 @dataclass(frozen=True)
 class _Measured:
     run: Run
-    record: Json
+    record: StepRecord
 
 
 _Steps = dict[tuple[str, str], dict[int, _Measured]]
@@ -140,24 +143,24 @@ def compare_all(
 def _step(
     key: tuple[str, str], here: _Steps, there: _Steps, evidence: Evidence, verdict: Verdict
 ) -> StepVerdict:
-    unit = str(_first(here[key]).record.get("rate_unit") or "1/s")
+    unit = _first(here[key]).record.rate_unit
     return StepVerdict(*key, unit, _rate(here[key]), _rate(there[key]), evidence, verdict)
 
 
-def step_pairs(base: Json, other: Json) -> tuple[list[float], list[float]]:
+def step_pairs(base: StepRecord, other: StepRecord) -> tuple[list[float], list[float]]:
     """Rates of the slices of two step records that were taken as pairs, in their order."""
-    second = {s["pair"]: float(s["rate"]) for s in other.get("slices") or []}
-    both = [(float(s["rate"]), second[s["pair"]]) for s in base.get("slices") or [] if s["pair"] in second]
+    second = {s.pair: s.rate for s in other.slices}
+    both = [(s.rate, second[s.pair]) for s in base.slices if s.pair in second]
     return [b for b, _ in both], [o for _, o in both]
 
 
 def _by_step(runs: Sequence[Run]) -> _Steps:
     """Step → repeat → the newest finished run's record of it, a failed one's where there is no other."""
     found: _Steps = {}
-    for run in sorted(runs, key=lambda r: (r.done, str(r.data.get("started")))):
+    for run in sorted(runs, key=lambda r: (r.done, r.record.started)):
         for record in run.steps:
-            if record.get("measured") is not False:
-                found.setdefault((run.workload, record["name"]), {})[run.repeat] = _Measured(run, record)
+            if record.measured:
+                found.setdefault((run.workload, record.name), {})[run.repeat] = _Measured(run, record)
     return found
 
 
@@ -173,15 +176,16 @@ def _verdict(
             pairs = step_pairs(base[repeat].record, other[repeat].record)
             left += pairs[0]
             right += pairs[1]
-            watched = watched or comparison.get("until") == "verdict"
+            watched = watched or comparison.until == "verdict"
     if left:
         # Whoever stopped when the verdict was clear must be judged by the interval that allows for it.
         judge = sequential.look if watched else compare
         return "slices", judge(left, right, margin=margin, confidence=confidence)
     pairs_of_runs = [
-        (float(base[r].record["rate"]), float(other[r].record["rate"]))
-        for r in common
-        if base[r].record.get("rate") is not None and other[r].record.get("rate") is not None
+        (ours, theirs)
+        for repeat in common
+        if (ours := base[repeat].record.rate) is not None
+        and (theirs := other[repeat].record.rate) is not None
     ]
     if len(pairs_of_runs) > 1:
         b, o = zip(*pairs_of_runs, strict=True)
@@ -189,45 +193,42 @@ def _verdict(
     one, another = (base[common[0]], other[common[0]]) if common else (_first(base), _first(other))
     series = _seconds(one), _seconds(another)
     if min(map(len, series)) < 2:
-        rates = [[float(m.record["rate"])] if m.record.get("rate") else [] for m in (one, another)]
+        rates = [[m.record.rate] if m.record.rate else [] for m in (one, another)]
         single = rates if all(rates) else ([], [])
         verdict = compare(*single, margin=margin, confidence=confidence)
         return "seconds", replace(verdict, reason=ONCE) if verdict.n == 1 else verdict
     return "seconds", compare_series(*series, margin=margin, confidence=confidence)
 
 
-def _together(base: Run, other: Run) -> Json | None:
+def _together(base: Run, other: Run) -> ComparisonRecord | None:
     """The comparison in which both runs were measured in turn; None if they were not."""
-    ours, theirs = base.data.get("comparison"), other.data.get("comparison")
-    if isinstance(ours, dict) and isinstance(theirs, dict) and ours.get("id") == theirs.get("id"):
-        return ours
-    return None
+    ours, theirs = base.record.comparison, other.record.comparison
+    return ours if ours is not None and theirs is not None and ours.id == theirs.id else None
 
 
 def _seconds(measured: _Measured) -> list[float]:
     """Rates of the headline's seconds; those of a step judged by a fixed amount say nothing."""
     record = measured.record
-    if not any(dict(record.get("rate_percentiles") or {}).values()):
+    if not any(structs.astuple(record.rate_percentiles)):
         return []
-    counts = "rows" if counts_rows(str(record.get("rate_unit"))) else "operations"
+    counts = "rows" if counts_rows(record.rate_unit) else "operations"
     table = measured.run.table("series", ["step", "role", "second", "seconds", "operations", "rows"])
-    rows = [row for row in table.iter_rows(named=True) if row["step"] == record["name"]]
-    return [rate for _, rate in per_second(rows, str(record.get("role")), counts)]
+    rows = [row for row in table.iter_rows(named=True) if row["step"] == record.name]
+    return [rate for _, rate in per_second(rows, record.role, counts)]
 
 
 def _set_aside(verdict: Verdict, measured: Iterable[_Measured]) -> Verdict:
     for m in measured:
         if not m.run.done:
-            message = dict(m.run.data.get("error") or {}).get("message") or "it ended early"
+            message = m.run.record.error.message if m.run.record.error else "it ended early"
             return set_aside(verdict, f"{m.run.variant} failed: {message}")
-        if m.record.get("sla_met") is False:
+        if m.record.sla_met is False:
             return set_aside(verdict, f"{m.run.variant} missed its background writes (SLA)")
     return verdict
 
 
 def _rate(measured: Mapping[int, _Measured]) -> float | None:
-    rates = [float(m.record["rate"]) for m in measured.values() if m.record.get("rate") is not None]
-    rate = over_repeats(rates)
+    rate = over_repeats([m.record.rate for m in measured.values() if m.record.rate is not None])
     return None if rate is None else rate.value
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from msgspec import structs
+
 from pgstrata.judge.tuning import differences as setting_differences
 from pgstrata.store import Run
 
@@ -15,7 +17,6 @@ Kind = Literal[
 
 # settings that say which server answered, not how it works; the server is compared by itself
 _IDENTITY = {"server_version", "server_version_num", "application_name"}
-_SERVER = ("spec", "version", "build")
 _NAMED = 3  # steps in one sentence
 _SIZE_PART = 0.01  # sizes closer than this are the same data
 # How long, in which order and from which seed the same is done: rates stay comparable. An option that is not
@@ -75,14 +76,14 @@ def differences(base: Run, other: Run) -> list[Difference]:
     """
     found = [
         *_pairs("workload", {"name": base.workload}, {"name": other.workload}, doubtful=True),
-        *_pairs("option", _part(base, "options"), _part(other, "options"), doubtful=True),
-        *_pairs("host", _part(base, "host"), _part(other, "host"), doubtful=True),
+        *_pairs("option", base.record.options, other.record.options, doubtful=True),
+        *_pairs("host", structs.asdict(base.record.host), structs.asdict(other.record.host), doubtful=True),
         *_pairs("program", _programs(base), _programs(other), doubtful=True),
         *_engines(base, other),
         *_steps(base, other),
         *_data(base, other),
         *_pairs("server", _server(base), _server(other)),
-        *_pairs("config", {"name": _config(base)}, {"name": _config(other)}),
+        *_pairs("config", {"name": base.record.config.name}, {"name": other.record.config.name}),
         *_settings(base, other),
         *_pairs("environment", _environment(base), _environment(other)),
     ]
@@ -110,26 +111,17 @@ def _pairs(
     ]
 
 
-def _part(run: Run, name: str) -> dict[str, Any]:
-    value = run.data.get(name)
-    return dict(value) if isinstance(value, Mapping) else {}
-
-
-def _server(run: Run) -> dict[str, Any]:
-    server = _part(run, "server")
-    return {name: server.get(name) for name in _SERVER}
-
-
-def _config(run: Run) -> Any:
-    return _part(run, "config").get("name")
+def _server(run: Run) -> dict[str, str]:
+    server = run.record.server
+    return {"spec": server.spec, "version": server.version, "build": server.build}
 
 
 def _environment(run: Run) -> dict[str, Any]:
-    return {**_part(run, "env"), "initdb": run.data.get("initdb")}
+    return {**run.record.env, "initdb": list(run.record.initdb)}
 
 
 def _programs(run: Run) -> dict[str, Any]:
-    return {"pgstrata": run.data.get("pgstrata_version"), "driver": run.data.get("driver_version")}
+    return {"pgstrata": run.record.pgstrata_version, "driver": run.record.driver_version}
 
 
 def _engines(base: Run, other: Run) -> list[Difference]:
@@ -150,11 +142,7 @@ def _engines(base: Run, other: Run) -> list[Difference]:
 
 
 def _engine_of(run: Run) -> dict[str, str]:
-    return {
-        step["name"]: str(step["engine"])
-        for step in run.steps
-        if step.get("engine") and step.get("measured") is not False
-    }
+    return {step.name: step.engine for step in run.steps if step.measured}
 
 
 def _engine_in(steps: Sequence[str], of: int) -> str:
@@ -189,7 +177,7 @@ def _scripts(spec: Mapping[str, Any]) -> list[Any]:
 
 def _data(base: Run, other: Run) -> list[Difference]:
     """Sizes of the database at the end: not doubtful, versions store the same rows differently."""
-    before, after = (_part(run, "sizes").get("database_bytes") for run in (base, other))
+    before, after = base.record.sizes.database_bytes, other.record.sizes.database_bytes
     if before is None or after is None or abs(before - after) <= _SIZE_PART * max(before, after):
         return []
     return [Difference("data", "database_bytes", before, after, False)]

@@ -16,19 +16,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
+from pgstrata.judge.costs import step_cost
 from pgstrata.judge.plan_shape import changed_plans
 from pgstrata.judge.summary import sla_of
-from pgstrata.stats.metrics import counts_rows, per_operation
+from pgstrata.stats.metrics import counts_rows
 from pgstrata.stats.rates import over_repeats
+from pgstrata.store.record import StepRecord
 
 TIME_PART = 0.2
 COUNT_PART = 0.5
 STEADY_PART = 0.25  # of the change of the rate; a count per second that moved less stayed the same
 _LEAST_COUNT = 0.01  # per operation; a rarer event is left out whatever its ratio
-
-StepRecord = Mapping[str, Any]
 
 # figure of PerOperation, words, unit; of each line the first that moved is named
 _COUNTS: tuple[tuple[tuple[str, str, str], ...], ...] = (
@@ -86,15 +86,10 @@ def explain(base: Sequence[StepRecord], other: Sequence[StepRecord]) -> Explanat
     ratio = rates[1].value / rates[0].value
     factors = (
         *_times(of_base, of_other, after - before),
-        *_counts(
-            of_base, of_other, math.log(ratio), paced=any(r.get("target_rate") for r in (*base, *other))
-        ),
-        *(
-            Factor("plan", name, "")
-            for name in changed_plans(base[-1].get("plans") or [], other[-1].get("plans") or [])
-        ),
+        *_counts(of_base, of_other, math.log(ratio), paced=any(r.target_rate for r in (*base, *other))),
+        *(Factor("plan", name, "") for name in changed_plans(base[-1].plans, other[-1].plans)),
     )
-    unit = "row" if counts_rows(str(base[0].get("rate_unit"))) else "operation"
+    unit = "row" if counts_rows(base[0].rate_unit) else "operation"
     return Explanation(ratio, before, after, factors, _sentence(ratio, before, after, factors, unit))
 
 
@@ -109,31 +104,28 @@ def _figures(records: Sequence[StepRecord]) -> dict[str, float]:
 
 
 def _of_one(record: StepRecord) -> dict[str, float | None]:
-    rate, seconds = record.get("rate") or 0.0, record.get("seconds") or 0.0
-    roles = record.get("roles") or {}
-    role = str(record.get("role"))
-    headline = roles.get(role) or {}
-    if rate <= 0 or seconds <= 0 or not headline.get("clients"):
+    rate, role = record.rate, record.role
+    if not rate or record.seconds <= 0 or role not in record.roles:
         return {}
-    operations = rate * seconds
-    micros = headline["clients"] / rate * 1e6
-    cost = per_operation(record)
+    operations = rate * record.seconds
+    micros = record.headline.clients / rate * 1e6
+    cost = step_cost(record)
     figures: dict[str, float | None] = {"micros": micros}
-    own = headline.get("cpu_seconds")
+    own = record.headline.cpu_seconds
     if own is not None:
         figures[f"CPU of the {role} connections"] = own / operations * 1e6
     # with other roles in the step the driver's CPU cannot be told apart by role
-    if len(roles) == 1:
+    if len(record.roles) == 1:
         figures["CPU of the driver"] = cost.client_cpu
-    for event, share in ((record.get("waits") or {}).get(role) or {}).items():
+    for event, share in (record.waits or {}).get(role, {}).items():
         if event != "running":
             figures[f"wait {event}"] = share * micros
         elif own is not None:
             # not waiting for anything but a CPU, and not on one
             figures["wait for a CPU"] = max(0.0, share * micros - own / operations * 1e6)
-    all_roles = [entry.get("cpu_seconds") for entry in roles.values()]
-    if record.get("server_cpu_seconds") is not None and None not in all_roles:
-        rest = record["server_cpu_seconds"] - (own or 0.0)
+    all_roles = [entry.cpu_seconds for entry in record.roles.values()]
+    if record.server_cpu_seconds is not None and None not in all_roles:
+        rest = record.server_cpu_seconds - (own or 0.0)
         figures["rest"] = max(0.0, rest) / operations * 1e6
     for name in ("switches", "reads", "read_kb", "writes", "written_kb"):
         figures[name] = getattr(cost, name)
@@ -237,4 +229,4 @@ def _number(value: float) -> str:
 
 
 def _rates(records: Sequence[StepRecord]) -> list[float]:
-    return [float(record["rate"]) for record in records if record.get("rate")]
+    return [record.rate for record in records if record.rate]

@@ -73,7 +73,7 @@ def tuning_study(runs: Sequence[Run], step: str | None = None) -> TuningStudy | 
     return TuningStudy(
         study(base_settings, known, rates),
         judged,
-        tuple(dict.fromkeys(str(dict(run.data.get("server") or {}).get("spec")) for run in done)),
+        tuple(dict.fromkeys(run.record.server.spec for run in done)),
         tuple(dict.fromkeys(first for _, first in groups)),
         known,
     )
@@ -97,16 +97,15 @@ def _rates(stacks: dict[tuple[str, ...], list[Run]], workload: str, step: str) -
 
 
 def _judged(runs: Sequence[Run], step: str | None) -> str | None:
-    names = [s["name"] for run in runs for s in run.steps if s.get("measured") is not False]
+    names = [s.name for run in runs for s in run.steps if s.measured]
     if step is not None:
         return step if step in names else None
     return JUDGED if JUDGED in names else next(iter(names), None)
 
 
 def _stack(run: Run) -> tuple[str, ...]:
-    fragments = dict(run.data.get("config") or {}).get("fragments") or []
-    return tuple(str(f["name"]) for f in fragments if isinstance(f, dict) and f.get("name"))
+    return tuple(fragment.name for fragment in run.record.config.fragments)
 
 
 def _server(run: Run) -> str:
-    return str(dict(run.data.get("server") or {}).get("label"))
+    return run.record.server.label

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pgstrata.store.record import QueryPlan
+
 Plan = Mapping[str, Any]
 
 # names that differ in every run and say nothing about the plan
@@ -49,15 +51,13 @@ def _tells(node: Plan, key: str) -> bool:
     return value not in {None, "", "Forward", "NoMovement", "Simple", "Plain"}
 
 
-def changed_plans(
-    base: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]
-) -> dict[str, tuple[str, str]]:
+def changed_plans(base: Sequence[QueryPlan], other: Sequence[QueryPlan]) -> dict[str, tuple[str, str]]:
     """Statements whose plan has another shape: name → (shape in base, shape in other).
 
     Both as `plans` of a step record. Statements that only one side has are left out.
     """
-    of_base = {str(entry.get("name")): shape(entry.get("plan")) for entry in base}
-    of_other = {str(entry.get("name")): shape(entry.get("plan")) for entry in other}
+    of_base = {entry.name: shape(entry.plan) for entry in base}
+    of_other = {entry.name: shape(entry.plan) for entry in other}
     return {
         name: (of_base[name], of_other[name])
         for name in of_base

@@ -5,9 +5,8 @@ Data only: variants down, steps across, in each cell the number, its spread over
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pgstrata.errors import UsageError
 from pgstrata.judge.colours import (
@@ -20,8 +19,7 @@ from pgstrata.judge.colours import (
 )
 from pgstrata.stats.rates import Rate, over_repeats, relative
 from pgstrata.store import Run
-
-StepRecord = Mapping[str, Any]
+from pgstrata.store.record import StepRecord
 
 
 @dataclass(frozen=True)
@@ -100,9 +98,7 @@ def summarise(
     count. Raises UsageError for a base that is not among the variants and for impossible thresholds.
     """
     check_thresholds(thresholds)
-    done = sorted(
-        (run for run in runs if run.done), key=lambda run: (str(run.data.get("started") or ""), run.run_id)
-    )
+    done = sorted((run for run in runs if run.done), key=lambda run: (run.record.started, run.run_id))
     variants = list(variants) if variants is not None else list(dict.fromkeys(run.variant for run in done))
     if base is not None and base not in variants:
         raise UsageError(f"there is no variant {base!r} to compare with", f"there is {', '.join(variants)}")
@@ -120,12 +116,11 @@ def step_columns(records: Iterable[StepRecord]) -> tuple[Column, ...]:
     first: dict[str, StepRecord] = {}
     order: dict[str, int] = {}
     for record in records:
-        if record.get("measured", True):
-            name = str(record["name"])
-            first.setdefault(name, record)
-            order[name] = max(order.get(name, 0), int(record.get("order") or 0))
+        if record.measured:
+            first.setdefault(record.name, record)
+            order[record.name] = max(order.get(record.name, 0), record.order)
     return tuple(
-        Column(name, str(first[name].get("rate_unit") or ""), str(first[name].get("group") or ""))
+        Column(name, first[name].rate_unit, first[name].group)
         for name in sorted(first, key=lambda name: order[name])
     )
 
@@ -141,7 +136,7 @@ def _workload(
     found: dict[tuple[str, str], list[StepRecord]] = {}
     for run in runs:
         for step in run.steps:
-            found.setdefault((run.variant, step["name"]), []).append(step)
+            found.setdefault((run.variant, step.name), []).append(step)
 
     def at(variant: str, column: Column) -> list[StepRecord]:
         return found.get((variant, column.step), [])
@@ -213,7 +208,7 @@ def _relative_cell(
 
 
 def _background_cell(records: Sequence[StepRecord]) -> Cell:
-    rate = over_repeats(_numbers(records, "background_rate"))
+    rate = over_repeats([r.background_rate for r in records if r.background_rate is not None])
     if rate is None:
         return Cell(None, "missing")
     met = sla_of(records)
@@ -222,17 +217,13 @@ def _background_cell(records: Sequence[StepRecord]) -> Cell:
 
 def sla_of(records: Sequence[StepRecord]) -> bool | None:
     """The SLA over the repeats: False if any missed it, None where there is no target."""
-    known = [record["sla_met"] for record in records if record.get("sla_met") is not None]
+    known = [record.sla_met for record in records if record.sla_met is not None]
     return all(known) if known else None
 
 
 def _rate(records: Sequence[StepRecord]) -> Rate | None:
-    return over_repeats(_numbers(records, "rate"))
+    return over_repeats([record.rate for record in records if record.rate is not None])
 
 
 def _targets(records: Sequence[StepRecord]) -> list[float]:
-    return _numbers(records, "target_rate")
-
-
-def _numbers(records: Sequence[StepRecord], name: str) -> list[float]:
-    return [float(record[name]) for record in records if isinstance(record.get(name), int | float)]
+    return [record.target_rate for record in records if record.target_rate is not None]

@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec import structs
 
+from pgstrata.judge.latency import added_up
 from pgstrata.measure.record import COUNTS, step_record
 from pgstrata.measure.step import StepResult
 from pgstrata.observe import StepObserved
 from pgstrata.observe.waits import merged
-from pgstrata.stats.rates import pooled
-from pgstrata.store.histogram import Histogram, decode, merge
-from pgstrata.store.record import LogEvent
+from pgstrata.store.histogram import decode, merge
+from pgstrata.store.record import Latency, LogEvent
 from pgstrata.workload.core.language import Step
 
 Json = dict[str, Any]
@@ -56,7 +56,9 @@ def _done(events: Sequence[Json]) -> Json:
                 **role,
                 **{name: sum(r[name] for r in own) for name in COUNTS},
                 "histogram": histogram.encode(),
-                "latency": _latency(histogram, own),
+                "latency": structs.asdict(
+                    added_up(histogram, [(r["operations"], Latency(**r["latency"])) for r in own])
+                ),
                 "statements_by_name": _statements([r["statements_by_name"] for r in own]),
             }
         )
@@ -67,17 +69,6 @@ def _done(events: Sequence[Json]) -> Json:
         "driver_peak_rss_bytes": max(int(e["driver_peak_rss_bytes"]) for e in events),
         "roles": roles,
     }
-
-
-def _latency(histogram: Histogram, roles: Sequence[Json]) -> Json:
-    """From the merged histogram; mean and deviation from the parts' own, which are exact."""
-    known = [(r["operations"], r["latency"]) for r in roles if r["latency"].get("mean") is not None]
-    mean, stddev = pooled((n, one["mean"], one["stddev"] or 0.0) for n, one in known) or (None, None)
-    latency: Json = {"mean": mean, "stddev": stddev}
-    for percent in (50, 75, 90, 95, 99):
-        latency[f"p{percent}"] = histogram.percentile(percent)
-    longest = [one["max"] for _, one in known if one["max"] is not None]
-    return {**latency, "max": max(longest, default=None)}
 
 
 def _statements(lists: Sequence[Sequence[Json]]) -> list[Json]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from pgstrata.driver.path import find_tools
 from pgstrata.errors import PgstrataError
 from pgstrata.judge.stacks import Stacks, add_up, folded_text, in_samples, parse_folded
-from pgstrata.report.study import Place, Study, anchor, number, part_of
+from pgstrata.report.study import Repeats, Study, anchor
 
 FOLDER = "flames"
 _DRAWERS = 4
@@ -53,14 +53,14 @@ def read_flames(study: Study) -> dict[Key, dict[str, Flame]]:
     return found
 
 
-def _of_place(place: Place, role: str) -> Flame | None:
+def _of_place(place: Repeats, role: str) -> Flame | None:
     parts: list[Counter[str]] = []
     samples, event = 0, ""
     for measured in place.repeats:
-        entry = part_of(measured.record, "profile", role)
-        if not isinstance(entry, dict) or not isinstance(entry.get("file"), str):
+        entry = (measured.record.profile or {}).get(role)
+        if entry is None or entry.file is None:
             continue
-        path = (measured.run.folder / entry["file"]).resolve()
+        path = (measured.run.folder / entry.file).resolve()
         if not path.is_relative_to(measured.run.folder.resolve()):
             continue  # a record from elsewhere must not name files of this machine
         try:
@@ -69,10 +69,9 @@ def _of_place(place: Place, role: str) -> Flame | None:
             continue
         if part:
             # repeats weigh by their samples whatever the period of the event was
-            taken = int(number(entry.get("samples")) or 0)
-            parts.append(in_samples(part, taken * 1000))
-            samples += taken
-            event = str(entry.get("event") or event)
+            parts.append(in_samples(part, entry.samples * 1000))
+            samples += entry.samples
+            event = entry.event or event
     return Flame(add_up(parts), samples, len(parts), event) if samples else None
 
 

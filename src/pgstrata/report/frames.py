@@ -13,19 +13,20 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from pgstrata.report.study import Study
+from pgstrata.report.study import Repeats, Study
 from pgstrata.store import Run
-from pgstrata.store.histogram import BUCKETS
+from pgstrata.store.histogram import BUCKETS, decode, merge
 
 Floats = npt.NDArray[np.float64]
 Key = tuple[str, str, str]
 
-# A last second shorter than this says little about a rate (see analyze.rates.per_second).
+# A last second shorter than this says little about a rate (see stats.rates.per_second).
 _SHORTEST = 0.5
+_PERCENTS = (50, 95, 99)
 
 
 @dataclass(frozen=True)
-class Line:
+class RoleRates:
     """One role's seconds: rates per second of operations and of rows, NaN where the second was too short."""
 
     second: Floats
@@ -34,12 +35,34 @@ class Line:
     total_operations: float
 
 
-class Frames:
-    """Per-second series of the runs that are drawn; response buckets and CPU of all runs.
+@dataclass(frozen=True)
+class RoleResponses:
+    """Response times of one role in seconds, by the second (or the first of some seconds) they ended in.
 
-    lines: by (run id, step, role). longest: (second, longest response in seconds over all roles, NaN
-    where there was none), by (run id, step). buckets: responses in each of the field's buckets, by (run
-    id, step, role). backends: CPU seconds of each connection, by (run id, step, role).
+    Seconds without a response are left out.
+    """
+
+    second: Floats
+    p50: Floats
+    p95: Floats
+    p99: Floats
+    longest: Floats
+
+
+@dataclass(frozen=True)
+class _Second:
+    p50: float
+    p95: float
+    p99: float
+    longest: float
+    histogram: str
+
+
+class Frames:
+    """Per-second series; response buckets and CPU of all runs.
+
+    rates: of the runs that are drawn, by (run id, step, role). buckets: responses in each of the field's
+    buckets, by (run id, step, role). backends: CPU seconds of each connection, by (run id, step, role).
     """
 
     def __init__(self, study: Study) -> None:
@@ -49,15 +72,35 @@ class Frames:
             for step in workload.steps
             for place in step.places.values()
         }
-        series = _read(
-            drawn.values(),
-            "series",
-            ("run_id", "step", "role", "second", "seconds", "operations", "rows", "max_seconds"),
-        )
-        self.lines: Mapping[Key, Line] = _lines(series)
-        self.longest: Mapping[tuple[str, str], tuple[Floats, Floats]] = _longest(series)
+        columns = ("run_id", "step", "role", "second", "seconds", "operations", "rows")
+        self.rates: Mapping[Key, RoleRates] = _rates(_read(drawn.values(), "series", columns))
         self.buckets: Mapping[Key, list[int]] = _buckets(study.runs)
         self.backends: Mapping[Key, list[float]] = _backends(study.runs)
+        self._responses = _responses(study.runs)
+
+    def responses(self, repeats: Repeats, step: str, role: str, most: int) -> RoleResponses:
+        """The seconds of all repeats added up, second by second; of more than `most` seconds some together.
+
+        Raises StoreError where a histogram is damaged.
+        """
+        own = [self._responses.get((m.run.run_id, step, role), {}) for m in repeats.repeats]
+        seconds = sorted({second for one in own for second in one})
+        stretch = -(-(seconds[-1] + 1) // max(1, most)) if seconds else 1
+        together: dict[int, list[_Second]] = {}
+        for one in own:
+            for second, responses in one.items():
+                together.setdefault(second // stretch * stretch, []).append(responses)
+        found = [(second, *_added_up(together[second])) for second in sorted(together)]
+        return RoleResponses(*np.array(found, dtype=np.float64).reshape(-1, 5).T)
+
+
+def _added_up(seconds: Sequence[_Second]) -> tuple[float, float, float, float]:
+    """p50, p95, p99 and the longest of these seconds together."""
+    longest = max(one.longest for one in seconds)
+    if len(seconds) == 1:
+        return seconds[0].p50, seconds[0].p95, seconds[0].p99, longest
+    p50, p95, p99 = merge([decode(one.histogram) for one in seconds]).percentiles(_PERCENTS)
+    return p50 or 0.0, p95 or 0.0, p99 or 0.0, longest
 
 
 def _read(runs: Iterable[Run], table: str, columns: Sequence[str]) -> pl.DataFrame:
@@ -65,7 +108,7 @@ def _read(runs: Iterable[Run], table: str, columns: Sequence[str]) -> pl.DataFra
     return pl.concat(parts, how="vertical_relaxed") if parts else pl.DataFrame(schema=list(columns))
 
 
-def _lines(series: pl.DataFrame) -> dict[Key, Line]:
+def _rates(series: pl.DataFrame) -> dict[Key, RoleRates]:
     if series.is_empty():
         return {}
     known = pl.col("seconds") >= _SHORTEST
@@ -82,24 +125,20 @@ def _lines(series: pl.DataFrame) -> dict[Key, Line]:
         pl.col("second", "per_second", "rows_per_second").sort_by("second"), pl.col("operations").sum()
     )
     return {
-        (str(run), str(step), str(role)): Line(_array(second), _array(rate), _array(rows), float(total or 0))
+        (str(run), str(step), str(role)): RoleRates(
+            _array(second), _array(rate), _array(rows), float(total or 0)
+        )
         for run, step, role, second, rate, rows, total in grouped.iter_rows()
     }
 
 
-def _longest(series: pl.DataFrame) -> dict[tuple[str, str], tuple[Floats, Floats]]:
-    if series.is_empty():
-        return {}
-    grouped = (
-        series.group_by("run_id", "step", "second")
-        .agg(pl.col("max_seconds").max())
-        .group_by("run_id", "step")
-        .agg(pl.col("second", "max_seconds").sort_by("second"))
-    )
-    return {
-        (str(run), str(step)): (_array(second), _array(longest))
-        for run, step, second, longest in grouped.iter_rows()
-    }
+def _responses(runs: Iterable[Run]) -> dict[Key, dict[int, _Second]]:
+    columns = ("p50_seconds", "p95_seconds", "p99_seconds", "max_seconds", "histogram")
+    table = _read(runs, "series", ("run_id", "step", "role", "second", *columns))
+    found: dict[Key, dict[int, _Second]] = {}
+    for run, step, role, second, *figures in table.filter(pl.col("max_seconds") > 0).iter_rows():
+        found.setdefault((str(run), str(step), str(role)), {})[int(second)] = _Second(*figures)
+    return found
 
 
 def _array(values: Sequence[float | None]) -> Floats:

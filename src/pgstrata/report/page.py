@@ -59,10 +59,8 @@ def lede(study: Study) -> str:
     variants = f"{len(study.variants)} variants" if len(study.variants) > 1 else study.variants[0]
     workloads = ", ".join(workload.name for workload in study.workloads) or "no finished workload"
     runs = f"{count(len(study.runs))} finished run{'s' * (len(study.runs) != 1)}"
-    hosts = sorted({str(h) for r in study.runs if (h := (r.data.get("host") or {}).get("hostname"))})
-    times = sorted(
-        str(run.data["started"]) for run in (*study.runs, *study.failed) if run.data.get("started")
-    )
+    hosts = sorted({h for r in study.runs if (h := r.record.host.hostname)})
+    times = sorted(run.record.started for run in (*study.runs, *study.failed))
     parts = [f"PostgreSQL benchmark comparison: {variants}, {workloads}, {runs}"]
     if hosts:
         parts.append(f"on {', '.join(hosts)}")

@@ -10,7 +10,7 @@ from pgstrata.judge.colours import relative_tone
 from pgstrata.judge.queries import Timing, timings
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Cell, missing
-from pgstrata.report.study import Study, WorkloadOf, part_of
+from pgstrata.report.study import Study, WorkloadOf
 
 Json = dict[str, Any]
 
@@ -51,13 +51,19 @@ def read(study: Study, workload: WorkloadOf) -> Queries:
 
 def facts(workload: WorkloadOf, variant: str, *path: str) -> Any:
     """A fact that the workload found out about its data, of the variant's last run that has it."""
-    found = [part_of(run.data, "facts", *path) for run in workload.runs if run.variant == variant]
-    return next((f for f in reversed(found) if f is not None), None)
+    for run in reversed(workload.runs):
+        if run.variant == variant:
+            value: Any = run.record.facts
+            for name in path:
+                value = value.get(name) if isinstance(value, dict) else None
+            if value is not None:
+                return value
+    return None
 
 
 def has(workload: WorkloadOf, fact: str) -> bool:
     """Whether any run of the workload has this fact, which tells what kind of workload it is."""
-    return any(part_of(run.data, "facts", fact) is not None for run in workload.runs)
+    return any(run.record.facts.get(fact) is not None for run in workload.runs)
 
 
 def relative(study: Study, value: float | None) -> Cell:

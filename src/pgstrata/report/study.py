@@ -13,47 +13,48 @@ from typing import Any
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.judge.colours import THRESHOLDS, check_thresholds
 from pgstrata.judge.compare import StepVerdict, compare_all
+from pgstrata.judge.latency import over_repeats
 from pgstrata.judge.summary import Cell, Summary, summarise
 from pgstrata.store import BrokenRun, Results, Run
 from pgstrata.store.choose import Side
 from pgstrata.store.comparisons import counted
+from pgstrata.store.record import Latency, LogEvent, RoleRecord, StepRecord
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredStep:
     """One step of one finished run."""
 
     run: Run
-    record: Json
+    record: StepRecord
 
     @property
     def rate(self) -> float | None:
-        """The headline, per second."""
-        return number(self.record.get("rate"))
+        """The headline, per second; None where nothing was sent."""
+        return self.record.rate
 
     @property
     def sla_met(self) -> bool:
         """False only where there was a target and it was missed."""
-        return self.record.get("sla_met") is not False
+        return self.record.sla_met is not False
 
     @property
-    def roles(self) -> Mapping[str, Json]:
-        roles = self.record.get("roles")
-        return roles if isinstance(roles, dict) else {}
+    def roles(self) -> Mapping[str, RoleRecord]:
+        return self.record.roles
 
     @property
-    def events(self) -> Sequence[Json]:
+    def events(self) -> Sequence[LogEvent]:
         """Checkpoints and autovacuums that the server's log told of."""
-        return [e for e in self.record.get("events") or [] if isinstance(e, dict)]
+        return self.record.events
 
 
 @dataclass(frozen=True)
-class Place:
+class Repeats:
     """A variant's repeats of one step."""
 
-    repeats: tuple[Measured, ...]
+    repeats: tuple[MeasuredStep, ...]
 
     @cached_property
     def rates(self) -> list[float]:
@@ -69,14 +70,20 @@ class Place:
         return all(m.sla_met for m in self.repeats)
 
     @cached_property
-    def shown(self) -> Measured:
+    def shown(self) -> MeasuredStep:
         """The repeat whose rate is nearest to the median: its seconds are the ones drawn."""
-        middle = self.rate
-        if middle is None:
-            return self.repeats[0]
-        return min(self.repeats, key=lambda m: abs((m.rate if m.rate is not None else 0.0) - middle))
+        middle = self.rate or 0.0
+        return min(self.repeats, key=lambda m: abs((m.rate or 0.0) - middle))
 
-    def median(self, of: Callable[[Measured], float | None]) -> float | None:
+    @cached_property
+    def latencies(self) -> Mapping[str, Latency]:
+        """Response times by role, all repeats added up."""
+        repeats = [(m.run, m.record) for m in self.repeats]
+        roles = dict.fromkeys(role for _, record in repeats for role in record.roles)
+        found = {role: over_repeats(repeats, role) for role in roles}
+        return {role: latency for role, latency in found.items() if latency is not None}
+
+    def median(self, of: Callable[[MeasuredStep], float | None]) -> float | None:
         """The median over the repeats of any figure of the step; None where no repeat has it."""
         values = [v for v in map(of, self.repeats) if v is not None]
         return statistics.median(values) if values else None
@@ -92,7 +99,7 @@ class StepOf:
     unit: str
     measured: bool
     anchor: str
-    places: Mapping[str, Place]
+    places: Mapping[str, Repeats]
 
     @cached_property
     def role_names(self) -> list[str]:
@@ -100,10 +107,10 @@ class StepOf:
         names: dict[str, None] = {}
         for place in self.places.values():
             for measured in place.repeats:
-                names.setdefault(str(measured.record.get("role") or ""))
+                names.setdefault(measured.record.role)
                 for name in measured.roles:
                     names.setdefault(name)
-        return [name for name in names if name]
+        return list(names)
 
 
 @dataclass(frozen=True)
@@ -179,27 +186,12 @@ class Study:
         )
 
 
-def number(value: Any) -> float | None:
-    """A JSON number as float; anything else is not known."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def natural(text: str) -> list[tuple[int, int, str]]:
     """A sort key under which pg9.6 comes before pg12 and a2 before a10."""
     return [
         (0, int(part), "") if part.isascii() and part.isdigit() else (1, 0, part)
         for part in re.findall(r"\d+|\D+", text)
     ]
-
-
-def part_of(record: Mapping[str, Any], *path: str) -> Any:
-    """A value deep in a run's record; None where any part of the path is missing."""
-    value: Any = record
-    for name in path:
-        if not isinstance(value, dict):
-            return None
-        value = value.get(name)
-    return value
 
 
 def anchor(*names: str) -> str:
@@ -211,7 +203,7 @@ def campaigns(results: Path) -> list[str]:
     """Names of the campaigns that have runs below this folder, the last started first."""
     last: dict[str, str] = {}
     for run in Results(results).runs():
-        last[run.campaign] = max(last.get(run.campaign, ""), str(run.data.get("started") or ""))
+        last[run.campaign] = max(last.get(run.campaign, ""), run.record.started)
     return sorted(last, key=lambda name: last[name], reverse=True)
 
 
@@ -258,7 +250,7 @@ def read_study(
         base=base,
         workloads=tuple(_workload(done, variants, summary) for summary in summaries),
         runs=tuple(done),
-        failed=tuple(sorted((run for run in own if not run.done), key=lambda r: str(r.data.get("started")))),
+        failed=tuple(sorted((run for run in own if not run.done), key=lambda r: r.record.started)),
         broken=tuple(store.broken),
         thresholds=thresholds,
         _index={variant: i for i, variant in enumerate(variants)},
@@ -272,19 +264,18 @@ def read_study(
 
 
 def _ordered_variants(runs: Sequence[Run]) -> list[str]:
-    """In the campaign's order where the runs know it, else in the order they were first measured."""
-    first: dict[str, tuple[float, str]] = {}
+    """In the campaign's order; of several campaigns of one name, as they were first measured."""
+    first: dict[str, tuple[int, str]] = {}
     for run in runs:
-        place = number(run.data.get("variant_order"))
-        key = (place if place is not None else float("inf"), str(run.data.get("started") or ""))
+        key = (run.record.variant_order, run.record.started)
         first[run.variant] = min(first.get(run.variant, key), key)
     return sorted(first, key=lambda v: (first[v], natural(v)))
 
 
 def _told_base(done: Sequence[Run], variants: Sequence[str]) -> str | None:
     """The base that the campaign named when it was last run: a label, or the beginning of one."""
-    last = max(done, key=lambda r: str(r.data.get("started") or ""), default=None)
-    told = str(last.data.get("base") or "") if last else ""
+    last = max(done, key=lambda r: r.record.started, default=None)
+    told = last.record.base if last else None
     found = [v for v in variants if v == told] or [v for v in variants if told and v.startswith(told)]
     return found[0] if len(found) == 1 else None
 
@@ -292,8 +283,8 @@ def _told_base(done: Sequence[Run], variants: Sequence[str]) -> str | None:
 def _newest(runs: Iterable[Run]) -> list[Run]:
     """Of runs of one key on one machine only the last: it was measured to replace the others."""
     kept: dict[tuple[object, ...], Run] = {}
-    for run in sorted(runs, key=lambda r: (str(r.data.get("started") or ""), r.run_id)):
-        kept[(run.key, part_of(run.data, "host", "hostname"))] = run
+    for run in sorted(runs, key=lambda r: (r.record.started, r.run_id)):
+        kept[(run.key, run.record.host.hostname)] = run
     return sorted(kept.values(), key=lambda r: (r.key, r.run_id))
 
 
@@ -303,14 +294,12 @@ def _workload(runs: Sequence[Run], variants: Sequence[str], summary: Summary) ->
 
 
 def _steps(workload: str, runs: Sequence[Run], variants: Sequence[str]) -> list[StepOf]:
-    found: dict[str, list[Measured]] = {}
-    place: dict[str, float] = {}
+    found: dict[str, list[MeasuredStep]] = {}
+    place: dict[str, int] = {}
     for run in runs:
-        for i, record in enumerate(run.steps):
-            name = record["name"]
-            found.setdefault(name, []).append(Measured(run, record))
-            order = number(record.get("order"))
-            place.setdefault(name, order if order is not None else i + 1.0)
+        for record in run.steps:
+            found.setdefault(record.name, []).append(MeasuredStep(run, record))
+            place.setdefault(record.name, record.order)
     made: list[StepOf] = []
     taken: set[str] = set()
     for name in sorted(found, key=lambda n: place[n]):
@@ -323,12 +312,12 @@ def _steps(workload: str, runs: Sequence[Run], variants: Sequence[str]) -> list[
             StepOf(
                 workload=workload,
                 name=name,
-                group=str(record.get("group") or ""),
-                unit=str(record.get("rate_unit") or "1/s"),
-                measured=record.get("measured") is not False,
+                group=record.group,
+                unit=record.rate_unit,
+                measured=record.measured,
                 anchor=link,
                 places={
-                    v: Place(tuple(own))
+                    v: Repeats(tuple(own))
                     for v in variants
                     if (own := [m for m in found[name] if m.run.variant == v])
                 },

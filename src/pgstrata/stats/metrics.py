@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 KB, MB, GB = 1024.0, 1024.0**2, 1024.0**3
 
@@ -141,35 +140,42 @@ PER_OPERATION: Mapping[str, str] = {
 }
 
 
-def per_operation(step: Mapping[str, Any]) -> PerOperation:
-    """Cost of one operation in a step record: totals of the step ÷ (rate × seconds).
+def per_operation(
+    *,
+    rate: float,
+    seconds: float,
+    server_cpu_seconds: float | None,
+    host_cpu_seconds: float | None,
+    driver_cpu_seconds: float | None,
+    cpups: float | None,
+    csps: float | None,
+    rps: float | None,
+    rmbps: float | None,
+    wps: float | None,
+    wmbps: float | None,
+) -> PerOperation:
+    """Cost of one operation: totals of a step ÷ (rate × seconds). The last six are of its metric line.
 
     Everything that happened in the step is charged to the operations of its headline, background writes
     and autovacuum included: steps compare only with themselves under another variant.
     """
-    rate, seconds = _number(step.get("rate")), _number(step.get("seconds"))
-    metrics = step.get("metrics") or {}
     operations = rate * seconds
     return PerOperation(
-        cpu=_ratio(step.get("server_cpu_seconds"), operations / 1e6),
-        host_cpu=_ratio(step.get("host_cpu_seconds"), operations / 1e6),
-        field_cpu=_ratio(metrics.get("cpups"), rate),
-        switches=_ratio(metrics.get("csps"), rate),
-        reads=_ratio(metrics.get("rps"), rate),
-        read_kb=_ratio(metrics.get("rmbps"), rate * KB / MB),
-        writes=_ratio(metrics.get("wps"), rate),
-        written_kb=_ratio(metrics.get("wmbps"), rate * KB / MB),
-        client_cpu=_ratio(step.get("driver_cpu_seconds"), operations / 1e6),
+        cpu=_ratio(server_cpu_seconds, operations / 1e6),
+        host_cpu=_ratio(host_cpu_seconds, operations / 1e6),
+        field_cpu=_ratio(cpups, rate),
+        switches=_ratio(csps, rate),
+        reads=_ratio(rps, rate),
+        read_kb=_ratio(rmbps, rate * KB / MB),
+        writes=_ratio(wps, rate),
+        written_kb=_ratio(wmbps, rate * KB / MB),
+        client_cpu=_ratio(driver_cpu_seconds, operations / 1e6),
     )
 
 
 def relative_cost(cost: PerOperation, base: PerOperation) -> PerOperation:
     """Each figure ÷ the base's: < 1 is cheaper. None where one is missing or the base's is 0."""
     return PerOperation(**{name: _ratio(getattr(cost, name), getattr(base, name)) for name in PER_OPERATION})
-
-
-def _number(value: Any) -> float:
-    return float(value) if value is not None else 0.0
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:

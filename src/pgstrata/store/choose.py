@@ -33,7 +33,7 @@ def campaign_runs(results: Path, campaign: str | None) -> list[Run]:
     if not runs:
         raise StoreError(f"no runs in {results}", "pgstrata run makes some")
     if campaign is None:
-        campaign = max(runs, key=lambda run: str(run.data.get("started"))).campaign
+        campaign = max(runs, key=lambda run: run.record.started).campaign
     own = counted([run for run in runs if run.campaign == campaign])
     if not own:
         there = ", ".join(sorted({run.campaign for run in runs}))

@@ -92,15 +92,19 @@ class Histogram:
         Nearest rank: the smallest recorded value with at least that share of the responses at or
         below it, as HdrHistogram defines it, given as the upper end of its slot. None without responses.
         """
-        if not 0 <= percent <= 100:
-            raise ValueError(f"a percentile lies between 0 and 100, not {percent}")
+        return self.percentiles((percent,))[0]
+
+    def percentiles(self, percents: Sequence[float]) -> list[float | None]:
+        """Each of these, as `percentile` has them."""
+        if not all(0 <= percent <= 100 for percent in percents):
+            raise ValueError(f"a percentile lies between 0 and 100, not {percents}")
         total = self.responses
         if not total:
-            return None
+            return [None] * len(percents)
         # 99.9 % of 5000 is rank 4995, also where the floating-point product lands a hair above it
-        rank = max(1, min(total, math.ceil(percent * total / 100 * (1 - 1e-12))))
-        slot = int(np.searchsorted(np.cumsum(self.counts), rank))
-        return float(_slots(*self.geometry)[1][slot]) / 1e6
+        ranks = [max(1, min(total, math.ceil(percent * total / 100 * (1 - 1e-12)))) for percent in percents]
+        slots = np.searchsorted(np.cumsum(self.counts), ranks)
+        return [float(time) / 1e6 for time in _slots(*self.geometry)[1][slots]]
 
     def buckets(self) -> list[Bucket]:
         """The responses in the field's ten buckets, all of them, also the empty ones.

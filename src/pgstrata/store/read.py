@@ -15,9 +15,8 @@ import polars as pl
 
 from pgstrata.errors import StoreError
 from pgstrata.store.names import RUN_FOLDER, RunKey
-from pgstrata.store.record import FORMAT, RunRecord
+from pgstrata.store.record import FORMAT, RunRecord, StepRecord
 from pgstrata.store.tables import OPTIONAL, TABLES, empty
-from pgstrata.store.write import finite
 
 Json = dict[str, Any]
 
@@ -70,14 +69,9 @@ class Run:
     def done(self) -> bool:
         return self.record.status == "done"
 
-    @cached_property
-    def data(self) -> Json:
-        """The record as JSON has it."""
-        return dict(finite(msgspec.to_builtins(self.record)))
-
     @property
-    def steps(self) -> list[Json]:
-        return list(self.data["steps"])
+    def steps(self) -> tuple[StepRecord, ...]:
+        return self.record.steps
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """One of the run's tables (`series`, `host`, …), all columns or these.
@@ -112,9 +106,13 @@ class Run:
                 found[str(spec["step"])] = spec
         return found
 
+    @cached_property
     def histograms(self) -> dict[str, dict[str, str]]:
-        """The whole-step histograms in base64, by step and role."""
-        return _optional_json(self.folder / "histograms.json")
+        """The whole-step histograms in base64, by step and role; empty where they are damaged."""
+        try:
+            return msgspec.convert(_optional_json(self.folder / "histograms.json"), dict[str, dict[str, str]])
+        except msgspec.ValidationError:
+            return {}
 
 
 class _BrokenError(Exception):

@@ -232,6 +232,10 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     waits_cost: WaitsCost | None = None
     profile: dict[str, ProfileRecord] | None = None
 
+    def __post_init__(self) -> None:
+        if self.role not in self.roles:
+            raise ValueError(f"the headline's role {self.role!r} is none of the roles")
+
     @property
     def headline(self) -> RoleRecord:
         """The role by which the step is judged."""

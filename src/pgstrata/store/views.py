@@ -17,6 +17,7 @@ import duckdb
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.store.layout import Results
 from pgstrata.store.read import BrokenRun, Run
+from pgstrata.store.record import StepRecord
 from pgstrata.store.tables import OPTIONAL, TABLES, sql_columns
 from pgstrata.store.write import finite
 
@@ -27,52 +28,52 @@ _RUNS: tuple[tuple[str, str, Callable[[Run], Any]], ...] = (
     ("run_id", "VARCHAR", lambda run: run.run_id),
     ("campaign", "VARCHAR", lambda run: run.campaign),
     ("variant", "VARCHAR", lambda run: run.variant),
-    ("server", "VARCHAR", lambda run: _of(run.data, "server", "spec")),
-    ("version", "VARCHAR", lambda run: _of(run.data, "server", "version")),
-    ("config", "VARCHAR", lambda run: _of(run.data, "config", "name")),
+    ("server", "VARCHAR", lambda run: run.record.server.spec),
+    ("version", "VARCHAR", lambda run: run.record.server.version),
+    ("config", "VARCHAR", lambda run: run.record.config.name),
     ("workload", "VARCHAR", lambda run: run.workload),
     ("repeat", "BIGINT", lambda run: run.repeat),
-    ("status", "VARCHAR", lambda run: run.data["status"]),
-    ("started", "TIMESTAMP", lambda run: run.data.get("started")),
-    ("finished", "TIMESTAMP", lambda run: run.data.get("finished")),
-    ("host", "VARCHAR", lambda run: _of(run.data, "host", "hostname")),
-    ("error", "VARCHAR", lambda run: _of(run.data, "error", "message")),
+    ("status", "VARCHAR", lambda run: run.record.status),
+    ("started", "TIMESTAMP", lambda run: run.record.started),
+    ("finished", "TIMESTAMP", lambda run: run.record.finished),
+    ("host", "VARCHAR", lambda run: run.record.host.hostname),
+    ("error", "VARCHAR", lambda run: run.record.error and run.record.error.message),
     ("path", "VARCHAR", lambda run: str(run.folder)),
 )
 
-_STEPS: tuple[tuple[str, str, Callable[[Run, Json], Any]], ...] = (
+_STEPS: tuple[tuple[str, str, Callable[[Run, StepRecord], Any]], ...] = (
     ("run_id", "VARCHAR", lambda run, _: run.run_id),
     ("campaign", "VARCHAR", lambda run, _: run.campaign),
     ("variant", "VARCHAR", lambda run, _: run.variant),
-    ("server", "VARCHAR", lambda run, _: _of(run.data, "server", "spec")),
-    ("config", "VARCHAR", lambda run, _: _of(run.data, "config", "name")),
+    ("server", "VARCHAR", lambda run, _: run.record.server.spec),
+    ("config", "VARCHAR", lambda run, _: run.record.config.name),
     ("workload", "VARCHAR", lambda run, _: run.workload),
-    ("step", "VARCHAR", lambda _, step: step["name"]),
-    ("step_order", "BIGINT", lambda _, step: step.get("order")),
-    ("step_group", "VARCHAR", lambda _, step: step.get("group")),
+    ("step", "VARCHAR", lambda _, step: step.name),
+    ("step_order", "BIGINT", lambda _, step: step.order),
+    ("step_group", "VARCHAR", lambda _, step: step.group),
     ("repeat", "BIGINT", lambda run, _: run.repeat),
-    ("measured", "BOOLEAN", lambda _, step: step.get("measured")),
-    ("rate", "DOUBLE", lambda _, step: step.get("rate")),
-    ("rate_unit", "VARCHAR", lambda _, step: step.get("rate_unit")),
-    ("role", "VARCHAR", lambda _, step: step.get("role")),
-    ("operations", "BIGINT", lambda _, step: step.get("operations")),
-    ("rows", "BIGINT", lambda _, step: step.get("rows")),
-    ("seconds", "DOUBLE", lambda _, step: step.get("seconds")),
-    ("target_rate", "DOUBLE", lambda _, step: step.get("target_rate")),
-    ("background_rate", "DOUBLE", lambda _, step: step.get("background_rate")),
-    ("sla_met", "BOOLEAN", lambda _, step: step.get("sla_met")),
-    ("engine", "VARCHAR", lambda _, step: step.get("engine")),
-    ("driver_cpu_seconds", "DOUBLE", lambda _, step: step.get("driver_cpu_seconds")),
-    ("server_cpu_seconds", "DOUBLE", lambda _, step: step.get("server_cpu_seconds")),
-    ("wal_bytes", "BIGINT", lambda _, step: step.get("wal_bytes")),
-    ("database_bytes", "BIGINT", lambda _, step: _of(step, "sizes", "database_bytes")),
-    ("max_seconds", "DOUBLE", lambda _, step: _latency(step, "max")),
-    ("p50_seconds", "DOUBLE", lambda _, step: _latency(step, "p50")),
-    ("p95_seconds", "DOUBLE", lambda _, step: _latency(step, "p95")),
-    ("p99_seconds", "DOUBLE", lambda _, step: _latency(step, "p99")),
-    ("started", "TIMESTAMP", lambda _, step: step.get("started")),
-    ("status", "VARCHAR", lambda run, _: run.data["status"]),
-    ("host_cpu_seconds", "DOUBLE", lambda _, step: step.get("host_cpu_seconds")),
+    ("measured", "BOOLEAN", lambda _, step: step.measured),
+    ("rate", "DOUBLE", lambda _, step: step.rate),
+    ("rate_unit", "VARCHAR", lambda _, step: step.rate_unit),
+    ("role", "VARCHAR", lambda _, step: step.role),
+    ("operations", "BIGINT", lambda _, step: step.operations),
+    ("rows", "BIGINT", lambda _, step: step.rows),
+    ("seconds", "DOUBLE", lambda _, step: step.seconds),
+    ("target_rate", "DOUBLE", lambda _, step: step.target_rate),
+    ("background_rate", "DOUBLE", lambda _, step: step.background_rate),
+    ("sla_met", "BOOLEAN", lambda _, step: step.sla_met),
+    ("engine", "VARCHAR", lambda _, step: step.engine),
+    ("driver_cpu_seconds", "DOUBLE", lambda _, step: step.driver_cpu_seconds),
+    ("server_cpu_seconds", "DOUBLE", lambda _, step: step.server_cpu_seconds),
+    ("wal_bytes", "BIGINT", lambda _, step: step.wal_bytes),
+    ("database_bytes", "BIGINT", lambda _, step: step.sizes.database_bytes),
+    ("max_seconds", "DOUBLE", lambda _, step: step.headline.latency.max),
+    ("p50_seconds", "DOUBLE", lambda _, step: step.headline.latency.p50),
+    ("p95_seconds", "DOUBLE", lambda _, step: step.headline.latency.p95),
+    ("p99_seconds", "DOUBLE", lambda _, step: step.headline.latency.p99),
+    ("started", "TIMESTAMP", lambda _, step: step.started),
+    ("status", "VARCHAR", lambda run, _: run.record.status),
+    ("host_cpu_seconds", "DOUBLE", lambda _, step: step.host_cpu_seconds),
 )
 
 VIEWS = ("runs", "steps", *TABLES)
@@ -160,9 +161,7 @@ def _run_rows(runs: Sequence[Run]) -> list[Json]:
 
 
 def _step_rows(runs: Sequence[Run]) -> list[Json]:
-    return [
-        {name: value(run, step) for name, _, value in _STEPS} for run in runs for step in run.data["steps"]
-    ]
+    return [{name: value(run, step) for name, _, value in _STEPS} for run in runs for step in run.steps]
 
 
 def _fill(
@@ -202,17 +201,6 @@ def _forbid(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _of(data: Mapping[str, Any], *names: str) -> Any:
-    value: Any = data
-    for name in names:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
-
-
-def _latency(step: Json, figure: str) -> Any:
-    return _of(step, "roles", str(step.get("role")), "latency", figure)
 
 
 # --- what a query may do ----------------------------------------------------------------------

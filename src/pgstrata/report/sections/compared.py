@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from pgstrata.report import numbers
@@ -23,9 +23,9 @@ from pgstrata.report.blocks import (
     words,
 )
 from pgstrata.report.sections.settings import builds, not_taken, settings, show_all
-from pgstrata.report.study import Study, number, part_of
+from pgstrata.report.study import Study
 from pgstrata.stats.metrics import GB
-from pgstrata.store import Run
+from pgstrata.store.record import Host, RunRecord
 
 
 def compared(study: Study) -> Section:
@@ -52,21 +52,21 @@ def _variants(study: Study) -> Table:
     for variant in study.variants:
         runs = [run for run in (*study.runs, *study.failed) if run.variant == variant]
         done = study.runs_of(variant)
-        data = (done or runs)[-1].data
+        record = (done or runs)[-1].record
         name = f"{variant} (base)" if variant == study.base and len(study.variants) > 1 else variant
-        times = sorted(str(run.data["started"]) for run in runs if run.data.get("started"))
+        first = min(run.record.started for run in runs)
         failed = sum(run.variant == variant for run in study.failed)
         rows.append(
             Row(
                 [
                     words(name),
-                    words(str(part_of(data, "server", "version") or numbers.UNKNOWN)),
-                    words(str(part_of(data, "server", "spec") or numbers.UNKNOWN)),
-                    words(_config(data)),
-                    words(_environment(data)),
+                    words(record.server.version or numbers.UNKNOWN),
+                    words(record.server.spec or numbers.UNKNOWN),
+                    words(_config(record)),
+                    words(_environment(record)),
                     Cell(len(done), numbers.count(len(done))),
                     Cell(failed, numbers.count(failed), "bad" if failed else ""),
-                    words(numbers.moment(times[0] if times else None)),
+                    words(numbers.moment(first)),
                 ],
                 variant=variant,
             )
@@ -90,27 +90,20 @@ def _variants(study: Study) -> Table:
     )
 
 
-def _config(data: Mapping[str, Any]) -> str:
-    fragments = part_of(data, "config", "fragments") or []
-    names = [str(f.get("name")) for f in fragments if isinstance(f, dict)]
-    return " + ".join(names) or str(part_of(data, "config", "name") or "the server's own")
+def _config(record: RunRecord) -> str:
+    names = [fragment.name for fragment in record.config.fragments]
+    return " + ".join(names) or record.config.name or "the server's own"
 
 
-def _environment(data: Mapping[str, Any]) -> str:
-    env = data.get("env") or {}
-    parts = [f"{name}={value}" for name, value in env.items()] if isinstance(env, dict) else []
-    initdb = data.get("initdb") or []
-    if isinstance(initdb, list) and initdb:
-        parts.append("initdb " + shlex.join(map(str, initdb)))
+def _environment(record: RunRecord) -> str:
+    parts = [f"{name}={value}" for name, value in record.env.items()]
+    if record.initdb:
+        parts.append("initdb " + shlex.join(record.initdb))
     return "; ".join(parts) or numbers.UNKNOWN
 
 
 def _foreign(study: Study) -> Iterator[Block]:
-    names = [
-        v
-        for v in study.variants
-        if any(part_of(r.data, "server", "managed") is False for r in study.runs_of(v))
-    ]
+    names = [v for v in study.variants if any(not r.record.server.managed for r in study.runs_of(v))]
     if names:
         verb = "is a server" if len(names) == 1 else "are servers"
         yield Prose(
@@ -146,16 +139,14 @@ def _fact(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name.endswith("_bytes"):
-        return "none" if value == 0 else numbers.size(number(value))
+        return "none" if value == 0 else numbers.size(value)
     return str(value)
 
 
 def _hosts(study: Study) -> Section | None:
-    hosts: dict[str, dict[str, Any]] = {}
+    hosts: dict[str, Host] = {}
     for run in (*study.runs, *study.failed):
-        host = run.data.get("host")
-        if isinstance(host, dict):
-            hosts.setdefault(str(host.get("hostname") or "unnamed"), host)
+        hosts.setdefault(run.record.host.hostname or "unnamed", run.record.host)
     if not hosts:
         return None
     blocks: list[Block] = []
@@ -168,7 +159,7 @@ def _hosts(study: Study) -> Section | None:
             )
         )
     for host in hosts.values():
-        blocks.append(Facts([Term(title, _fact(name, host.get(name))) for name, title in _HOST]))
+        blocks.append(Facts([Term(title, _fact(name, getattr(host, name))) for name, title in _HOST]))
     return Section("host", "Host", blocks)
 
 
@@ -176,9 +167,7 @@ def _options(study: Study) -> Section | None:
     """How each workload was set up."""
     blocks: list[Block] = []
     for workload in study.workloads:
-        options = [run.data["options"] for run in workload.runs if isinstance(run.data.get("options"), dict)]
-        if not options:
-            continue
+        options = [run.record.options for run in workload.runs]
         alike = {
             name: value for name, value in options[0].items() if all(o.get(name) == value for o in options)
         }
@@ -195,17 +184,10 @@ def _options(study: Study) -> Section | None:
             f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in alike.items()
         )
         blocks.append(Listing(f"Options of {workload.name}", lines))
-    drivers = sorted({str(r.data.get("driver_version")) for r in study.runs if r.data.get("driver_version")})
+    drivers = sorted({run.record.driver_version for run in study.runs})
     if len(drivers) > 1:
         blocks.append(Prose(f"The runs were measured by different drivers: {', '.join(drivers)}.", "bad"))
     return Section("options", "Workloads", blocks) if blocks else None
-
-
-def _table_bytes(run: Run, kind: str) -> float | None:
-    tables = part_of(run.data, "sizes", "tables")
-    if not isinstance(tables, dict) or not tables:
-        return None
-    return sum(number(part_of(t, kind)) or 0.0 for t in tables.values())
 
 
 def _gigabytes(value: float | None) -> Cell:
@@ -220,18 +202,19 @@ def _sizes(study: Study) -> Section | None:
             if not runs:
                 continue
             run = runs[-1]
-            wal = [number(step.get("wal_bytes")) for step in run.steps]
-            known = [w for w in wal if w is not None]
+            sizes = run.record.sizes
+            tables = sizes.tables.values()
+            wal = [step.wal_bytes for step in run.steps if step.wal_bytes is not None]
             rows.append(
                 Row(
                     [
                         words(variant),
                         words(workload.name),
-                        _gigabytes(number(part_of(run.data, "sizes", "database_bytes"))),
-                        _gigabytes(number(part_of(run.data, "sizes", "data_dir_bytes"))),
-                        _gigabytes(_table_bytes(run, "table_bytes")),
-                        _gigabytes(_table_bytes(run, "index_bytes")),
-                        _gigabytes(sum(known) if known else None),
+                        _gigabytes(sizes.database_bytes),
+                        _gigabytes(sizes.data_dir_bytes),
+                        _gigabytes(sum(t.table_bytes for t in tables) if tables else None),
+                        _gigabytes(sum(t.index_bytes for t in tables) if tables else None),
+                        _gigabytes(sum(wal) if wal else None),
                     ],
                     variant=variant,
                 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pgstrata.judge.colours import Tone, relative_tone
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.report.frames import Frames
-from pgstrata.report.study import Measured, Place, StepOf, Study, number, part_of
+from pgstrata.report.study import MeasuredStep, Repeats, StepOf, Study
 from pgstrata.stats.metrics import METRICS
 
 Keys = Sequence[tuple[str, str]]
@@ -36,13 +36,9 @@ def cpu_table(study: Study, step: StepOf, frames: Frames, keys: Keys) -> Table |
         for role in roles:
             cells.append(_spread(_connections(place, step, role, frames)))
         cells.append(_spread(_connections(place, step, SERVER, frames)))
-        for name in ("server_cpu_seconds", "driver_cpu_seconds"):
-            value = place.median(lambda m, n=name: number(m.record.get(n)))  # type: ignore[misc]
-            cells.append(
-                missing("not observed") if value is None else Cell(value, numbers.significant(value))
-            )
-        server = place.median(lambda m: number(m.record.get("server_cpu_seconds")))
-        driver = place.median(lambda m: number(m.record.get("driver_cpu_seconds")))
+        server = place.median(lambda m: m.record.server_cpu_seconds)
+        driver = place.median(lambda m: m.record.driver_cpu_seconds)
+        cells += [_figure(server), _figure(driver)]
         share = driver / server if driver is not None and server else None
         cells.append(
             missing("not observed") if share is None else Cell(share * 100, numbers.significant(share * 100))
@@ -69,7 +65,7 @@ def cpu_table(study: Study, step: StepOf, frames: Frames, keys: Keys) -> Table |
     )
 
 
-def _connections(place: Place, step: StepOf, role: str, frames: Frames) -> list[float]:
+def _connections(place: Repeats, step: StepOf, role: str, frames: Frames) -> list[float]:
     """CPU seconds of each connection of a role, over all repeats."""
     return [
         seconds
@@ -121,8 +117,11 @@ def _names(seen: Sequence[str]) -> str:
     return "; ".join(f"{METRICS[name][0]}: {METRICS[name][1]}" for name in seen)
 
 
-def _metric(place: Place, name: str) -> float | None:
-    of: Callable[[Measured], float | None] = lambda m: number(part_of(m.record, "metrics", name))  # noqa: E731
+def _metric(place: Repeats, name: str) -> float | None:
+    def of(measured: MeasuredStep) -> float | None:
+        value: float | None = getattr(measured.record.metrics, name)
+        return value
+
     return place.median(of)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Column, Listing, Row, Section, Table, words
-from pgstrata.report.study import Study, part_of
+from pgstrata.report.study import Study
 
 
 def failures(study: Study) -> Section | None:
@@ -13,7 +13,7 @@ def failures(study: Study) -> Section | None:
     if study.failed:
         blocks.append(_table(study))
         for run in study.failed:
-            tail = str(part_of(run.data, "error", "log_tail") or "")
+            tail = run.record.error.log_tail if run.record.error else ""
             if tail.strip():
                 where = f"{run.variant}, {run.workload}, repeat {run.repeat}"
                 blocks.append(
@@ -37,18 +37,18 @@ def failures(study: Study) -> Section | None:
 def _table(study: Study) -> Table:
     rows: list[Row] = []
     for run in study.failed:
-        message = str(part_of(run.data, "error", "message") or "no reason was recorded")
-        hint = str(part_of(run.data, "error", "hint") or "")
-        finished = [str(step["name"]) for step in run.steps]
+        error = run.record.error
+        message = error.message if error else "no reason was recorded"
+        finished = [step.name for step in run.steps]
         rows.append(
             Row(
                 [
                     words(run.variant),
                     words(run.workload),
                     Cell(run.repeat, str(run.repeat)),
-                    words(numbers.moment(str(run.data.get("started") or ""))),
+                    words(numbers.moment(run.record.started)),
                     words(", ".join(finished) or "none"),
-                    words(f"{message} — {hint}" if hint else message),
+                    words(f"{message} — {error.hint}" if error and error.hint else message),
                     words(run.run_id),
                 ],
                 variant=run.variant,

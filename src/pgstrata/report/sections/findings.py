@@ -7,7 +7,7 @@ from pgstrata.judge.colours import Tone
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Finding, Findings, Prose
 from pgstrata.report.sections.summary import relative_cell
-from pgstrata.report.study import StepOf, Study, WorkloadOf, part_of
+from pgstrata.report.study import StepOf, Study, WorkloadOf
 from pgstrata.stats.rates import geometric_mean
 
 MOST_NAMED = 10
@@ -46,9 +46,7 @@ def findings(study: Study) -> list[Block]:
 
 def _builds(study: Study) -> dict[str, str]:
     return {
-        variant: str(part_of(run.data, "server", "build") or "")
-        for variant in study.variants
-        for run in study.runs_of(variant)[:1]
+        variant: run.record.server.build for variant in study.variants for run in study.runs_of(variant)[:1]
     }
 
 

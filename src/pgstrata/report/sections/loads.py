@@ -8,13 +8,13 @@ from typing import Any
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Cell, Chart, Column, Row, Table, missing, words
 from pgstrata.report.charts import axis, color, label, rounded
-from pgstrata.report.study import StepOf, Study, WorkloadOf, anchor, number
+from pgstrata.report.study import StepOf, Study, WorkloadOf, anchor
 
 
 def seconds(step: StepOf | None, variant: str) -> float | None:
     """Median seconds of a step over the repeats; None where it was not measured."""
     place = step.places.get(variant) if step else None
-    return None if place is None else place.median(lambda m: number(m.record.get("seconds")))
+    return None if place is None else place.median(lambda m: m.record.seconds)
 
 
 def step_named(workload: WorkloadOf, name: str) -> StepOf | None:
@@ -81,11 +81,8 @@ def sizes(step: StepOf | None, variant: str, tables: Sequence[str] = ()) -> tupl
     place = step.places.get(variant) if step else None
     if place is None:
         return None
-    found = (place.shown.record.get("sizes") or {}).get("tables") or {}
-    own = [v for name, v in found.items() if (not tables or name in tables) and isinstance(v, dict)]
+    found = place.shown.record.sizes.tables
+    own = [v for name, v in found.items() if not tables or name in tables]
     if not own:
         return None
-    return (
-        float(sum(v.get("table_bytes") or 0 for v in own)),
-        float(sum(v.get("index_bytes") or 0 for v in own)),
-    )
+    return float(sum(v.table_bytes for v in own)), float(sum(v.index_bytes for v in own))

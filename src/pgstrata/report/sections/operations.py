@@ -7,11 +7,12 @@ from dataclasses import replace
 from statistics import median
 
 from pgstrata.judge.colours import relative_tone
+from pgstrata.judge.costs import step_cost
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Cell, Column, Row, Section, Table, missing, words
 from pgstrata.report.sections.summary import relative_cell
-from pgstrata.report.study import Place, StepOf, Study, WorkloadOf
-from pgstrata.stats.metrics import PER_OPERATION, PerOperation, per_operation, relative_cost
+from pgstrata.report.study import Repeats, StepOf, Study, WorkloadOf
+from pgstrata.stats.metrics import PER_OPERATION, PerOperation, relative_cost
 
 
 def operations(study: Study, workload: WorkloadOf) -> Section | None:
@@ -35,9 +36,9 @@ def operations(study: Study, workload: WorkloadOf) -> Section | None:
     )
 
 
-def _cost(place: Place) -> PerOperation:
+def _cost(place: Repeats) -> PerOperation:
     """The median of each figure over the repeats."""
-    found = [per_operation(measured.record) for measured in place.repeats]
+    found = [step_cost(measured.record) for measured in place.repeats]
     known = {name: [v for c in found if (v := getattr(c, name)) is not None] for name in PER_OPERATION}
     return PerOperation(**{name: median(values) if values else None for name, values in known.items()})
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pgstrata.judge.stacks import CERTAIN, Moved, moved
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Column, Picture, Prose, Row, Section, Table, words
 from pgstrata.report.flames import Flame, Flames
-from pgstrata.report.study import StepOf, Study, WorkloadOf, anchor, number, part_of
+from pgstrata.report.study import MeasuredStep, StepOf, Study, WorkloadOf, anchor
 
 
 def profile_parts(study: Study, workload: WorkloadOf, flames: Flames) -> list[Section]:
@@ -28,15 +28,14 @@ def profile_parts(study: Study, workload: WorkloadOf, flames: Flames) -> list[Se
     return parts
 
 
-def _notes(repeats: object) -> list[str]:
+def _notes(repeats: Iterable[MeasuredStep]) -> list[str]:
     """What is missing, as the runs say it."""
-    found = []
-    for measured in repeats if isinstance(repeats, tuple) else ():
-        profile = measured.record.get("profile")
-        for role, entry in profile.items() if isinstance(profile, dict) else ():
-            if isinstance(entry, dict) and entry.get("note"):
-                found.append(f"{measured.run.variant}, {role}: {entry['note']}")
-    return found
+    return [
+        f"{measured.run.variant}, {role}: {entry.note}"
+        for measured in repeats
+        for role, entry in (measured.record.profile or {}).items()
+        if entry.note
+    ]
 
 
 def _role(
@@ -134,10 +133,10 @@ def _cpu_per_operation(step: StepOf, variant: str, role: str) -> float | None:
     if place is None:
         return None
 
-    def cost(measured: object) -> float | None:
-        record = getattr(measured, "record", {})
-        seconds = number(part_of(record, "roles", role, "cpu_seconds"))
-        operations = number(part_of(record, "roles", role, "operations"))
-        return seconds * 1e6 / operations if seconds is not None and operations else None
+    def cost(measured: MeasuredStep) -> float | None:
+        own = measured.roles.get(role)
+        if own is None or own.cpu_seconds is None or not own.operations:
+            return None
+        return own.cpu_seconds * 1e6 / own.operations
 
     return place.median(cost)

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.report.frames import Frames
-from pgstrata.report.study import Measured, Place, StepOf, Study, number, part_of
+from pgstrata.report.study import MeasuredStep, Repeats, StepOf, Study
 from pgstrata.store.histogram import BUCKETS
+from pgstrata.store.record import StatementRecord
 
 Keys = Sequence[tuple[str, str]]
 
-_LATENCIES = (("mean", "mean"), ("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("max", "max"))
+_LATENCIES = ("mean", "stddev", "p50", "p75", "p90", "p95", "p99", "max")
+_TITLES = {"stddev": "deviation"}
 
 
 def response_table(study: Study, step: StepOf, frames: Frames, keys: Keys) -> Table | None:
@@ -21,7 +23,8 @@ def response_table(study: Study, step: StepOf, frames: Frames, keys: Keys) -> Ta
     for role in step.role_names:
         for variant in study.variants:
             place = step.places.get(variant)
-            if place is None or not any(role in measured.roles for measured in place.repeats):
+            latency = place.latencies.get(role) if place else None
+            if place is None or latency is None:
                 continue
             counts = _counts(place, step, role, frames)
             total = sum(counts)
@@ -33,8 +36,7 @@ def response_table(study: Study, step: StepOf, frames: Frames, keys: Keys) -> Ta
                     if share is None
                     else Cell(share * 100, numbers.percent(share), shade=share or None)
                 )
-            longest = _longest(place, role)
-            cells.append(Cell(longest, numbers.significant(longest)))
+            cells.append(Cell(latency.max, numbers.significant(latency.max)))
             rows.append(Row(cells, variant=variant))
     if not rows:
         return None
@@ -59,7 +61,7 @@ def response_table(study: Study, step: StepOf, frames: Frames, keys: Keys) -> Ta
     )
 
 
-def _counts(place: Place, step: StepOf, role: str, frames: Frames) -> list[int]:
+def _counts(place: Repeats, step: StepOf, role: str, frames: Frames) -> list[int]:
     counts = [0] * len(BUCKETS)
     for measured in place.repeats:
         own = frames.buckets.get((measured.run.run_id, step.name, role), ())
@@ -68,26 +70,22 @@ def _counts(place: Place, step: StepOf, role: str, frames: Frames) -> list[int]:
     return counts
 
 
-def _longest(place: Place, role: str) -> float | None:
-    found = [number(part_of(m.roles, role, "latency", "max")) for m in place.repeats]
-    return max((value for value in found if value is not None), default=None)
-
-
 def latency_table(study: Study, step: StepOf, keys: Keys) -> Table | None:
     """Mean and percentiles of the response time by role and variant, in ms."""
     rows: list[Row] = []
     for role in step.role_names:
         for variant in study.variants:
             place = step.places.get(variant)
-            if place is None or not any(part_of(m.roles, role, "latency") for m in place.repeats):
+            latency = place.latencies.get(role) if place else None
+            if place is None or latency is None:
                 continue
             cells = [words(variant), words(role)]
-            for _, name in _LATENCIES:
-                value = place.median(lambda m, n=name, r=role: number(part_of(m.roles, r, "latency", n)))  # type: ignore[misc]
+            for name in _LATENCIES:
+                value = getattr(latency, name)
                 cells.append(Cell(None if value is None else value * 1e3, numbers.milliseconds(value)))
-            for count in ("errors", "retries"):
-                value = place.median(lambda m, c=count, r=role: number(part_of(m.roles, r, c)))  # type: ignore[misc]
-                cells.append(Cell(value, numbers.count(value), "bad" if value else ""))
+            own = [m.roles[role] for m in place.repeats if role in m.roles]
+            for count in (sum(r.errors for r in own), sum(r.retries for r in own)):
+                cells.append(Cell(count, numbers.count(count), "bad" if count else ""))
             rows.append(Row(cells, variant=variant))
     if not rows:
         return None
@@ -97,14 +95,15 @@ def latency_table(study: Study, step: StepOf, keys: Keys) -> Table | None:
         columns=[
             Column("variant", "Variant", align="left"),
             Column("role", "Role", align="left"),
-            *(Column(title, title, "ms") for title, _ in _LATENCIES),
+            *(Column(name, _TITLES.get(name, name), "ms") for name in _LATENCIES),
             Column("errors", "Errors", rule=True),
             Column("retries", "Retries"),
         ],
         rows=rows,
         keys=keys,
         how="p99 is the time that 99 % of the responses did not exceed. Percentiles come from a "
-        "histogram with three significant digits. With several repeats each figure is their median.",
+        "histogram with three significant digits. Several repeats are added up: their responses together, "
+        "their errors and retries together.",
     )
 
 
@@ -116,7 +115,7 @@ def slow_seconds_table(study: Study, step: StepOf, keys: Keys) -> Table | None:
         place = step.places.get(variant)
         if place is None:
             continue
-        found = [place.median(lambda m, n=n: number(part_of(m.record, "rate_percentiles", n))) for n in names]  # type: ignore[misc]
+        found = [place.median(lambda m, n=name: getattr(m.record.rate_percentiles, n)) for name in names]  # type: ignore[misc]
         if all(value is None for value in found):
             continue
         rate = place.rate
@@ -160,22 +159,18 @@ def statement_table(study: Study, step: StepOf, keys: Keys) -> Table | None:
                 found = None if place is None else _statement(place.shown, role, name)
                 if found is None:
                     continue
-                count, total, longest = (
-                    number(found.get(k)) for k in ("count", "seconds_total", "seconds_max")
-                )
-                mean = total / count if total is not None and count else None
-                errors = number(found.get("errors"))
+                mean = found.seconds_total / found.count if found.count else None
                 rows.append(
                     Row(
                         [
                             words(variant),
                             words(role),
                             words(name or "unnamed"),
-                            Cell(count, numbers.count(count)),
-                            Cell(errors, numbers.count(errors), "bad" if errors else ""),
-                            Cell(total, numbers.significant(total)),
+                            Cell(found.count, numbers.count(found.count)),
+                            Cell(found.errors, numbers.count(found.errors), "bad" if found.errors else ""),
+                            Cell(found.seconds_total, numbers.significant(found.seconds_total)),
                             Cell(None if mean is None else mean * 1e3, numbers.milliseconds(mean)),
-                            Cell(None if longest is None else longest * 1e3, numbers.milliseconds(longest)),
+                            Cell(found.seconds_max * 1e3, numbers.milliseconds(found.seconds_max)),
                         ],
                         variant=variant,
                     )
@@ -206,15 +201,15 @@ def _statements(step: StepOf, role: str) -> list[str]:
     names: dict[str, None] = {}
     for place in step.places.values():
         for entry in _entries(place.repeats, role):
-            names.setdefault(str(entry.get("name") or ""))
+            names.setdefault(entry.name)
     return list(names)
 
 
-def _entries(repeats: Iterable[Measured], role: str) -> Iterable[dict[str, object]]:
+def _entries(repeats: Iterable[MeasuredStep], role: str) -> Iterable[StatementRecord]:
     for measured in repeats:
-        entries = part_of(measured.roles, role, "statements_by_name")
-        yield from (e for e in entries if isinstance(e, dict)) if isinstance(entries, list) else ()
+        if role in measured.roles:
+            yield from measured.roles[role].statements_by_name
 
 
-def _statement(measured: Measured, role: str, name: str) -> dict[str, object] | None:
-    return next((e for e in _entries([measured], role) if str(e.get("name") or "") == name), None)
+def _statement(measured: MeasuredStep, role: str, name: str) -> StatementRecord | None:
+    return next((one for one in _entries([measured], role) if one.name == name), None)

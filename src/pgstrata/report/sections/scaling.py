@@ -10,7 +10,7 @@ from typing import Any
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
 from pgstrata.report.charts import SHOWN_AT_FIRST, axis, color, dash, label, rounded, trace
-from pgstrata.report.study import Place, StepOf, Study, WorkloadOf, anchor, natural, number, part_of
+from pgstrata.report.study import Repeats, StepOf, Study, WorkloadOf, anchor, natural
 
 # Steps that differ in the number of clients only share a group and end like this (workload/pgbench/steps.py).
 _CLIENTS = re.compile(r"-c(\d+)$")
@@ -44,9 +44,9 @@ def _facets(study: Study, workload: WorkloadOf) -> list[Facet]:
     """One for each config where several versions ran under several configs; in the order of the campaign."""
     of_run = {
         run.variant: (
-            str(part_of(run.data, "config", "name")),
-            str(part_of(run.data, "server", "label")),
-            number(part_of(run.data, "server", "version_num")) or 0.0,
+            run.record.config.name,
+            run.record.server.label,
+            run.record.server.version_num,
         )
         for run in workload.runs
     }
@@ -86,10 +86,10 @@ def scaling(study: Study, workload: WorkloadOf) -> Section | None:
     return Section(anchor("clients", workload.name), title, blocks)
 
 
-def _latency(place: Place, step: StepOf, name: str) -> float | None:
-    """Of the role the headline counts, in ms; the median of the repeats."""
-    role = str(place.shown.record.get("role") or "")
-    value = place.median(lambda m: number(part_of(m.roles, role, "latency", name)))
+def _latency(place: Repeats, name: str) -> float | None:
+    """Of the role the headline counts, in ms, all repeats added up."""
+    latency = place.latencies.get(place.shown.record.role)
+    value: float | None = getattr(latency, name) if latency else None
     return None if value is None else value * 1e3
 
 
@@ -113,10 +113,7 @@ def _by_clients(study: Study, workload: WorkloadOf, group: str, steps: Scale, fa
         places = [step.places.get(variant) for step in steps.values()]
         index = study.color(variant)
         for panel, latency in enumerate(("", *_LATENCIES), 1):
-            values = [
-                None if p is None else _latency(p, s, latency) if latency else p.rate
-                for p, s in zip(places, steps.values(), strict=True)
-            ]
+            values = [None if p is None else _latency(p, latency) if latency else p.rate for p in places]
             data.append(
                 trace(
                     variant,
@@ -155,7 +152,7 @@ def _by_version(workload: WorkloadOf, group: str, steps: Scale, facet: Facet) ->
         places = [step.places.get(v) for v in facet.variants]
         panels = (
             [p.rate if p else None for p in places],
-            [_latency(p, step, "p95") if p else None for p in places],
+            [_latency(p, "p95") if p else None for p in places],
         )
         for panel, values in enumerate(panels, 1):
             data.append(
@@ -202,7 +199,7 @@ def _table(study: Study, workload: WorkloadOf, group: str, steps: Scale) -> Tabl
         present = [v for v in study.variants if v in step.places]
         for place, variant in enumerate(present):
             at = step.places[variant]
-            latencies = [_latency(at, step, name) for name in _LATENCIES]
+            latencies = [_latency(at, name) for name in _LATENCIES]
             rows.append(
                 Row(
                     [
@@ -226,7 +223,7 @@ def _table(study: Study, workload: WorkloadOf, group: str, steps: Scale) -> Tabl
             *(Column(f"latency_{name}", f"Latency {name}", "ms") for name in _LATENCIES),
         ],
         rows=rows,
-        how="Latency is that of whole transactions, seen by the client. With several repeats each figure is "
-        "their median.",
+        how="Latency is that of whole transactions, seen by the client. With several repeats the rate is "
+        "their median; their latencies are added up.",
         keys=(("workload", workload.name), ("group", group)),
     )

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from pgstrata.report.blocks import Chart
 from pgstrata.report.charts import SHOWN_AT_FIRST, axis, budget, color, dash, label, rounded, thinned, trace
-from pgstrata.report.frames import Floats, Frames, Line
-from pgstrata.report.study import StepOf, Study, number
+from pgstrata.report.frames import Floats, Frames, RoleRates, RoleResponses
+from pgstrata.report.study import StepOf, Study
 from pgstrata.stats.metrics import counts_rows
+from pgstrata.store.record import LogEvent
 
 _ROW_HEIGHT, _GAP, _EDGES = 132, 26, 92
 _FEWEST_OPERATIONS = 5
+_LINES = 5
+"""Of one role and variant: the rate, three percentiles and the longest."""
+_MOST_FILLED = 3
+"""Variants whose areas can be told from each other."""
 
 # how the log's events are drawn in their lane: thickness, opacity, word
 _EVENTS: Mapping[str, tuple[float, float, str]] = {
@@ -25,46 +28,42 @@ _EVENTS: Mapping[str, tuple[float, float, str]] = {
 
 
 def seconds_chart(study: Study, step: StepOf, frames: Frames) -> Chart | None:
-    """One figure per step: a row per role, the longest response of each second, the server's events.
+    """One figure per step: for each role its rate and its response times, and the server's events.
 
     All rows share the axis of time, so that a stall stands right above its cause. None where no run has
     a per-second series worth drawing.
     """
     variants = [v for v in study.variants if v in step.places]
-    roles = [role for role in step.role_names if any(_lines(study, step, frames, role))]
+    roles = [role for role in step.role_names if any(_rates(study, step, frames, role))]
     if not roles:
         return None
     with_events = [v for v in variants if step.places[v].shown.events]
     lane = 22.0
-    heights = [float(_ROW_HEIGHT)] * (len(roles) + 1)
+    heights = [float(_ROW_HEIGHT)] * (2 * len(roles))
     if with_events:
         heights.append(max(2.0, float(len(with_events))) * lane)
     domains = _domains(heights)
-    most = budget(len(variants) * (len(roles) + 1))
+    most = budget(len(variants) * len(roles) * _LINES)
+    filled = len(variants) <= _MOST_FILLED
     data: list[dict[str, Any]] = []
     layout = _layout(domains)
-    for row, role in enumerate(roles, 1):
+    for row, role in enumerate(roles):
+        upper, lower = 2 * row + 1, 2 * row + 2
         by_rows = _by_rows(step, role)
-        layout[f"yaxis{row}"] = axis(
-            f"{role}\n{'rows/s' if by_rows else 'operations/s'}",
-            domain=domains[row - 1],
-            rangemode="tozero",
-        )
-        for variant, line in _lines(study, step, frames, role):
+        title = f"{role}\n{'rows/s' if by_rows else 'operations/s'}"
+        layout[f"yaxis{upper}"] = axis(title, domain=domains[upper - 1], rangemode="tozero")
+        found: list[RoleResponses] = []
+        for variant, line in _rates(study, step, frames, role):
             rates = line.rows if by_rows else line.operations
-            data.append(_line(study, variant, row, *thinned(line.second, rates, most), legend=row == 1))
-    row = len(roles) + 1
-    layout[f"yaxis{row}"] = axis("longest\nresponse, ms", domain=domains[row - 1], type="log", nticks=5)
-    for variant in variants:
-        longest = frames.longest.get((step.places[variant].shown.run.run_id, step.name))
-        if longest is not None:
-            seconds, responses = longest
-            # the axis is logarithmic: a second without a response is a gap, not a zero
-            millis = np.where(responses > 0, responses * 1e3, np.nan)
-            data.append(_line(study, variant, row, *thinned(seconds, millis, most), legend=False, unit=" ms"))
+            data.append(_line(study, variant, upper, *thinned(line.second, rates, most), legend=upper == 1))
+            found.append(frames.responses(step.places[variant], step.name, role, most))
+            data += _response_lines(study, variant, lower, found[-1], filled=filled)
+        title = f"{role}\nresponse, ms"
+        layout[f"yaxis{lower}"] = axis(title, domain=domains[lower - 1], type="log", dtick=_ticks(found))
     if with_events:
-        layout[f"yaxis{row + 1}"] = axis(
-            domain=domains[row],
+        row = len(heights)
+        layout[f"yaxis{row}"] = axis(
+            domain=domains[row - 1],
             tickvals=list(range(len(with_events))),
             ticktext=[label(v) for v in with_events],
             range=[len(with_events) - 0.4, -0.6],
@@ -72,38 +71,52 @@ def seconds_chart(study: Study, step: StepOf, frames: Frames) -> Chart | None:
             fixedrange=True,
         )
         for place, variant in enumerate(with_events):
-            data += _events(study, variant, place, row + 1, step.places[variant].shown.events)
-        if len(variants) <= 3:
+            data += _events(study, variant, place, row, step.places[variant].shown.events)
+        if filled:
             layout["shapes"] = _bands(study, step, variants)
     layout["xaxis"]["anchor"] = f"y{len(domains)}"
     height = round(sum(heights) + _GAP * (len(heights) - 1) + _EDGES)
-    what = "rates (more is better), the longest response (less is better)"
+    what = "rates (more is better), response times (less is better)"
     return Chart(
         id=f"{step.anchor}-seconds",
         title=f"{step.name}, second by second: {what}" + (" and what the server did" if with_events else ""),
         data=data,
         layout=layout,
         height=height,
-        how=_how(study, bool(with_events)),
+        how=_how(study, events=bool(with_events), filled=filled),
     )
 
 
-def _how(study: Study, events: bool) -> str:
-    text = (
-        "Every row has the same time axis, in seconds since the step's clock started. A dip in a rate "
-        "or a peak in the response time is a stall that a mean hides. Click a name to hide its lines, "
-        "drag to zoom, double-click to go back. Long series are thinned to the smallest and the largest "
-        "value of each stretch."
-    )
+def _ticks(found: Sequence[RoleResponses]) -> str | int:
+    """Of a logarithmic axis: at 1, 2 and 5 of each power of ten, or at the powers where there are many."""
+    shortest = min((float(one.p50.min()) for one in found if one.p50.size), default=1.0)
+    longest = max((float(one.longest.max()) for one in found if one.longest.size), default=1.0)
+    return "D2" if longest < 100 * max(shortest, 1e-6) else 1
+
+
+def _how(study: Study, *, events: bool, filled: bool) -> str:
+    sentences = [
+        "Every row has the same time axis, in seconds since the step's clock started. A dip in a rate or a "
+        "peak in the response times is a stall that a mean hides.",
+        "Response times of each second, below the rate of their role: the thick line is p50, above it p95 "
+        "and p99, and dotted the longest" + ("; the band reaches from p50 to p99." if filled else "."),
+        "Click a name to hide its lines, drag to zoom, double-click to go back. Rates of long series are "
+        "thinned to the smallest and the largest value of each stretch; response times of a stretch are "
+        "added up.",
+    ]
     if events:
-        text += (
-            "The lowest row is from the server's log: thick bars are checkpoints, thinner ones "
-            "autovacuum, the thinnest autoanalyze; hover for the log's words. With up to three variants "
-            "checkpoints are also shaded through all rows."
+        sentences.append(
+            "The lowest row is from the server's log: thick bars are checkpoints, thinner ones autovacuum, "
+            "the thinnest autoanalyze; hover for the log's words."
         )
+        if filled:
+            sentences.append("Checkpoints are also shaded through all rows.")
     if study.most_repeats > 1:
-        text += " Of several repeats the one is drawn whose rate is nearest to the median."
-    return text
+        sentences.append(
+            "Of several repeats the rates and the log are those of the one whose rate is nearest to the "
+            "median; the response times of all are added up, second by second."
+        )
+    return " ".join(sentences)
 
 
 def _domains(heights: Sequence[float]) -> list[list[float]]:
@@ -134,35 +147,32 @@ def _by_rows(step: StepOf, role: str) -> bool:
     if counts_rows(step.unit):
         return True
     return any(
-        (part := measured.roles.get(role)) is not None and part.get("target_rate")
+        (part := measured.roles.get(role)) is not None and part.target_rate
         for place in step.places.values()
         for measured in place.repeats
     )
 
 
-def _lines(study: Study, step: StepOf, frames: Frames, role: str) -> list[tuple[str, Line]]:
+def _rates(study: Study, step: StepOf, frames: Frames, role: str) -> list[tuple[str, RoleRates]]:
     """The seconds of a role by variant; one with a handful of operations is no line."""
     found = []
     for variant in study.variants:
         if variant in step.places:
             run = step.places[variant].shown.run
-            line = frames.lines.get((run.run_id, step.name, role))
-            if line is not None and line.total_operations >= _FEWEST_OPERATIONS:
-                found.append((variant, line))
+            rates = frames.rates.get((run.run_id, step.name, role))
+            if rates is not None and rates.total_operations >= _FEWEST_OPERATIONS:
+                found.append((variant, rates))
     return found
 
 
 def _line(
-    study: Study,
-    variant: str,
-    row: int,
-    xs: Floats,
-    ys: Floats,
-    *,
-    legend: bool,
-    unit: str = "",
+    study: Study, variant: str, row: int, xs: Floats, ys: Floats, *, legend: bool = False, **more: Any
 ) -> dict[str, Any]:
     index = study.color(variant)
+    usual = {
+        "line": {"color": color(index), "width": 1.4, "dash": dash(index)},
+        "hovertemplate": "%{y:,.4~g}",
+    }
     return trace(
         variant,
         index,
@@ -173,22 +183,49 @@ def _line(
         y=rounded(ys),
         yaxis=f"y{row}",
         showlegend=legend,
-        line={"color": color(index), "width": 1.4, "dash": dash(index)},
-        hovertemplate=f"%{{y:,.4~g}}{unit}",
+        **usual | more,
     )
 
 
+def _response_lines(
+    study: Study, variant: str, row: int, responses: RoleResponses, *, filled: bool
+) -> list[dict[str, Any]]:
+    """p50, p99 and the band between them, p95 within it, and the longest."""
+    of_variant = color(study.color(variant))
+    band = {"fill": "tonexty", "fillcolor": f"{of_variant}22"} if filled else {}
+    lines: tuple[tuple[str, Floats, float, str, dict[str, Any]], ...] = (
+        # p99 right behind p50: the band is filled down to the line before it
+        ("p50", responses.p50, 1.6, "solid", {}),
+        ("p99", responses.p99, 1.0, "solid", band),
+        ("p95", responses.p95, 0.7, "solid", {}),
+        ("longest", responses.longest, 0.8, "dot", {"opacity": 0.7}),
+    )
+    return [
+        _line(
+            study,
+            variant,
+            row,
+            responses.second,
+            seconds * 1e3,
+            line={"color": of_variant, "width": width, "dash": dashes},
+            hovertemplate=f"{name} %{{y:,.4~g}} ms",
+            **more,
+        )
+        for name, seconds, width, dashes, more in lines
+    ]
+
+
 def _events(
-    study: Study, variant: str, place: int, row: int, events: Sequence[Mapping[str, Any]]
+    study: Study, variant: str, place: int, row: int, events: Sequence[LogEvent]
 ) -> list[dict[str, Any]]:
     index = study.color(variant)
     made = []
     for kind, (width, opacity, word) in _EVENTS.items():
-        own = [e for e in events if e.get("kind") == kind and number(e.get("second")) is not None]
+        own = [e for e in events if e.kind == kind]
         if not own:
             continue
-        starts = [max(0.0, number(e.get("second")) or 0.0) for e in own]
-        ends = [number(e.get("until")) for e in own]
+        starts = [max(0.0, e.second) for e in own]
+        ends = [e.until for e in own]
         # what took no time at all still gets a mark that can be seen
         spans = [
             max(0.15, (end if end is not None else start) - start)
@@ -209,7 +246,7 @@ def _events(
                 showlegend=False,
                 opacity=opacity,
                 marker={"color": color(index), "line": {"width": 0}},
-                text=[label(f"{word}: {str(e.get('text') or '')[:160]}") for e in own],
+                text=[label(f"{word}: {e.text[:160]}") for e in own],
                 textposition="none",
                 hovertemplate="%{text}<br>from %{base:.1f} s for %{x:.1f} s",
             )
@@ -222,8 +259,8 @@ def _bands(study: Study, step: StepOf, variants: Sequence[str]) -> list[dict[str
     bands = []
     for variant in variants:
         for event in step.places[variant].shown.events:
-            start, end = number(event.get("second")), number(event.get("until"))
-            if event.get("kind") == "checkpoint" and start is not None and end is not None:
+            start, end = event.second, event.until
+            if event.kind == "checkpoint" and end is not None:
                 bands.append(
                     {
                         "type": "rect", "name": variant, "xref": "x", "yref": "paper", "layer": "below",

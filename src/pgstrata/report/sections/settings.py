@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from pgstrata.judge.builds import arguments
-from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Column, Listing, Prose, Row, Section, Table, words
-from pgstrata.report.study import Study, natural, part_of
+from pgstrata.report.study import Study, natural
+from pgstrata.store.record import Change
 
 # What SHOW ALL says about places and builds differs between any two runs and explains nothing.
 _PLACES = re.compile(
@@ -32,12 +31,9 @@ def settings(study: Study) -> Section | None:
     texts: dict[str, str] = {}
     for variant in study.variants:
         for run in study.runs_of(variant)[:1]:
-            settings = part_of(run.data, "config", "settings")
-            if isinstance(settings, dict):
-                asked[variant] = {str(name): str(value) for name, value in settings.items()}
-            for fragment in part_of(run.data, "config", "fragments") or []:
-                if isinstance(fragment, dict):
-                    texts.setdefault(str(fragment.get("name")), str(fragment.get("text") or ""))
+            asked[variant] = run.record.config.settings
+            for fragment in run.record.config.fragments:
+                texts.setdefault(fragment.name, fragment.text)
     if not asked:
         return None
     differing = _differing(asked)
@@ -86,10 +82,8 @@ def not_taken(study: Study) -> Section | None:
     rows: list[Row] = []
     for variant in study.variants:
         for run in study.runs_of(variant)[:1] or [r for r in study.failed if r.variant == variant][:1]:
-            for kind in ("dropped", "mapped"):
-                for change in part_of(run.data, "config", kind) or []:
-                    if isinstance(change, dict):
-                        rows.append(Row(_change(variant, kind, change), variant=variant))
+            config = run.record.config
+            rows += [Row(_change(variant, one), variant=variant) for one in (*config.dropped, *config.mapped)]
     if not rows:
         return None
     table = Table(
@@ -110,16 +104,13 @@ def not_taken(study: Study) -> Section | None:
     return Section("not-taken", "Settings dropped or mapped", [table])
 
 
-def _change(variant: str, kind: str, change: Mapping[str, Any]) -> list[Cell]:
-    became = "dropped" if kind == "dropped" else f"{change.get('to')} = {change.get('to_value')}"
-    fragment, line = change.get("fragment"), change.get("line")
-    where = f"{fragment}, line {line}" if line else str(fragment or numbers.UNKNOWN)
+def _change(variant: str, change: Change) -> list[Cell]:
     return [
         words(variant),
-        words(f"{change.get('name')} = {change.get('value')}"),
-        words(became),
-        words(where),
-        words(str(change.get("reason") or "")),
+        words(f"{change.name} = {change.value}"),
+        words("dropped" if change.to is None else f"{change.to} = {change.to_value}"),
+        words(f"{change.fragment}, line {change.line}"),
+        words(change.reason),
     ]
 
 
@@ -151,8 +142,7 @@ def builds(study: Study) -> Section | None:
     flags: dict[str, set[str]] = {}
     for variant in study.variants:
         for run in study.runs_of(variant)[:1]:
-            build = str(part_of(run.data, "server", "build") or "")
-            flags[variant] = set(arguments(build))
+            flags[variant] = set(arguments(run.record.server.build))
     if not any(flags.values()):
         return None
     common = set.intersection(*flags.values())

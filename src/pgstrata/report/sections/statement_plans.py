@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from textwrap import wrap
-from typing import Any
 
 from pgstrata.judge.plan_shape import shape
 from pgstrata.judge.plan_text import outline, side_by_side
 from pgstrata.report.blocks import Block, Cell, Column, Listing, Prose, Row, Table, words
-from pgstrata.report.study import Place, StepOf, Study, WorkloadOf
+from pgstrata.report.study import Repeats, StepOf, Study, WorkloadOf
+from pgstrata.store.record import QueryPlan
 
 DIFFERS = "differs"
 KINDS = {"generic": "generic", "custom": "for its values"}
-"""How a plan of each kind is called; runs made before kinds were kept have none."""
+"""How a plan of each kind is called."""
 MOST_LISTINGS = 60
 _SHOWN = 160
 
@@ -25,7 +26,7 @@ def plan_blocks(study: Study, workload: WorkloadOf) -> list[Block]:
     for step in workload.compared:
         for name, by_variant in _plans(study, step).items():
             statements += 1
-            found = {v: (shape(entry["plan"]), _kind(entry)) for v, entry in by_variant.items()}
+            found = {v: (shape(entry.plan), KINDS[entry.kind]) for v, entry in by_variant.items()}
             reference = study.base if study.base in found else next(iter(found))
             changed += any(found[v][0] != found[reference][0] for v in found)
             for alike in _alike(found, reference):
@@ -39,8 +40,8 @@ def plan_blocks(study: Study, workload: WorkloadOf) -> list[Block]:
                 rows.append(Row([*cells, shape_cell, words(plan)], "" if reference in alike else "next", one))
                 if mark:
                     titles = (reference, alike[0])
-                    both = [outline(by_variant[v]["plan"]) for v in titles]
-                    text = f"{_wrapped(str(by_variant[alike[0]].get('statement') or ''))}\n\n"
+                    both = [outline(by_variant[v].plan) for v in titles]
+                    text = f"{_wrapped(by_variant[alike[0]].statement)}\n\n"
                     text += side_by_side(both[0], both[1], titles)
                     listings.append(Listing(f"{step.name}, {_cut(name)}: {reference} and {who}", text))
     if not rows:
@@ -85,26 +86,19 @@ def _alike(found: dict[str, tuple[str, str]], reference: str) -> list[list[str]]
     return list(groups.values())
 
 
-def _kind(entry: dict[str, Any]) -> str:
-    return KINDS.get(str(entry.get("kind")), "")
-
-
-def _plans(study: Study, step: StepOf) -> dict[str, dict[str, dict[str, Any]]]:
-    """Statement → variant → entry of `plans`, of the last repeat that has plans."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+def _plans(study: Study, step: StepOf) -> dict[str, dict[str, QueryPlan]]:
+    """Statement → variant → its plan, of the last repeat that has plans."""
+    found: dict[str, dict[str, QueryPlan]] = {}
     for variant in study.variants:
         place = step.places.get(variant)
         for entry in _last(place) if place else ():
-            if isinstance(entry, dict) and shape(entry.get("plan")):
-                found.setdefault(str(entry.get("name")), {})[variant] = entry
+            if shape(entry.plan):
+                found.setdefault(entry.name, {})[variant] = entry
     return found
 
 
-def _last(place: Place) -> list[Any]:
-    for measured in reversed(place.repeats):
-        if plans := measured.record.get("plans"):
-            return list(plans) if isinstance(plans, list) else []
-    return []
+def _last(place: Repeats) -> Sequence[QueryPlan]:
+    return next((m.record.plans for m in reversed(place.repeats) if m.record.plans), ())
 
 
 def _wrapped(statement: str) -> str:

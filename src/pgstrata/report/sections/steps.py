@@ -14,7 +14,7 @@ from pgstrata.report.sections.responses import (
 )
 from pgstrata.report.sections.seconds import seconds_chart
 from pgstrata.report.sections.summary import MISSED, relative_cell
-from pgstrata.report.study import Measured, StepOf, Study, WorkloadOf, anchor
+from pgstrata.report.study import MeasuredStep, StepOf, Study, WorkloadOf, anchor
 
 # More steps than this are folded, so that a page of 42 microbenchmarks can be scrolled.
 MOST_OPEN = 12
@@ -53,21 +53,21 @@ def _step(study: Study, workload: WorkloadOf, step: StepOf, frames: Frames, fold
 def _brief(step: StepOf) -> str:
     """How long, by how many connections, at which background rate."""
     measured = next(iter(step.places.values())).repeats[0]
-    spans = [float(m.record.get("seconds") or 0.0) for p in step.places.values() for m in p.repeats]
+    spans = [m.record.seconds for p in step.places.values() for m in p.repeats]
     low, high = min(spans), max(spans)
     alike = high - low < 0.02 * high + 0.05
     span = numbers.duration(high) if alike else f"{numbers.duration(low)} to {numbers.duration(high)}"
     parts = [f"Measured for {span}", _connections(measured)]
-    target = measured.record.get("target_rate")
-    if isinstance(target, int | float):
-        parts.append(f"{numbers.rate(float(target))} rows/s asked of each background writer role")
+    target = measured.record.target_rate
+    if target is not None:
+        parts.append(f"{numbers.rate(target)} rows/s asked of each background writer role")
     if not step.measured:
         parts.append("part of the set-up: in no comparison")
     return "; ".join(part for part in parts if part) + "."
 
 
-def _connections(measured: Measured) -> str:
-    counts = [f"{int(role.get('clients') or 0)} {name}" for name, role in measured.roles.items()]
+def _connections(measured: MeasuredStep) -> str:
+    counts = [f"{role.clients} {name}" for name, role in measured.roles.items()]
     return f"connections: {', '.join(counts)}" if counts else ""
 
 

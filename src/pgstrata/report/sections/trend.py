@@ -8,7 +8,7 @@ from typing import Any
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
 from pgstrata.report.charts import PALETTE, axis, label, rounded
-from pgstrata.report.study import StepOf, Study, WorkloadOf, anchor, natural, number, part_of
+from pgstrata.report.study import StepOf, Study, WorkloadOf, anchor, natural
 from pgstrata.stats.changepoint import Shift, Version, shifts
 
 FEWEST_VERSIONS = 3
@@ -37,12 +37,9 @@ def trends(study: Study, workload: WorkloadOf) -> Section | None:
 
 def _rows(study: Study) -> list[list[str]]:
     """Variants that differ in the server's version only, oldest first; one row per config."""
-    rows: dict[str, dict[str, float]] = {}
+    rows: dict[str, dict[str, int]] = {}
     for run in study.runs:
-        version = number(part_of(run.data, "server", "version_num"))
-        config = str(part_of(run.data, "config", "name"))
-        if version is not None:
-            rows.setdefault(config, {})[run.variant] = version
+        rows.setdefault(run.record.config.name, {})[run.variant] = run.record.server.version_num
     return [
         sorted(row, key=lambda v: (row[v], natural(v)))
         for row in rows.values()

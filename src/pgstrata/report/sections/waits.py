@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from statistics import mean
 
 from pgstrata.report import numbers
 from pgstrata.report.blocks import Cell, Column, Row, Table, missing, words
-from pgstrata.report.study import Measured, StepOf, Study, WorkloadOf, number, part_of
+from pgstrata.report.study import StepOf, Study, WorkloadOf
+from pgstrata.store.record import StepRecord
 
 # What is seen less often than this under every variant is left out.
 LEAST = 0.01
@@ -22,8 +24,7 @@ def wait_tables(study: Study, workload: WorkloadOf) -> list[Table]:
 
 def _table(study: Study, workload: WorkloadOf, step: StepOf) -> Table | None:
     sampled = {
-        v: [m for m in place.repeats if isinstance(m.record.get("waits"), dict)]
-        for v, place in step.places.items()
+        v: [m.record for m in place.repeats if m.record.waits is not None] for v, place in step.places.items()
     }
     variants = [v for v in study.variants if sampled.get(v)]
     if not variants:
@@ -62,18 +63,17 @@ def _table(study: Study, workload: WorkloadOf, step: StepOf) -> Table | None:
     )
 
 
-def _shares(sampled: dict[str, list[Measured]]) -> Shares:
+def _shares(sampled: Mapping[str, Sequence[StepRecord]]) -> Shares:
     """Means over the repeats; events whose names differ only in case (17 respelt many) are one."""
     found: Shares = {}
     names: dict[str, str] = {}
     for variant, repeats in sampled.items():
-        for measured in repeats:
-            for role, events in measured.record["waits"].items():
+        for record in repeats:
+            for role, events in (record.waits or {}).items():
                 for name, share in events.items():
                     known = names.setdefault(name.casefold(), name)
                     by_variant = found.setdefault(role, {}).setdefault(known, {})
-                    value = number(share) or 0.0
-                    by_variant[variant] = by_variant.get(variant, 0.0) + value / len(repeats)
+                    by_variant[variant] = by_variant.get(variant, 0.0) + share / len(repeats)
     return found
 
 
@@ -83,16 +83,14 @@ def _cell(share: float) -> Cell:
     return Cell(share * 100, numbers.significant(share * 100), shade=min(1.0, share))
 
 
-def _cost(sampled: list[Measured]) -> str:
+def _cost(sampled: Sequence[StepRecord]) -> str:
     """What the sampling itself took."""
     costs = []
-    for measured in sampled:
-        seconds = number(measured.record.get("seconds"))
-        own = number(part_of(measured.record, "waits_cost", "sampler_cpu_seconds"))
-        backend = number(part_of(measured.record, "waits_cost", "backend_cpu_seconds"))
-        polls = number(part_of(measured.record, "waits_cost", "polls"))
-        if seconds and own is not None and polls is not None:
-            costs.append((polls / seconds, own / seconds, (backend or 0.0) / seconds))
+    for record in sampled:
+        cost, seconds = record.waits_cost, record.seconds
+        if cost is not None and seconds:
+            backend = cost.backend_cpu_seconds or 0.0
+            costs.append((cost.polls / seconds, cost.sampler_cpu_seconds / seconds, backend / seconds))
     if not costs:
         return ""
     hertz, own, backend = (mean(column) for column in zip(*costs, strict=True))

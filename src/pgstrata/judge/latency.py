@@ -1,0 +1,37 @@
+"""Response times added up: of parts of a step, of repeats, of machines. Percentiles are never averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pgstrata.stats.rates import pooled
+from pgstrata.store import Run
+from pgstrata.store.histogram import Histogram, decode, merge
+from pgstrata.store.record import Latency, StepRecord
+
+
+def added_up(histogram: Histogram, parts: Iterable[tuple[int, Latency]]) -> Latency:
+    """Of all responses together. parts: the number of responses of each part, and their times.
+
+    Percentiles are those of the merged histogram, exact to its three digits; mean, deviation and the longest
+    are made from the parts' own, which are exact.
+    """
+    known = [(n, one) for n, one in parts if one.mean is not None]
+    mean, stddev = pooled((n, one.mean or 0.0, one.stddev or 0.0) for n, one in known) or (None, None)
+    p50, p75, p90, p95, p99 = histogram.percentiles((50, 75, 90, 95, 99))
+    longest = [one.max for _, one in known if one.max is not None]
+    return Latency(
+        mean=mean, stddev=stddev, p50=p50, p75=p75, p90=p90, p95=p95, p99=p99, max=max(longest, default=None)
+    )
+
+
+def over_repeats(repeats: Sequence[tuple[Run, StepRecord]], role: str) -> Latency | None:
+    """The response times of a role over the repeats of a step; None where none of them has the role.
+
+    Raises StoreError where a stored histogram is damaged.
+    """
+    own = [(run, step) for run, step in repeats if role in step.roles]
+    if len(own) < 2:
+        return own[0][1].roles[role].latency if own else None
+    histograms = [decode(text) for run, step in own if (text := run.histograms.get(step.name, {}).get(role))]
+    return added_up(merge(histograms), [(s.roles[role].operations, s.roles[role].latency) for _, s in own])
