@@ -258,7 +258,7 @@ def has_segment(room: Room, program: psutil.Process) -> bool:
     """A server that initdb runs has its shared memory: that stands in its pid file."""
     for file in room.data.glob("*/data/postmaster.pid"):
         lines = file.read_text().splitlines()
-        if lines[0].startswith("-") and len(lines) > 6 and lines[6].strip():
+        if len(lines) > 6 and lines[0].startswith("-") and lines[6].strip():
             return True
     return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import weakref
 
 import pytest
 
@@ -41,3 +42,38 @@ def test_former_handlers_come_back() -> None:
     with Interrupts():
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_repeated_signals_do_not_cut_the_way_out_short() -> None:
+    """Ctrl-C twice: the second must not come between the first and the shield of what takes down."""
+    reached = False
+    with Interrupts() as interrupts, pytest.raises(Interrupted):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+            with interrupts.shield():
+                reached = True
+    assert reached
+
+
+def test_a_signal_whose_exception_is_swallowed_comes_again(capfd: pytest.CaptureFixture[str]) -> None:
+    """Python raises nothing out of the callback of a weak reference; it only prints it."""
+
+    class Thing:
+        pass
+
+    def callback(unused: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.5)
+
+    thing = Thing()
+    with Interrupts(), pytest.raises(Interrupted) as caught:
+        kept = weakref.ref(thing, callback)
+        del thing
+        assert kept() is None
+        time.sleep(20)
+    assert caught.value.exit_code == 143
+    assert "Traceback" not in capfd.readouterr().err

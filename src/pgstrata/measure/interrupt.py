@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +14,9 @@ from types import FrameType
 
 PATIENCE_SECONDS = 1.0
 """How long the exception of one signal may be on its way before the next one raises another."""
+
+AGAIN_SECONDS = 0.02
+"""After which a signal is sent again whose exception was swallowed."""
 
 
 class Interrupted(BaseException):
@@ -42,13 +48,16 @@ class Interrupts:
         self._shields = 0
         self._former: dict[int, object] = {}
         self._raised = -math.inf
+        self._former_hook = sys.unraisablehook
 
     def __enter__(self) -> Interrupts:
         for number in self.SIGNALS:
             self._former[number] = signal.signal(number, self._on_signal)
+        self._former_hook, sys.unraisablehook = sys.unraisablehook, self._on_ignored
         return self
 
     def __exit__(self, *unused: object) -> None:
+        sys.unraisablehook = self._former_hook
         for number, former in self._former.items():
             signal.signal(number, former)  # type: ignore[arg-type]
 
@@ -64,6 +73,21 @@ class Interrupts:
         if first:
             self._tell("interrupted: stopping the driver and the server")
         raise Interrupted(signum)
+
+    def _on_ignored(self, what: sys.UnraisableHookArgs) -> None:
+        """Called for exceptions that Python cannot raise: a signal may come in a finalizer or the callback of
+        a weak reference, which swallow its exception. It is sent again, a moment later."""
+        if not isinstance(what.exc_value, Interrupted):
+            self._former_hook(what)
+            return
+        self._raised = -math.inf
+        again = threading.Timer(AGAIN_SECONDS, self._send_again, (what.exc_value.signum,))
+        again.daemon = True
+        again.start()
+
+    def _send_again(self, signum: int) -> None:
+        if signal.getsignal(signum) == self._on_signal:  # not after the end, where it would kill
+            os.kill(os.getpid(), signum)
 
     def _tell(self, text: str) -> None:
         # It may come while something else is being written, and files cannot be written to in between.
