@@ -203,7 +203,7 @@ class Driver:
         if event.get("version") != DIALECT:
             raise DriverError(
                 f"the driver speaks version {event.get('version')} of its dialect, pgstrata speaks {DIALECT}",
-                "build the driver of this checkout: make build",
+                "build and install the driver of this checkout: make setup",
             )
         return event
 

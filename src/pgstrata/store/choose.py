@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from pgstrata.store.comparisons import counted
 from pgstrata.store.layout import Results
 from pgstrata.store.names import RUN_FOLDER
 from pgstrata.store.read import BrokenRun, Run, read_run
+from pgstrata.suggest import nearest
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def choose(text: str, results: Path, campaign: str | None = None) -> Side:
         return choose(begins[0], results, campaign)
     if begins:
         raise UsageError(f"{text} fits several variants: {', '.join(begins)}", "write the whole label")
-    near = difflib.get_close_matches(text, labels, n=1)
-    meant = f"did you mean {near[0]}? " if near else ""
+    near = nearest(text, labels)
+    meant = f"did you mean {near}? " if near else ""
     raise UsageError(
         f"no variant, run or folder is called {text}",
         f"{meant}variants of campaign {runs[0].campaign}: {', '.join(labels)}",

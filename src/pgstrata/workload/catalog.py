@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 from pgstrata.errors import UsageError
+from pgstrata.suggest import nearest
 from pgstrata.workload.core.options import Estimate, Workload, WorkloadOptions
 from pgstrata.workload.fulltext import Fulltext
 from pgstrata.workload.insert.steps import InsertBenchmark
@@ -29,8 +29,8 @@ def find(name: str) -> Workload:
     """The workload of this name; UsageError lists the names, nearest first."""
     if name in _WORKLOADS:
         return _WORKLOADS[name]
-    near = difflib.get_close_matches(name, _WORKLOADS, n=1)
-    meant = f"Did you mean {near[0]!r}? " if near else ""
+    near = nearest(name, _WORKLOADS)
+    meant = f"Did you mean {near!r}? " if near else ""
     raise UsageError(f"There is no workload {name!r}.", f"{meant}Workloads: {', '.join(_WORKLOADS)}.")
 
 

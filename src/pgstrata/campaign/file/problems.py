@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from pgstrata.errors import UsageError
+from pgstrata.suggest import meant
 from pgstrata.user_files import shown
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, None where nothing is near."""
-    candidates = {k.lower(): k for k in known}
-    low = word.lower()
-    if low in candidates:
-        return candidates[low]
-    found = difflib.get_close_matches(low, candidates, n=1, cutoff=0.6)
-    if found:
-        return candidates[found[0]]
-    begins = [k for k in candidates if len(low) >= 3 and (k.startswith(low) or low.startswith(k))]
-    return candidates[begins[0]] if len(begins) == 1 else None
-
-
-def meant(word: str, known: Iterable[str], what: str) -> str:
-    """The second half of "X is not known": what was probably meant, or all there is."""
-    known = list(known)
-    if guess := nearest(word, known):
-        return f"did you mean `{guess}`?"
-    return f"{what}: {', '.join(known)}" if known else ""
 
 
 def dotted(location: Sequence[str | int]) -> str:

@@ -15,12 +15,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from pgstrata.campaign.file.models import Campaign, CampaignSpec, ChosenWorkload, VariantSpec, expand
-from pgstrata.campaign.file.problems import explain, meant
+from pgstrata.campaign.file.problems import explain
 from pgstrata.campaign.file.toml import parse, parse_value
 from pgstrata.errors import UsageError
 from pgstrata.server.acquire import check_spec
 from pgstrata.server.config.resolve import find_fragment
 from pgstrata.server.initdb import check_initdb
+from pgstrata.suggest import meant
 from pgstrata.user_files import read_text, shown
 from pgstrata.workload import catalog
 

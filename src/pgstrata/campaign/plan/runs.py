@@ -11,7 +11,6 @@ from pathlib import Path
 import psutil
 
 from pgstrata.campaign.file.models import Campaign, ChosenWorkload, VariantSpec
-from pgstrata.campaign.file.problems import meant
 from pgstrata.campaign.plan.checks import check_cpus, check_interleaved, check_memory, memory_limit
 from pgstrata.campaign.plan.model import PlannedRun, Variant
 from pgstrata.campaign.plan.order import interleaved_cost
@@ -22,6 +21,7 @@ from pgstrata.store import Results, comparisons
 from pgstrata.store.names import RunKey
 from pgstrata.store.read import BrokenRun, read_run
 from pgstrata.store.record import RunRecord
+from pgstrata.suggest import meant
 
 AROUND_SECONDS = 8.0
 """What initdb, start, admin SQL, observing and storing take for one run, a typical disk assumed."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +11,7 @@ from pgstrata.errors import UsageError
 from pgstrata.server.config.conf_file import Assignment, Fragment, assignments, quoted
 from pgstrata.server.config.mapping import Fate, fate
 from pgstrata.store.record import Change, ConfigRecord, FragmentRecord
+from pgstrata.suggest import nearest
 from pgstrata.user_files import read_text, user_path
 
 __all__ = [
@@ -104,16 +104,14 @@ def find_fragment(name: str, beside: Path | None) -> Fragment:
     names = [
         fragment.stem for fragment in [*_SHIPPED.glob("*.conf"), *(_SHIPPED / "overlays").glob("*.conf")]
     ]
-    close = get_close_matches(name, names, n=1, cutoff=0.6)
+    near = nearest(name, names)
     if written_as_path:
         raise UsageError(
             f"there is no config fragment {candidates[0]}", "paths are relative to the campaign file"
         )
     raise UsageError(
         f"there is no config fragment called {name!r}",
-        f"did you mean {close[0]}?"
-        if close
-        else f"shipped are {', '.join(sorted(names))}; or name a .conf file",
+        f"did you mean {near}?" if near else f"shipped are {', '.join(sorted(names))}; or name a .conf file",
     )
 
 

@@ -7,9 +7,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+
+from pgstrata.suggest import nearest
 
 COLUMNS = ("name", "first", "last", "type", "unit", "min", "max", "values")
 
@@ -101,8 +102,7 @@ def history(name: str) -> Sequence[Setting]:
 
 def nearest_name(name: str, also: Sequence[str] = ()) -> str | None:
     """The known name most like a mistyped one."""
-    close = get_close_matches(name, [*_table(), *also], n=1, cutoff=0.6)
-    return close[0] if close else None
+    return nearest(name, [*_table(), *also])
 
 
 # --- values -----------------------------------------------------------------------------------
