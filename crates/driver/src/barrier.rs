@@ -1,8 +1,10 @@
 //! Everything before the barrier: connections, prepared statements, `start` ops, who works with whom.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::engine::{self, Engine, Line};
 use crate::events::Failure;
@@ -81,7 +83,7 @@ fn of(role: &Role, client: u32, failure: Failure) -> Failure {
 
 /// Prepares statements and runs the role's `start` ops.
 fn bring_to_barrier(line: &mut Line<'_>) -> Result<(), Failure> {
-    let fd = line.socket.as_raw_fd();
+    let fd = line.socket.as_fd();
     let session = &mut line.session;
     if session.prepare()? {
         engine::blocking::exchange(session, fd)?;
@@ -131,12 +133,11 @@ fn partner(pairs: &Pairs, role: usize, client: u32) -> Option<(Arc<Lockstep>, us
 
 /// Raises the limit of open files as far as it may go; a shortage shows when a connection fails.
 fn allow_files(wanted: usize) {
-    // SAFETY: plain data in and out.
-    unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < wanted as u64 {
-            limit.rlim_cur = limit.rlim_max.min(wanted as u64);
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
+    let wanted = wanted as u64;
+    let limit = getrlimit(Resource::Nofile);
+    // None is no limit.
+    if limit.current.is_some_and(|current| current < wanted) {
+        let current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
     }
 }

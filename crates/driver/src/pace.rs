@@ -1,6 +1,6 @@
 //! When a transaction may start: the step's beginning and end, fixed rates, lockstep.
 
-use std::os::fd::RawFd;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -21,13 +21,13 @@ pub struct Control {
     /// Clients whose last transaction the step waits for; 0 where it ends by time.
     unfinished: AtomicU64,
     /// An eventfd that wakes engines that wait in the kernel.
-    wake: Option<RawFd>,
+    wake: Option<OwnedFd>,
 }
 
 impl Control {
     /// `unfinished`: clients that end by themselves, and the step with the last of them; 0 where
     /// the step ends by time.
-    pub fn new(unfinished: u64, wake: Option<RawFd>) -> Control {
+    pub fn new(unfinished: u64, wake: Option<OwnedFd>) -> Control {
         Control {
             deadline: AtomicU64::new(Nanos::MAX),
             opened: Mutex::new(None),
@@ -76,10 +76,9 @@ impl Control {
             let _guard = self.lock();
             self.bell.notify_all();
         }
-        if let Some(fd) = self.wake {
-            let many = WAKINGS.to_ne_bytes();
-            // SAFETY: `many` is readable for 8 bytes. A full counter also wakes, so the result is moot.
-            unsafe { libc::write(fd, many.as_ptr().cast(), 8) };
+        if let Some(fd) = &self.wake {
+            // A full counter also wakes, so the result is moot.
+            let _ = rustix::io::write(fd, &WAKINGS.to_ne_bytes());
         }
     }
 

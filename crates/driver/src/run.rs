@@ -1,9 +1,13 @@
 //! One step from its spec to `done`: connect, prepare, barrier, measure, collect, report.
 
 use std::io::BufRead;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::num::NonZeroU64;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::thread::set_current_timer_slack;
 
 use crate::barrier::connect_all;
 use crate::clock::{self, Nanos, SECOND};
@@ -93,11 +97,13 @@ fn step(spec: &Spec, turns: Option<&Turns>, roles: &[Role], events: &Events) -> 
     let copies = roles.iter().any(|r| !r.copies.is_empty());
     let most = roles.iter().map(|r| r.clients as usize).max().unwrap_or(1);
     let engine = Engine::choose(spec.engine, spec.threads, most, copies).map_err(Failure::spec)?;
-    let wake = eventfd()?;
+    let wake_event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)
+        .map_err(|e| Failure::new("io", e.to_string()))?;
+    let wake = wake_event.as_raw_fd();
     let ends_by_time = spec.seconds.is_some();
     let finite = roles.iter().filter(|r| !ends_by_time && r.operations.is_some());
     let unfinished = finite.map(|r| u64::from(r.clients)).sum();
-    let control = Control::new(unfinished, Some(wake.as_raw_fd()));
+    let control = Control::new(unfinished, Some(wake_event));
     let reporter = Reporter::new(events, spec.results_dir.as_deref());
     let mut boards: Vec<Board> = roles.iter().map(Board::of).collect();
     let (workers, pids) = connect_all(spec, roles, engine, &control, turns, &mut boards)?;
@@ -107,7 +113,7 @@ fn step(spec: &Spec, turns: Option<&Turns>, roles: &[Role], events: &Events) -> 
     std::thread::scope(|scope| {
         let threads = workers.len();
         for mut lines in workers {
-            let (tell, control, reporter, wake) = (tell.clone(), &control, &reporter, wake.as_raw_fd());
+            let (tell, control, reporter) = (tell.clone(), &control, &reporter);
             let work = move || {
                 work(engine, &mut lines, control, spec, wake, reporter);
                 let failures = lines.iter_mut().filter_map(|l| l.session.failure.take()).collect();
@@ -155,8 +161,7 @@ fn work(
     reporter: &Reporter<'_>,
 ) {
     // Without this the kernel may wake a sleeper 50 µs late, and every paced latency has that in it.
-    // SAFETY: a plain setting of this thread.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+    let _ = set_current_timer_slack(NonZeroU64::new(1));
     let begin = control.wait_for_start();
     let measured_from = begin + clock::nanos(spec.warmup_seconds);
     for line in lines.iter_mut() {
@@ -373,15 +378,5 @@ impl Conductor<'_> {
     fn say_second(&self, boards: &mut [Board], second: u64, seconds: f64, turns: u64) {
         let roles = boards.iter_mut().map(|b| b.second(second, turns)).collect();
         self.events.say(&Event::Second { second, seconds, roles });
-    }
-}
-
-fn eventfd() -> Result<OwnedFd, Failure> {
-    // SAFETY: the call makes a descriptor that nobody else owns.
-    unsafe {
-        match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) {
-            -1 => Err(Failure::new("io", std::io::Error::last_os_error().to_string())),
-            fd => Ok(OwnedFd::from_raw_fd(fd)),
-        }
     }
 }

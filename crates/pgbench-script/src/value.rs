@@ -85,42 +85,10 @@ fn prints_as(value: i64, text: &str) -> bool {
     out == text.as_bytes()
 }
 
-/// `00`, `01`, … `99`: two digits for one division.
-static PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[b'0'; 2]; 100];
-    let mut i = 0;
-    while i < 100 {
-        pairs[i] = [b'0' + (i / 10) as u8, b'0' + (i % 10) as u8];
-        i += 1;
-    }
-    pairs
-};
-
-/// Appends an integer in decimal. Most of what a load sends is made of these.
+/// Appends an integer in decimal.
 #[inline]
 pub fn write_int(value: i64, out: &mut Vec<u8>) {
-    let magnitude = value.unsigned_abs();
-    if value < 0 {
-        out.push(b'-');
-    }
-    let mut digits = 1;
-    let mut above = 10u64;
-    while digits < 20 && magnitude >= above {
-        digits += 1;
-        above = above.saturating_mul(10);
-    }
-    let start = out.len();
-    out.resize(start + digits, b'0');
-    let place = &mut out[start..];
-    let (mut at, mut rest) = (digits, magnitude);
-    while at >= 2 {
-        at -= 2;
-        place[at..at + 2].copy_from_slice(&PAIRS[(rest % 100) as usize]);
-        rest /= 100;
-    }
-    if at == 1 {
-        place[0] = b'0' + rest as u8;
-    }
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// Appends a double as C's `%.15g` does (C17, 7.21.6.1): 15 significant digits, trailing zeros cut,

@@ -1,7 +1,9 @@
 //! Plain blocking sockets, a thread per connection: one send and one receive per exchange.
 
-use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::{Line, publish};
 use crate::clock;
@@ -12,7 +14,7 @@ use crate::session::{Progress, Session, Want};
 
 /// Runs one session until it has finished or failed.
 pub fn run(line: &mut Line<'_>, control: &Control, reporter: &Reporter<'_>) {
-    let fd = line.socket.as_raw_fd();
+    let fd = line.socket.as_fd();
     let session = &mut line.session;
     let mut now = clock::now();
     loop {
@@ -49,50 +51,41 @@ pub fn run(line: &mut Line<'_>, control: &Control, reporter: &Reporter<'_>) {
 }
 
 /// Sends what the session has and receives until the answer is whole.
-pub fn exchange(session: &mut Session<'_>, fd: RawFd) -> Result<(), Failure> {
+pub fn exchange(session: &mut Session<'_>, fd: BorrowedFd<'_>) -> Result<(), Failure> {
     send_all(session, fd)?;
     loop {
         let room = session.inbox.room();
-        // SAFETY: `room` is memory of this process, writable for its length.
-        let n = unsafe { libc::recv(fd, room.as_mut_ptr().cast(), room.len(), 0) };
-        match n {
-            0 => return Err(session.lost("the server closed it")),
-            1.. => {
-                if session.receive(n as usize, clock::now())? == Progress::Whole {
+        match recv(fd, room, RecvFlags::empty()) {
+            Ok((0, _)) => return Err(session.lost("the server closed it")),
+            Ok((n, _)) => {
+                if session.receive(n, clock::now())? == Progress::Whole {
                     return Ok(());
                 }
             }
-            _ => interrupted(session)?,
+            Err(e) => interrupted(session, e)?,
         }
     }
 }
 
 /// Sends, and looks whether the server has something to say against it.
-fn push(session: &mut Session<'_>, fd: RawFd) -> Result<(), Failure> {
+fn push(session: &mut Session<'_>, fd: BorrowedFd<'_>) -> Result<(), Failure> {
     send_all(session, fd)?;
     let room = session.inbox.room();
-    // SAFETY: as above.
-    let n = unsafe { libc::recv(fd, room.as_mut_ptr().cast(), room.len(), libc::MSG_DONTWAIT) };
-    match n {
-        0 => Err(session.lost("the server closed it")),
-        1.. => session.receive(n as usize, clock::now()).map(|_| ()),
-        _ => match io::Error::last_os_error().kind() {
-            io::ErrorKind::WouldBlock => Ok(()),
-            _ => interrupted(session),
-        },
+    match recv(fd, room, RecvFlags::DONTWAIT) {
+        Ok((0, _)) => Err(session.lost("the server closed it")),
+        Ok((n, _)) => session.receive(n, clock::now()).map(|_| ()),
+        Err(Errno::AGAIN) => Ok(()),
+        Err(e) => interrupted(session, e),
     }
 }
 
-fn send_all(session: &mut Session<'_>, fd: RawFd) -> Result<(), Failure> {
+fn send_all(session: &mut Session<'_>, fd: BorrowedFd<'_>) -> Result<(), Failure> {
     let mut sent = 0;
     while sent < session.out.len() {
         let rest = &session.out[sent..];
-        // SAFETY: `rest` is readable for its length.
-        let n = unsafe { libc::send(fd, rest.as_ptr().cast(), rest.len(), libc::MSG_NOSIGNAL) };
-        if n >= 0 {
-            sent += n as usize;
-        } else {
-            interrupted(session)?;
+        match send(fd, rest, SendFlags::NOSIGNAL) {
+            Ok(n) => sent += n,
+            Err(e) => interrupted(session, e)?,
         }
     }
     session.out.clear();
@@ -100,10 +93,9 @@ fn send_all(session: &mut Session<'_>, fd: RawFd) -> Result<(), Failure> {
 }
 
 /// Nothing where a signal came between, else the failure that the system reports.
-fn interrupted(session: &mut Session<'_>) -> Result<(), Failure> {
-    let error = io::Error::last_os_error();
-    match error.kind() {
-        io::ErrorKind::Interrupted => Ok(()),
-        _ => Err(session.lost(&error.to_string())),
+fn interrupted(session: &mut Session<'_>, error: Errno) -> Result<(), Failure> {
+    match error {
+        Errno::INTR => Ok(()),
+        _ => Err(session.lost(&std::io::Error::from(error).to_string())),
     }
 }

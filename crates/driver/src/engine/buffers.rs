@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// The only group of buffers in a ring.
 pub const GROUP: u16 = 0;
@@ -28,13 +29,9 @@ impl Buffers {
     pub fn register(submitter: &Submitter<'_>) -> io::Result<Buffers> {
         // SAFETY: a fresh private mapping, which nothing else knows of.
         let memory = unsafe {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            libc::mmap(std::ptr::null_mut(), MEMORY, access, kind, -1, 0)
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            mmap_anonymous(std::ptr::null_mut(), MEMORY, access, MapFlags::PRIVATE)?
         };
-        if memory == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
         let mut buffers = Buffers { memory: memory.cast(), tail: 0 };
         // SAFETY: the descriptors are page-aligned and stay mapped until `buffers` is dropped.
         unsafe { submitter.register_buf_ring_with_flags(memory as u64, COUNT, GROUP, 0)? };
@@ -83,6 +80,6 @@ impl Buffers {
 impl Drop for Buffers {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and the ring that knew of it has been dropped before.
-        unsafe { libc::munmap(self.memory.cast(), MEMORY) };
+        let _ = unsafe { munmap(self.memory.cast(), MEMORY) };
     }
 }
