@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicI64;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::engine::{self, Engine, Line};
+use crate::engine::{self, ClientConnection, Engine};
 use crate::events::Failure;
 use crate::pace::{Control, Lockstep};
 use crate::program::Role;
-use crate::record::Board;
+use crate::record::RoleRecord;
 use crate::session::{Session, Surroundings, Want};
 use crate::spec::Spec;
-use crate::turns::Turns;
+use crate::windows::WindowSchedule;
 use crate::{clock, connect};
 
 /// Opens every connection and brings it up to the barrier; sessions grouped by the thread that will
@@ -24,9 +24,9 @@ pub fn connect_all<'a>(
     roles: &'a [Role],
     engine: Engine,
     control: &'a Control,
-    turns: Option<&'a Turns>,
-    boards: &mut [Board],
-) -> Result<(Vec<Vec<Line<'a>>>, Vec<Vec<i32>>), Failure> {
+    turns: Option<&'a WindowSchedule>,
+    records: &mut [RoleRecord],
+) -> Result<(Vec<Vec<ClientConnection<'a>>>, Vec<Vec<i32>>), Failure> {
     let total: usize = roles.iter().map(|r| r.clients as usize).sum();
     allow_files(total + 64);
     let threads = match engine {
@@ -38,14 +38,14 @@ pub fn connect_all<'a>(
         (0..most).map(|_| spec.shared.iter().map(|_| Arc::default()).collect()).collect();
     let pairs = lockstep_pairs(spec, roles)?;
 
-    let mut workers: Vec<Vec<Line<'a>>> = (0..threads).map(|_| Vec::new()).collect();
+    let mut workers: Vec<Vec<ClientConnection<'a>>> = (0..threads).map(|_| Vec::new()).collect();
     let mut pids: Vec<Vec<i32>> = Vec::new();
     let mut next = 0;
     for role in roles {
-        let board = &mut boards[role.index];
-        let slabs: Vec<_> = match engine {
+        let record = &mut records[role.index];
+        let recorders: Vec<_> = match engine {
             Engine::Blocking => Vec::new(),
-            Engine::IoUring { threads } => (0..threads).map(|_| board.slab()).collect(),
+            Engine::IoUring { threads } => (0..threads).map(|_| record.recorder()).collect(),
         };
         let mut of_role = Vec::new();
         for client in 0..role.clients {
@@ -56,7 +56,7 @@ pub fn connect_all<'a>(
             next += 1;
             let around = Surroundings {
                 control,
-                slab: slabs.get(worker).cloned().unwrap_or_else(|| board.slab()),
+                recorder: recorders.get(worker).cloned().unwrap_or_else(|| record.recorder()),
                 lockstep: partner(&pairs, role.index, client),
                 keep_rows: spec.results_dir.is_some(),
                 turns,
@@ -67,9 +67,9 @@ pub fn connect_all<'a>(
             }
             let opened = connect::open(&spec.connection).map_err(|f| of(role, client, f))?;
             of_role.push(opened.pid);
-            let mut line = Line { session, socket: opened.socket };
-            bring_to_barrier(&mut line).map_err(|f| of(role, client, f))?;
-            workers[worker].push(line);
+            let mut connection = ClientConnection { session, socket: opened.socket };
+            bring_to_barrier(&mut connection).map_err(|f| of(role, client, f))?;
+            workers[worker].push(connection);
         }
         pids.push(of_role);
     }
@@ -82,9 +82,9 @@ fn of(role: &Role, client: u32, failure: Failure) -> Failure {
 }
 
 /// Prepares statements and runs the role's `start` ops.
-fn bring_to_barrier(line: &mut Line<'_>) -> Result<(), Failure> {
-    let fd = line.socket.as_fd();
-    let session = &mut line.session;
+fn bring_to_barrier(connection: &mut ClientConnection<'_>) -> Result<(), Failure> {
+    let fd = connection.socket.as_fd();
+    let session = &mut connection.session;
     if session.prepare()? {
         engine::blocking::exchange(session, fd)?;
     }

@@ -6,7 +6,7 @@
 
 use pgbench_script::Rng;
 
-use crate::generate::{BASE64, Part, Scene};
+use crate::generate::{BASE64, Inputs, Part};
 use crate::spec::FillSpec;
 
 /// The parts of one row, each with a known longest text.
@@ -59,10 +59,11 @@ impl Compact {
     }
 
     /// Appends `n` rows as SQL literals.
-    pub fn write(&self, n: u32, scene: &mut Scene<'_>, out: &mut Vec<u8>) {
+    pub fn write(&self, n: u32, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
         out.reserve(n as usize * self.most + SLACK);
         let mut now = [b'\''; 32];
-        now[1..1 + scene.now.len().min(NOW - 2)].copy_from_slice(&scene.now[..scene.now.len().min(NOW - 2)]);
+        now[1..1 + inputs.now.len().min(NOW - 2)]
+            .copy_from_slice(&inputs.now[..inputs.now.len().min(NOW - 2)]);
         let start = out.len();
         // SAFETY: `most` bounds what each row advances by, and no piece writes more than SLACK beyond
         // where it ends; both were reserved. All bytes up to the end have been written.
@@ -74,10 +75,10 @@ impl Compact {
                     match piece {
                         Piece::Short(text, length) => pen.put(text, *length),
                         Piece::Uniform { low, last } => {
-                            pen.int(low.wrapping_add(scene.rng.below(*last) as i64));
+                            pen.int(low.wrapping_add(inputs.rng.below(*last) as i64));
                         }
                         Piece::Now => pen.put(&now, NOW),
-                        Piece::Fill(fill) => pen.fill(*fill, scene.rng),
+                        Piece::Fill(fill) => pen.fill(*fill, inputs.rng),
                     }
                 }
             }
@@ -204,11 +205,11 @@ mod tests {
             let mut made = [b"x".to_vec(), b"x".to_vec()];
             for (i, out) in made.iter_mut().enumerate() {
                 let mut rng = Rng::new(seed);
-                let mut scene = Scene { vars: &mut vars, rng: &mut rng, splice: 0, now: b"2026-11-21 12:34:56" };
+                let mut inputs = Inputs { vars: &mut vars, rng: &mut rng, splice: 0, now: b"2026-11-21 12:34:56" };
                 if i == 0 {
-                    compact.as_ref().unwrap().write(rows, &mut scene, out);
+                    compact.as_ref().unwrap().write(rows, &mut inputs, out);
                 } else {
-                    literal(std::slice::from_ref(&general), &mut scene, true, out).unwrap();
+                    literal(std::slice::from_ref(&general), &mut inputs, true, out).unwrap();
                 }
             }
             prop_assert_eq!(String::from_utf8_lossy(&made[0]), String::from_utf8_lossy(&made[1]));

@@ -3,7 +3,7 @@
 use crate::compact::Compact;
 use crate::events::Failure;
 use crate::generate::Part;
-use crate::program::{Copy, CopySource, Into, Op, Program, Role, Source, Splice, Statement};
+use crate::program::{CopySource, CopyStatement, Destination, Op, Program, Role, Source, Splice, Statement};
 use crate::spec::{
     Constant, Mode, OnError, OpSpec, PartSpec, Pipeline, RoleSpec, ScriptSpec, SleepSpec, SqlSpec, Unit,
 };
@@ -109,7 +109,7 @@ struct Compiler {
     names: Names,
     row_slot: u32,
     statements: Vec<Statement>,
-    copies: Vec<Copy>,
+    copies: Vec<CopyStatement>,
     counters: usize,
 }
 
@@ -252,26 +252,26 @@ impl Compiler {
             SqlPart::Var(slot) => Part::Variable(slot, self.names.name(slot).into()),
         });
         let parts = parts.collect();
-        let into = match store {
-            None => Into::Nothing,
-            Some(Store::Gset { prefix }) => Into::Gset(prefix.into()),
-            Some(Store::Aset { prefix }) => Into::Aset(prefix.into()),
+        let destination = match store {
+            None => Destination::Nothing,
+            Some(Store::Gset { prefix }) => Destination::Gset(prefix.into()),
+            Some(Store::Aset { prefix }) => Destination::Aset(prefix.into()),
         };
-        self.statement(Statement { into, ..bare(name.to_owned(), self.mode, parts, None) })
+        self.statement(Statement { destination, ..bare(name.to_owned(), self.mode, parts, None) })
     }
 
     fn sql(&mut self, sql: SqlSpec) -> Result<usize, Failure> {
-        let into = match (sql.gset, sql.aset) {
-            (Some(prefix), _) => Into::Gset(prefix),
-            (None, Some(prefix)) => Into::Aset(prefix),
-            (None, None) if sql.into.is_empty() => Into::Nothing,
-            (None, None) => Into::Slots(sql.into.iter().map(|n| self.names.slot(n)).collect()),
+        let destination = match (sql.gset, sql.aset) {
+            (Some(prefix), _) => Destination::Gset(prefix),
+            (None, Some(prefix)) => Destination::Aset(prefix),
+            (None, None) if sql.into.is_empty() => Destination::Nothing,
+            (None, None) => Destination::Slots(sql.into.iter().map(|n| self.names.slot(n)).collect()),
         };
         let mut splice = None;
         let parts = self.parts(sql.sql, &mut splice)?;
         self.statement(Statement {
             counted: sql.counted,
-            into,
+            destination,
             record: sql.record,
             record_errors: sql.on_error == OnError::Record,
             ..bare(sql.name, sql.mode.unwrap_or(self.mode), parts, splice)
@@ -287,7 +287,7 @@ impl Compiler {
     fn copy(&mut self, text: String, name: String, source: CopySource) -> Result<usize, Failure> {
         let text = vec![Part::Text(text.into_bytes().into())];
         let statement = self.statement(bare(name, Mode::Simple, text, None))?;
-        self.copies.push(Copy { statement, source, row_slot: self.row_slot });
+        self.copies.push(CopyStatement { statement, source, row_slot: self.row_slot });
         Ok(self.copies.len() - 1)
     }
 
@@ -341,7 +341,7 @@ fn bare(name: String, mode: Mode, parts: Vec<Part>, splice: Option<Splice>) -> S
         params: 0,
         result_formats: &wire::TEXT_RESULTS,
         counted: true,
-        into: Into::Nothing,
+        destination: Destination::Nothing,
         record: false,
         record_errors: false,
     }

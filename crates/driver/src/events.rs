@@ -97,7 +97,7 @@ pub struct RoleDone {
     /// Where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<ScriptTotals>,
-    /// The windows that no second has told.
+    /// The windows that no second has reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<(u64, u64, f64)>,
 }

@@ -28,7 +28,7 @@ pub enum Part {
 }
 
 /// What values are drawn from.
-pub struct Scene<'a> {
+pub struct Inputs<'a> {
     pub vars: &'a mut Vars,
     pub rng: &'a mut Rng,
     pub splice: i64,
@@ -39,29 +39,29 @@ pub struct Scene<'a> {
 /// without it text stands as it is (rows for COPY).
 pub fn literal(
     parts: &[Part],
-    scene: &mut Scene<'_>,
+    inputs: &mut Inputs<'_>,
     quote: bool,
     out: &mut Vec<u8>,
 ) -> Result<(), EvalError> {
     for part in parts {
         match part {
             Part::Text(text) => put(text, out),
-            Part::Repeat { n, compact: Some(compact), .. } if quote => compact.write(*n, scene, out),
+            Part::Repeat { n, compact: Some(compact), .. } if quote => compact.write(*n, inputs, out),
             Part::Repeat { n, of, separator, .. } => {
                 for i in 0..*n {
                     if i > 0 {
                         put(separator, out);
                     }
-                    literal(of, scene, quote, out)?;
+                    literal(of, inputs, quote, out)?;
                 }
             }
-            Part::Splice => write_int(scene.splice, out),
-            Part::Expr(expr, ParamType::Text | ParamType::Varchar) if quote => match expr.text(scene.vars) {
+            Part::Splice => write_int(inputs.splice, out),
+            Part::Expr(expr, ParamType::Text | ParamType::Varchar) if quote => match expr.text(inputs.vars) {
                 Some(text) => quoted(text.as_bytes(), out),
-                None => expr.eval(scene.vars, scene.rng)?.write_text(out),
+                None => expr.eval(inputs.vars, inputs.rng)?.write_text(out),
             },
-            Part::Expr(expr, _) => expr.eval(scene.vars, scene.rng)?.write_text(out),
-            Part::Variable(slot, name) => match scene.vars.read(*slot) {
+            Part::Expr(expr, _) => expr.eval(inputs.vars, inputs.rng)?.write_text(out),
+            Part::Variable(slot, name) => match inputs.vars.read(*slot) {
                 Some(value) => value.write_text(out),
                 None => {
                     out.push(b':');
@@ -72,7 +72,7 @@ pub fn literal(
                 if quote {
                     out.push(b'\'');
                 }
-                text_value(part, scene, out);
+                text_value(part, inputs, out);
                 if quote {
                     out.push(b'\'');
                 }
@@ -83,30 +83,30 @@ pub fn literal(
 }
 
 /// Writes the values of the parts as Bind parameters, each with its length in front.
-pub fn parameters(parts: &[Part], scene: &mut Scene<'_>, out: &mut Vec<u8>) -> Result<(), EvalError> {
+pub fn parameters(parts: &[Part], inputs: &mut Inputs<'_>, out: &mut Vec<u8>) -> Result<(), EvalError> {
     for part in parts {
         match part {
             Part::Text(_) | Part::Splice => {}
             Part::Repeat { n, of, .. } => {
                 for _ in 0..*n {
-                    parameters(of, scene, out)?;
+                    parameters(of, inputs, out)?;
                 }
             }
-            Part::Expr(expr, kind) => match expr.text(scene.vars) {
+            Part::Expr(expr, kind) => match expr.text(inputs.vars) {
                 Some(text) if matches!(kind, ParamType::Text | ParamType::Varchar) => {
                     sized(out, |out| out.extend_from_slice(text.as_bytes()));
                 }
-                _ => match expr.eval(scene.vars, scene.rng)? {
+                _ => match expr.eval(inputs.vars, inputs.rng)? {
                     Value::Null => out.extend_from_slice(&(-1i32).to_be_bytes()),
                     value => sized(out, |out| value.write_text(out)),
                 },
             },
-            Part::Variable(slot, _) => match scene.vars.read(*slot) {
+            Part::Variable(slot, _) => match inputs.vars.read(*slot) {
                 Some(value) => sized(out, |out| value.write_text(out)),
                 None => out.extend_from_slice(&(-1i32).to_be_bytes()),
             },
             Part::Digits(..) | Part::Fill(_) | Part::Now => {
-                sized(out, |out| text_value(part, scene, out));
+                sized(out, |out| text_value(part, inputs, out));
             }
         }
     }
@@ -183,11 +183,11 @@ pub fn quoted(text: &[u8], out: &mut Vec<u8>) {
 
 pub const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-fn text_value(part: &Part, scene: &mut Scene<'_>, out: &mut Vec<u8>) {
+fn text_value(part: &Part, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
     match part {
-        Part::Digits(pattern, _) => digits(pattern, scene.rng, out),
-        Part::Fill(fill) => fill_text(*fill, scene.rng, out),
-        Part::Now => out.extend_from_slice(scene.now),
+        Part::Digits(pattern, _) => digits(pattern, inputs.rng, out),
+        Part::Fill(fill) => fill_text(*fill, inputs.rng, out),
+        Part::Now => out.extend_from_slice(inputs.now),
         _ => {}
     }
 }
@@ -292,8 +292,8 @@ mod tests {
             let mut out = Vec::new();
             digits(pattern.as_bytes(), &mut Rng::new(seed), &mut out);
             prop_assert_eq!(out.len(), pattern.len());
-            for (made, told) in out.iter().zip(pattern.bytes()) {
-                let fits = if told == b'#' { made.is_ascii_digit() } else { *made == told };
+            for (made, pattern) in out.iter().zip(pattern.bytes()) {
+                let fits = if pattern == b'#' { made.is_ascii_digit() } else { *made == pattern };
                 prop_assert!(fits);
             }
         }

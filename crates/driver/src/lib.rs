@@ -15,13 +15,13 @@ mod generate;
 mod pace;
 mod program;
 mod record;
-mod report;
 mod run;
 mod sample;
 mod session;
 mod spec;
+mod statements;
 mod tally;
-mod turns;
+mod windows;
 mod wire;
 
 use clap::{Parser, Subcommand};

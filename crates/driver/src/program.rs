@@ -65,7 +65,7 @@ impl Program {
 }
 
 /// Where results of a statement go.
-pub enum Into {
+pub enum Destination {
     Nothing,
     /// These variables take the columns of the one row; NULL and no row are 0.
     Slots(Vec<u32>),
@@ -88,7 +88,7 @@ pub struct Statement {
     /// Format codes of the results with their count in front, as Bind carries them.
     pub result_formats: &'static [u8],
     pub counted: bool,
-    pub into: Into,
+    pub destination: Destination,
     pub record: bool,
     pub record_errors: bool,
 }
@@ -111,7 +111,7 @@ pub enum CopySource {
     File(String),
 }
 
-pub struct Copy {
+pub struct CopyStatement {
     pub statement: usize,
     pub source: CopySource,
     /// The variable `row`.
@@ -135,7 +135,7 @@ pub struct Role {
     /// How many of the statements each program has; those of `start` come before all of them.
     pub own_statements: Vec<usize>,
     pub statements: Vec<Statement>,
-    pub copies: Vec<Copy>,
+    pub copies: Vec<CopyStatement>,
     pub counters: usize,
     pub names: Names,
     pub initial: Vec<(u32, Value)>,
@@ -184,7 +184,7 @@ impl Statement {
             self.types = types.iter().map(oid).collect();
         }
         // What is read here is read as text.
-        if binary_results && !self.record && matches!(self.into, Into::Nothing) {
+        if binary_results && !self.record && matches!(self.destination, Destination::Nothing) {
             self.result_formats = &wire::BINARY_RESULTS;
         }
         Ok(self)

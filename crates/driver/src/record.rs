@@ -1,6 +1,6 @@
 //! What was measured: per second and role, kept where it happens, collected once a second.
 //!
-//! Each thread has one slab for each role it serves. Recording locks a mutex that nobody else wants
+//! Each thread has one recorder for each role it serves. Recording locks a mutex that nobody else wants
 //! but once a second, so it costs a few nanoseconds. The collector takes whole seconds out; what
 //! comes late counts in the second that is open then, so nothing is lost or counted twice.
 
@@ -11,7 +11,7 @@ use crate::clock::{self, Nanos, SECOND};
 use crate::events::{RoleDone, RoleSecond, ScriptTotals, StatementTotals};
 use crate::program::Role;
 use crate::tally::{Tally, Times, Transaction};
-use crate::turns::Ended;
+use crate::windows::EndedWindow;
 
 #[derive(Debug, Default, Clone, Copy)]
 struct StatementStat {
@@ -29,7 +29,7 @@ struct ScriptStat {
     errors: u64,
 }
 
-struct Inside {
+struct Counters {
     /// Time at which second 0 begins; nothing before it is counted.
     begin: Nanos,
     /// Seconds before this one have been collected.
@@ -41,18 +41,18 @@ struct Inside {
     /// Empty where a role has only one.
     scripts: Vec<ScriptStat>,
     last: Nanos,
-    /// Ended windows by their number: operations and busy time, not yet told.
+    /// Ended windows by their number: operations and busy time, not yet reported.
     turns: BTreeMap<u64, (u64, Nanos)>,
     /// Time of all connections in all windows.
     busy: Nanos,
 }
 
 /// Where one thread records what one role did.
-pub struct Slab(Mutex<Inside>);
+pub struct Recorder(Mutex<Counters>);
 
-impl Slab {
-    fn new(statements: usize, scripts: usize) -> Slab {
-        Slab(Mutex::new(Inside {
+impl Recorder {
+    fn new(statements: usize, scripts: usize) -> Recorder {
+        Recorder(Mutex::new(Counters {
             begin: Nanos::MAX,
             floor: 0,
             open: 0,
@@ -66,7 +66,7 @@ impl Slab {
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inside> {
+    fn lock(&self) -> MutexGuard<'_, Counters> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -77,15 +77,15 @@ impl Slab {
 
     /// A transaction ended at `now`.
     pub fn transaction(&self, now: Nanos, transaction: &Transaction) {
-        let mut inside = self.lock();
-        if now < inside.begin {
+        let mut counters = self.lock();
+        if now < counters.begin {
             return;
         }
-        let second = ((now - inside.begin) / SECOND).max(inside.floor);
-        inside.close_before(second);
-        inside.last = inside.last.max(now);
-        inside.tally.add(transaction);
-        if let Some(stat) = inside.scripts.get_mut(transaction.script) {
+        let second = ((now - counters.begin) / SECOND).max(counters.floor);
+        counters.close_before(second);
+        counters.last = counters.last.max(now);
+        counters.tally.add(transaction);
+        if let Some(stat) = counters.scripts.get_mut(transaction.script) {
             if transaction.failed {
                 stat.errors += 1;
             } else {
@@ -96,11 +96,11 @@ impl Slab {
 
     /// A statement ended at `now`; `failed` ones count as errors of that statement.
     pub fn statement(&self, now: Nanos, index: usize, time: Nanos, rows: u64, failed: bool) {
-        let mut inside = self.lock();
-        if now < inside.begin {
+        let mut counters = self.lock();
+        if now < counters.begin {
             return;
         }
-        let stat = &mut inside.statements[index];
+        let stat = &mut counters.statements[index];
         stat.count += 1;
         stat.errors += u64::from(failed);
         stat.rows += rows;
@@ -109,23 +109,23 @@ impl Slab {
     }
 
     /// A connection has left a window.
-    pub fn turn(&self, ended: Ended) {
-        let mut inside = self.lock();
-        inside.busy += ended.busy;
-        let sum = inside.turns.entry(ended.number).or_default();
+    pub fn window(&self, ended: EndedWindow) {
+        let mut counters = self.lock();
+        counters.busy += ended.busy;
+        let sum = counters.turns.entry(ended.number).or_default();
         sum.0 += ended.operations;
         sum.1 += ended.busy;
     }
 
     fn take(&self, before: u64) -> Vec<(u64, Tally)> {
-        let mut inside = self.lock();
-        inside.floor = inside.floor.max(before);
-        inside.close_before(before);
-        std::mem::take(&mut inside.closed)
+        let mut counters = self.lock();
+        counters.floor = counters.floor.max(before);
+        counters.close_before(before);
+        std::mem::take(&mut counters.closed)
     }
 }
 
-impl Inside {
+impl Counters {
     fn close_before(&mut self, second: u64) {
         if second > self.open {
             if self.tally.counts.transactions + self.tally.counts.errors > 0 {
@@ -137,59 +137,59 @@ impl Inside {
     }
 }
 
-/// All slabs of one role, and what has been collected from them.
-pub struct Board {
+/// All recorders of one role, and what has been collected from them.
+pub struct RoleRecord {
     name: String,
     statement_names: Vec<String>,
     /// How many of the statements belong to each script, in their order; empty where there is only one.
     scripts: Vec<usize>,
     /// Whether transactions begin at intended times.
     paced: bool,
-    slabs: Vec<Arc<Slab>>,
+    recorders: Vec<Arc<Recorder>>,
     total: Tally,
     seconds: BTreeMap<u64, Tally>,
 }
 
-impl Board {
-    pub fn of(role: &Role) -> Board {
+impl RoleRecord {
+    pub fn of(role: &Role) -> RoleRecord {
         let names = role.statements.iter().map(|s| s.name.clone()).collect();
-        let mut board = Board::new(role.name.clone(), names);
+        let mut record = RoleRecord::new(role.name.clone(), names);
         if role.own_statements.len() > 1 {
-            board.scripts.clone_from(&role.own_statements);
+            record.scripts.clone_from(&role.own_statements);
         }
-        board.paced = role.rate.is_some();
-        board
+        record.paced = role.rate.is_some();
+        record
     }
 
-    fn new(name: String, statement_names: Vec<String>) -> Board {
-        Board {
+    fn new(name: String, statement_names: Vec<String>) -> RoleRecord {
+        RoleRecord {
             name,
             statement_names,
             scripts: Vec::new(),
             paced: false,
-            slabs: Vec::new(),
+            recorders: Vec::new(),
             total: Tally::new(),
             seconds: BTreeMap::new(),
         }
     }
 
-    /// A new slab for one more thread.
-    pub fn slab(&mut self) -> Arc<Slab> {
-        let slab = Arc::new(Slab::new(self.statement_names.len(), self.scripts.len()));
-        self.slabs.push(Arc::clone(&slab));
-        slab
+    /// A new recorder for one more thread.
+    pub fn recorder(&mut self) -> Arc<Recorder> {
+        let recorder = Arc::new(Recorder::new(self.statement_names.len(), self.scripts.len()));
+        self.recorders.push(Arc::clone(&recorder));
+        recorder
     }
 
     pub fn begin(&self, begin: Nanos) {
-        for slab in &self.slabs {
-            slab.begin(begin);
+        for recorder in &self.recorders {
+            recorder.begin(begin);
         }
     }
 
-    /// Closes all seconds before `second` in every slab and takes them in.
+    /// Closes all seconds before `second` in every recorder and takes them in.
     pub fn collect(&mut self, second: u64) {
-        for slab in &self.slabs {
-            for (second, tally) in slab.take(second) {
+        for recorder in &self.recorders {
+            for (second, tally) in recorder.take(second) {
                 self.total.merge(&tally);
                 match self.seconds.entry(second) {
                     std::collections::btree_map::Entry::Vacant(place) => {
@@ -204,7 +204,7 @@ impl Board {
     }
 
     /// What happened in `second`, which has been collected; zeros if nothing did.
-    /// `turns`: the windows before this one are told, too.
+    /// `turns`: the windows before this one are reported, too.
     pub fn second(&mut self, second: u64, turns: u64) -> RoleSecond {
         let tally = self.seconds.remove(&second).unwrap_or_else(Tally::new);
         RoleSecond {
@@ -217,38 +217,38 @@ impl Board {
         }
     }
 
-    /// The second after the last one that was collected and is not told yet; 0 where there is none.
-    pub fn untold(&self) -> u64 {
+    /// The second after the last one that was collected and is not reported yet; 0 where there is none.
+    pub fn unreported(&self) -> u64 {
         self.seconds.keys().next_back().map_or(0, |second| second + 1)
     }
 
     /// Windows before `before` that have ended, once each: number, operations, busy seconds.
     pub fn turns(&self, before: u64) -> Vec<(u64, u64, f64)> {
-        let mut told = Vec::new();
-        for slab in &self.slabs {
-            let mut inside = slab.lock();
-            let rest = inside.turns.split_off(&before);
-            let ended = std::mem::replace(&mut inside.turns, rest);
-            told.extend(ended.into_iter().map(|(number, (n, busy))| (number, n, clock::seconds(busy))));
+        let mut windows = Vec::new();
+        for recorder in &self.recorders {
+            let mut counters = recorder.lock();
+            let rest = counters.turns.split_off(&before);
+            let ended = std::mem::replace(&mut counters.turns, rest);
+            windows.extend(ended.into_iter().map(|(number, (n, busy))| (number, n, clock::seconds(busy))));
         }
-        told
+        windows
     }
 
     /// Time of all connections in windows.
     pub fn busy(&self) -> Nanos {
-        self.slabs.iter().map(|s| s.lock().busy).sum()
+        self.recorders.iter().map(|s| s.lock().busy).sum()
     }
 
     /// The last moment at which a transaction of this role ended; 0 if none did.
     pub fn last(&self) -> Nanos {
-        self.slabs.iter().map(|s| s.lock().last).max().unwrap_or(0)
+        self.recorders.iter().map(|s| s.lock().last).max().unwrap_or(0)
     }
 
     /// Totals over everything collected; `seconds` is the time this role was at work.
     pub fn done(&self, seconds: f64) -> RoleDone {
         let mut sums = vec![StatementStat::default(); self.statement_names.len()];
-        for slab in &self.slabs {
-            for (sum, stat) in sums.iter_mut().zip(&slab.lock().statements) {
+        for recorder in &self.recorders {
+            for (sum, stat) in sums.iter_mut().zip(&recorder.lock().statements) {
                 sum.count += stat.count;
                 sum.errors += stat.errors;
                 sum.rows += stat.rows;
@@ -279,8 +279,8 @@ impl Board {
 
     fn scripts(&self) -> Vec<ScriptTotals> {
         let mut sums = vec![ScriptStat::default(); self.scripts.len()];
-        for slab in &self.slabs {
-            for (sum, stat) in sums.iter_mut().zip(&slab.lock().scripts) {
+        for recorder in &self.recorders {
+            for (sum, stat) in sums.iter_mut().zip(&recorder.lock().scripts) {
                 sum.times.merge(&stat.times);
                 sum.errors += stat.errors;
             }
@@ -324,23 +324,23 @@ mod tests {
             visits in prop::collection::vec(0u64..6, 0..6),
         ) {
             work.sort_unstable();
-            let mut board = Board::new("query".into(), vec![]);
-            let slabs: Vec<_> = (0..3).map(|_| board.slab()).collect();
-            board.begin(SECOND);
+            let mut record = RoleRecord::new("query".into(), vec![]);
+            let recorders: Vec<_> = (0..3).map(|_| record.recorder()).collect();
+            record.begin(SECOND);
             let mut visits = visits;
             visits.sort_unstable();
             let mut seconds = Vec::new();
-            for (i, (at, latency, slab)) in work.iter().enumerate() {
+            for (i, (at, latency, recorder)) in work.iter().enumerate() {
                 if i % 20 == 19 && let Some(visit) = visits.pop() {
-                    board.collect(visit);
+                    record.collect(visit);
                 }
-                slabs[*slab].transaction(SECOND + at, &ended(*latency));
+                recorders[*recorder].transaction(SECOND + at, &ended(*latency));
             }
-            board.collect(10);
+            record.collect(10);
             for second in 0..10 {
-                seconds.push(board.second(second, 0));
+                seconds.push(record.second(second, 0));
             }
-            let done = board.done(5.0);
+            let done = record.done(5.0);
             prop_assert_eq!(done.counts.transactions, work.len() as u64);
             prop_assert_eq!(seconds.iter().map(|s| s.counts.operations).sum::<u64>(), done.counts.operations);
             prop_assert_eq!(seconds.iter().map(|s| s.counts.rows).sum::<u64>(), done.counts.rows);
@@ -356,16 +356,16 @@ mod tests {
 
     #[test]
     fn nothing_before_the_clock_counts() {
-        let mut board = Board::new("query".into(), vec!["q".into()]);
-        let slab = board.slab();
-        slab.transaction(5, &ended(5));
-        board.begin(100);
-        slab.transaction(99, &ended(5));
-        slab.statement(99, 0, 5, 1, false);
-        slab.transaction(100, &ended(1_234_567));
-        slab.statement(100, 0, 1_234_567, 7, false);
-        board.collect(9);
-        let done = board.done(1.0);
+        let mut record = RoleRecord::new("query".into(), vec!["q".into()]);
+        let recorder = record.recorder();
+        recorder.transaction(5, &ended(5));
+        record.begin(100);
+        recorder.transaction(99, &ended(5));
+        recorder.statement(99, 0, 5, 1, false);
+        recorder.transaction(100, &ended(1_234_567));
+        recorder.statement(100, 0, 1_234_567, 7, false);
+        record.collect(9);
+        let done = record.done(1.0);
         assert_eq!(done.counts.transactions, 1);
         assert_eq!(done.statements_by_name[0].count, 1);
         assert_eq!(done.statements_by_name[0].rows, 7);

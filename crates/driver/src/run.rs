@@ -12,17 +12,17 @@ use rustix::thread::set_current_timer_slack;
 use crate::barrier::connect_all;
 use crate::clock::{self, Nanos, SECOND};
 use crate::compile;
-use crate::engine::{self, Engine, Line};
+use crate::engine::{self, ClientConnection, Engine};
 use crate::events::{Event, Events, Failure, ReadyRole};
 use crate::pace::Control;
 use crate::program::Role;
-use crate::record::Board;
-use crate::report::Reporter;
+use crate::record::RoleRecord;
 use crate::spec::{Spec, VERSION};
-use crate::turns::Turns;
+use crate::statements::StatementWriter;
+use crate::windows::WindowSchedule;
 
 /// What reaches the thread that collects and reports.
-enum News {
+enum Message {
     /// Begin at this time, at once if it has passed.
     Start(Nanos),
     Stop,
@@ -44,7 +44,8 @@ pub fn run() -> i32 {
         events.say(&Event::Error(Failure::spec(format!("cannot read the spec: {e}"))));
         return 2;
     }
-    let prepared = parse(&line).and_then(|mut spec| Ok((compile_roles(&mut spec)?, Turns::of(&spec)?, spec)));
+    let prepared =
+        parse(&line).and_then(|mut spec| Ok((compile_roles(&mut spec)?, WindowSchedule::of(&spec)?, spec)));
     match prepared {
         Ok((roles, turns, spec)) => match step(&spec, turns.as_ref(), &roles, &events) {
             Ok(code) => code,
@@ -93,7 +94,12 @@ fn compile_roles(spec: &mut Spec) -> Result<Vec<Role>, Failure> {
     roles.map(|(index, role)| compile::role(role, index, &spec.shared)).collect()
 }
 
-fn step(spec: &Spec, turns: Option<&Turns>, roles: &[Role], events: &Events) -> Result<i32, Failure> {
+fn step(
+    spec: &Spec,
+    turns: Option<&WindowSchedule>,
+    roles: &[Role],
+    events: &Events,
+) -> Result<i32, Failure> {
     let copies = roles.iter().any(|r| !r.copies.is_empty());
     let most = roles.iter().map(|r| r.clients as usize).max().unwrap_or(1);
     let engine = Engine::choose(spec.engine, spec.threads, most, copies).map_err(Failure::spec)?;
@@ -104,22 +110,22 @@ fn step(spec: &Spec, turns: Option<&Turns>, roles: &[Role], events: &Events) -> 
     let finite = roles.iter().filter(|r| !ends_by_time && r.operations.is_some());
     let unfinished = finite.map(|r| u64::from(r.clients)).sum();
     let control = Control::new(unfinished, Some(wake_event));
-    let reporter = Reporter::new(events, spec.results_dir.as_deref());
-    let mut boards: Vec<Board> = roles.iter().map(Board::of).collect();
-    let (workers, pids) = connect_all(spec, roles, engine, &control, turns, &mut boards)?;
+    let writer = StatementWriter::new(events, spec.results_dir.as_deref());
+    let mut records: Vec<RoleRecord> = roles.iter().map(RoleRecord::of).collect();
+    let (workers, pids) = connect_all(spec, roles, engine, &control, turns, &mut records)?;
 
-    let (tell, news) = mpsc::channel();
-    listen(tell.clone());
+    let (sender, messages) = mpsc::channel();
+    listen(sender.clone());
     std::thread::scope(|scope| {
         let threads = workers.len();
-        for mut lines in workers {
-            let (tell, control, reporter) = (tell.clone(), &control, &reporter);
+        for mut clients in workers {
+            let (sender, control, writer) = (sender.clone(), &control, &writer);
             let work = move || {
-                work(engine, &mut lines, control, spec, wake, reporter);
-                let failures = lines.iter_mut().filter_map(|l| l.session.failure.take()).collect();
+                work(engine, &mut clients, control, spec, wake, writer);
+                let failures = clients.iter_mut().filter_map(|c| c.session.failure.take()).collect();
                 // Nobody listens only when the process is about to exit.
-                let _ = tell.send(News::Ended(failures));
-                lines
+                let _ = sender.send(Message::Ended(failures));
+                clients
             };
             let thread = std::thread::Builder::new().stack_size(256 * 1024).spawn_scoped(scope, work);
             if let Err(e) = thread {
@@ -135,8 +141,8 @@ fn step(spec: &Spec, turns: Option<&Turns>, roles: &[Role], events: &Events) -> 
             threads,
             roles: ready_roles(roles, &pids),
         });
-        let conductor = Conductor { spec, turns, roles, events, control: &control, news: &news };
-        let code = conductor.conduct(&mut boards, threads);
+        let coordinator = Coordinator { spec, turns, roles, events, control: &control, messages: &messages };
+        let code = coordinator.run(&mut records, threads);
         // Workers that hang in a call to a dead server cannot be joined.
         std::process::exit(code)
     })
@@ -154,32 +160,34 @@ fn ready_roles(roles: &[Role], pids: &[Vec<i32>]) -> Vec<ReadyRole> {
 
 fn work(
     engine: Engine,
-    lines: &mut [Line<'_>],
+    clients: &mut [ClientConnection<'_>],
     control: &Control,
     spec: &Spec,
     wake: RawFd,
-    reporter: &Reporter<'_>,
+    writer: &StatementWriter<'_>,
 ) {
     // Without this the kernel may wake a sleeper 50 µs late, and every paced latency has that in it.
     let _ = set_current_timer_slack(NonZeroU64::new(1));
     let begin = control.wait_for_start();
     let measured_from = begin + clock::nanos(spec.warmup_seconds);
-    for line in lines.iter_mut() {
-        line.session.open(begin, measured_from);
+    for client in clients.iter_mut() {
+        client.session.open(begin, measured_from);
     }
     match engine {
-        Engine::Blocking => lines.iter_mut().for_each(|line| engine::blocking::run(line, control, reporter)),
-        Engine::IoUring { .. } => engine::uring::run(lines, control, wake, reporter),
+        Engine::Blocking => {
+            clients.iter_mut().for_each(|client| engine::blocking::run(client, control, writer))
+        }
+        Engine::IoUring { .. } => engine::uring::run(clients, control, wake, writer),
     }
-    for line in lines {
-        if line.session.failure.is_some() {
+    for client in clients {
+        if client.session.failure.is_some() {
             control.stop();
         }
     }
 }
 
 /// Reads commands from standard input on a thread of its own. Its end is the end of the process.
-fn listen(tell: mpsc::Sender<News>) {
+fn listen(sender: mpsc::Sender<Message>) {
     #[derive(serde::Deserialize)]
     #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
     enum Command {
@@ -194,15 +202,15 @@ fn listen(tell: mpsc::Sender<News>) {
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
             let Ok(line) = line else { break };
-            let news = match serde_json::from_str(&line) {
-                Ok(Command::Start { at }) => News::Start(at),
-                Ok(Command::Stop {}) => News::Stop,
-                Ok(Command::Close {}) => News::Close,
-                Err(e) => News::Refused(Failure::spec(format!(
+            let message = match serde_json::from_str(&line) {
+                Ok(Command::Start { at }) => Message::Start(at),
+                Ok(Command::Stop {}) => Message::Stop,
+                Ok(Command::Close {}) => Message::Close,
+                Err(e) => Message::Refused(Failure::spec(format!(
                     "a command is not understood ({e}); the commands are start, stop and close"
                 ))),
             };
-            if tell.send(news).is_err() {
+            if sender.send(message).is_err() {
                 return;
             }
         }
@@ -210,48 +218,48 @@ fn listen(tell: mpsc::Sender<News>) {
     });
 }
 
-struct Conductor<'a> {
+struct Coordinator<'a> {
     spec: &'a Spec,
-    turns: Option<&'a Turns>,
+    turns: Option<&'a WindowSchedule>,
     roles: &'a [Role],
     events: &'a Events,
     control: &'a Control,
-    news: &'a Receiver<News>,
+    messages: &'a Receiver<Message>,
 }
 
-impl Conductor<'_> {
+impl Coordinator<'_> {
     /// From `start` to `close`; returns the exit code.
-    fn conduct(&self, boards: &mut [Board], workers: usize) -> i32 {
+    fn run(&self, records: &mut [RoleRecord], workers: usize) -> i32 {
         let at = loop {
-            match self.news.recv() {
-                Ok(News::Start(at)) => break at,
-                Ok(News::Stop) => self.control.stop(),
-                Ok(News::Ended(_)) => {}
-                Ok(News::Refused(failure)) => return self.refuse(failure),
-                Ok(News::Close) | Err(_) => return 0,
+            match self.messages.recv() {
+                Ok(Message::Start(at)) => break at,
+                Ok(Message::Stop) => self.control.stop(),
+                Ok(Message::Ended(_)) => {}
+                Ok(Message::Refused(failure)) => return self.refuse(failure),
+                Ok(Message::Close) | Err(_) => return 0,
             }
         };
         let begin = clock::now().max(at);
         // Records keep to active time, which is the clock's own where no turns are taken.
-        let warmup = self.turns.map_or(clock::nanos(self.spec.warmup_seconds), Turns::warm_active);
+        let warmup = self.turns.map_or(clock::nanos(self.spec.warmup_seconds), WindowSchedule::warm_active);
         let from = begin + warmup;
         let until = self.spec.seconds.map_or(Nanos::MAX, |s| from + clock::nanos(s));
         let (measuring, deadline) =
             self.turns.map_or((from, until), |t| (begin + t.measured_start(), begin + t.end()));
-        boards.iter().for_each(|b| b.begin(from));
+        records.iter().for_each(|b| b.begin(from));
         self.control.open(begin, deadline);
         let early = self.warm_up(measuring);
         let cpu = clock::cpu_seconds();
         let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.events.say(&Event::Measuring { unix_time: unix_time.as_secs_f64() });
 
-        let (failed, said, ended) = self.measure(boards, workers, early, begin, from);
+        let (failed, said, ended) = self.measure(records, workers, early, begin, from);
         let cpu = clock::cpu_seconds() - cpu;
-        self.finish(boards, from, until, ended, said, cpu);
+        self.finish(records, from, until, ended, said, cpu);
         loop {
-            match self.news.recv() {
-                Ok(News::Close) | Err(_) => return i32::from(failed),
-                Ok(News::Refused(failure)) => return self.refuse(failure),
+            match self.messages.recv() {
+                Ok(Message::Close) | Err(_) => return i32::from(failed),
+                Ok(Message::Refused(failure)) => return self.refuse(failure),
                 Ok(_) => {}
             }
         }
@@ -265,17 +273,17 @@ impl Conductor<'_> {
 
     /// Waits for the measured time, or until it is known that there will be none: a failure, a stop.
     /// Returns what came before.
-    fn warm_up(&self, measuring: Nanos) -> Vec<News> {
+    fn warm_up(&self, measuring: Nanos) -> Vec<Message> {
         let mut early = Vec::new();
         while clock::now() < measuring {
-            match self.news.recv_timeout(clock::until(measuring, clock::now())) {
-                Ok(news) => {
-                    let ends = match &news {
-                        News::Stop | News::Refused(_) => true,
-                        News::Ended(failures) => !failures.is_empty(),
-                        News::Start(_) | News::Close => false,
+            match self.messages.recv_timeout(clock::until(measuring, clock::now())) {
+                Ok(message) => {
+                    let ends = match &message {
+                        Message::Stop | Message::Refused(_) => true,
+                        Message::Ended(failures) => !failures.is_empty(),
+                        Message::Start(_) | Message::Close => false,
                     };
-                    early.push(news);
+                    early.push(message);
                     if ends {
                         break;
                     }
@@ -291,9 +299,9 @@ impl Conductor<'_> {
     /// Returns whether something failed, how many seconds were said, and when the last worker ended.
     fn measure(
         &self,
-        boards: &mut [Board],
+        records: &mut [RoleRecord],
         workers: usize,
-        early: Vec<News>,
+        early: Vec<Message>,
         begin: Nanos,
         from: Nanos,
     ) -> (bool, u64, Nanos) {
@@ -310,8 +318,8 @@ impl Conductor<'_> {
                 break;
             }
             let wait = clock::until(due.min(give_up), now);
-            match early.next().map_or_else(|| self.news.recv_timeout(wait), Ok) {
-                Ok(News::Ended(failures)) => {
+            match early.next().map_or_else(|| self.messages.recv_timeout(wait), Ok) {
+                Ok(Message::Ended(failures)) => {
                     active -= 1;
                     for failure in failures.into_iter().take(usize::from(!failed)) {
                         failed = true;
@@ -320,18 +328,18 @@ impl Conductor<'_> {
                         give_up = clock::now() + PATIENCE.as_nanos() as Nanos;
                     }
                 }
-                Ok(News::Refused(failure)) => {
+                Ok(Message::Refused(failure)) => {
                     failed = true;
                     self.refuse(failure);
                     self.control.stop();
                 }
-                Ok(News::Stop) => self.control.stop(),
-                Ok(News::Start(_) | News::Close) => {}
+                Ok(Message::Stop) => self.control.stop(),
+                Ok(Message::Start(_) | Message::Close) => {}
                 Err(RecvTimeoutError::Timeout) if clock::now() >= due => {
                     said += 1;
-                    boards.iter_mut().for_each(|b| b.collect(said));
+                    records.iter_mut().for_each(|b| b.collect(said));
                     let open = self.turns.map_or(0, |t| t.open_at(clock::now() - begin));
-                    self.say_second(boards, said - 1, 1.0, open);
+                    self.say_second(records, said - 1, 1.0, open);
                 }
                 Err(_) => {}
             }
@@ -339,27 +347,37 @@ impl Conductor<'_> {
         (failed, said, clock::now())
     }
 
-    fn finish(&self, boards: &mut [Board], from: Nanos, until: Nanos, ended: Nanos, said: u64, cpu: f64) {
+    fn finish(
+        &self,
+        records: &mut [RoleRecord],
+        from: Nanos,
+        until: Nanos,
+        ended: Nanos,
+        said: u64,
+        cpu: f64,
+    ) {
         // Active time is behind the clock, so this is late enough for it, too.
-        boards.iter_mut().for_each(|b| b.collect(ended.saturating_sub(from) / SECOND + 2));
-        let last = boards.iter().map(Board::last).max().unwrap_or(0).max(from);
+        records.iter_mut().for_each(|b| b.collect(ended.saturating_sub(from) / SECOND + 2));
+        let last = records.iter().map(RoleRecord::last).max().unwrap_or(0).max(from);
         // A step of fixed length that ran its time lasted that long even if the last operation of
         // a paced role ended a little before.
         let end = if until <= ended { last.max(until) } else { last };
         // Operations that outlast their windows make the busy time longer than its seconds, and windows
         // that were left out make it shorter.
         let (length, number) = match self.turns {
-            Some(_) => (self.mean_busy(boards), boards.iter().map(Board::untold).max().unwrap_or(0)),
+            Some(_) => {
+                (self.mean_busy(records), records.iter().map(RoleRecord::unreported).max().unwrap_or(0))
+            }
             None => (end - from, (end - from).div_ceil(SECOND)),
         };
         let seconds = clock::seconds(length);
         for second in said..number {
             let rest = seconds - second as f64;
-            self.say_second(boards, second, if rest > 0.0 { rest.min(1.0) } else { 1e-3 }, 0);
+            self.say_second(records, second, if rest > 0.0 { rest.min(1.0) } else { 1e-3 }, 0);
         }
-        let roles = boards.iter().zip(self.roles).map(|(board, role)| {
-            let own = clock::seconds(board.last().max(from) - from);
-            board.done(if role.operations.is_some() { own } else { seconds })
+        let roles = records.iter().zip(self.roles).map(|(record, role)| {
+            let own = clock::seconds(record.last().max(from) - from);
+            record.done(if role.operations.is_some() { own } else { seconds })
         });
         self.events.say(&Event::Done {
             seconds,
@@ -370,13 +388,13 @@ impl Conductor<'_> {
     }
 
     /// Active time of one connection, over all roles.
-    fn mean_busy(&self, boards: &[Board]) -> Nanos {
+    fn mean_busy(&self, records: &[RoleRecord]) -> Nanos {
         let clients: u64 = self.roles.iter().map(|r| u64::from(r.clients)).sum();
-        boards.iter().map(Board::busy).sum::<Nanos>() / clients.max(1)
+        records.iter().map(RoleRecord::busy).sum::<Nanos>() / clients.max(1)
     }
 
-    fn say_second(&self, boards: &mut [Board], second: u64, seconds: f64, turns: u64) {
-        let roles = boards.iter_mut().map(|b| b.second(second, turns)).collect();
+    fn say_second(&self, records: &mut [RoleRecord], second: u64, seconds: f64, turns: u64) {
+        let roles = records.iter_mut().map(|b| b.second(second, turns)).collect();
         self.events.say(&Event::Second { second, seconds, roles });
     }
 }

@@ -5,17 +5,17 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::{Line, publish};
+use super::{ClientConnection, publish};
 use crate::clock;
 use crate::events::Failure;
 use crate::pace::Control;
-use crate::report::Reporter;
 use crate::session::{Progress, Session, Want};
+use crate::statements::StatementWriter;
 
 /// Runs one session until it has finished or failed.
-pub fn run(line: &mut Line<'_>, control: &Control, reporter: &Reporter<'_>) {
-    let fd = line.socket.as_fd();
-    let session = &mut line.session;
+pub fn run(client: &mut ClientConnection<'_>, control: &Control, writer: &StatementWriter<'_>) {
+    let fd = client.socket.as_fd();
+    let session = &mut client.session;
     let mut now = clock::now();
     loop {
         let step = match session.advance(now) {
@@ -37,8 +37,8 @@ pub fn run(line: &mut Line<'_>, control: &Control, reporter: &Reporter<'_>) {
             }
             Want::Failed => return,
         };
-        if !session.reports.is_empty() {
-            publish(session, reporter);
+        if !session.recorded.is_empty() {
+            publish(session, writer);
         }
         now = match step {
             Ok(()) => clock::now(),

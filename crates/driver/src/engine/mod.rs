@@ -6,12 +6,12 @@ pub mod uring;
 
 use std::os::fd::OwnedFd;
 
-use crate::report::Reporter;
 use crate::session::Session;
 use crate::spec::EngineChoice;
+use crate::statements::StatementWriter;
 
 /// A session and the socket it talks through.
-pub struct Line<'a> {
+pub struct ClientConnection<'a> {
     pub session: Session<'a>,
     pub socket: OwnedFd,
 }
@@ -78,8 +78,8 @@ fn cpus() -> usize {
 const CONNECTIONS_PER_THREAD: usize = 64;
 
 /// Hands on what a session has recorded since the last time.
-pub fn publish(session: &mut Session<'_>, reporter: &Reporter<'_>) {
-    for report in session.reports.drain(..) {
-        reporter.statement(report);
+pub fn publish(session: &mut Session<'_>, writer: &StatementWriter<'_>) {
+    for recorded in session.recorded.drain(..) {
+        writer.write(recorded);
     }
 }

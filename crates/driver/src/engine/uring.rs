@@ -14,12 +14,12 @@ use std::os::fd::{AsRawFd, RawFd};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 use super::buffers::{Buffers, GROUP};
-use super::{Line, publish};
+use super::{ClientConnection, publish};
 use crate::clock::{self, Nanos};
 use crate::events::Failure;
 use crate::pace::Control;
-use crate::report::Reporter;
 use crate::session::{Progress, Want};
+use crate::statements::StatementWriter;
 
 /// Completions of a send carry this bit beside the number of the connection.
 const SEND: u64 = 1 << 32;
@@ -54,8 +54,8 @@ const MANY: usize = 4;
 /// busy every answer costs two switches and is handled alone. A batch thread (sched(7)) is not given
 /// the CPU before a process sleeps: by then more answers have come, and one system call takes them
 /// all. With a rate, starting on time counts for more than the CPU it costs.
-fn give_way(lines: &[Line<'_>]) {
-    if lines.len() < MANY || lines.iter().any(|l| l.session.role.rate.is_some()) {
+fn give_way(clients: &[ClientConnection<'_>]) {
+    if clients.len() < MANY || clients.iter().any(|l| l.session.role.rate.is_some()) {
         return;
     }
     let none = libc::sched_param { sched_priority: 0 };
@@ -64,12 +64,17 @@ fn give_way(lines: &[Line<'_>]) {
 }
 
 /// Runs sessions until all have finished or failed.
-pub fn run(lines: &mut [Line<'_>], control: &Control, wake: RawFd, reporter: &Reporter<'_>) {
-    give_way(lines);
-    if let Err(e) = Loop::new(lines, control, reporter).and_then(|mut l| l.run(wake)) {
-        for line in lines {
+pub fn run(
+    clients: &mut [ClientConnection<'_>],
+    control: &Control,
+    wake: RawFd,
+    writer: &StatementWriter<'_>,
+) {
+    give_way(clients);
+    if let Err(e) = Loop::new(clients, control, writer).and_then(|mut l| l.run(wake)) {
+        for client in clients {
             let failure = Failure::new("io", format!("io_uring failed: {e}"));
-            line.session.fail(failure);
+            client.session.fail(failure);
         }
     }
 }
@@ -78,9 +83,9 @@ struct Loop<'l, 'a> {
     ring: IoUring,
     /// Dropped after the ring, which knows of them.
     buffers: Buffers,
-    lines: &'l mut [Line<'a>],
+    clients: &'l mut [ClientConnection<'a>],
     control: &'l Control,
-    reporter: &'l Reporter<'l>,
+    writer: &'l StatementWriter<'l>,
     active: usize,
     timers: BinaryHeap<Reverse<(Nanos, usize)>>,
     /// Sessions whose lockstep partner is behind; it runs on this thread too.
@@ -89,21 +94,25 @@ struct Loop<'l, 'a> {
 }
 
 impl<'l, 'a> Loop<'l, 'a> {
-    fn new(lines: &'l mut [Line<'a>], control: &'l Control, reporter: &'l Reporter<'l>) -> io::Result<Self> {
-        let entries = (lines.len() * 2 + 2).next_power_of_two().min(4096) as u32;
+    fn new(
+        clients: &'l mut [ClientConnection<'a>],
+        control: &'l Control,
+        writer: &'l StatementWriter<'l>,
+    ) -> io::Result<Self> {
+        let entries = (clients.len() * 2 + 2).next_power_of_two().min(4096) as u32;
         let ring = ring(entries)?;
-        let sockets: Vec<RawFd> = lines.iter().map(|l| l.socket.as_raw_fd()).collect();
+        let sockets: Vec<RawFd> = clients.iter().map(|l| l.socket.as_raw_fd()).collect();
         ring.submitter().register_files(&sockets)?;
         // Saves the look-up of the ring in every system call; not every kernel can.
         let _ = ring.submitter().register_ring_fd();
         let buffers = Buffers::register(&ring.submitter())?;
         Ok(Loop {
-            active: lines.len(),
+            active: clients.len(),
             ring,
             buffers,
-            lines,
+            clients,
             control,
-            reporter,
+            writer,
             timers: BinaryHeap::new(),
             blocked: Vec::new(),
             wake_word: Box::new(0),
@@ -113,11 +122,11 @@ impl<'l, 'a> Loop<'l, 'a> {
     fn run(&mut self, wake: RawFd) -> io::Result<()> {
         self.watch(wake)?;
         let mut now = clock::now();
-        for i in 0..self.lines.len() {
+        for i in 0..self.clients.len() {
             self.receive(i)?;
             self.step(i, now)?;
         }
-        let mut done: Vec<(u64, i32, u32)> = Vec::with_capacity(2 * self.lines.len() + 1);
+        let mut done: Vec<(u64, i32, u32)> = Vec::with_capacity(2 * self.clients.len() + 1);
         while self.active > 0 {
             self.wait()?;
             done.extend(self.ring.completion().map(|c| (c.user_data(), c.result(), c.flags())));
@@ -179,7 +188,7 @@ impl<'l, 'a> Loop<'l, 'a> {
     }
 
     fn arrived(&mut self, i: usize, result: i32, flags: u32, now: Nanos) -> io::Result<()> {
-        let session = &mut self.lines[i].session;
+        let session = &mut self.clients[i].session;
         let sent = session.out.len();
         let outcome = match (result, cqueue::buffer_select(flags)) {
             (1.., Some(id)) => {
@@ -200,13 +209,13 @@ impl<'l, 'a> Loop<'l, 'a> {
         match outcome {
             Ok(Progress::More) => Ok(()),
             Ok(Progress::Whole) => {
-                let session = &mut self.lines[i].session;
+                let session = &mut self.clients[i].session;
                 // An answer may have added to it: a ROLLBACK, after an error that is retried.
                 session.out.drain(..sent);
-                if session.reports.is_empty() {
+                if session.recorded.is_empty() {
                     return self.step(i, now);
                 }
-                publish(session, self.reporter);
+                publish(session, self.writer);
                 // What it took to hand them on is not the next statement's.
                 self.step(i, clock::now())
             }
@@ -219,13 +228,13 @@ impl<'l, 'a> Loop<'l, 'a> {
 
     fn send_failed(&mut self, i: usize, result: i32) {
         let error = io::Error::from_raw_os_error(-result);
-        let failure = self.lines[i].session.lost(&error.to_string());
+        let failure = self.clients[i].session.lost(&error.to_string());
         self.failed(i, failure);
     }
 
     /// Takes a session out of the step; one that is out already has nothing to lose any more.
     fn failed(&mut self, i: usize, failure: Failure) {
-        let session = &mut self.lines[i].session;
+        let session = &mut self.clients[i].session;
         if !session.is_over() {
             session.fail(failure);
             self.active -= 1;
@@ -233,7 +242,7 @@ impl<'l, 'a> Loop<'l, 'a> {
     }
 
     fn step(&mut self, i: usize, now: Nanos) -> io::Result<()> {
-        let session = &mut self.lines[i].session;
+        let session = &mut self.clients[i].session;
         match session.advance(now) {
             Want::Exchange => self.exchange(i)?,
             Want::Push => {
@@ -254,7 +263,7 @@ impl<'l, 'a> Loop<'l, 'a> {
     }
 
     fn exchange(&mut self, i: usize) -> io::Result<()> {
-        let out = &self.lines[i].session.out;
+        let out = &self.clients[i].session.out;
         let send = opcode::Send::new(types::Fixed(i as u32), out.as_ptr(), out.len() as u32)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build()
@@ -275,7 +284,7 @@ impl<'l, 'a> Loop<'l, 'a> {
     }
 
     fn push(&mut self, entries: &[squeue::Entry]) -> io::Result<()> {
-        // SAFETY: the buffers belong to sessions in `lines`, which outlive the ring and are not
+        // SAFETY: the buffers belong to sessions in `clients`, which outlive the ring and are not
         // touched until the completion of the entry has been seen.
         while unsafe { self.ring.submission().push_multiple(entries) }.is_err() {
             self.ring.submit()?;

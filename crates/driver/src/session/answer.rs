@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use pgbench_script::{EvalError, Names, Value};
 
-use super::{Report, Session, State};
+use super::{RecordedStatement, Session, State};
 use crate::clock::{self, Nanos};
 use crate::events::{Failure, SqlError, StatementDone};
-use crate::program::{Into, Op};
+use crate::program::{Destination, Op};
 use crate::wire;
 
 /// The answer that is coming in.
@@ -124,7 +124,7 @@ impl Session<'_> {
     fn wants_rows(&self) -> bool {
         self.answer.pending.front().is_some_and(|index| {
             let statement = &self.role.statements[*index];
-            statement.record || !matches!(statement.into, Into::Nothing)
+            statement.record || !matches!(statement.destination, Destination::Nothing)
         })
     }
 
@@ -149,7 +149,7 @@ impl Session<'_> {
         let Some(&index) = self.answer.pending.front() else {
             return;
         };
-        if let Into::Aset(prefix) = &self.role.statements[index].into
+        if let Destination::Aset(prefix) = &self.role.statements[index].destination
             && self.answer.row_count > 0
             && let Err(failure) = self.assign_by_name(prefix)
         {
@@ -198,8 +198,8 @@ impl Session<'_> {
                 // In a pipeline the statements cannot be told apart: each has an equal share.
                 let share = time / count as u64;
                 let rows = if count == 1 { rows } else { 0 };
-                let at = self.turn.as_ref().map_or(now, |turn| turn.active(now));
-                self.around.slab.statement(at, index, share, rows, error.is_some());
+                let at = self.window.as_ref().map_or(now, |window| window.active(now));
+                self.around.recorder.statement(at, index, share, rows, error.is_some());
             }
             if self.timed && statement.counted && error.is_none() {
                 self.current.statements += 1;
@@ -210,7 +210,7 @@ impl Session<'_> {
             self.current.rows += rows;
         }
         if statement.record {
-            self.report(index, time, rows, error.as_ref());
+            self.record(index, time, rows, error.as_ref());
         }
         match error {
             None => {
@@ -223,9 +223,9 @@ impl Session<'_> {
     }
 
     fn assign(&mut self, index: usize) -> Result<(), Failure> {
-        match &self.role.statements[index].into {
-            Into::Nothing | Into::Aset(_) => Ok(()),
-            Into::Slots(slots) => {
+        match &self.role.statements[index].destination {
+            Destination::Nothing | Destination::Aset(_) => Ok(()),
+            Destination::Slots(slots) => {
                 let values = std::mem::take(&mut self.answer.values);
                 for (i, slot) in slots.iter().enumerate() {
                     let text = values.get(i).and_then(|v| v.as_deref()).unwrap_or(b"0");
@@ -234,7 +234,7 @@ impl Session<'_> {
                 self.answer.row_count = 0;
                 Ok(())
             }
-            Into::Gset(prefix) => {
+            Destination::Gset(prefix) => {
                 let rows = std::mem::take(&mut self.answer.row_count);
                 if rows != 1 {
                     let message = format!("\\gset expects one row, and the query gave {rows}");
@@ -245,7 +245,7 @@ impl Session<'_> {
         }
     }
 
-    fn report(&mut self, index: usize, time: Nanos, rows: u64, error: Option<&Failure>) {
+    fn record(&mut self, index: usize, time: Nanos, rows: u64, error: Option<&Failure>) {
         let statement = &self.role.statements[index];
         let done = StatementDone {
             role: self.role.name.clone(),
@@ -261,7 +261,7 @@ impl Session<'_> {
             result: None,
         };
         let rows = std::mem::take(&mut self.answer.kept);
-        self.reports.push(Report { done, rows });
+        self.recorded.push(RecordedStatement { done, rows });
     }
 
     /// Whether the last statement left a transaction open, or a failed one.

@@ -6,8 +6,8 @@ use std::io::Read;
 use pgbench_script::{Rng, Value, Vars};
 
 use crate::events::Failure;
-use crate::generate::{self, LocalTime, Part, Scene};
-use crate::program::{Copy, CopySource};
+use crate::generate::{self, Inputs, LocalTime, Part};
+use crate::program::{CopySource, CopyStatement};
 use crate::wire;
 
 /// Bytes of one CopyData message, about; large enough that the system calls do not count.
@@ -20,7 +20,7 @@ pub(super) enum CopyStream<'a> {
 }
 
 impl<'a> CopyStream<'a> {
-    pub fn open(copy: &'a Copy) -> Result<CopyStream<'a>, Failure> {
+    pub fn open(copy: &'a CopyStatement) -> Result<CopyStream<'a>, Failure> {
         match &copy.source {
             CopySource::Rows { rows, row } => {
                 Ok(CopyStream::Rows { row, next: 1, last: *rows, slot: copy.row_slot })
@@ -50,8 +50,8 @@ impl<'a> CopyStream<'a> {
                 while *next <= *last && out.len() < full {
                     vars.set(*slot, Value::Int(*next as i64));
                     *next += 1;
-                    let mut scene = Scene { vars, rng, splice: 0, now: &now };
-                    if let Err(e) = generate::literal(row, &mut scene, false, out) {
+                    let mut inputs = Inputs { vars, rng, splice: 0, now: &now };
+                    if let Err(e) = generate::literal(row, &mut inputs, false, out) {
                         failure = Some(Failure::new("script", e.to_string()));
                         return;
                     }

@@ -17,10 +17,10 @@ use crate::events::{Failure, StatementDone};
 use crate::generate::LocalTime;
 use crate::pace::{Control, Lockstep, Pace};
 use crate::program::{Program, Role};
-use crate::record::Slab;
+use crate::record::Recorder;
 use crate::spec::{Counts, Mode, Prepare};
 use crate::tally::Transaction;
-use crate::turns::{Turn, Turns};
+use crate::windows::{CurrentWindow, WindowSchedule};
 use crate::wire::{self, Inbox};
 
 pub use self::answer::Progress;
@@ -59,7 +59,7 @@ enum State {
 }
 
 /// A recorded execution: its event, and its rows if they are to be kept.
-pub struct Report {
+pub struct RecordedStatement {
     pub done: StatementDone,
     pub rows: Vec<u8>,
 }
@@ -67,10 +67,10 @@ pub struct Report {
 /// What a session belongs to and shares with others.
 pub struct Surroundings<'a> {
     pub control: &'a Control,
-    pub slab: Arc<Slab>,
+    pub recorder: Arc<Recorder>,
     pub lockstep: Option<(Arc<Lockstep>, usize)>,
     pub keep_rows: bool,
-    pub turns: Option<&'a Turns>,
+    pub turns: Option<&'a WindowSchedule>,
 }
 
 pub struct Session<'a> {
@@ -79,7 +79,7 @@ pub struct Session<'a> {
     pub out: Vec<u8>,
     pub inbox: Inbox,
     pub failure: Option<Failure>,
-    pub reports: Vec<Report>,
+    pub recorded: Vec<RecordedStatement>,
     around: Surroundings<'a>,
     state: State,
     script: usize,
@@ -91,7 +91,7 @@ pub struct Session<'a> {
     /// Which texts are prepared: one flag per statement and splice value.
     prepared: Vec<Vec<bool>>,
     pace: Option<Pace>,
-    turn: Option<Turn<'a>>,
+    window: Option<CurrentWindow<'a>>,
     begin: Nanos,
     measured_from: Nanos,
     intended: Nanos,
@@ -125,7 +125,7 @@ impl<'a> Session<'a> {
             out: Vec::with_capacity(512),
             inbox: Inbox::new(),
             failure: None,
-            reports: Vec::new(),
+            recorded: Vec::new(),
             around,
             state: State::Start,
             script: 0,
@@ -136,7 +136,7 @@ impl<'a> Session<'a> {
             counters: vec![0; role.counters],
             prepared: role.statements.iter().map(|s| vec![false; s.prepared.len()]).collect(),
             pace: role.rate.map(|rate| Pace::new(rate, phase)),
-            turn: None,
+            window: None,
             begin: 0,
             measured_from: 0,
             intended: 0,
@@ -194,8 +194,8 @@ impl<'a> Session<'a> {
 
     /// The barrier has opened at `begin`; what is recorded counts from `measured_from`.
     pub fn open(&mut self, begin: Nanos, measured_from: Nanos) {
-        self.turn = self.around.turns.map(|turns| Turn::new(turns, begin));
-        self.begin = begin + self.turn.as_ref().map_or(0, Turn::paused);
+        self.window = self.around.turns.map(|turns| CurrentWindow::new(turns, begin));
+        self.begin = begin + self.window.as_ref().map_or(0, CurrentWindow::paused);
         self.measured_from = measured_from;
         self.state = State::Idle;
     }
@@ -206,7 +206,7 @@ impl<'a> Session<'a> {
             match self.state {
                 State::Start => return self.run(&self.role.start, now),
                 State::Idle => {
-                    if let Some(then) = self.not_its_turn(now) {
+                    if let Some(then) = self.outside_window(now) {
                         return Want::Wait(then);
                     }
                     if let Some(want) = self.idle(now) {
@@ -214,7 +214,7 @@ impl<'a> Session<'a> {
                     }
                 }
                 State::Paced => {
-                    if let Some(then) = self.not_its_turn(now) {
+                    if let Some(then) = self.outside_window(now) {
                         return Want::Wait(then);
                     }
                     if self.around.control.over(now) {
@@ -285,26 +285,26 @@ impl<'a> Session<'a> {
 
     /// Until when this session waits for its window, if it does. A window that has ended is recorded.
     #[inline]
-    fn not_its_turn(&mut self, now: Nanos) -> Option<Nanos> {
-        let turn = self.turn.as_mut()?;
+    fn outside_window(&mut self, now: Nanos) -> Option<Nanos> {
+        let window = self.window.as_mut()?;
         if self.around.control.over(now) {
             return None;
         }
-        if turn.is_over(now) {
-            if let Some(ended) = turn.close(now) {
-                self.around.slab.turn(ended);
+        if window.is_over(now) {
+            if let Some(ended) = window.close(now) {
+                self.around.recorder.window(ended);
             }
-            let longer = turn.next(now);
+            let longer = window.next(now);
             self.begin += longer;
             // What is due in a later window was intended for the time before it.
             self.intended += longer;
         }
-        turn.waits(now)
+        window.waits(now)
     }
 
     fn finish(&mut self, now: Nanos) -> Want {
-        if let Some(ended) = self.turn.as_ref().and_then(|turn| turn.close(now)) {
-            self.around.slab.turn(ended);
+        if let Some(ended) = self.window.as_ref().and_then(|window| window.close(now)) {
+            self.around.recorder.window(ended);
         }
         self.leave(Want::Finished)
     }
@@ -365,11 +365,11 @@ impl<'a> Session<'a> {
             Counts::Statements => self.current.statements,
         };
         let mut at = now;
-        if let Some(turn) = &mut self.turn {
-            turn.operation(now, if failed { 0 } else { self.current.operations });
-            at = turn.active(now);
+        if let Some(window) = &mut self.window {
+            window.operation(now, if failed { 0 } else { self.current.operations });
+            at = window.active(now);
         }
-        self.around.slab.transaction(at, &self.current);
+        self.around.recorder.transaction(at, &self.current);
         if let Some((pair, side)) = &self.around.lockstep {
             pair.finished_one(*side);
         }

@@ -6,8 +6,8 @@ use super::copy::CopyStream;
 use super::{Session, State, Want, shell};
 use crate::clock::Nanos;
 use crate::events::Failure;
-use crate::generate::{self, Scene};
-use crate::program::{Into, Op, Statement};
+use crate::generate::{self, Inputs};
+use crate::program::{Destination, Op, Statement};
 use crate::spec::{Mode, Pipeline};
 use crate::wire;
 
@@ -121,10 +121,10 @@ impl<'a> Session<'a> {
 
     /// Nothing that `\gset` and `\aset` wait for comes before the end of a pipeline.
     fn may_be_pipelined(&self, at: usize, index: usize) -> Result<(), Box<Failure>> {
-        let command = match self.role.statements[index].into {
-            Into::Gset(_) => "gset",
-            Into::Aset(_) => "aset",
-            Into::Nothing | Into::Slots(_) => return Ok(()),
+        let command = match self.role.statements[index].destination {
+            Destination::Gset(_) => "gset",
+            Destination::Aset(_) => "aset",
+            Destination::Nothing | Destination::Slots(_) => return Ok(()),
         };
         Err(self.failure_at(at, format!("\\{command} is not allowed in pipeline mode")))
     }
@@ -144,11 +144,11 @@ impl<'a> Session<'a> {
             None => 0,
         };
         let now_text = self.local_time.text();
-        let mut scene = Scene { vars: &mut self.vars, rng: &mut self.rng, splice, now: &now_text };
+        let mut inputs = Inputs { vars: &mut self.vars, rng: &mut self.rng, splice, now: &now_text };
         let mut result = Ok(());
         if statement.mode == Mode::Simple {
             wire::message(&mut self.out, b'Q', |out| {
-                result = generate::literal(&statement.parts, &mut scene, true, out);
+                result = generate::literal(&statement.parts, &mut inputs, true, out);
                 out.push(0);
             });
         } else {
@@ -159,7 +159,7 @@ impl<'a> Session<'a> {
                 *known = true;
             }
             result = statement.execute(splice, &mut self.out, |out| {
-                generate::parameters(&statement.parts, &mut scene, out)
+                generate::parameters(&statement.parts, &mut inputs, out)
             });
         }
         result?;

@@ -10,7 +10,7 @@ use crate::compile;
 use crate::events::{Failure, RoleDone};
 use crate::pace::{Control, Lockstep};
 use crate::program::Role;
-use crate::record::Board;
+use crate::record::RoleRecord;
 use crate::wire;
 
 fn role(spec: Json) -> Role {
@@ -21,23 +21,27 @@ fn query(ops: Json) -> Json {
     json!({"name": "query", "clients": 1, "scripts": [{"ops": ops}]})
 }
 
-/// A session past the barrier, with the board that it records on.
+/// A session past the barrier, with the record that it records on.
 struct Bench<'a> {
     session: Session<'a>,
-    board: Board,
+    record: RoleRecord,
 }
 
 impl<'a> Bench<'a> {
     fn new(role: &'a Role, control: &'a Control, lockstep: Option<(Arc<Lockstep>, usize)>) -> Bench<'a> {
-        let mut board = Board::of(role);
-        let slab = board.slab();
-        let mut session =
-            Session::new(role, 0, 7, Surroundings { control, slab, lockstep, keep_rows: true, turns: None });
+        let mut record = RoleRecord::of(role);
+        let recorder = record.recorder();
+        let mut session = Session::new(
+            role,
+            0,
+            7,
+            Surroundings { control, recorder, lockstep, keep_rows: true, turns: None },
+        );
         assert!(!session.prepare().unwrap());
         assert_eq!(session.advance(0), Want::Finished, "no start ops");
-        board.begin(0);
+        record.begin(0);
         session.open(0, 0);
-        Bench { session, board }
+        Bench { session, record }
     }
 
     /// What the session sends next, at `now`.
@@ -53,8 +57,8 @@ impl<'a> Bench<'a> {
     }
 
     fn done(&mut self) -> RoleDone {
-        self.board.collect(1_000);
-        self.board.done(1.0)
+        self.record.collect(1_000);
+        self.record.done(1.0)
     }
 }
 

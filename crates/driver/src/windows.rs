@@ -1,4 +1,4 @@
-//! Turns: windows of time in which this driver works while the drivers of other servers wait.
+//! WindowSchedule: windows of time in which this driver works while the drivers of other servers wait.
 //!
 //! All drivers of a comparison are told the same zero on the monotonic clock and the same lengths, each
 //! its own places. Active time is the time inside of one's own windows: it stands still between them.
@@ -9,7 +9,7 @@ use crate::spec::{Spec, TurnsSpec};
 
 /// When the windows of this driver begin.
 #[derive(Debug, Clone)]
-pub struct Turns {
+pub struct WindowSchedule {
     slice: Nanos,
     stride: Nanos,
     lanes: u64,
@@ -20,20 +20,20 @@ pub struct Turns {
     count: u64,
 }
 
-impl Turns {
+impl WindowSchedule {
     /// The schedule of a step; None where it does not take turns.
     ///
     /// # Errors
     /// A step that cannot be cut into windows.
-    pub fn of(spec: &Spec) -> Result<Option<Turns>, Failure> {
+    pub fn of(spec: &Spec) -> Result<Option<WindowSchedule>, Failure> {
         let Some(turns) = &spec.turns else { return Ok(None) };
         let Some(seconds) = spec.seconds else {
             return Err(Failure::spec("turns need a step that ends by time"));
         };
-        Turns::new(turns, spec.warmup_seconds, seconds).map(Some)
+        WindowSchedule::new(turns, spec.warmup_seconds, seconds).map(Some)
     }
 
-    fn new(spec: &TurnsSpec, warmup: f64, seconds: f64) -> Result<Turns, Failure> {
+    fn new(spec: &TurnsSpec, warmup: f64, seconds: f64) -> Result<WindowSchedule, Failure> {
         let slice = clock::nanos(spec.slice_seconds);
         let lanes = u64::from(spec.lanes);
         if slice < 1_000_000 {
@@ -44,7 +44,7 @@ impl Turns {
                 "turns need the place of each window: from 0, below the number of lanes",
             ));
         }
-        Ok(Turns {
+        Ok(WindowSchedule {
             slice,
             stride: slice + clock::nanos(spec.gap_seconds),
             lanes,
@@ -89,7 +89,7 @@ impl Turns {
 
 /// What one connection did in one measured window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedWindow {
     /// From 0.
     pub number: u64,
     pub operations: u64,
@@ -99,8 +99,8 @@ pub struct Ended {
 
 /// Where one connection is in the schedule.
 #[derive(Debug)]
-pub struct Turn<'a> {
-    turns: &'a Turns,
+pub struct CurrentWindow<'a> {
+    turns: &'a WindowSchedule,
     zero: Nanos,
     number: u64,
     from: Nanos,
@@ -109,11 +109,11 @@ pub struct Turn<'a> {
     last: Nanos,
 }
 
-impl<'a> Turn<'a> {
-    pub fn new(turns: &'a Turns, zero: Nanos) -> Turn<'a> {
-        let mut turn = Turn { turns, zero, number: 0, from: 0, ends: 0, operations: 0, last: 0 };
-        turn.enter(0);
-        turn
+impl<'a> CurrentWindow<'a> {
+    pub fn new(turns: &'a WindowSchedule, zero: Nanos) -> CurrentWindow<'a> {
+        let mut window = CurrentWindow { turns, zero, number: 0, from: 0, ends: 0, operations: 0, last: 0 };
+        window.enter(0);
+        window
     }
 
     fn enter(&mut self, number: u64) {
@@ -153,10 +153,10 @@ impl<'a> Turn<'a> {
     }
 
     /// Closes the window; `now`: when the step is stopped in it. None for a window of the warm-up.
-    pub fn close(&self, now: Nanos) -> Option<Ended> {
+    pub fn close(&self, now: Nanos) -> Option<EndedWindow> {
         let number = self.number.checked_sub(self.turns.warm)?;
         let end = self.ends.min(now).max(self.last).max(self.from);
-        Some(Ended { number, operations: self.operations, busy: end - self.from })
+        Some(EndedWindow { number, operations: self.operations, busy: end - self.from })
     }
 
     /// Goes on to the next window that has not ended. Returns how much longer it has been paused then.
@@ -178,9 +178,9 @@ mod tests {
 
     const MS: Nanos = 1_000_000;
 
-    fn turns(places: &[u32], warmup: f64, seconds: f64) -> Turns {
+    fn turns(places: &[u32], warmup: f64, seconds: f64) -> WindowSchedule {
         let spec = TurnsSpec { slice_seconds: 0.02, gap_seconds: 0.001, lanes: 2, places: places.to_vec() };
-        Turns::new(&spec, warmup, seconds).unwrap()
+        WindowSchedule::new(&spec, warmup, seconds).unwrap()
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
     fn windows_begin_when_the_vectors_say() {
         let vectors: Vec<Vector> = serde_json::from_str(include_str!("../../../tests/windows.json")).unwrap();
         for v in vectors {
-            let turns = Turns::new(&v.turns, v.warmup_seconds, v.seconds).unwrap();
+            let turns = WindowSchedule::new(&v.turns, v.warmup_seconds, v.seconds).unwrap();
             assert_eq!((turns.warm, turns.count), (v.warmup_windows, v.measured_windows));
             let starts: Vec<Nanos> = (0..v.starts_ns.len() as u64).map(|k| turns.start(k)).collect();
             assert_eq!(starts, v.starts_ns);
@@ -231,40 +231,40 @@ mod tests {
     #[test]
     fn active_time_stands_still_between_windows() {
         let schedule = turns(&[1, 0], 0.0, 2.0);
-        let mut turn = Turn::new(&schedule, 500 * MS);
-        assert_eq!(turn.waits(500 * MS), Some(521 * MS));
-        assert_eq!(turn.waits(521 * MS), None);
-        turn.operation(540 * MS, 3);
-        assert_eq!(turn.active(540 * MS), 519 * MS);
-        assert!(turn.is_over(541 * MS));
-        assert_eq!(turn.close(541 * MS), Some(Ended { number: 0, operations: 3, busy: 20 * MS }));
-        assert_eq!(turn.next(541 * MS), MS, "the second window follows after the gap");
-        assert_eq!(turn.waits(541 * MS), Some(542 * MS));
-        assert_eq!(turn.active(542 * MS), 520 * MS);
+        let mut window = CurrentWindow::new(&schedule, 500 * MS);
+        assert_eq!(window.waits(500 * MS), Some(521 * MS));
+        assert_eq!(window.waits(521 * MS), None);
+        window.operation(540 * MS, 3);
+        assert_eq!(window.active(540 * MS), 519 * MS);
+        assert!(window.is_over(541 * MS));
+        assert_eq!(window.close(541 * MS), Some(EndedWindow { number: 0, operations: 3, busy: 20 * MS }));
+        assert_eq!(window.next(541 * MS), MS, "the second window follows after the gap");
+        assert_eq!(window.waits(541 * MS), Some(542 * MS));
+        assert_eq!(window.active(542 * MS), 520 * MS);
     }
 
     #[test]
     fn an_operation_longer_than_its_window_counts_there_and_skips_others() {
         let schedule = turns(&[0, 1, 1, 0], 0.0, 2.0);
-        let mut turn = Turn::new(&schedule, 0);
-        turn.operation(100 * MS, 1);
-        assert_eq!(turn.active(100 * MS), 20 * MS - 1);
-        assert_eq!(turn.close(100 * MS), Some(Ended { number: 0, operations: 1, busy: 100 * MS }));
-        turn.next(100 * MS);
-        assert_eq!((turn.number, turn.from), (2, schedule.start(2)));
+        let mut window = CurrentWindow::new(&schedule, 0);
+        window.operation(100 * MS, 1);
+        assert_eq!(window.active(100 * MS), 20 * MS - 1);
+        assert_eq!(window.close(100 * MS), Some(EndedWindow { number: 0, operations: 1, busy: 100 * MS }));
+        window.next(100 * MS);
+        assert_eq!((window.number, window.from), (2, schedule.start(2)));
     }
 
     proptest! {
         #[test]
         fn time_never_goes_backwards(times in prop::collection::vec(0u64..5_000 * MS, 1..200)) {
             let schedule = turns(&[0, 1, 1, 0], 0.06, 2.0);
-            let mut turn = Turn::new(&schedule, 0);
+            let mut window = CurrentWindow::new(&schedule, 0);
             let (mut times, mut last) = (times, 0);
             times.sort_unstable();
             for now in times {
-                turn.next(now);
-                let now = turn.waits(now).unwrap_or(now);
-                let active = turn.active(now);
+                window.next(now);
+                let now = window.waits(now).unwrap_or(now);
+                let active = window.active(now);
                 prop_assert!(active >= last && active <= now);
                 last = active;
             }
