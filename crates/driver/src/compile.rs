@@ -1,6 +1,5 @@
 //! From the spec's roles to programs: names become slots, nested ops become flat code.
 
-use crate::compact::Compact;
 use crate::events::Failure;
 use crate::generate::Part;
 use crate::program::{CopySource, CopyStatement, Destination, Op, Program, Role, Source, Splice, Statement};
@@ -321,8 +320,7 @@ impl Compiler {
                 PartSpec::Repeat(r) => {
                     let of = self.parts(r.of, splice)?;
                     let separator: Box<[u8]> = r.separator.into_bytes().into();
-                    let compact = Compact::of(&of, &separator);
-                    Part::Repeat { n: r.repeat, of, separator, compact }
+                    Part::repeat(r.repeat, of, separator)
                 }
             });
         }

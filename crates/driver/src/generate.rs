@@ -2,7 +2,7 @@
 
 use pgbench_script::{EvalError, Expr, Rng, Value, Vars, write_int};
 
-use crate::compact::Compact;
+use crate::bounded_rows::{BASE64, BoundedRows, Piece};
 use crate::spec::{FillSpec, ParamType};
 
 /// One piece of a statement or of a row for COPY.
@@ -23,8 +23,28 @@ pub enum Part {
         of: Vec<Part>,
         separator: Box<[u8]>,
         /// A quicker way for literals, where the parts allow it.
-        compact: Option<Compact>,
+        bounded: Option<BoundedRows>,
     },
+}
+
+impl Part {
+    /// These parts `n` times.
+    pub fn repeat(n: u32, of: Vec<Part>, separator: Box<[u8]>) -> Part {
+        let bounded = bounded_rows(&of, &separator);
+        Part::Repeat { n, of, separator, bounded }
+    }
+}
+
+/// None where a part is of a kind whose longest text is not known, or too long.
+fn bounded_rows(parts: &[Part], separator: &[u8]) -> Option<BoundedRows> {
+    let piece = |part: &Part| match part {
+        Part::Text(text) => Piece::text(text),
+        Part::Expr(expr, _) => expr.uniform().map(|(low, last)| Piece::uniform(low, last)),
+        Part::Now => Some(Piece::now()),
+        Part::Fill(fill) => Piece::fill(*fill),
+        _ => None,
+    };
+    BoundedRows::new(separator, parts.iter().map(piece).collect::<Option<Vec<_>>>()?)
 }
 
 /// What values are drawn from.
@@ -46,7 +66,9 @@ pub fn literal(
     for part in parts {
         match part {
             Part::Text(text) => put(text, out),
-            Part::Repeat { n, compact: Some(compact), .. } if quote => compact.write(*n, inputs, out),
+            Part::Repeat { n, bounded: Some(rows), .. } if quote => {
+                rows.write(*n, inputs.rng, inputs.now, out);
+            }
             Part::Repeat { n, of, separator, .. } => {
                 for i in 0..*n {
                     if i > 0 {
@@ -181,8 +203,6 @@ pub fn quoted(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
 }
 
-pub const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 fn text_value(part: &Part, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
     match part {
         Part::Digits(pattern, _) => digits(pattern, inputs.rng, out),
@@ -271,11 +291,56 @@ impl LocalTime {
 mod tests {
     use proptest::prelude::*;
 
+    use pgbench_script::Names;
+
     // Named, since proptest brings a trait of this name.
     use super::Rng;
     use super::*;
 
     proptest! {
+        /// The short way writes what the long way writes, from the same stream.
+        #[test]
+        fn rows_are_those_of_the_general_way(
+            seed in any::<u64>(),
+            rows in 1u32..30,
+            low in any::<i64>(),
+            span in 0i64..i64::MAX,
+            words in prop::collection::vec("[a-z(),']{0,16}", 1..4),
+            (min, more) in (0u32..40, 0u32..24),
+            share in 0.0f64..1.0,
+        ) {
+            let high = low.saturating_add(span);
+            let mut names = Names::new();
+            let fill = FillSpec { min, max: min + more, random: share };
+            let mut parts = || -> Vec<Part> {
+                let mut parts = Vec::new();
+                for word in &words {
+                    parts.push(Part::Text(word.as_bytes().into()));
+                    let text = format!("random({low}, {high})");
+                    parts.push(Part::Expr(Expr::parse(&text, &mut names).unwrap(), ParamType::Int8));
+                    parts.push(Part::Now);
+                    parts.push(Part::Fill(fill));
+                }
+                parts
+            };
+            let rows_of = bounded_rows(&parts(), b",");
+            // Limits that are no constants, as the least bigint, are left to the general way.
+            prop_assume!(rows_of.is_some());
+            let general = Part::Repeat { n: rows, of: parts(), separator: b",".as_slice().into(), bounded: None };
+            let mut vars = Vars::new(&names);
+            let mut made = [b"x".to_vec(), b"x".to_vec()];
+            for (i, out) in made.iter_mut().enumerate() {
+                let mut rng = Rng::new(seed);
+                let mut inputs = Inputs { vars: &mut vars, rng: &mut rng, splice: 0, now: b"2026-11-21 12:34:56" };
+                if i == 0 {
+                    rows_of.as_ref().unwrap().write(rows, inputs.rng, inputs.now, out);
+                } else {
+                    literal(std::slice::from_ref(&general), &mut inputs, true, out).unwrap();
+                }
+            }
+            prop_assert_eq!(String::from_utf8_lossy(&made[0]), String::from_utf8_lossy(&made[1]));
+        }
+
         #[test]
         fn fill_has_its_share_of_random_characters(seed in any::<u64>()) {
             let mut out = Vec::new();

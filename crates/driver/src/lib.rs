@@ -4,9 +4,9 @@
 #![allow(clippy::result_large_err)]
 
 mod barrier;
+mod bounded_rows;
 mod check;
 mod clock;
-mod compact;
 mod compile;
 mod connect;
 mod engine;

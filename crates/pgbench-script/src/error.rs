@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::number::Kind;
+use super::kind::Kind;
 
 /// A script or an expression that cannot be understood, and where.
 #[derive(Clone, Debug, PartialEq)]

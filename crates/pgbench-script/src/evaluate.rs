@@ -3,8 +3,9 @@
 use super::distribution;
 use super::error::Fault;
 use super::hash;
+use super::kind::Kind;
 use super::node::{Binary, Draw, Extreme, Logic, Node, SysbenchZipf, Unary};
-use super::number::{Kind, Number, Outcome};
+use super::number::{Number, Outcome};
 use super::rng::Rng;
 use super::value::Value;
 use super::vars::Vars;

@@ -35,6 +35,7 @@ mod evaluate;
 mod expr;
 mod function;
 mod hash;
+mod kind;
 mod lexer;
 mod nearest;
 mod node;

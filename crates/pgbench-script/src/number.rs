@@ -1,8 +1,7 @@
 //! The values that expressions compute with, and how they turn into each other.
 
-use std::fmt;
-
 use super::error::Fault;
+use super::kind::Kind;
 
 /// A value inside an expression: pgbench's four types.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,26 +10,6 @@ pub(super) enum Number {
     Bool(bool),
     Int(i64),
     Double(f64),
-}
-
-/// The type of a [`Number`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Kind {
-    Null,
-    Boolean,
-    Int,
-    Double,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Null => "null",
-            Kind::Boolean => "boolean",
-            Kind::Int => "int",
-            Kind::Double => "double",
-        })
-    }
 }
 
 pub(super) type Outcome<T> = Result<T, Box<Fault>>;
