@@ -119,10 +119,16 @@ def test_errors_are_sentences() -> None:
         'relation "pi1" does not exist (SQLSTATE 42P01)'
     )
     assert failure.hint == "statement: SELECT * FROM pi1"
-    script = driver_failure(
-        {"kind": "script", "message": "syntax error", "file": "a.sql", "line": 3, "column": 7}
-    )
-    assert script.message == "a.sql:3:7: syntax error"
+    script = driver_failure({"kind": "script", "message": "division by zero", "file": "a.sql", "line": 3})
+    assert script.message == "a.sql:3: division by zero"
+    located = {
+        "kind": "script",
+        "message": "a.sql:3:7: syntax error",
+        "file": "a.sql",
+        "line": 3,
+        "column": 7,
+    }
+    assert driver_failure(located).message == "a.sql:3:7: syntax error"
 
 
 def test_the_driver_ends_with_pgstrata(program: Script, tmp_path: Path) -> None:
