@@ -137,4 +137,4 @@ def test_what_a_version_cannot_do_is_said_before_anything_runs(tmp_path: Path) -
     file.write_text('servers = ["pg:9.6"]\n[[workloads]]\nname = "insert"\noptions = { partitions = 4 }\n')
     old = Server("pg:9.6.24", "pg9.6.24", "9.6.24", 90624, "", Path("/nowhere"), None)
     with pytest.raises(UsageError, match="partitions"):
-        make_plan(read_campaign(file), Results(tmp_path), lambda spec: old)
+        make_plan(read_campaign(file), Results(tmp_path), lambda spec, how: old)

@@ -51,4 +51,9 @@ def test_the_template_is_valid(tmp_path: Path) -> None:
 
 def test_every_key_of_the_template_is_explained() -> None:
     for name in (*CampaignSpec.model_fields, *VariantSpec.model_fields, *WorkloadSpec.model_fields):
-        assert f"{name} =" in TEMPLATE or f"[[{name}]]" in TEMPLATE or f".{name}]" in TEMPLATE, name
+        assert (
+            f"{name} =" in TEMPLATE
+            or f"[[{name}]]" in TEMPLATE
+            or f".{name}]" in TEMPLATE
+            or f"[{name}." in TEMPLATE
+        ), name

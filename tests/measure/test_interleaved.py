@@ -157,7 +157,7 @@ def test_the_plan_counts_turns(place: Path, pgstrata: Program, pg17: Server) -> 
         return plan.seconds
 
     def plan_of(file: Path) -> Plan:
-        return make_plan(read_campaign(file), Results(place / "results"), lambda spec: pg17)
+        return make_plan(read_campaign(file), Results(place / "results"), lambda spec, how: pg17)
 
     assert seconds(rounds=12) > seconds() + 2 * 10 * 0.5
     watched = seconds(more='until = "verdict"\nmax_seconds = 1000')

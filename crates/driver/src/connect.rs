@@ -70,12 +70,15 @@ impl Refused {
 
 fn start(stream: &mut dyn Stream, to: &Connection) -> Result<i32, Refused> {
     let name = to.application_name.as_deref().unwrap_or("pgstrata");
-    let parameters = [
+    let mut parameters = vec![
         ("user", to.user.as_str()),
         ("database", to.database.as_str()),
-        ("application_name", name),
         ("client_encoding", "UTF8"),
     ];
+    // Servers before 9.0 refuse a connection that names it.
+    if !name.is_empty() {
+        parameters.push(("application_name", name));
+    }
     let mut out = BytesMut::new();
     frontend::startup_message(parameters, &mut out)?;
     stream.write_all(&out)?;

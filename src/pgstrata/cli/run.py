@@ -25,7 +25,16 @@ def run(
     server: Annotated[
         list[str] | None,
         typer.Option(
-            "--server", metavar="SPEC", help="pg:17, pg:17.11, pg:latest, path:DIR, dsn:URL. Repeatable."
+            "--server",
+            metavar="SPEC",
+            help="pg:17, pg:17.11, path:DIR, dsn:URL, release:9.0.23, tar:FILE, src:DIR, git:DIR#REF. "
+            "Repeatable.",
+        ),
+    ] = None,
+    build: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--build", metavar="NAME", help="What source trees are built with, say o2_nofp. Repeatable."
         ),
     ] = None,
     config: Annotated[
@@ -110,6 +119,7 @@ def run(
             "seed": seed,
             "profile": profile or None,
             "waits": waits,
+            "build": build or None,
         },
     )
     chosen = read_campaign(campaign, overrides) if campaign else adhoc_campaign(overrides)
@@ -157,7 +167,12 @@ def _show_plan(campaign: Campaign, fresh: bool) -> None:
     from pgstrata.server.lookup import look_up
     from pgstrata.store import Results
 
-    plan = make_plan(campaign, Results(campaign.spec.results), look_up, fresh=fresh)
+    plan = make_plan(
+        campaign,
+        Results(campaign.spec.results),
+        lambda spec, how: look_up(spec, how, folder=campaign.folder),
+        fresh=fresh,
+    )
     for line in plan_lines(plan):
         print(line)
 

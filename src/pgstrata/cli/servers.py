@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from pgstrata.cli.output import Format
 
 app = typer.Typer(
-    help="The servers that can be fetched and those that are.", no_args_is_help=True, rich_markup_mode=None
+    help="The servers that can be fetched or built, and those that are.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print.")]
@@ -22,7 +25,7 @@ def list_(
     ] = False,
     format: FormatOption = Format.table,
 ) -> None:
-    """List the servers in the cache.
+    """List the servers in the cache, fetched and built, and builds that failed.
 
     \b
     Examples:
@@ -31,17 +34,36 @@ def list_(
     """
     from pgstrata.cli.output import print_rows
     from pgstrata.server import acquire
+    from pgstrata.server.source import built, failures
+    from pgstrata.server.source.cache import size
 
     here = {server.version: server for server in acquire.fetched()}
     rows: list[list[str | None]] = [
-        [version, "fetched", str(server.bin_dir)] for version, server in here.items()
+        [f"pg{version}", "fetched", None, _megabytes(size(server.bin_dir.parent)), str(server.bin_dir)]
+        for version, server in here.items()
+        if server.bin_dir
     ]
+    for kept in built():
+        made_with = f"{kept.record.build.get('name')}: {kept.record.cflags}"
+        rows.append(
+            [kept.record.label, "built", made_with, _megabytes(size(kept.folder)), f"{kept.folder}/bin"]
+        )
+    for failed in failures():
+        rows.append([failed["label"], "failed", failed["build"]["name"], None, str(failed["message"])])
     if available:
-        rows += [[version, "available", None] for version in acquire.available() if version not in here]
+        rows += [
+            [f"pg{version}", "available", None, None, None]
+            for version in acquire.available()
+            if version not in here
+        ]
     if rows or format is not Format.table:
-        print_rows(["version", "state", "folder"], rows, format)
+        print_rows(["server", "state", "build", "size", "folder"], rows, format)
     else:
-        print("no server is fetched yet: pgstrata servers fetch 17, or just run a campaign")
+        print("no server is here yet: pgstrata servers fetch 17, or just run a campaign")
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.0f} MB"
 
 
 @app.command("fetch")
@@ -63,18 +85,136 @@ def fetch(
         print(f"{server.spec}: {server.bin_dir}")
 
 
+@app.command("build")
+def build(
+    specs: Annotated[
+        list[str],
+        typer.Argument(metavar="SPEC…", help="release:9.0.23, tar:FILE-or-URL, src:DIR, git:DIR-or-URL#REF."),
+    ],
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--build", metavar="NAME", help="o2, o2_nofp, o3_native, debug-asserts. Repeatable."),
+    ] = None,
+    campaign: Annotated[
+        Path | None, typer.Option("--campaign", metavar="FILE", help="A campaign whose [builds] count.")
+    ] = None,
+    cc: Annotated[str | None, typer.Option("--cc", metavar="COMPILER", help="Say clang.")] = None,
+    cflags: Annotated[
+        str | None, typer.Option("--cflags", metavar="FLAGS", help="Instead of those of the build.")
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", metavar="NAME", help="autoconf or meson (16 and later).")
+    ] = None,
+    configure: Annotated[
+        list[str] | None, typer.Option("--configure", metavar="OPTION", help="Of configure. Repeatable.")
+    ] = None,
+    meson: Annotated[
+        list[str] | None, typer.Option("--meson", metavar="OPTION", help="Of meson. Repeatable.")
+    ] = None,
+    patch: Annotated[
+        list[str] | None, typer.Option("--patch", metavar="FILE", help="Applied to a copy. Repeatable.")
+    ] = None,
+    contrib: Annotated[
+        list[str] | None, typer.Option("--contrib", metavar="NAME", help="A module to build. Repeatable.")
+    ] = None,
+    extension: Annotated[
+        list[str] | None,
+        typer.Option("--extension", metavar="DIR", help="An extension with a Makefile for PGXS. Repeatable."),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also what failed to build before.")] = False,
+) -> None:
+    """Build servers from source into the cache; campaigns do it by themselves.
+
+    \b
+    Examples:
+      pgstrata servers build release:17.11
+      pgstrata servers build git:~/postgresql#REL_17_STABLE --build o2_nofp --build o3_native
+      pgstrata servers build src:~/postgresql --patch better.patch --contrib pg_prewarm
+    """
+    from pgstrata.errors import UsageError
+    from pgstrata.server import acquire
+    from pgstrata.server.source.recipe import DEFAULT
+    from pgstrata.server.source.spec import is_source
+
+    own = {
+        "cc": cc,
+        "cflags": cflags,
+        "system": system,
+        "configure": configure or None,
+        "meson": meson or None,
+        "patches": patch or None,
+        "contrib": contrib or None,
+        "extensions": extension or None,
+    }
+    if system not in (None, "auto", "autoconf", "meson"):
+        raise UsageError(f"--system {system}: there is no such build system", "autoconf or meson")
+    for spec in specs:
+        acquire.check_spec(spec)
+        if not is_source(spec):
+            raise UsageError(f"{spec} is not built from source", "pgstrata servers fetch fetches servers")
+        for name in names or [DEFAULT]:
+            how = _named(name, campaign)
+            if any(own.values()):
+                how = how.with_keys(own, Path.cwd(), f"{name}+own" if names else "own")
+            server = acquire.acquire(spec, how, say=lambda text: print(text, flush=True), again=again)
+            print(f"{server.label}: {server.bin_dir}")
+
+
+def _named(name: str, campaign: Path | None) -> Any:
+    from pgstrata.server.source.recipe import Build, find_build
+
+    if campaign is None:
+        return find_build(name)
+    from pgstrata.campaign.file.reading import read_campaign
+
+    read = read_campaign(campaign)
+    own = {
+        key: Build(key).with_keys(keys.build_keys(), read.folder, key)
+        for key, keys in read.spec.builds.items()
+    }
+    return find_build(name, own)
+
+
+@app.command("failed")
+def failed(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Label or key, as `servers list` shows them.")],
+) -> None:
+    """Show why a build failed: its first errors and the end of its log.
+
+    \b
+    Examples:
+      pgstrata servers failed git20devel-1a2b3c4d
+    """
+    from pgstrata.errors import UsageError
+    from pgstrata.server.source.cache import failures, names_of
+
+    found = [failure for failure in failures() if name in names_of(failure)]
+    if not found:
+        raise UsageError(f"no failed build is called {name}", "pgstrata servers list shows them")
+    for failure in found:
+        print(f"{failure['label']} {failure['build']['name']} ({failure['origin']}): {failure['message']}")
+        for line in failure["errors"]:
+            print(f"  {line}")
+        print("\nend of the log:")
+        print("\n".join(f"  {line}" for line in str(failure["log_end"]).splitlines()))
+
+
 @app.command("remove")
 def remove(
-    versions: Annotated[list[str], typer.Argument(metavar="VERSION…", help="As `servers list` shows them.")],
+    versions: Annotated[list[str], typer.Argument(metavar="NAME…", help="As `servers list` shows them.")],
 ) -> None:
-    """Remove servers from the cache.
+    """Remove servers from the cache, fetched or built, and failures that are remembered.
 
     \b
     Examples:
       pgstrata servers remove 12.22
+      pgstrata servers remove release9.0.23 git20devel-1a2b3c4d.o3_native
     """
     from pgstrata.server import acquire
+    from pgstrata.server.source import cache
 
     for version in versions:
-        for removed in acquire.remove(version.removeprefix("pg:")):
+        for removed in cache.remove(version) or acquire.remove(
+            version.removeprefix("pg:").removeprefix("pg")
+        ):
             print(f"removed {removed}")

@@ -12,7 +12,7 @@ from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
     from pgstrata.store import Run
-    from pgstrata.store.record import StepRecord
+    from pgstrata.store.record import BuiltRecord, StepRecord
 
 
 def show(
@@ -74,6 +74,7 @@ def lines(run: Run) -> list[str]:
         f"run       {run.run_id}, {record.status}",
         f"campaign  {run.campaign}, {run.variant}, {run.workload}, repeat {run.repeat}",
         f"server    PostgreSQL {server.version} ({server.spec})",
+        *_built(server.built),
         f"config    {config.name or 'server defaults'}",
         f"host      {host.hostname}, {host.cpus} × {host.cpu_model}, {host.os}",
         f"started   {record.started}, finished {record.finished}",
@@ -107,6 +108,19 @@ def lines(run: Run) -> list[str]:
         if error.log_tail:
             text += ["", "end of the server log:", *(f"  {line}" for line in error.log_tail.splitlines())]
     return text
+
+
+def _built(built: BuiltRecord | None) -> list[str]:
+    """What a server was built from and with."""
+    if built is None:
+        return []
+    text = [f"source    {built.origin}"]
+    if commit := built.source.get("commit"):
+        text[0] += f", {str(commit)[:12]} {built.source.get('subject')}"
+        text[0] += ", with changed files" if built.source.get("changed") else ""
+    text.append(f"built     {built.system}, {built.compiler}: {built.cflags}")
+    text += [f"patch     {patch.name}" for patch in built.patches]
+    return text + [f"mended    {mend.name}: {mend.reason}" for mend in built.mended]
 
 
 def _row(step: StepRecord) -> list[Any]:

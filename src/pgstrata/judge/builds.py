@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 # What decides how the compiler turns the server's code into machine code, and checks that cost time.
 _CODE = re.compile(r"-O\S*|-m(arch|tune|cpu)=\S+|-flto\S*|-fprofile-use\S*|-fno-omit-frame-pointer")
-_CHECKS = {"--enable-cassert", "--enable-profiling", "--enable-coverage"}
+_CHECKS = {"--enable-cassert", "-Dcassert=true", "--enable-profiling", "--enable-coverage"}
 _FLAGS = ("CFLAGS=", "CXXFLAGS=", "COPT=", "LDFLAGS=", "CC=")
 
 

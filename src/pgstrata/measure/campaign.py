@@ -26,6 +26,8 @@ from pgstrata.ownership import hand_over, own_folder
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cache import clear_unfinished
 from pgstrata.server.guard import ADVICE, clear_leftovers, folder_mode
+from pgstrata.server.model import Server
+from pgstrata.server.source.recipe import Build
 from pgstrata.store import Results, comparisons
 from pgstrata.store.disk import storing
 
@@ -79,8 +81,12 @@ def default_data_dir() -> Path:
 def plan_campaign(
     campaign: Campaign, results: Results, say: Callable[[str], None], *, fresh: bool = False
 ) -> Plan:
-    """The plan with every server at hand, fetched where needed."""
-    return make_plan(campaign, results, lambda spec: acquire(spec, say=say), fresh=fresh)
+    """The plan with every server at hand, fetched or built where needed."""
+
+    def find(spec: str, how: Build | None) -> Server:
+        return acquire(spec, how, say=say, folder=campaign.folder)
+
+    return make_plan(campaign, results, find, fresh=fresh)
 
 
 def execute(campaign: Campaign, results: Results, console: Console, *, fresh: bool = False) -> Outcome:
@@ -107,13 +113,18 @@ def execute(campaign: Campaign, results: Results, console: Console, *, fresh: bo
         _announce(plan, say)
         if plan.missing:
             _warn(root, plan, say)
+        able = [run for run in plan.missing if not run.unable]
         with progress_on(console, plan) as progress:
+            for run in plan.missing:
+                if run.unable:
+                    say(f"{run.key.variant}, {run.key.workload}: not measured: {run.unable}")
+                    _leave_out(run, campaign, results, root, progress, interrupts)
             if campaign.spec.order == "interleaved":
                 _interleave(plan, campaign, results, root, progress, interrupts, outcome)
                 return outcome
-            for number, run in enumerate(plan.missing, 1):
+            for number, run in enumerate(able, 1):
                 interrupts.check()
-                progress.run_begins(run, number, len(plan.missing))
+                progress.run_begins(run, number, len(able))
                 begun = time.monotonic()
                 error = _make(run, campaign, results, root, progress, interrupts, outcome)
                 progress.run_ended(run, error, time.monotonic() - begun)
@@ -147,6 +158,27 @@ def _make(
     return error
 
 
+def _leave_out(
+    run: PlannedRun,
+    campaign: Campaign,
+    results: Results,
+    root: Path,
+    progress: Progress,
+    interrupts: Interrupts,
+) -> None:
+    """Records that a version cannot run a workload: its cells are empty, and say why."""
+    with interrupts.shield():
+        builder = results.begin(run.key)
+    try:
+        interrupts.check()
+        folder = ActiveRun(campaign, run, builder, root, progress, interrupts).finish(None, "")
+    except BaseException:
+        with interrupts.shield():
+            builder.abandon()
+        raise
+    _set_aside(folder, run.key.repeat)
+
+
 def _interleave(
     plan: Plan,
     campaign: Campaign,
@@ -158,9 +190,10 @@ def _interleave(
 ) -> None:
     """The missing runs, those of one workload and repeat together."""
     number = 1
-    for group in groups(plan.missing):
+    able = [run for run in plan.missing if not run.unable]
+    for group in groups(able):
         interrupts.check()
-        progress.run_begins(group[0], number, len(plan.missing))
+        progress.run_begins(group[0], number, len(able))
         progress.say(f"  with {', '.join(run.key.variant for run in group[1:])}, taking turns")
         begun = time.monotonic()
         with interrupts.shield():

@@ -46,7 +46,10 @@ def step_plans(
 def _ask(
     connection: psycopg.Connection[Any], wanted: list[Sample], plans: list[QueryPlan], refused: list[str]
 ) -> None:
-    connection.execute("SET statement_timeout = '2s'")
+    if connection.info.server_version < 90000:
+        refused.append("no plans: before 9.0 EXPLAIN writes text only")
+        return
+    connection.execute("SET statement_timeout = 2000")
     deadline = time.monotonic() + SECONDS
     for number, sample in enumerate(wanted):
         if number == MOST_STATEMENTS or time.monotonic() > deadline:

@@ -17,6 +17,7 @@ from typing import Any, LiteralString
 from psycopg import Connection, Error, sql
 from psycopg.rows import RowMaker, dict_row, scalar_row
 
+from pgstrata.observe import old
 from pgstrata.store.record import Bloat, Sizes, TableRecord, TableSizes
 
 Session = Connection[Any]
@@ -64,7 +65,9 @@ def _value(session: Session, query: LiteralString, parameters: Any = None) -> An
 
 def prepare(session: Session) -> None:
     """No statement of the observer may hang the run: locks 2 s, statements 60 s; English messages."""
-    session.execute("SET lock_timeout = '2s'; SET statement_timeout = '60s'", prepare=False)
+    session.execute("SET statement_timeout = 60000", prepare=False)
+    if session.info.server_version >= 90300:
+        session.execute("SET lock_timeout = 2000", prepare=False)
 
 
 # --- counters ---------------------------------------------------------------------------------
@@ -82,8 +85,8 @@ def counters(session: Session, views: Iterable[View], database: str) -> Counters
         row["relname"]
         for row in _dicts(
             session,
-            "SELECT relname FROM pg_catalog.pg_class"
-            " WHERE relnamespace = 'pg_catalog'::regnamespace AND relname = ANY(%s)",
+            "SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n"
+            " ON n.oid = c.relnamespace WHERE n.nspname = 'pg_catalog' AND c.relname::text = ANY(%s::text[])",
             ([view.name for view in views],),
         )
     }
@@ -155,7 +158,12 @@ def wait_for_fresh(session: Session, data_dir: Path | None, limit: float = 2.0) 
     to one file per database when a backend asks for them, unless the last one is not older than 0.5 s:
     the time of the file tells. Where the file is out of sight the 0.5 s are waited for.
     """
-    if session.info.server_version >= 150000:
+    version = session.info.server_version
+    if version >= 150000:
+        return True
+    if version < 90300:
+        # One file for all databases, written on demand from 8.4 on and twice a second before.
+        time.sleep(2 * _COLLECTOR_SECONDS + 0.1)
         return True
     ask: LiteralString = "SELECT pg_stat_get_live_tuples('pg_class'::regclass)"
     folder = None if data_dir is None else _value(session, "SELECT current_setting('stats_temp_directory')")
@@ -181,7 +189,11 @@ def wait_for_fresh(session: Session, data_dir: Path | None, limit: float = 2.0) 
 
 def backends_present(session: Session, pids: Sequence[int]) -> int:
     """How many of these backends are still connected."""
-    query: LiteralString = "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE pid = ANY(%s)"
+    query: LiteralString = (
+        "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE "
+        + old.pid_column(session.info.server_version)
+        + " = ANY(%s::int4[])"
+    )
     return int(_value(session, query, (list(pids),)))
 
 
@@ -193,6 +205,8 @@ def wal_position(session: Session) -> int | None:
 
     The insert position counts records that are not written out yet, too.
     """
+    if session.info.server_version < 90400:
+        return old.wal_position(session)
     new = session.info.server_version >= 100000
     function: LiteralString = "pg_current_wal_insert_lsn" if new else "pg_current_xlog_insert_location"
     query: LiteralString = (
@@ -237,6 +251,8 @@ _TREES = """
 
 def table_sizes(session: Session, tables: Sequence[str]) -> dict[str, TableSizes]:
     """By table; TOAST and the maps count to the table, parts to the whole."""
+    if session.info.server_version < 90400:
+        return old.table_sizes(session, tables)
     query: LiteralString = (
         _TREES + "SELECT name, sum(pg_table_size(part))::int8 AS table_bytes,"
         " sum(pg_indexes_size(part))::int8 AS index_bytes FROM tree GROUP BY name"
@@ -250,7 +266,7 @@ def table_sizes(session: Session, tables: Sequence[str]) -> dict[str, TableSizes
 def sizes(session: Session, tables: Sequence[str], data_dir: Path | None) -> Sizes:
     """`data_dir_bytes` is None for somebody else's server."""
     return Sizes(
-        database_bytes=_value(session, "SELECT pg_database_size(current_database())"),
+        database_bytes=old.database_bytes(session),
         data_dir_bytes=folder_bytes(data_dir) if data_dir is not None else None,
         tables=table_sizes(session, tables),
     )
@@ -263,6 +279,8 @@ def describe(
     session: Session, tables: Sequence[str], bloat_bytes: int = 0, managed: bool = True
 ) -> dict[str, TableRecord]:
     """Of the tables that exist, by name; `bloat` where it has at most `bloat_bytes` with its indexes."""
+    if session.info.server_version < 90400:
+        return old.describe(session, tables)
     found: dict[str, TableRecord] = {}
     query: LiteralString = (
         _TREES + "SELECT name, root, sum(pg_stat_get_live_tuples(part))::int8 AS rows_estimate,"

@@ -19,6 +19,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
+from pgstrata.observe import old
 from pgstrata.observe.backends import cpu_seconds
 
 Key = tuple[str, str, str, str]
@@ -179,6 +180,8 @@ def _rows(counts: Counter[Key]) -> list[dict[str, Any]]:
 
 def _query(version: int) -> LiteralString:
     """The function below pg_stat_activity: without the view's joins it takes about half the time."""
+    if version < 90600:
+        return old.waits_query(version)
     leader: LiteralString = "leader_pid" if version >= 130000 else "NULL::int4"
     process: LiteralString = "coalesce(backend_type, 'background worker')"
     if version < 100000:

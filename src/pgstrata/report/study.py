@@ -130,7 +130,8 @@ class WorkloadOf:
 
 @dataclass(frozen=True)
 class Study:
-    """One campaign. `runs` are the finished ones that count, `failed` those that ended badly."""
+    """One campaign. `runs` are the finished ones that count, `failed` those that ended badly, `unable` those
+    that were not made because the version cannot."""
 
     campaign: str
     variants: tuple[str, ...]
@@ -138,6 +139,7 @@ class Study:
     workloads: tuple[WorkloadOf, ...]
     runs: tuple[Run, ...]
     failed: tuple[Run, ...] = ()
+    unable: tuple[Run, ...] = ()
     broken: tuple[BrokenRun, ...] = ()
     thresholds: tuple[float, float] = THRESHOLDS
     _index: Mapping[str, int] = field(default_factory=dict)
@@ -170,6 +172,18 @@ class Study:
 
     def has_failed(self, variant: str) -> bool:
         return any(run.variant == variant for run in self.failed)
+
+    @property
+    def every(self) -> tuple[Run, ...]:
+        """All runs, also those that say nothing."""
+        return (*self.runs, *self.failed, *self.unable)
+
+    def cannot(self, variant: str, workload: str) -> str:
+        """Why a variant's version cannot run a workload; empty where it can."""
+        for run in self.unable:
+            if (run.variant, run.workload) == (variant, workload):
+                return run.record.error.message if run.record.error else "this version cannot run it"
+        return ""
 
     def runs_of(self, variant: str) -> list[Run]:
         return [run for run in self.runs if run.variant == variant]
@@ -250,7 +264,8 @@ def read_study(
         base=base,
         workloads=tuple(_workload(done, variants, summary) for summary in summaries),
         runs=tuple(done),
-        failed=tuple(sorted((run for run in own if not run.done), key=lambda r: r.record.started)),
+        failed=tuple(_begun(run for run in own if run.record.status == "failed")),
+        unable=tuple(_begun(run for run in own if run.record.status == "unable")),
         broken=tuple(store.broken),
         thresholds=thresholds,
         _index={variant: i for i, variant in enumerate(variants)},
@@ -261,6 +276,10 @@ def read_study(
             for column, cell in zip(summary.relative.columns, row.cells, strict=True)
         },
     )
+
+
+def _begun(runs: Iterable[Run]) -> list[Run]:
+    return sorted(runs, key=lambda run: run.record.started)
 
 
 def _ordered_variants(runs: Sequence[Run]) -> list[str]:

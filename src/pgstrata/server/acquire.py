@@ -1,4 +1,4 @@
-"""Where a PostgreSQL server comes from: `pg:17.11`, `path:DIR`, `dsn:URL`."""
+"""Where a PostgreSQL server comes from: `pg:17.11`, `path:DIR`, `dsn:URL`, or a source tree."""
 
 from __future__ import annotations
 
@@ -9,19 +9,37 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
+from msgspec import structs
 from psycopg.conninfo import conninfo_to_dict
 
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server import prebuilt as cache
 from pgstrata.server.account import need_way, server_account
 from pgstrata.server.cache import cache_dir
-from pgstrata.server.model import Server
+from pgstrata.server.model import Server, version_number
 from pgstrata.server.prebuilt import published as available
 from pgstrata.server.prebuilt import remove
 from pgstrata.server.process import server_env
+from pgstrata.server.source.build import BuiltServer, build
+from pgstrata.server.source.progress import BuildProgress, Spoken
+from pgstrata.server.source.recipe import DEFAULT, Build, find_build
+from pgstrata.server.source.spec import KINDS, SourceSpec, find_tree, is_source
+from pgstrata.server.source.tree import Tree
 from pgstrata.user_files import real_path, user_path
 
-__all__ = ["acquire", "available", "cache_dir", "check_spec", "fetched", "remove"]
+__all__ = [
+    "acquire",
+    "available",
+    "cache_dir",
+    "check_spec",
+    "fetched",
+    "of_build",
+    "remove",
+    "version_number",
+]
+
+OLDEST = 70400
+"""The first version that speaks the protocol of today."""
 
 
 def check_spec(spec: str) -> None:
@@ -43,27 +61,62 @@ def check_spec(spec: str) -> None:
                     f"the address behind dsn: is not valid: {str(error).strip()}",
                     "write dsn:postgresql://user@host:port/database",
                 ) from None
+        case _ if kind in KINDS:
+            SourceSpec.parse(spec)
         case _:
             raise _no_spec(spec)
 
 
 def _no_spec(spec: str) -> UsageError:
-    hint = "write pg:17, pg:17.11 or pg:latest, path:DIR for an installation, dsn:URL for a running server"
+    hint = (
+        "write pg:17, pg:17.11 or pg:latest, path:DIR for an installation, dsn:URL for a running server; "
+        "release:9.0.23, tar:FILE, src:DIR or git:DIR#REF for one to be built"
+    )
     if meant := re.fullmatch(r"(?:pg|postgres|postgresql|v)?[:-]?(\d[\d.]*|latest)", spec):
         hint = f"did you mean pg:{meant[1]}?"
     return UsageError(f"{spec!r} does not name a server", hint)
 
 
-def acquire(spec: str, *, say: Callable[[str], None] | None = None) -> Server:
-    """The server behind a spec, fetched if need be; `say` takes sentences of progress.
+def acquire(
+    spec: str,
+    how: Build | None = None,
+    *,
+    say: Callable[[str], None] | None = None,
+    folder: Path | None = None,
+    progress: Callable[[BuildProgress], None] | None = None,
+    check: Callable[[], None] = lambda: None,
+    again: bool = False,
+) -> Server:
+    """The server behind a spec, fetched or built if need be; `say` takes sentences of progress.
 
-    Raises UsageError for a spec that is not one, ServerError when the server is not to be had.
+    how: what a source tree is built with, `o2` unless said. folder: where relative paths of trees start.
+    progress, check, again: as for `source.build`. Raises UsageError for a spec that is not one,
+    ServerError when the server is not to be had.
     """
     check_spec(spec)
     kind, _, rest = spec.partition(":")
+    if is_source(spec):
+        speak = say or (lambda text: None)
+        tree = find_tree(spec, speak, folder)
+        how = how or find_build("o2")
+        made = build(tree, how, say=speak, progress=progress or Spoken(speak), check=check, again=again)
+        need_way(made.bin_dir, server_account(), "the server")
+        return of_build(tree, how, made)
     if kind == "pg":
         return _of_cache(cache.fetch(rest, say))
     return _installed(rest) if kind == "path" else _foreign(rest)
+
+
+def of_build(tree: Tree, how: Build, made: BuiltServer | None) -> Server:
+    """A tree's server as everything else uses it; `made` is None where it is not built yet."""
+    label = tree.label + ("" if how.name == DEFAULT else f".{how.name}")
+    if made is None:
+        return Server(tree.origin, label, tree.version, tree.version_num, "", Path())
+    # The tree as it was named now: the same files can be reached by several names.
+    record = structs.replace(made.record, origin=tree.origin, source=tree.facts, build=how.record())
+    return Server(
+        tree.origin, label, tree.version, tree.version_num, made.configured, made.bin_dir, built=record
+    )
 
 
 def fetched() -> list[Server]:
@@ -105,8 +158,8 @@ def _installed(where: str) -> Server:
         raise ServerError(f"{bin_dir / 'postgres'} does not run: {problem}")
     version = found[1]
     number = version_number(version)
-    if number < 90600:
-        raise ServerError(f"{folder} is PostgreSQL {version}; the oldest that can be measured is 9.6")
+    if number < OLDEST:
+        raise ServerError(f"{folder} is PostgreSQL {version}; the oldest that can be measured is 7.4")
     root = bin_dir.parent if bin_dir != folder else folder
     return Server(f"path:{root}", f"path{version}", version, number, _build(bin_dir), bin_dir)
 
@@ -123,13 +176,6 @@ def _foreign(dsn: str) -> Server:
         except psycopg.Error:
             build = ""  # only superusers may read it
     return Server(f"dsn:{dsn}", f"dsn{version}", version, number, build, None, dsn)
-
-
-def version_number(version: str) -> int:
-    """As the server counts: 17.11 → 170011, 9.6.24 → 90624, 18beta1 → 180000."""
-    numbers = [int(part) for part in re.sub(r"(devel|alpha|beta|rc).*", "", version).split(".")]
-    first, second, third = (*numbers, 0, 0)[:3]
-    return first * 10000 + second if first >= 10 else first * 10000 + second * 100 + third
 
 
 def _build(bin_dir: Path) -> str:

@@ -21,7 +21,9 @@ import psycopg
 from pgstrata.errors import OwnershipError, ServerError
 from pgstrata.ownership import hand_over, own_folder, read_small, write_into
 from pgstrata.server.account import need_way, server_account
-from pgstrata.server.config.resolve import Resolved, quoted
+from pgstrata.server.config.mapping import MANAGED
+from pgstrata.server.config.resolve import UNITS_SINCE, Resolved, quoted
+from pgstrata.server.config.settings import major_of, setting
 from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.guard import DATA, Place, clear_leftovers, end_server, unwritable
 from pgstrata.server.initdb import check_initdb, decides_checksums
@@ -150,8 +152,10 @@ class Cluster:
             self._place.record(groups=[str(path) for path in self._group.candidates()])
             self._group.make()
             forget_cached(self.data_dir)
+        # Before 8.2 `postgres` was a backend on its own unless called by the other name.
+        program = "postgres" if self.server.version_num >= 80200 else "postmaster"
         with self.log_file.open("ab") as log:
-            process = self._spawn("postgres", ["-D", str(self.data_dir)], log, signal.SIGQUIT, self._env)
+            process = self._spawn(program, ["-D", str(self.data_dir)], log, signal.SIGQUIT, self._env)
         self._process, self.pid = process, process.pid
         try:
             self._place.record(postmaster=[process.pid, started_at(process.pid)])
@@ -159,6 +163,7 @@ class Cluster:
                 self._group.take(process.pid, lambda: children(process.pid))
             self._wait_until_ready(process, begin)
             self._check_loader(begin)
+            self._make_first_database()
         except BaseException:
             self.stop("immediate")
             raise
@@ -238,7 +243,8 @@ class Cluster:
     def connection(self, database: str, tcp: bool = False) -> dict[str, Any]:
         """How the driver connects: its spec's `connection`."""
         host = "127.0.0.1" if tcp else str(self.socket_dir)
-        return {"host": host, "port": self.port, "user": USER, "database": database}
+        unnamed = {"application_name": ""} if self.server.version_num < 90000 else {}
+        return {"host": host, "port": self.port, "user": USER, "database": database, **unnamed}
 
     def pids(self) -> list[int]:
         """The postmaster and all its children now."""
@@ -320,31 +326,25 @@ class Cluster:
         self.log_file.unlink()  # what follows is the server's own log
 
     def _configure(self, again: bool) -> None:
-        if not again:
+        if not again and self.server.version_num >= UNITS_SINCE:
             conf = read_small(self.data_dir / "postgresql.conf") + "\ninclude 'pgstrata.conf'\n"
             write_into(self.data_dir, "postgresql.conf", conf, mode=0o600, owner=self._owner)
         self._write_conf()
 
     def _write_conf(self) -> None:
-        write_into(self.data_dir, "pgstrata.conf", self._conf(), mode=0o644, owner=self._owner)
+        # Without `include` the whole file is ours: what initdb wrote there are the defaults.
+        name = "pgstrata.conf" if self.server.version_num >= UNITS_SINCE else "postgresql.conf"
+        write_into(self.data_dir, name, self._conf(), mode=0o644, owner=self._owner)
 
     def _conf(self) -> str:
-        own = {
-            "listen_addresses": "127.0.0.1" if self._tcp else "",
-            "port": str(self.port),
-            "unix_socket_directories": str(self.socket_dir),
-            # The log is read for checkpoints and autovacuums, so its form is fixed.
-            "log_destination": "stderr",
-            "logging_collector": "off",
-            "log_line_prefix": "%m [%p] ",
-            "lc_messages": "C",
-            "log_timezone": "UTC",
-            "timezone": "UTC",
-            # A crash of one backend should end the run and be seen, not be repaired behind its back.
-            "restart_after_crash": "off",
-        }
-        lines = [f"{name} = {quoted(value)}" for name, value in own.items()]
-        return self.config.text() + "\n# set by pgstrata itself\n" + "\n".join(lines) + "\n"
+        version = self.server.version_num
+        own = own_settings(version, self.port, str(self.socket_dir), self._tcp)
+        lines = [
+            f"{name} = {quoted(value)}"
+            for name, value in own.items()
+            if name not in self.config.settings or name in MANAGED
+        ]
+        return self.config.text(version) + "\n# set by pgstrata itself\n" + "\n".join(lines) + "\n"
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes], log_begin: int) -> None:
         end = time.monotonic() + START_SECONDS
@@ -375,10 +375,18 @@ class Cluster:
         if self.server.version_num >= 100000:  # the eighth line is the state, from 10 on
             return len(lines) > 7 and lines[7].strip() == "ready"
         try:
-            connect_to(self.connection("postgres")).close()
+            connect_to(self.connection("template1")).close()
         except ServerError:
             return False
         return True
+
+    def _make_first_database(self) -> None:
+        """The database to connect to for anything else, which initdb makes since 8.1."""
+        if self.server.version_num >= 80100:
+            return
+        with connect_to(self.connection("template1")) as session:
+            if not session.execute("SELECT 1 FROM pg_database WHERE datname = 'postgres'").fetchone():
+                session.execute("CREATE DATABASE postgres")
 
     def _start_failure(self, log_begin: int, how: str) -> ServerError:
         last = tail(self.log_file, 20, log_begin)
@@ -391,12 +399,42 @@ class Cluster:
 
 def connect_to(connection: Mapping[str, Any]) -> psycopg.Connection[Any]:
     """Connects as a driver's `connection` says, in autocommit. Raises ServerError."""
-    wanted = {**connection, "dbname": connection["database"]}
+    wanted = {"application_name": "pgstrata", **connection, "dbname": connection["database"]}
     del wanted["database"]
     try:
-        return psycopg.connect(**wanted, autocommit=True, connect_timeout=30, application_name="pgstrata")
+        return psycopg.connect(**wanted, autocommit=True, connect_timeout=30)
     except psycopg.Error as error:
         raise ServerError(f"cannot connect to the server: {' '.join(str(error).split())}") from error
+
+
+def own_settings(version_num: int, port: int, socket_dir: str, tcp: bool) -> dict[str, str]:
+    """The settings by which pgstrata finds a server and reads its log, under the names of its version."""
+    wanted = {
+        "listen_addresses": "127.0.0.1" if tcp else "",
+        "tcpip_socket": "true" if tcp else "false",
+        "virtual_host": "127.0.0.1",
+        "port": str(port),
+        "unix_socket_directories": socket_dir,
+        "unix_socket_directory": socket_dir,
+        # The log is read for checkpoints and autovacuums, so its form is fixed.
+        "log_destination": "stderr",
+        "logging_collector": "off",
+        "redirect_stderr": "off",
+        "log_line_prefix": "%m [%p] " if version_num >= 80100 else "%t [%p] ",
+        "log_timestamp": "true",
+        "log_pid": "true",
+        "lc_messages": "C",
+        "log_timezone": "UTC",
+        "timezone": "UTC",
+        # A crash of one backend should end the run and be seen, not be repaired behind its back.
+        "restart_after_crash": "off",
+        # Counted by default from 8.3 on, and autovacuum needs it.
+        "stats_start_collector": "on",
+        "stats_block_level": "on",
+        "stats_row_level": "on",
+    }
+    known = major_of(version_num)
+    return {name: value for name, value in wanted.items() if setting(name, known)}
 
 
 def _initdb_options(version_num: int, more: Sequence[str]) -> tuple[str, ...]:
@@ -405,7 +443,13 @@ def _initdb_options(version_num: int, more: Sequence[str]) -> tuple[str, ...]:
     Checksums are on by default from 18 on; they are switched off unless asked for, because a
     comparison across versions should compare the same thing.
     """
-    options = ["--encoding=UTF8", "--locale=C", f"--username={USER}", "--auth=trust", "-N"]
+    # UTF8 is what 8.1 began to call it; 7.4 trusts local connections without being told.
+    options = ["--encoding=UTF8" if version_num >= 80100 else "--encoding=UNICODE", "--locale=C"]
+    options.append(f"--username={USER}")
+    if version_num >= 80000:
+        options.append("--auth=trust")
+    if version_num >= 90300:
+        options.append("-N")
     if version_num >= 180000 and not decides_checksums(more):
         options.append("--no-data-checksums")
     return (*options, *more)

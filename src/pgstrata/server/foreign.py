@@ -74,6 +74,8 @@ class ForeignCluster:
             }
             if info.password:
                 found["password"] = info.password
+            if info.server_version < 90000:
+                found["application_name"] = ""  # they refuse a connection that names it
             return found
 
     def pids(self) -> list[int]:

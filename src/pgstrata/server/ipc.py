@@ -29,6 +29,8 @@ _GETVAL = 12
 _SEMAPHORES_PER_SET = 16  # sysv_sema.c: one more follows, which marks the set as PostgreSQL's
 _SEMAPHORE_MAGIC = 537
 _HEADER = struct.Struct("@iiNNIPQQ")  # magic creatorPID totalsize freeoffset dsm_control index device inode
+# Before 9.4 without the control handle, before 8.4 without the index either.
+_OLD_HEADERS = (struct.Struct("@iiNNPQQ"), struct.Struct("@iiNNQQ"))
 _HEADER_MAGIC = 679834894
 _CONTROL_MAGIC = 0x9A503D32  # dsm.c: PG_DYNSHMEM_CONTROL_MAGIC
 _CONTROL_BYTES = 1 << 22
@@ -82,12 +84,13 @@ def _sysv_segments(data: os.stat_result) -> list[tuple[int, int, int]]:
         address = _libc.shmat(identifier, None, _SHM_RDONLY)
         if address in (None, ctypes.c_void_p(-1).value):
             continue
-        magic, maker, _, _, control, _, device, inode = _HEADER.unpack(
-            ctypes.string_at(address, _HEADER.size)
-        )
+        begin = ctypes.string_at(address, _HEADER.size)
         _libc.shmdt(ctypes.c_void_p(address))
-        if (magic, device, inode) == (_HEADER_MAGIC, data.st_dev, data.st_ino):
-            found.append((identifier, maker, control))
+        for header in (_HEADER, *_OLD_HEADERS):
+            magic, maker, *rest, device, inode = header.unpack_from(begin)
+            if (magic, device, inode) == (_HEADER_MAGIC, data.st_dev, data.st_ino):
+                found.append((identifier, maker, rest[2] if header is _HEADER else 0))
+                break
     return found
 
 

@@ -6,16 +6,23 @@ from pathlib import Path
 
 from pgstrata.errors import ServerError
 from pgstrata.server import prebuilt as cache
-from pgstrata.server.acquire import acquire, check_spec, version_number
-from pgstrata.server.model import Server
+from pgstrata.server.acquire import acquire, check_spec, of_build
+from pgstrata.server.model import Server, version_number
+from pgstrata.server.source.build import find_built
+from pgstrata.server.source.recipe import Build, find_build
+from pgstrata.server.source.spec import find_tree, is_source
 
 
-def look_up(spec: str) -> Server:
-    """The server that `acquire` would fetch, with its version and label; it may not be there yet.
+def look_up(spec: str, how: Build | None = None, *, folder: Path | None = None) -> Server:
+    """The server that `acquire` would fetch or build, with its version and label; it may not be there yet.
 
     Raises UsageError for what is no spec, ServerError where no version fits.
     """
     check_spec(spec)
+    if is_source(spec):
+        tree = find_tree(spec, folder=folder)
+        how = how or find_build("o2")
+        return of_build(tree, how, find_built(tree, how))
     kind, _, rest = spec.partition(":")
     if kind != "pg":
         return acquire(spec)  # nothing to fetch

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from pgstrata.store.record import BuiltRecord
 
 
 @dataclass(frozen=True)
@@ -12,7 +15,7 @@ class Server:
 
     spec: resolved, `pg:17.11`; label: short, `pg17.11`; version_num: as the server counts, 170011;
     build: the configure flags it was built with, or nothing where they are not known; bin_dir: its
-    programs, None for `dsn:`.
+    programs, None for `dsn:`. built: what it was built from and with, where pgstrata built it.
     """
 
     spec: str
@@ -22,8 +25,16 @@ class Server:
     build: str = ""
     bin_dir: Path | None = None
     dsn: str | None = None
+    built: BuiltRecord | None = field(default=None, hash=False)
 
     @property
     def managed(self) -> bool:
         """Whether pgstrata starts and stops it."""
         return self.bin_dir is not None
+
+
+def version_number(version: str) -> int:
+    """As the server counts: 17.11 → 170011, 9.6.24 → 90624, 18beta1 → 180000."""
+    numbers = [int(part) for part in re.sub(r"(devel|alpha|beta|rc).*", "", version).split(".")]
+    first, second, third = (*numbers, 0, 0)[:3]
+    return first * 10000 + second if first >= 10 else first * 10000 + second * 100 + third

@@ -89,7 +89,7 @@ def remove(version: str) -> list[str]:
         names = ", ".join(v for v, _ in have) or "nothing"
         raise UsageError(f"PostgreSQL {version} is not in the cache", f"there is {names}")
     for found, folder in chosen:
-        if pid := _runs_from(folder):
+        if pid := runs_from(folder):
             raise ServerError(f"PostgreSQL {found} is in use by process {pid}", "end it first")
     for _, folder in chosen:
         discard(folder)
@@ -142,7 +142,7 @@ def _reachable(folder: Path, account: Account | None, say: Callable[[str], None]
     return copy
 
 
-def _runs_from(folder: Path) -> int | None:
+def runs_from(folder: Path) -> int | None:
     """A process whose program lies in `folder`."""
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():

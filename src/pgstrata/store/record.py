@@ -20,7 +20,7 @@ NotNegative = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Time = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")]
 
-Status = Literal["done", "failed"]
+Status = Literal["done", "failed", "unable"]
 
 
 # --- what the server did in a step ------------------------------------------------------------
@@ -253,8 +253,59 @@ class Failure(Struct, frozen=True, kw_only=True):
     log_tail: str
 
 
+class PatchRecord(Struct, frozen=True, kw_only=True):
+    name: str
+    sha256: str
+
+
+class MendRecord(Struct, frozen=True, kw_only=True):
+    """What an old tree needed on this compiler: flags, or an edit of its copy."""
+
+    name: str
+    reason: str
+    flags: tuple[str, ...] = ()
+
+
+class ExtensionRecord(Struct, frozen=True, kw_only=True):
+    """`names`: what CREATE EXTENSION takes. `sha256`: of its sources."""
+
+    folder: str
+    names: tuple[str, ...]
+    sha256: str
+
+
+class BuiltRecord(Struct, frozen=True, kw_only=True):
+    """What a server was built from and with, by pgstrata.
+
+    `key`: of the cache, stands for all the rest. `origin`: the spec; `tree`: hash of what was in it;
+    `source`: commit, date, subject, whether files were changed, or digest of an archive. `system`: autoconf
+    or meson. `configured`: options of configure, flags included. `create`: made in the database of a run.
+    `build`: the keys of the campaign's build.
+    """
+
+    key: str
+    label: str
+    origin: str
+    version: str
+    version_num: Count
+    tree: str
+    source: dict[str, Any]
+    system: str
+    compiler: str
+    cflags: str
+    configured: str
+    patches: tuple[PatchRecord, ...]
+    mended: tuple[MendRecord, ...]
+    extensions: tuple[ExtensionRecord, ...]
+    create: tuple[str, ...]
+    build: dict[str, Any]
+    compiled: Count
+    seconds: NotNegative
+
+
 class ServerRecord(Struct, frozen=True, kw_only=True):
-    """`managed` is False where somebody else runs it. `build`: the arguments of its configure."""
+    """`managed` is False where somebody else runs it. `build`: the arguments of its configure. `built`: only
+    where pgstrata built it."""
 
     spec: str
     label: str
@@ -262,6 +313,7 @@ class ServerRecord(Struct, frozen=True, kw_only=True):
     version_num: Count
     build: str
     managed: bool
+    built: BuiltRecord | None = None
 
 
 class FragmentRecord(Struct, frozen=True, kw_only=True):

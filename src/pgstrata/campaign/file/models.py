@@ -12,6 +12,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from pgstrata.errors import UsageError
+from pgstrata.server.source.recipe import DEFAULT, Build, find_build
+from pgstrata.server.source.spec import is_source
 from pgstrata.user_files import shown
 from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_SEED
 
@@ -25,6 +28,7 @@ def _stack(value: object) -> object:
 
 
 Stack = Annotated[list[str], BeforeValidator(_stack), Field(max_length=100)]
+Names = Annotated[list[str], BeforeValidator(_stack), Field(max_length=100)]
 
 
 MOST_VARIANTS = 1000
@@ -63,14 +67,62 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-class VariantSpec(Strict):
+class BuildKeys(Strict):
+    """How a server is built from source."""
+
+    cc: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The compiler, say `clang`. Default: the first of cc, gcc, clang.",
+    )
+    cflags: str | None = Field(
+        default=None,
+        description="Flags of the compiler instead of `-O2`. `-g` is always added: it changes no code, and "
+        "profiles need it.",
+    )
+    system: Literal["auto", "autoconf", "meson"] | None = Field(
+        default=None,
+        description="What builds it. `auto`: autoconf; meson (16 and later) where only `meson` has options.",
+    )
+    configure: list[str] | None = Field(
+        default=None,
+        description="Options of configure, say `--with-lz4`; readline, zlib and ICU are left out.",
+    )
+    meson: list[str] | None = Field(default=None, description="Options of meson, say `-Dlz4=enabled`.")
+    patches: list[str] | None = Field(
+        default=None,
+        description="Files with patches, applied in this order to a copy of the tree (`patch -p1`).",
+    )
+    contrib: list[str] | None = Field(
+        default=None,
+        description="Modules of the tree's contrib/ that are built and created in the database.",
+    )
+    extensions: list[str] | None = Field(
+        default=None,
+        description="Folders of extensions with a Makefile for PGXS, built against this server and created "
+        "in the database.",
+    )
+
+    def build_keys(self) -> dict[str, Any]:
+        """Those of these keys that are given."""
+        return {k: v for k in BuildKeys.model_fields if (v := getattr(self, k)) is not None}
+
+
+class VariantSpec(BuildKeys):
     """One thing to compare: a server with a configuration."""
 
     server: str = Field(
         min_length=1,
         max_length=LONGEST_TEXT,
         description="Where the binaries come from: `pg:17`, `pg:17.11`, `pg:latest`, `path:DIR` of an "
-        "installation, `dsn:URL` of a running server.",
+        "installation, `dsn:URL` of a running server; or a source tree: `release:9.0.23`, `tar:FILE-or-URL`, "
+        "`src:DIR`, `git:DIR-or-URL#REF`.",
+    )
+    build: str | None = Field(
+        default=None,
+        description="What a source tree is built with: a table under `[builds]`, or one of those that come "
+        "with pgstrata (`o2`, `o2_nofp`, `o3_native`, `debug-asserts`). Default: `o2`. Keys of a build that "
+        "stand beside it win.",
     )
     config: Stack = Field(
         default=["default"],
@@ -278,6 +330,14 @@ class CampaignSpec(Strict):
         max_length=MOST_VARIANTS,
         description="What to compare, one table each; they come after those of `servers`.",
     )
+    builds: dict[str, BuildKeys] = Field(
+        default={},
+        description="Named builds for `build` of a variant, one table each: `[builds.NAME]`.",
+    )
+    build: Names = Field(
+        default=[],
+        description="Builds of every source tree in `servers`: two names make two variants of each.",
+    )
     workloads: list[WorkloadSpec] = Field(
         default=[],
         max_length=MOST_WORKLOADS,
@@ -291,12 +351,18 @@ def expand(spec: CampaignSpec) -> list[VariantSpec]:
     Raises ValueError where they are too many, or too many runs come of them.
     """
     stacks = spec.configs or [["default"]]
-    number = len(spec.servers) * len(stacks) + len(spec.variants)
+    builds = [spec.build if is_source(server) and spec.build else [None] for server in spec.servers]
+    number = sum(map(len, builds)) * len(stacks) + len(spec.variants)
     if number > MOST_VARIANTS:
         raise ValueError(f"{number:,} variants; a campaign has at most {MOST_VARIANTS:,}")
     if (runs := number * len(spec.workloads) * spec.repeats) > MOST_RUNS:
         raise ValueError(f"{runs:,} runs; a campaign has at most {MOST_RUNS:,}")
-    product = [VariantSpec(server=server, config=stack) for server in spec.servers for stack in stacks]
+    product = [
+        VariantSpec(server=server, config=stack, build=build)
+        for server, names in zip(spec.servers, builds, strict=True)
+        for build in names
+        for stack in stacks
+    ]
     return product + spec.variants
 
 
@@ -313,8 +379,31 @@ class Campaign(BaseModel):
 
     @property
     def folder(self) -> Path:
-        """Where relative paths of fragments start."""
+        """Where relative paths of fragments, trees and patches start."""
         return self.file.parent if self.file else Path.cwd()
+
+    def build_of(self, variant: VariantSpec) -> Build | None:
+        """What a variant's tree is built with; None for a server that is not built.
+
+        Raises UsageError for a build that nobody has, or patches that are not there.
+        """
+        given = variant.build_keys()
+        if not is_source(variant.server):
+            key = "build" if variant.build else next(iter(given), None)
+            if key:
+                raise UsageError(
+                    f"`{key}` is for servers that are built, not for {variant.server.partition(':')[0]}:",
+                    "name a source tree: release:17.11, tar:FILE, src:DIR or git:DIR#REF",
+                )
+            return None
+        name = variant.build or DEFAULT
+        if name in self.spec.builds:
+            build = Build(name).with_keys(self.spec.builds[name].build_keys(), self.folder, name)
+        else:
+            build = find_build(name, {own: Build(own) for own in self.spec.builds})
+        if not given:
+            return build
+        return build.with_keys(given, self.folder, f"{variant.build}+own" if variant.build else "own")
 
 
 class ChosenWorkload(BaseModel):

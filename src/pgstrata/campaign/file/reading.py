@@ -7,7 +7,8 @@ that names the file, the key, the reason and what was probably meant.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,10 +81,15 @@ def _check(document: dict[str, Any], source: str, file: Path | None, overrides: 
     if not spec.workloads:
         raise UsageError(f"{source}: nothing to run", 'add [[workloads]] with name = "insert"')
     for place, variant in enumerate(variants):
-        _check_variant(variant, place, spec, source, file)
+        with _where(variants, place, spec, source):
+            _check_variant(variant, file)
     workloads = _choose(spec, source, file, overrides)
     name = spec.name or (file.stem if file else _name_of(workloads, overrides))
-    return Campaign(name=name, file=file, spec=spec, variants=variants, workloads=workloads)
+    campaign = Campaign(name=name, file=file, spec=spec, variants=variants, workloads=workloads)
+    for place, variant in enumerate(variants):
+        with _where(variants, place, spec, source):
+            campaign.build_of(variant)
+    return campaign
 
 
 def _with(document: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
@@ -113,18 +119,22 @@ def _with(document: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
     return document
 
 
-def _check_variant(
-    variant: VariantSpec, place: int, spec: CampaignSpec, source: str, file: Path | None
-) -> None:
+def _check_variant(variant: VariantSpec, file: Path | None) -> None:
     beside = file.parent if file else Path.cwd()
+    check_spec(variant.server)
+    _check_foreign(variant)
+    check_initdb(variant.initdb)
+    for fragment in variant.config:
+        find_fragment(fragment, beside)
+
+
+@contextmanager
+def _where(variants: Sequence[VariantSpec], place: int, spec: CampaignSpec, source: str) -> Iterator[None]:
+    """Says of which variant a UsageError is."""
     try:
-        check_spec(variant.server)
-        _check_foreign(variant)
-        check_initdb(variant.initdb)
-        for fragment in variant.config:
-            find_fragment(fragment, beside)
+        yield
     except UsageError as error:
-        product = len(spec.servers) * max(1, len(spec.configs))
+        product = len(variants) - len(spec.variants)
         where = f"variants[{place - product + 1}]" if place >= product else "servers and configs"
         raise UsageError(f"{source}: {where}: {error.message}", error.hint) from error
 

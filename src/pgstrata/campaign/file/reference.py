@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from pgstrata.campaign.file.models import CampaignSpec, ProfileSpec, VariantSpec, WorkloadSpec
+from pgstrata.campaign.file.models import BuildKeys, CampaignSpec, ProfileSpec, VariantSpec, WorkloadSpec
 from pgstrata.workload import catalog
 
 HEAD = """\
@@ -62,6 +62,7 @@ def page() -> str:
     parts.append("\n## Keys of the campaign\n\n" + _table(CampaignSpec))
     parts.append("\n## `[profile]`\n\n" + _table(ProfileSpec))
     parts.append("\n## `[[variants]]`\n\n" + _table(VariantSpec))
+    parts.append("\n## `[builds.NAME]`\n\n" + _table(BuildKeys))
     parts.append("\n## `[[workloads]]`\n\n" + _table(WorkloadSpec))
     parts.append(MIDDLE)
     for name in catalog.names():

@@ -14,8 +14,23 @@ TEMPLATE = """\
 
 # Servers: "pg:17" (newest 17, fetched), "pg:17.6", "pg:latest",
 #          "path:/usr/lib/postgresql/15" (an installation or your own build),
-#          "dsn:postgresql://user@host/db" (a server that runs already).
+#          "dsn:postgresql://user@host/db" (a server that runs already),
+#          "release:9.0.23", "tar:FILE", "src:DIR", "git:DIR#REF" (built from source, once).
 servers = ["pg:12", "pg:17"]
+
+# What servers from source are built with (docs/builds.md): "o2", "o2_nofp", "o3_native", "debug-asserts", or
+# tables of your own; the keys can also stand in a variant.
+# build = ["o2", "patched"]
+#
+# [builds.patched]
+# cc = "clang"
+# cflags = "-O2 -fno-omit-frame-pointer"
+# system = "meson"                                      # or "autoconf"
+# configure = ["--with-lz4"]
+# meson = ["-Dlz4=enabled"]
+# patches = ["better.patch"]
+# contrib = ["pg_prewarm"]
+# extensions = ["../my-extension"]
 
 # Stacks of config fragments; every server is combined with every stack. `pgstrata config list` shows
 # what is there; your own .conf files are named by their path from here. Without this line: "default".

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.file.models import Campaign, ChosenWorkload
 from pgstrata.campaign.plan.model import Variant
 from pgstrata.errors import UsageError
 from pgstrata.server.config.resolve import Resolved
@@ -53,8 +53,8 @@ def check_cpus(campaign: Campaign) -> None:
             )
 
 
-def check_interleaved(campaign: Campaign, variants: Sequence[Variant]) -> None:
-    """Raises UsageError where variants cannot take turns."""
+def check_interleaved(chosen: ChosenWorkload, variants: Sequence[Variant]) -> None:
+    """Raises UsageError where variants cannot take turns at a workload."""
     if len(variants) < 2:
         raise UsageError('order = "interleaved" needs at least two variants', "name another server or config")
     for variant in variants:
@@ -63,22 +63,17 @@ def check_interleaved(campaign: Campaign, variants: Sequence[Variant]) -> None:
                 f'order = "interleaved": {variant.label} is a running server (dsn:)',
                 "pgstrata must be able to stop and copy what it interleaves; use another order",
             )
-    for chosen in campaign.workloads:
-        names = [
-            [
-                p.name
-                for p in chosen.workload.phases(chosen.options, v.server.version_num)
-                if isinstance(p, Step)
-            ]
-            for v in variants
-        ]
-        for variant, own in zip(variants, names, strict=True):
-            if own != names[0]:
-                raise UsageError(
-                    f'order = "interleaved": {chosen.label} has other steps on {variant.label} than on '
-                    f"{variants[0].label}: {', '.join(sorted(set(own) ^ set(names[0]))) or 'another order'}",
-                    "choose steps that both have, or another order",
-                )
+    names = [
+        [p.name for p in chosen.workload.phases(chosen.options, v.server.version_num) if isinstance(p, Step)]
+        for v in variants
+    ]
+    for variant, own in zip(variants, names, strict=True):
+        if own != names[0]:
+            raise UsageError(
+                f'order = "interleaved": {chosen.label} has other steps on {variant.label} than on '
+                f"{variants[0].label}: {', '.join(sorted(set(own) ^ set(names[0]))) or 'another order'}",
+                "choose steps that both have, or another order",
+            )
 
 
 __all__ = ["check_cpus", "check_interleaved", "check_memory", "memory_limit"]

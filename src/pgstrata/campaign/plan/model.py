@@ -31,6 +31,7 @@ class PlannedRun:
     """One run to be made, or made already (`existing`). seconds: estimate; disk_bytes: at its largest.
 
     again: it is there, but not from a comparison in which all variants finished, and is measured anew.
+    unable: why this version cannot run the workload; empty where it can.
     """
 
     key: RunKey
@@ -40,3 +41,4 @@ class PlannedRun:
     disk_bytes: int
     existing: Path | None = None
     again: bool = False
+    unable: str = ""

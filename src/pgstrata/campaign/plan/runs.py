@@ -17,11 +17,13 @@ from pgstrata.campaign.plan.order import interleaved_cost
 from pgstrata.errors import UsageError
 from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.model import Server
+from pgstrata.server.source.recipe import Build
 from pgstrata.store import Results, comparisons
 from pgstrata.store.names import RunKey
 from pgstrata.store.read import BrokenRun, read_run
-from pgstrata.store.record import RunRecord
+from pgstrata.store.record import BuiltRecord, RunRecord
 from pgstrata.suggest import meant
+from pgstrata.workload.core.options import NotInVersionError
 
 AROUND_SECONDS = 8.0
 """What initdb, start, admin SQL, observing and storing take for one run, a typical disk assumed."""
@@ -58,7 +60,7 @@ class Plan:
 def make_plan(
     campaign: Campaign,
     results: Results,
-    find_server: Callable[[str], Server],
+    find_server: Callable[[str, Build | None], Server],
     *,
     fresh: bool = False,
 ) -> Plan:
@@ -70,30 +72,56 @@ def make_plan(
     """
     check_cpus(campaign)
     variants = _variants(campaign, find_server)
-    for chosen in campaign.workloads:
-        for variant in variants:  # "this version cannot" is said now, not after an hour
-            chosen.workload.phases(chosen.options, variant.server.version_num)
+    unable = _unable(campaign, variants)  # "this version cannot" is said now, not after an hour
     runs = [
-        _planned(campaign, variant, workload, repeat)
+        _planned(campaign, variant, workload, repeat, unable.get((variant.label, workload.label), ""))
         for variant, workload, repeat in _order(campaign, variants)
     ]
     if not fresh:
         runs = [_with_existing(run, results) for run in runs]
     if campaign.spec.order == "interleaved":
-        check_interleaved(campaign, variants)
-        runs = [run for group in groups(runs) for run in _together(group, results)]
-        runs = [interleaved_cost(run, campaign.spec, variants) for group in groups(runs) for run in group]
+        for chosen in campaign.workloads:
+            check_interleaved(chosen, [v for v in variants if (v.label, chosen.label) not in unable])
+        cannot = [run for run in runs if run.unable]
+        able = [run for run in runs if not run.unable]
+        able = [run for group in groups(able) for run in _together(group, results)]
+        costed = [
+            interleaved_cost(run, campaign.spec, [other.variant for other in group])
+            for group in groups(able)
+            for run in group
+        ]
+        runs = [*cannot, *costed]
     return Plan(campaign, variants, _base(campaign, variants), runs)
 
 
-def _variants(campaign: Campaign, find_server: Callable[[str], Server]) -> list[Variant]:
+def _unable(campaign: Campaign, variants: Sequence[Variant]) -> dict[tuple[str, str], str]:
+    """By labels of variant and workload why a version cannot run it.
+
+    Raises NotInVersionError where no variant can: then there is nothing to compare it with.
+    """
+    found: dict[tuple[str, str], str] = {}
+    for chosen in campaign.workloads:
+        errors = []
+        for variant in variants:
+            try:
+                chosen.workload.phases(chosen.options, variant.server.version_num)
+            except NotInVersionError as error:
+                errors.append(error)
+                found[variant.label, chosen.label] = error.message
+        if len(errors) == len(variants):
+            raise errors[0]
+    return found
+
+
+def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Server]) -> list[Variant]:
     ram = psutil.virtual_memory().total
-    servers: dict[str, Server] = {}
+    servers: dict[tuple[str, Build | None], Server] = {}
     variants: list[Variant] = []
     for spec in campaign.variants:
-        if spec.server not in servers:
-            servers[spec.server] = find_server(spec.server)
-        server = servers[spec.server]
+        wanted = (spec.server, campaign.build_of(spec))
+        if wanted not in servers:
+            servers[wanted] = find_server(*wanted)
+        server = servers[wanted]
         stack = spec.config if server.managed else []  # what runs already keeps its settings
         fragments = [find_fragment(name, campaign.folder) for name in stack]
         memory = memory_limit(spec.memory)
@@ -119,7 +147,8 @@ def _suffix(stack: Sequence[str]) -> str:
 
 
 def _told(spec: VariantSpec) -> str:
-    return f"{spec.server} with {' + '.join(spec.config) or 'no config'}"
+    built = f", built with {spec.build}" if spec.build else ""
+    return f"{spec.server} with {' + '.join(spec.config) or 'no config'}{built}"
 
 
 def _order(campaign: Campaign, variants: list[Variant]) -> list[tuple[Variant, ChosenWorkload, int]]:
@@ -137,14 +166,15 @@ def _order(campaign: Campaign, variants: list[Variant]) -> list[tuple[Variant, C
     return order
 
 
-def _planned(campaign: Campaign, variant: Variant, workload: ChosenWorkload, repeat: int) -> PlannedRun:
+def _planned(
+    campaign: Campaign, variant: Variant, workload: ChosenWorkload, repeat: int, unable: str
+) -> PlannedRun:
+    key = RunKey(campaign.name, variant.label, workload.label, repeat)
+    if unable:
+        return PlannedRun(key, variant, workload, 0.0, 0, unable=unable)
     estimate = workload.workload.estimate(workload.options)
     return PlannedRun(
-        RunKey(campaign.name, variant.label, workload.label, repeat),
-        variant,
-        workload,
-        float(estimate.seconds) + AROUND_SECONDS,
-        int(estimate.disk_bytes),
+        key, variant, workload, float(estimate.seconds) + AROUND_SECONDS, int(estimate.disk_bytes)
     )
 
 
@@ -184,6 +214,8 @@ def _base(campaign: Campaign, variants: Sequence[Variant]) -> str:
 
 
 def _with_existing(run: PlannedRun, results: Results) -> PlannedRun:
+    if run.unable:
+        return run
     folder = results.find(run.key, done=True)
     if folder is None:
         return run
@@ -215,4 +247,11 @@ def _difference(run: PlannedRun, record: RunRecord) -> str:
         return "other config fragments"
     if record.server.version != run.variant.server.version:
         return f"PostgreSQL {record.server.version} instead of {run.variant.server.version}"
-    return ""
+    return _built_otherwise(record.server.built, run.variant.server.built)
+
+
+def _built_otherwise(stored: BuiltRecord | None, now: BuiltRecord | None) -> str:
+    """A source tree is named by a folder or a branch: what is in it may have changed."""
+    if stored is None or now is None or stored.key == now.key:
+        return ""
+    return "another source tree" if stored.tree != now.tree else "a server that was built otherwise"

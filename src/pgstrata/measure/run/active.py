@@ -18,6 +18,7 @@ from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.measurement import Part, StepMeasurement, Surroundings, Timings, cut_short
 from pgstrata.measure.progress import Progress
 from pgstrata.measure.run.borrowed import borrowed_database
+from pgstrata.measure.run.modules import create_modules
 from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import step_seed
 from pgstrata.observe import machine
@@ -168,6 +169,7 @@ class ActiveRun:
     def create_database(self) -> None:
         with self.timings.of("setup"):
             execute_sql(self.cluster, f"CREATE DATABASE {DATABASE}")
+            create_modules(self.cluster, self.planned.variant.server, DATABASE)
 
     def keep_settings(self) -> None:
         """What SHOW ALL says goes into the run folder."""
@@ -277,9 +279,11 @@ class ActiveRun:
         variant = self.planned.variant
         server, config = variant.server, variant.config
         failure = Failure(message=error.message, hint=error.hint, log_tail=log_tail) if error else None
+        if self.planned.unable:
+            failure = Failure(message=self.planned.unable, hint="", log_tail="")
         return self._builder.finish(
             Circumstances(
-                status="failed" if error else "done",
+                status="unable" if self.planned.unable else "failed" if error else "done",
                 error=failure,
                 pgstrata_version=pgstrata.__version__,
                 driver_version=self._driver_version,
@@ -290,6 +294,7 @@ class ActiveRun:
                     version_num=server.version_num,
                     build=server.build,
                     managed=server.managed,
+                    built=server.built,
                 ),
                 config=config.record(),
                 env=dict(variant.spec.env),

@@ -31,6 +31,8 @@ def run_admin(cluster: Connects, phase: Admin, database: str) -> None:
 
 def vacuum_options(version_num: int) -> str:
     """The field's options of VACUUM: index clean-up is forced where a version might skip it."""
+    if version_num < 90_000:
+        return "VERBOSE ANALYZE"
     return "(VERBOSE, ANALYZE, INDEX_CLEANUP ON)" if version_num >= 120_000 else "(VERBOSE, ANALYZE)"
 
 

@@ -50,7 +50,7 @@ def compared(study: Study) -> Section:
 def _variants(study: Study) -> Table:
     rows = []
     for variant in study.variants:
-        runs = [run for run in (*study.runs, *study.failed) if run.variant == variant]
+        runs = [run for run in study.every if run.variant == variant]
         done = study.runs_of(variant)
         record = (done or runs)[-1].record
         name = f"{variant} (base)" if variant == study.base and len(study.variants) > 1 else variant

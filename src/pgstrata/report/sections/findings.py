@@ -23,6 +23,11 @@ def findings(study: Study) -> list[Block]:
     if count := len(study.failed):
         text = f"{count} run{'s' * (count != 1)} failed; the last words of the server are at the end."
         blocks.append(Prose(text, "bad", "failures"))
+    cannot = dict.fromkeys((run.variant, run.workload) for run in study.unable)
+    blocks += [
+        Prose(f"{variant} cannot run {name}: {study.cannot(variant, name)}.", "missing")
+        for variant, name in cannot
+    ]
     if not study.workloads:
         return [*blocks, Prose("No run of this campaign has finished, so there is nothing to compare yet.")]
     if not study.others:
@@ -65,6 +70,8 @@ def _finding(study: Study, workload: WorkloadOf, variant: str) -> Finding:
         items.append(("good", "faster", _named(faster)))
     if even := by_tone.get("even"):
         items.append(("even", "between", _named(even)))
+    if not fair and study.cannot(variant, workload.name):
+        return Finding(variant, study.color(variant), "this version cannot run it", [])
     if not fair and study.has_failed(variant):
         return Finding(variant, study.color(variant), "failed; nothing to compare", [])
     if missed := by_tone.get("missed"):

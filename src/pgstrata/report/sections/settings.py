@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pgstrata.judge.builds import arguments
 from pgstrata.report.blocks import Block, Cell, Column, Listing, Prose, Row, Section, Table, words
 from pgstrata.report.study import Study, natural
-from pgstrata.store.record import Change
+from pgstrata.store.record import BuiltRecord, Change
 
 # What SHOW ALL says about places and builds differs between any two runs and explains nothing.
 _PLACES = re.compile(
@@ -81,7 +81,7 @@ def not_taken(study: Study) -> Section | None:
     """Settings that a version lacks: dropped, or mapped to another name."""
     rows: list[Row] = []
     for variant in study.variants:
-        for run in study.runs_of(variant)[:1] or [r for r in study.failed if r.variant == variant][:1]:
+        for run in study.runs_of(variant)[:1] or [r for r in study.every if r.variant == variant][:1]:
             config = run.record.config
             rows += [Row(_change(variant, one), variant=variant) for one in (*config.dropped, *config.mapped)]
     if not rows:
@@ -146,7 +146,7 @@ def builds(study: Study) -> Section | None:
     if not any(flags.values()):
         return None
     common = set.intersection(*flags.values())
-    blocks: list[Block] = []
+    blocks: list[Block] = [table] if (table := _from_source(study)) else []
     different = {v: sorted(own - common) for v, own in flags.items()}
     if any(different.values()):
         rows = [
@@ -166,3 +166,50 @@ def builds(study: Study) -> Section | None:
     if common:
         blocks.append(Listing("Build flags of every variant", "\n".join(sorted(common))))
     return Section("builds", "Builds", blocks)
+
+
+def _from_source(study: Study) -> Table | None:
+    """What each server that was built was built from and with."""
+    rows = [
+        Row([words(variant), *_told(built)], variant=variant)
+        for variant in study.variants
+        for run in study.runs_of(variant)[:1]
+        if (built := run.record.server.built) is not None
+    ]
+    if not rows:
+        return None
+    return Table(
+        "built",
+        "Servers that were built from source",
+        [
+            Column("variant", "Variant", align="left"),
+            Column("source", "Source", align="left"),
+            Column("compiler", "Compiler", align="left"),
+            Column("flags", "Flags", align="left"),
+            Column("system", "Built by", align="left"),
+            Column("changes", "Changed in the copy", align="left"),
+            Column("modules", "Modules", align="left"),
+        ],
+        rows,
+        "Changed in the copy: patches of the campaign, then what today's compilers need of old trees, with "
+        "the reason. The tree itself is never written to.",
+    )
+
+
+def _told(built: BuiltRecord) -> list[Cell]:
+    source, where = built.source, built.origin
+    if commit := str(source.get("commit") or ""):
+        where += f" ({commit[:12]}, {str(source.get('date') or '')[:10]}: {source.get('subject')})"
+        where += ", with changed files" if source.get("changed") else ""
+    elif source.get("sha256"):
+        where += f" (SHA-256 {str(source['sha256'])[:12]}…)"
+    changes = [patch.name for patch in built.patches]
+    changes += [f"{mend.name}: {mend.reason}" for mend in built.mended]
+    return [
+        words(where),
+        words(built.compiler.partition(",")[0]),
+        words(built.cflags),
+        words(built.system),
+        words("; ".join(changes) or "nothing"),
+        words(", ".join(built.create) or "none"),
+    ]

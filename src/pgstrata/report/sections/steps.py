@@ -78,9 +78,8 @@ def _bars(study: Study, step: StepOf) -> Bars:
         place = step.places.get(variant)
         if place is None or place.rate is None:
             failed = any(run.variant == variant for run in study.failed)
-            bars.append(
-                Bar(variant, None, "failed" if failed else "no data", study.color(variant), "missing")
-            )
+            why = study.cannot(variant, step.workload) or ("failed" if failed else "no data")
+            bars.append(Bar(variant, None, why, study.color(variant), "missing"))
             continue
         ratio = relative_cell(study, step, variant)
         small = "" if variant == study.base or ratio.value is None else f"{ratio.sign} ×{ratio.text}".strip()

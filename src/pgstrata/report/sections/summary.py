@@ -47,7 +47,7 @@ def absolute_table(study: Study, workload: WorkloadOf) -> Table:
 
     def cell(of: analysis.Cell, variant: str, step: str) -> Cell:
         if of.value is None:
-            return _absent(study, variant)
+            return _absent(study, variant, workload.name)
         note = MISSED if of.tone == "missed" else ""
         return Cell(of.value, numbers.rate(of.value), of.tone, note, small=_range(of, numbers.rate))
 
@@ -95,7 +95,7 @@ def background_table(study: Study, workload: WorkloadOf) -> Table | None:
 
     def cell(of: analysis.Cell, variant: str, step: str) -> Cell:
         if of.value is None:
-            return _absent(study, variant)
+            return _absent(study, variant, workload.name)
         note = "below 95 % of the target" if of.tone == "bad" else ""
         return Cell(of.value, numbers.rate(of.value), of.tone, note, small=_range(of, numbers.rate))
 
@@ -118,7 +118,7 @@ def relative_cell(study: Study, step: StepOf, variant: str) -> Cell:
     if of.value is None:
         place = step.places.get(variant)
         if place is None or place.rate is None:
-            return _absent(study, variant)
+            return _absent(study, variant, step.workload)
         return missing(f"{study.base} has no rate here to compare with")
     text = numbers.ratio(of.value)
     if variant == study.base:
@@ -159,7 +159,9 @@ def _range(of: analysis.Cell, write: Callable[[float | None], str]) -> str:
     return f"{write(of.low)} – {write(of.high)}" if of.low != of.high else ""
 
 
-def _absent(study: Study, variant: str) -> Cell:
+def _absent(study: Study, variant: str, workload: str) -> Cell:
+    if why := study.cannot(variant, workload):
+        return Cell(None, "not possible", "missing", why)
     if study.has_failed(variant):
         return Cell(None, "failed", "missing", "its run failed, see Failed runs")
     return missing()

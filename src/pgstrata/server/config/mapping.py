@@ -30,6 +30,13 @@ MANAGED = frozenset(
         "ident_file",
         "lc_messages",
         "listen_addresses",
+        "log_pid",
+        "log_timestamp",
+        "redirect_stderr",
+        "syslog",
+        "tcpip_socket",
+        "unix_socket_directory",
+        "virtual_host",
         "log_destination",
         "log_directory",
         "log_filename",
@@ -62,11 +69,13 @@ def _megabytes_of_segments(factor: int) -> Callable[[str], str]:
 
 
 def _segments_of_size(value: str) -> str:
-    size = setting("wal_keep_size", 13)
-    assert size
-    # Bytes by way of the canonical form, rounded up to whole segments of 16 MB.
-    megabytes = _in_megabytes(canonical(size, value, 0))
-    return str(-(-megabytes // 16))
+    """Rounded up to whole segments of 16 MB."""
+    return str(-(-_in_megabytes(value) // 16))
+
+
+def _checkpoint_segments(value: str) -> str:
+    """Size of the WAL ÷ (3 × 16 MB), the formula of the release notes of 9.5 the other way round."""
+    return str(max(1, round(_in_megabytes(value) / 48)))
 
 
 def _in_megabytes(text: str) -> int:
@@ -96,6 +105,20 @@ _SUCCESSORS: dict[str, tuple[_Successor, ...]] = {
             "became max_wal_size in 9.5: 3 × checkpoint_segments × 16 MB, as its release notes say",
         ),
     ),
+    "max_wal_size": (
+        _Successor(
+            "checkpoint_segments",
+            _checkpoint_segments,
+            "was checkpoint_segments before 9.5: size ÷ (3 × 16 MB), as the release notes of 9.5 say",
+        ),
+    ),
+    "work_mem": (_Successor("sort_mem", str, "was sort_mem before 8.0"),),
+    "sort_mem": (_Successor("work_mem", str, "became work_mem in 8.0"),),
+    "maintenance_work_mem": (_Successor("vacuum_mem", str, "was vacuum_mem before 8.0"),),
+    "vacuum_mem": (_Successor("maintenance_work_mem", str, "became maintenance_work_mem in 8.0"),),
+    "track_counts": (_Successor("stats_row_level", str, "was stats_row_level before 8.3"),),
+    "stats_row_level": (_Successor("track_counts", str, "became track_counts in 8.3"),),
+    "stats_command_string": (_Successor("track_activities", str, "became track_activities in 8.3"),),
     "wal_keep_segments": (
         _Successor(
             "wal_keep_size", _megabytes_of_segments(1), "became wal_keep_size in 13: segments × 16 MB"
@@ -180,7 +203,7 @@ def _with_value(written: Assignment, row: Setting, ram_bytes: int, build: str) -
     """The value for a version that has the setting: as it is, or what comes nearest to it when only
     other versions, or builds with other libraries, take it."""
     name, value = written.name, written.value
-    if instead := _of_build(row, value, build) or _rounded(row, value, ram_bytes):
+    if instead := _of_build(row, value, build) or _level(row, value) or _rounded(row, value, ram_bytes):
         return instead
     try:
         return Fate("set", name, canonical(row, value, ram_bytes))
@@ -229,6 +252,18 @@ def _of_build(row: Setting, value: str, build: str) -> Fate | None:
         return Fate("mapped", row.name, "on", "before 15 it is on or off, and on means pglz")
     if text != "pglz" and build and not _built_with(build, text):
         return Fate("mapped", row.name, "pglz", f"this server was built without {text}")
+    return None
+
+
+def _level(row: Setting, value: str) -> Fate | None:
+    """9.6 made one level, replica, of archive and hot_standby (its release notes)."""
+    text = value.lower()
+    if row.name != "wal_level" or text in row.values:
+        return None
+    if text == "replica":
+        return Fate("mapped", row.name, "hot_standby", "before 9.6 replica was called hot_standby")
+    if text in ("archive", "hot_standby"):
+        return Fate("mapped", row.name, "replica", f"since 9.6 {text} is called replica")
     return None
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 from pgstrata.errors import UsageError
 from pgstrata.server.config.conf_file import Assignment, Fragment, assignments, quoted
 from pgstrata.server.config.mapping import Fate, fate
+from pgstrata.server.config.settings import major_of, plain_number, setting
 from pgstrata.store.record import Change, ConfigRecord, FragmentRecord
 from pgstrata.suggest import nearest
 from pgstrata.user_files import read_text, user_path
@@ -26,6 +27,9 @@ __all__ = [
     "resolve",
     "shipped_fragments",
 ]
+
+UNITS_SINCE = 80200
+"""The first version that takes units behind numbers, and `include` in its configuration."""
 
 _SHIPPED = Path(__file__).parent / "fragments"
 
@@ -44,15 +48,17 @@ class Resolved:
     dropped: tuple[Change, ...] = ()
     mapped: tuple[Change, ...] = ()
 
-    def text(self) -> str:
-        """As postgresql.conf text, with the changes as comments."""
+    def text(self, version_num: int = UNITS_SINCE) -> str:
+        """As postgresql.conf text of a version, with the changes as comments."""
         lines = [f"# config {self.name or 'of the server itself, nothing changed'}"]
         for change in self.dropped:
             lines.append(f"# left out ({change.fragment}:{change.line}): {change.name}: {change.reason}")
         for change in self.mapped:
             written = f"{change.name} = {change.value}"
             lines.append(f"# changed ({change.fragment}:{change.line}): {written}: {change.reason}")
-        lines += [f"{name} = {quoted(value)}" for name, value in self.settings.items()]
+        for name, value in self.settings.items():
+            row = setting(name, major_of(version_num)) if version_num < UNITS_SINCE else None
+            lines.append(f"{name} = {quoted(plain_number(row, value) if row else value)}")
         return "\n".join(line.replace("\n", " ") for line in lines) + "\n"
 
     def record(self) -> ConfigRecord:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from pgstrata.server.model import version_number
 from pgstrata.suggest import nearest
 
 COLUMNS = ("name", "first", "last", "type", "unit", "min", "max", "values")
@@ -30,7 +31,7 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting as the major versions `first` to `last` have it (9 stands for 9.6, last may be None).
+    """A setting as the major versions `first` to `last` (may be None) have it, numbered as by `major_of`.
 
     type: bool, enum, integer, real or string; unit: of a bare number, such as 8kB or ms.
     """
@@ -66,8 +67,8 @@ def _table() -> dict[str, tuple[Setting, ...]]:
             found.setdefault(row["name"], []).append(
                 Setting(
                     row["name"],
-                    int(row["first"]),
-                    int(row["last"]) if row["last"] else None,
+                    major_of(version_number(row["first"])),
+                    major_of(version_number(row["last"])) if row["last"] else None,
                     row["type"],
                     row["unit"],
                     float(row["min"]) if row["min"] else None,
@@ -79,12 +80,13 @@ def _table() -> dict[str, tuple[Setting, ...]]:
 
 
 def major_of(version_num: int) -> int:
-    """170011 → 17; everything before 10 is 9, of which only 9.6 counts."""
-    return max(9, version_num // 10000)
+    """A number for the major version, in their order: 170011 → 1700, 90624 → 906, 70430 → 704."""
+    return version_num // 10000 * 100 if version_num >= 100000 else version_num // 100
 
 
 def major_name(major: int) -> str:
-    return "9.6" if major == 9 else str(major)
+    """1700 → 17, 906 → 9.6."""
+    return str(major // 100) if major >= 1000 else f"{major // 100}.{major % 100}"
 
 
 def setting(name: str, major: int) -> Setting | None:
@@ -98,6 +100,21 @@ def setting(name: str, major: int) -> Setting | None:
 def history(name: str) -> Sequence[Setting]:
     """The setting in all versions; empty when none has it."""
     return _table().get(name, ())
+
+
+def names() -> list[str]:
+    """Every setting that some version has."""
+    return list(_table())
+
+
+def written(name: str, major: int) -> tuple[str, str, str, str, str] | None:
+    """Type, unit, limits and values of a setting in a version as the table has them, as text."""
+    with (Path(__file__).parent / "settings.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            first, last = (row[key] and major_of(version_number(row[key])) for key in ("first", "last"))
+            if row["name"] == name and int(first) <= major and (not last or major <= int(last)):
+                return row["type"], row["unit"], row["min"], row["max"], row["values"]
+    return None
 
 
 def nearest_name(name: str, also: Sequence[str] = ()) -> str | None:
@@ -118,6 +135,14 @@ def size_bytes(text: str) -> int | None:
     """Bytes of a size with its unit as PostgreSQL writes them, `2GB` or `512MB`; None for anything else."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", text, re.ASCII)
     return int(float(match[1]) * _BYTES[match[2]]) if match and match[2] in _BYTES else None
+
+
+def plain_number(row: Setting, value: str) -> str:
+    """A value without its unit, in the setting's own: 128MB → 16384. Servers before 8.2 know no units."""
+    if row.type not in ("integer", "real") or not row.unit:
+        return value
+    number = read_number(row, value, 0)
+    return str(int(number)) if number == int(number) else repr(number)
 
 
 def canonical(row: Setting, value: str, ram_bytes: int) -> str:

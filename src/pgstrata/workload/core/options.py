@@ -8,6 +8,7 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pgstrata.errors import UsageError
 from pgstrata.workload.core.language import Phase
 
 SHORTEST_SECONDS = 0.001
@@ -33,6 +34,17 @@ WaitPerMillion = Annotated[float, Field(ge=0, le=86_400)]
 """Seconds of a pause for each million rows."""
 
 Rows = Annotated[int, Field(ge=1, le=MOST_ROWS)]
+
+
+class NotInVersionError(UsageError):
+    """A server of this version cannot do what the options ask for; others may."""
+
+
+def need_version(version_num: int, oldest: int, what: str, why: str) -> None:
+    """Raises NotInVersionError for servers before `oldest` (80200 is 8.2): of what, and why."""
+    if version_num < oldest:
+        name = f"{oldest // 10000}.{oldest // 100 % 100}" if oldest < 100000 else f"{oldest // 10000}"
+        raise NotInVersionError(f"{what} needs PostgreSQL {name} or later: {why}", "leave out this version")
 
 
 class WorkloadOptions(BaseModel):
@@ -78,7 +90,7 @@ class Workload(Protocol):
     def phases(self, options: Any, version_num: int) -> list[Phase]:
         """The phases of one run, in order, for a server of this version (170011 is 17.11).
 
-        Raises UsageError where this version cannot do what the options ask for.
+        Raises NotInVersionError where this version cannot do what the options ask for.
         """
         ...
 

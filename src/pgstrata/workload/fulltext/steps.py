@@ -25,7 +25,7 @@ from pgstrata.workload.core.language import (
     Step,
     Work,
 )
-from pgstrata.workload.core.options import Estimate
+from pgstrata.workload.core.options import Estimate, need_version
 from pgstrata.workload.core.recorded import PER_HOUR, counted_rate, rows_from
 from pgstrata.workload.fulltext import corpus, queries
 from pgstrata.workload.fulltext.corpus.rows import COLUMNS
@@ -56,13 +56,18 @@ class Fulltext:
 
     def phases(self, options: FulltextOptions, version_num: int) -> list[Phase]:
         o = options
+        need_version(version_num, 80_300, "full text search", "older ones have no tsvector of their own")
         rows = _corpus(o)
         texts = _queries(o)
         phases: list[Phase] = [Work("corpus", lambda scene: _make(rows, scene))]
+        if version_num < 90_000:
+            # The language of the trigger; in every database since 9.0.
+            phases.append(Admin("create language", ["CREATE LANGUAGE plpgsql"]))
         for kind in o.kinds:
             if o.build != "after":
                 phases += [_create(o), _index_admin(kind), _load(o, rows, kind)]
-                if kind == "gin":
+                # Lists of what waits to be merged came in 8.4, the function that merges them in 9.6.
+                if kind == "gin" and version_num >= 90_600:
                     phases.append(Work("pending list", _pending))
                 phases += [_vacuum(), *_search(o, texts, kind)]
         if o.build != "before":

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgstrata.errors import UsageError
 from pgstrata.workload.core.language import (
     Admin,
     Every,
@@ -36,7 +35,7 @@ from pgstrata.workload.core.language import (
     Value,
     Var,
 )
-from pgstrata.workload.core.options import Estimate, WorkloadOptions
+from pgstrata.workload.core.options import Estimate, NotInVersionError, WorkloadOptions, need_version
 from pgstrata.workload.insert.options import ROWS_BEFORE_INDEXES, InsertOptions
 
 #: Inserts and deletes of one client are never further apart than this many statements.
@@ -393,8 +392,9 @@ class InsertBenchmark:
 
     def phases(self, options: InsertOptions, version_num: int) -> list[Phase]:
         o = options
+        need_version(version_num, 80_200, "insert", "older ones insert one row per statement")
         if o.partitions and version_num < 110_000:
-            raise UsageError(
+            raise NotInVersionError(
                 f"Option partitions = {o.partitions} needs PostgreSQL 11 or later "
                 f"(older versions have no primary keys on partitioned tables).",
                 "Leave out this version, or set partitions = 0.",

@@ -5,7 +5,6 @@ Names, types, storage parameters and values are its, so that either tool can use
 
 from __future__ import annotations
 
-from pgstrata.errors import UsageError
 from pgstrata.workload.core.language import (
     Admin,
     CopyRows,
@@ -17,6 +16,7 @@ from pgstrata.workload.core.language import (
     Sql,
     Step,
 )
+from pgstrata.workload.core.options import NotInVersionError, need_version
 from pgstrata.workload.pgbench.options import PgbenchOptions
 
 ACCOUNTS, BRANCHES, HISTORY, TELLERS = TABLES = [
@@ -34,23 +34,25 @@ BIGINT_SCALE = 20_000
 
 def check(o: PgbenchOptions, version_num: int) -> None:
     """UsageError where a server of this version cannot have these tables."""
+    if o.fillfactor != 100:
+        need_version(version_num, 80_200, f"option fillfactor = {o.fillfactor}", "older ones fill every page")
     if o.partitions and version_num < 110_000:
-        raise UsageError(
+        raise NotInVersionError(
             f"Option partitions = {o.partitions} needs PostgreSQL 11 or later "
             "(older versions have no primary keys on partitioned tables).",
             "Leave out this version, or set partitions = 0.",
         )
     if o.partitions and o.foreign_keys and version_num < 120_000:
-        raise UsageError(
+        raise NotInVersionError(
             "Options partitions and foreign_keys together need PostgreSQL 12 or later "
             "(older versions have no foreign keys to partitioned tables).",
             "Leave out this version, or one of the options.",
         )
 
 
-def create(o: PgbenchOptions) -> Admin:
+def create(o: PgbenchOptions, version_num: int) -> Admin:
     aid = "bigint" if o.scale >= BIGINT_SCALE else "int"
-    fill = f" with (fillfactor={o.fillfactor})"
+    fill = f" with (fillfactor={o.fillfactor})" if version_num >= 80_200 else ""
     by = f" partition by {o.partition_method} (aid)" if o.partitions else fill
     statements = [
         f"create table {HISTORY}(tid int,bid int,aid {aid},delta int,mtime timestamp,filler char(22))",
@@ -81,9 +83,11 @@ def fill(o: PgbenchOptions, version_num: int) -> Step:
     def parent(children: int) -> Expr:
         return Expr(f"(:row - 1) / {children} + 1", "int4")
 
+    # Several tables at once since 8.1.
+    emptied = [", ".join(TABLES)] if version_num >= 80_100 else list(TABLES)
     script = Script(
         Sql("begin", name="begin"),
-        Sql(f"truncate table {', '.join(TABLES)}", name="truncate"),
+        *(Sql(f"truncate table {tables}", name="truncate") for tables in emptied),
         # The filler of branches and tellers is NULL, that of accounts is blank.
         copy(BRANCHES, o.scale, "{row}\t0\t\\N"),
         copy(
@@ -146,4 +150,4 @@ def keys(o: PgbenchOptions) -> Step:
 def initialise(o: PgbenchOptions, version_num: int) -> list[Phase]:
     check(o, version_num)
     vacuum = [f"vacuum analyze {table}" for table in (BRANCHES, TELLERS, ACCOUNTS, HISTORY)]
-    return [create(o), fill(o, version_num), Admin("vacuum", vacuum), keys(o)]
+    return [create(o, version_num), fill(o, version_num), Admin("vacuum", vacuum), keys(o)]

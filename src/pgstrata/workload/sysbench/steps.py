@@ -31,7 +31,7 @@ from pgstrata.workload.core.language import (
     Value,
     Var,
 )
-from pgstrata.workload.core.options import Estimate, WorkloadOptions
+from pgstrata.workload.core.options import Estimate, WorkloadOptions, need_version
 from pgstrata.workload.sysbench.load import PAD, C, key, load
 from pgstrata.workload.sysbench.options import SysbenchOptions as _Options
 
@@ -394,6 +394,7 @@ class Sysbench:
 
     def phases(self, options: SysbenchOptions, version_num: int) -> list[Phase]:
         o = options
+        need_version(version_num, 80_200, "sysbench", "older ones insert one row per statement")
 
         def chosen(several: Sequence[Microbenchmark]) -> list[Microbenchmark]:
             return [m for m in several if any(matches(m, p) for p in o.steps)]

@@ -1,0 +1,131 @@
+"""What servers before 9.6 say about themselves, under the names they have for it.
+
+Sources: the release notes of the versions named, chapters "Monitoring" and "System Administration
+Functions" of their manuals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, LiteralString
+
+from psycopg import Connection
+
+from pgstrata.store.record import TableRecord, TableSizes
+
+Session = Connection[Any]
+
+_SEGMENTS_OF_XLOG = 0xFF000000
+"""Bytes of WAL behind one number before the slash until 9.3, which used the last segment, too."""
+
+
+def pid_column(version: int) -> LiteralString:
+    """The name of a backend's process in pg_stat_activity."""
+    return "pid" if version >= 90200 else "procpid"
+
+
+def wal_position(session: Session) -> int | None:
+    """Bytes of WAL since the beginning of the cluster, from 8.2 on; None before and on a standby."""
+    version = session.info.server_version
+    if version < 80200:
+        return None
+    if version >= 90000:
+        row = session.execute("SELECT pg_is_in_recovery()").fetchone()
+        if row is None or row[0]:
+            return None
+    row = session.execute("SELECT pg_current_xlog_insert_location()").fetchone()
+    match = re.fullmatch(r"([0-9A-Fa-f]+)/([0-9A-Fa-f]+)", str(row[0])) if row else None
+    if match is None:
+        return None
+    unit = 1 << 32 if version >= 90300 else _SEGMENTS_OF_XLOG
+    return int(match[1], 16) * unit + int(match[2], 16)
+
+
+def database_bytes(session: Session) -> int | None:
+    """Size of the database, from 8.1 on."""
+    if session.info.server_version < 80100:
+        return None
+    row = session.execute("SELECT pg_database_size(current_database())").fetchone()
+    return None if row is None else int(row[0])
+
+
+def _tables(session: Session, names: Sequence[str]) -> dict[str, int]:
+    """Names of the tables that exist, and their oids."""
+    found: dict[str, int] = {}
+    for name in names:
+        schema, _, table = name.rpartition(".")
+        row = session.execute(
+            "SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE c.relkind = 'r' AND c.relname = %s AND n.nspname = %s",
+            (table, schema or "public"),
+        ).fetchone()
+        if row is not None:
+            found[name] = int(row[0])
+    return found
+
+
+def table_sizes(session: Session, names: Sequence[str]) -> dict[str, TableSizes]:
+    """By table, from 8.1 on."""
+    if session.info.server_version < 80100:
+        return {}
+    found = {}
+    for name, oid in _tables(session, names).items():
+        row = session.execute(
+            "SELECT pg_total_relation_size(%(t)s::oid)::int8,"
+            " (SELECT coalesce(sum(pg_relation_size(indexrelid)), 0)"
+            " FROM pg_catalog.pg_index WHERE indrelid = %(t)s::oid)::int8",
+            {"t": oid},
+        ).fetchone()
+        assert row is not None
+        found[name] = TableSizes(table_bytes=int(row[0]) - int(row[1]), index_bytes=int(row[1]))
+    return found
+
+
+def describe(session: Session, names: Sequence[str]) -> dict[str, TableRecord]:
+    """As `postgres.describe`; rows are estimated by what the last VACUUM or ANALYZE saw."""
+    found: dict[str, TableRecord] = {}
+    for name, oid in _tables(session, names).items():
+        counted = session.execute(
+            "SELECT reltuples::float8 FROM pg_catalog.pg_class WHERE oid = %s::oid", (oid,)
+        ).fetchone()
+        columns = session.execute(
+            "SELECT attname::text, format_type(atttypid, atttypmod) FROM pg_catalog.pg_attribute"
+            " WHERE attrelid = %s::oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            (oid,),
+        ).fetchall()
+        indexes = session.execute(
+            "SELECT c.relname::text, pg_get_indexdef(c.oid) FROM pg_catalog.pg_index"
+            " JOIN pg_catalog.pg_class c ON c.oid = indexrelid WHERE indrelid = %s::oid ORDER BY 1",
+            (oid,),
+        ).fetchall()
+        found[name] = TableRecord(
+            rows_estimate=int(counted[0]) if counted else 0,
+            dead_estimate=None,
+            columns={str(row[0]): str(row[1]) for row in columns},
+            indexes={str(row[0]): str(row[1]) for row in indexes},
+            bloat=None,
+        )
+    return found
+
+
+def waits_query(version: int) -> LiteralString:
+    """As `waits._query` for servers that name no wait events: that a backend waits for a lock is known."""
+    idle: LiteralString = "state LIKE 'idle%'" if version >= 90200 else "current_query LIKE '<IDLE>%'"
+    kind: LiteralString = "CASE WHEN waiting THEN 'Lock' END" if version >= 80200 else "NULL::text"
+    return (
+        "SELECT "
+        + pid_column(version)
+        + ", NULL::int4, 'client backend'::text, coalesce("
+        + idle
+        + ", false), "
+        + kind
+        + ", "
+        + kind
+        + " FROM pg_catalog.pg_stat_activity WHERE "
+        + pid_column(version)
+        + " <> pg_backend_pid()"
+    )
+
+
+__all__ = ["database_bytes", "describe", "pid_column", "table_sizes", "waits_query", "wal_position"]

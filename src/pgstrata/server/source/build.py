@@ -1,0 +1,290 @@
+"""From a tree and a build to a server."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pgstrata.errors import ServerError, UsageError
+from pgstrata.server.cache import cache_dir
+from pgstrata.server.config.settings import major_of
+from pgstrata.server.source import autoconf, cache, meson
+from pgstrata.server.source.extension import add_extensions, tree_hash
+from pgstrata.server.source.failure import FULL, BuildError
+from pgstrata.server.source.job import Job
+from pgstrata.server.source.mend import Need, apply_edits, needed
+from pgstrata.server.source.patch import apply_patch
+from pgstrata.server.source.progress import BuildProgress
+from pgstrata.server.source.recipe import Build
+from pgstrata.server.source.shell import Shell, build_environment
+from pgstrata.server.source.tools import Compiler, ccache_command, find_compiler, jobs, machine_for
+from pgstrata.server.source.tree import Tree
+from pgstrata.store.record import BuiltRecord, ExtensionRecord, PatchRecord
+
+Json = dict[str, Any]
+DEBUG = "-g"
+"""Always among the flags: it changes no code, and profiles name functions by it."""
+CCACHE_MOST = "5G"
+
+
+@dataclass(frozen=True)
+class BuiltServer:
+    """A server in the cache. record: what it was built from and with, as run.json has it."""
+
+    key: str
+    folder: Path
+    record: BuiltRecord = field(repr=False)
+
+    @property
+    def bin_dir(self) -> Path:
+        return self.folder / "bin"
+
+    @property
+    def version(self) -> str:
+        return self.record.version
+
+    @property
+    def configured(self) -> str:
+        """The options it was configured with, flags included."""
+        return self.record.configured
+
+
+def build(
+    tree: Tree,
+    recipe: Build,
+    *,
+    progress: Callable[[BuildProgress], None] = lambda progress: None,
+    say: Callable[[str], None] = lambda text: None,
+    check: Callable[[], None] = lambda: None,
+    again: bool = False,
+) -> BuiltServer:
+    """The server of a tree, built now unless the cache has it.
+
+    progress gets how far it is, say sentences; check is called several times a second and may raise to end
+    the build. again: a build that failed before is tried once more.
+    Raises BuildError for a tree that does not build, UsageError for an option or module it does not have,
+    ServerError where the cache cannot be written.
+    """
+    compiler = find_compiler(recipe.cc)
+    mends = needed(tree.version_num, compiler)
+    inputs = _inputs(tree, recipe, compiler, mends)
+    key = cache.key_of(inputs)
+    if again:
+        cache.forget_failure(key)
+    if found := _there(key):
+        return found
+    with cache.workplace(key, say, check) as folder:
+        if found := _there(key):  # made while we waited
+            return found
+        about = {
+            "label": tree.label,
+            "origin": tree.origin,
+            "version": tree.version,
+            "build": recipe.record(),
+        }
+        try:
+            return _build(tree, recipe, compiler, mends, key, folder, progress, say, check)
+        except BuildError as error:
+            if error.lasting:
+                cache.remember_failure(key, about, error)
+            raise
+        except OSError as error:
+            if error.errno == 28 or FULL in str(error):
+                raise _full() from error
+            raise ServerError(f"{error.filename} cannot be written: {error.strerror}") from error
+
+
+def find_built(tree: Tree, recipe: Build) -> BuiltServer | None:
+    """The server of a tree if the cache has it. Raises BuildError where its build failed before."""
+    compiler = find_compiler(recipe.cc)
+    return _there(cache.key_of(_inputs(tree, recipe, compiler, needed(tree.version_num, compiler))))
+
+
+def _there(key: str) -> BuiltServer | None:
+    if record := cache.find(key):
+        return BuiltServer(key, cache.folder_of(key), record)
+    if failed := cache.failure(key):
+        first = failed["errors"][0] if failed["errors"] else ""
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(float(failed["at"])))
+        said = str(failed["message"]) + (f" ({first})" if first and first not in failed["message"] else "")
+        raise BuildError(
+            f"{failed['label']} {failed['build']['name']} did not build on {when}: {said}",
+            f"pgstrata servers failed {key[:8]} shows the log's end; servers build --again tries once more",
+            lasting=False,
+            errors=failed["errors"],
+            log_end=str(failed["log_end"]),
+        )
+    return None
+
+
+def _full() -> BuildError:
+    return BuildError(
+        "no space left on the disk of the cache while building",
+        "make room (pgstrata servers list shows sizes), or name another place with PGSTRATA_CACHE",
+        lasting=False,
+    )
+
+
+def _inputs(tree: Tree, recipe: Build, compiler: Compiler, mends: list[Need]) -> Json:
+    """Everything the result depends on."""
+    return {
+        "tree": tree.identity,
+        "mends": hashlib.sha256(json.dumps([dataclasses.asdict(m) for m in mends]).encode()).hexdigest(),
+        "system": _system(tree, recipe),
+        "cc": compiler.text,
+        "compiler": compiler.version,
+        "machine": machine_for(recipe.cflags),
+        "cflags": recipe.cflags,
+        "configure": recipe.configure,
+        "meson": recipe.meson,
+        "patches": [_digest(path) for path in recipe.patches],
+        "contrib": recipe.contrib,
+        "extensions": [tree_hash(folder) for folder in recipe.extensions],
+    }
+
+
+def _system(tree: Tree, recipe: Build) -> str:
+    """autoconf unless meson is asked for, by name or by options only it has."""
+    wanted = recipe.system
+    if wanted == "auto":
+        wanted = "meson" if recipe.meson and not recipe.configure else "autoconf"
+    if wanted == "meson" and tree.version_num < 160000:
+        raise UsageError(
+            f"PostgreSQL {tree.version} cannot be built with meson, which came in 16", 'system = "autoconf"'
+        )
+    return wanted
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _build(
+    tree: Tree,
+    recipe: Build,
+    compiler: Compiler,
+    mends: list[Need],
+    key: str,
+    folder: Path,
+    progress: Callable[[BuildProgress], None],
+    say: Callable[[str], None],
+    check: Callable[[], None],
+) -> BuiltServer:
+    begun = time.monotonic()
+    final = cache.folder_of(key)
+    say(
+        f"building {tree.label} with {recipe.name} ({recipe.cflags}), by {compiler.version.partition(',')[0]}"
+    )
+    shell = Shell(folder / "log", build_environment({}), check=check)
+    job = Job(
+        tree,
+        recipe,
+        compiler,
+        folder,
+        final,
+        cache_dir(),
+        [],
+        shell,
+        jobs(),
+        progress,
+        expected=_expected(tree),
+    )
+    shell.heard = job.heard
+    job.enter("source")
+    job.source.mkdir()
+    tree.write(job.source)
+    check()
+    for patch in recipe.patches:
+        apply_patch(job.source, patch)
+    mended = apply_edits(job.source, mends)
+    job.cflags = [*shlex.split(recipe.cflags), DEBUG, *(flag for need in mended for flag in need.flags)]
+    _with_ccache(job)
+    system = _system(tree, recipe)
+    (meson if system == "meson" else autoconf).build(job)
+    if not (job.installed / "bin/postgres").is_file():
+        raise BuildError("the build ended well and made no bin/postgres", log_end=shell.text(0)[-4000:])
+    compiled = job.compiled
+    extensions = add_extensions(job)
+    record = BuiltRecord(
+        key=key,
+        label=tree.label,
+        origin=tree.origin,
+        version=tree.version,
+        version_num=tree.version_num,
+        tree=tree.identity,
+        source=tree.facts,
+        system=system,
+        compiler=compiler.version,
+        cflags=job.flags_text,
+        configured=_configured(job, system),
+        patches=tuple(PatchRecord(name=p.name, sha256=_digest(p)) for p in recipe.patches),
+        mended=tuple(need.record() for need in mended),
+        extensions=extensions,
+        create=_to_create(job, extensions),
+        build=recipe.record(),
+        compiled=compiled,
+        seconds=round(time.monotonic() - begun, 1),
+    )
+    place = cache.publish(key, job.installed, record)
+    say(f"built {tree.label} {recipe.name} in {record.seconds:.0f} s")
+    return BuiltServer(key, place, record)
+
+
+def _configured(job: Job, system: str) -> str:
+    """The options of the build, as configure quotes them: what two builds are compared by."""
+    flags = [f"CC={job.compiler.text}", f"CFLAGS={job.flags_text}"]
+    options = job.build.meson if system == "meson" else job.build.configure
+    least = [] if system == "meson" else [f"--without-{name}" for name in autoconf.LEAST]
+    return " ".join(f"'{option}'" for option in [*least, *options, *flags])
+
+
+def _to_create(job: Job, extensions: Sequence[ExtensionRecord]) -> tuple[str, ...]:
+    """What is made in the database of a run: modules that have something to make there."""
+    names = [
+        name
+        for name in job.build.contrib
+        if any(job.installed.glob(f"share/**/extension/{name}.control"))
+        or any(job.installed.glob(f"share/**/contrib/{name}.sql"))
+    ]
+    return (*names, *(name for made in extensions for name in made.names))
+
+
+def _expected(tree: Tree) -> int:
+    """Files that the last build of the same major version compiled; 0 where there was none."""
+    same = [
+        kept.record.compiled
+        for kept in cache.built()
+        if major_of(kept.record.version_num) == major_of(tree.version_num)
+    ]
+    return same[-1] if same else 0
+
+
+def _with_ccache(job: Job) -> None:
+    """Puts ccache in front of the compiler, under the compiler's own name: what the server tells of its
+    build does not depend on whether this machine has a cache."""
+    ccache = ccache_command()
+    name = job.compiler.command[0]
+    if ccache is None or "/" in name:
+        return
+    wrappers = job.folder / "cc"
+    wrappers.mkdir()
+    (wrappers / name).symlink_to(ccache)
+    env = job.shell.env
+    env["PATH"] = f"{wrappers}:{env['PATH']}"
+    # Builds lie in folders of their own, in which names are relative: the same file is the same anywhere.
+    env["CCACHE_NOHASHDIR"] = "1"
+    env.setdefault("CCACHE_DIR", str(job.cache / "ccache"))
+    env.setdefault("CCACHE_MAXSIZE", CCACHE_MOST)
+
+
+__all__ = ["BuiltServer", "build", "find_built"]

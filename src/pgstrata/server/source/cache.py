@@ -1,0 +1,258 @@
+"""The cache of built servers: what is there, what failed, and who is building it now.
+
+servers/built-KEY/            a server, with built.json
+servers/.failed-KEY.json      a build that failed, why, and the end of its log
+building/KEY/                 a build that is being made; whoever makes it holds the lock KEY.lock
+configure/, ccache/, repositories/, archives/   what makes the next build quicker
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pgstrata.errors import ServerError
+from pgstrata.ownership import own_folder
+from pgstrata.server.cache import cache_dir
+from pgstrata.server.source.failure import BuildError
+from pgstrata.store.record import BuiltRecord
+
+Json = dict[str, Any]
+FORMAT = 1
+"""Raised when a build of the same inputs would come out differently."""
+WAIT_SECONDS = 0.2
+ADVICE = "name another place with PGSTRATA_CACHE"
+
+
+def key_of(inputs: Json) -> str:
+    """24 hexadecimal digits that stand for everything a build depends on."""
+    text = json.dumps({"format": FORMAT, **inputs}, sort_keys=True)
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:24]
+
+
+def folder_of(key: str) -> Path:
+    """Where a server lies, or would."""
+    return cache_dir() / "servers" / f"built-{key}"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A server in the cache."""
+
+    record: BuiltRecord
+    folder: Path
+
+    @property
+    def names(self) -> list[str]:
+        """What it can be called on the command line."""
+        return _names(self.record.key, self.record.label, self.record.build, self.record.origin)
+
+
+def find(key: str) -> BuiltRecord | None:
+    """What is recorded of a built server; None where it is not there."""
+    try:
+        return msgspec.json.decode((folder_of(key) / "built.json").read_bytes(), type=BuiltRecord)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def built() -> list[Kept]:
+    """Every built server, oldest version first."""
+    folders = (cache_dir() / "servers").glob("built-*")
+    found = [Kept(record, f) for f in folders if (record := find(f.name.removeprefix("built-")))]
+    return sorted(found, key=lambda kept: (kept.record.version_num, kept.names))
+
+
+# --- failures ---------------------------------------------------------------------------------
+
+
+def _failure_file(key: str) -> Path:
+    return cache_dir() / "servers" / f".failed-{key}.json"
+
+
+def remember_failure(key: str, about: Json, error: BuildError) -> None:
+    """Keeps why a build failed, so that it is not tried again for nothing."""
+    facts = {
+        **about,
+        "key": key,
+        "message": error.message,
+        "hint": error.hint,
+        "errors": error.errors,
+        "log_end": error.log_end,
+        "at": time.time(),
+    }
+    with contextlib.suppress(OSError):
+        write_json(_failure_file(key), facts)
+
+
+def failure(key: str) -> Json | None:
+    """The remembered failure of a build."""
+    return _read(_failure_file(key))
+
+
+def forget_failure(key: str) -> None:
+    """Lets a build be tried again."""
+    _failure_file(key).unlink(missing_ok=True)
+
+
+def failures() -> list[Json]:
+    """Every remembered failure, the newest first."""
+    found = [f for p in (cache_dir() / "servers").glob(".failed-*.json") if (f := _read(p))]
+    return sorted(found, key=lambda f: -float(f["at"]))
+
+
+# --- building ---------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def workplace(key: str, say: Callable[[str], None], check: Callable[[], None]) -> Iterator[Path]:
+    """The folder in which a build is made, empty; nobody else has it meanwhile, it is gone afterwards.
+
+    Waits while another pgstrata makes the same build. Raises ServerError where it cannot be written, and
+    OwnershipError where it is somebody else's: what is built there is run, so whoever can write to it could
+    choose what is measured.
+    """
+    root = cache_dir() / "building"
+    try:
+        own_folder(root, "the folder for builds", advice=ADVICE, linked=False)
+        _clear_leftovers(root)
+        lock = _lock(root / f"{key}.lock", say, check)
+        folder = root / key
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(mode=0o755)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            (root / f"{key}.lock").unlink(missing_ok=True)
+            os.close(lock)
+    except PermissionError as error:
+        raise ServerError(f"{error.filename} cannot be written: {error.strerror}", ADVICE) from error
+
+
+def _lock(path: Path, say: Callable[[str], None], check: Callable[[], None]) -> int:
+    said = False
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its last owner may have deleted it between open and lock; then it guards nothing.
+            if os.path.samestat(os.fstat(lock), path.stat()):
+                return lock
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            if not said:
+                say("another pgstrata builds the same server: waiting for it")
+                said = True
+            os.close(lock)
+            check()
+            time.sleep(WAIT_SECONDS)
+            continue
+        os.close(lock)
+
+
+def _clear_leftovers(root: Path) -> None:
+    """Removes builds whose owner is gone, as after kill -9."""
+    for lock_file in root.glob("*.lock"):
+        try:
+            lock = os.open(lock_file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock_file.with_suffix(""), ignore_errors=True)
+            lock_file.unlink(missing_ok=True)
+        except OSError:
+            pass  # in use
+        finally:
+            os.close(lock)
+
+
+def publish(key: str, installed: Path, record: BuiltRecord) -> Path:
+    """Moves an installed server to its place, at once and whole."""
+    final = folder_of(key)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    (installed / "built.json").write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1))
+    for path in [installed, *installed.rglob("*")]:
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o755)
+    if final.exists():  # a record that could not be read
+        shutil.rmtree(final)
+    installed.rename(final)
+    forget_failure(key)
+    return final
+
+
+def remove(name: str) -> list[str]:
+    """Deletes built servers and remembered failures, by key, label or label.build. Returns what was deleted.
+
+    Raises ServerError when one is in use; an empty list where nothing is called so.
+    """
+    from pgstrata.server.prebuilt import runs_from
+
+    done = []
+    for kept in built():
+        if name in kept.names:
+            if pid := runs_from(kept.folder):
+                raise ServerError(f"{kept.record.label} is in use by process {pid}", "end it first")
+            hidden = kept.folder.with_name(f".{kept.folder.name}.removed-{os.getpid()}")
+            kept.folder.rename(hidden)
+            shutil.rmtree(hidden, ignore_errors=True)
+            done.append(f"{kept.record.label} {kept.record.build.get('name')}")
+    for failed in failures():
+        if name in names_of(failed):
+            forget_failure(str(failed["key"]))
+            done.append(f"failed build {failed['label']} {failed['build']['name']}")
+    return done
+
+
+def names_of(failed: Json) -> list[str]:
+    """What a failed build can be called on the command line."""
+    return _names(str(failed["key"]), str(failed["label"]), failed["build"], str(failed["origin"]))
+
+
+def _names(key: str, label: str, build: Json, origin: str) -> list[str]:
+    return [key, key[:8], label, f"{label}.{build.get('name')}", origin]
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def size(folder: Path) -> int:
+    """Bytes on disk below a folder; files with several names count once."""
+    total, seen = 0, set()
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            about = path.lstat()
+            if (about.st_dev, about.st_ino) not in seen:
+                seen.add((about.st_dev, about.st_ino))
+                total += about.st_blocks * 512
+    return total
+
+
+def write_json(path: Path, value: Json) -> None:
+    """Writes a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new-{os.getpid()}")
+    new.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    new.replace(path)
+
+
+def _read(path: Path) -> Json | None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and "key" in found and "build" in found else None

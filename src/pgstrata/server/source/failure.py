@@ -1,0 +1,55 @@
+"""A build that failed, and what its log says about why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pgstrata.errors import ServerError
+
+END_LINES = 40
+"""How much of the end of a log is kept with a failure."""
+
+_FIRST = re.compile(
+    r"(?i)(\berror\b[: ]|\*\*\* \[|undefined reference|no such file|not found|configure: error|fatal:"
+    r"|multiple definition|FAILED:|cannot |Segmentation fault|Killed|No space left)"
+)
+_NOISE = re.compile(r"(?i)(-W(no-)?error|checking |error\.[cho]|elog|warning:)")
+FULL = "No space left on device"
+
+
+class BuildError(ServerError):
+    """A server that could not be built.
+
+    lasting: it would fail the same way again, so the cache remembers it; not so for a full disk.
+    errors: the first lines that say what is wrong; log_end: the last lines of the log.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        lasting: bool = True,
+        errors: Sequence[str] = (),
+        log_end: str = "",
+    ) -> None:
+        super().__init__(message, hint)
+        self.lasting, self.errors, self.log_end = lasting, list(errors), log_end
+
+
+def first_errors(log: str, most: int = 6) -> list[str]:
+    """The first lines of a log that say what is wrong, the line that names the file before them."""
+    found: list[str] = []
+    for line in log.splitlines():
+        text = line.strip()
+        if _FIRST.search(text) and not _NOISE.search(text):
+            found.append(text[:400])
+            if len(found) == most:
+                break
+    return found
+
+
+def log_end(log: str) -> str:
+    """The last lines of a log, long ones cut."""
+    return "\n".join(line[:600] for line in log.splitlines()[-END_LINES:])

@@ -1,0 +1,191 @@
+"""Trees of a git repository, by commit. Nothing is written to it: trees are read out of its objects."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pgstrata.errors import ServerError, UsageError
+from pgstrata.server.source.git_command import about, git_environment, run_git
+from pgstrata.server.source.tree import NAMES_VERSION, Tree, no_tree, version_in
+
+FETCH_SECONDS = 3600.0
+_URL = re.compile(r"(https?|git|ssh|file)://.+|[\w.-]+@[\w.-]+:.+")
+
+
+def is_url(where: str) -> bool:
+    """Whether a repository is named by an address, not by a folder."""
+    return _URL.fullmatch(where) is not None
+
+
+def public(url: str) -> str:
+    """An address without the password it may hold."""
+    return re.sub(r"(?<=://)[^/@]*@", "", url)
+
+
+def check_ref(ref: str) -> None:
+    """Raises UsageError for what can be no name of a commit."""
+    if not ref or ref.startswith("-") or re.search(r"[\s\0\\*?\[]|@\{.*[^\d}].*\}", ref):
+        raise UsageError(f"{ref!r} does not name a commit", "write a branch, a tag or a commit behind #")
+
+
+def repository(folder: Path) -> Path:
+    """The folder of a repository, bare or not. Raises UsageError where it is none."""
+    folder = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}", "git: names a repository: git:DIR-or-URL#REF")
+    try:
+        run_git(folder, "rev-parse", "--git-dir")
+    except ServerError as error:
+        if "safe.directory" in error.hint or "no git" in error.message:
+            raise
+        raise UsageError(
+            f"{folder} is not a git repository", "for a tree without one write src:DIR"
+        ) from error
+    return folder
+
+
+def commit_of(repo: Path, ref: str) -> str:
+    """The full hash of the commit a name stands for; of a range A..B that of B.
+
+    Raises UsageError with the nearest names where there is none.
+    """
+    check_ref(ref)
+    end = re.split(r"\.{2,3}", ref)[-1] or "HEAD"
+    for name in (end, f"origin/{end}"):
+        try:
+            wanted = f"{name}^{{commit}}"
+            return (
+                run_git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", wanted).decode().strip()
+            )
+        except ServerError as error:
+            if error.hint:
+                raise
+    raise _no_ref(repo, end)
+
+
+def _no_ref(repo: Path, ref: str) -> UsageError:
+    listed = run_git(repo, "for-each-ref", "--format=%(refname:lstrip=2)").decode(errors="replace").split()
+    names = sorted({name.removeprefix("origin/") for name in listed} - {"HEAD"})
+    near = get_close_matches(ref, names, n=4, cutoff=0.5)
+    near = near or [name for name in names if ref.lower() in name.lower()][:4]
+    if run_git(repo, "rev-parse", "--is-shallow-repository").strip() == b"true":
+        hint = f"the clone is shallow, it lacks most of the history: git -C {repo} fetch --unshallow"
+    elif near:
+        hint = f"near are {', '.join(near)}"
+    else:
+        hint = f"there are {', '.join(names[:8])}" + (" …" if len(names) > 8 else "")
+    return UsageError(f"there is no commit {ref!r} in {repo}", hint)
+
+
+def tree_of(repo: Path, ref: str, origin: str = "") -> Tree:
+    """The tree of a commit. Its identity is git's own hash of the tree: a commit that changes no file
+    and its parent are the same server.
+
+    Raises UsageError where there is no such commit, or it holds no PostgreSQL.
+    """
+    repo = repository(repo)
+    commit = commit_of(repo, ref)
+    tree = run_git(repo, "rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
+    top = run_git(repo, "ls-tree", "--name-only", commit).decode(errors="replace").splitlines()
+    version = None
+    for name in NAMES_VERSION:
+        if version is None and name in top:
+            version = version_in(name, run_git(repo, "show", f"{commit}:{name}").decode(errors="replace"))
+    if version is None:
+        raise no_tree(f"commit {commit[:10]} of {repo}")
+
+    def write(target: Path) -> None:
+        _export(repo, commit, target)
+
+    facts = {"repository": origin.partition("#")[0].removeprefix("git:") or str(repo), "ref": ref}
+    return Tree(
+        origin or f"git:{repo}#{ref}",
+        f"git{version}-{commit[:8]}",
+        f"git:{tree}",
+        version,
+        write,
+        {**facts, **about(repo, commit)},
+    )
+
+
+def _export(repo: Path, commit: str, target: Path) -> None:
+    """Writes the files of a commit. By `git archive`, which touches no work tree and no index."""
+    command = ["git", "-C", str(repo), "-c", "tar.umask=022", "archive", "--format=tar", commit]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        env=git_environment(),
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        try:
+            with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
+                for member in archive:
+                    if member.isreg() or member.isdir():  # PostgreSQL's trees have no links
+                        archive.extract(member, target, **_FULLY)
+        except tarfile.TarError as error:
+            process.kill()
+            said = process.stderr.read().decode(errors="replace").strip()
+            raise ServerError(f"commit {commit[:10]} cannot be read from {repo}: {said or error}") from error
+    if process.returncode != 0:
+        raise ServerError(f"commit {commit[:10]} cannot be read from {repo}")
+
+
+# Names of files come out of git, which refuses those that leave the folder.
+_FULLY: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
+
+
+def clone(url: str, ref: str, cache: Path, say: Callable[[str], None]) -> Path:
+    """The bare copy of a repository in the cache, with `ref` in it; fetched where it is not there yet,
+    and where `ref` may have moved. Raises ServerError where it cannot be reached."""
+    folder = cache / "repositories" / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}.git"
+    if folder.exists() and re.fullmatch(r"[0-9a-f]{40}", ref):
+        try:
+            commit_of(folder, ref)
+            return folder
+        except UsageError:
+            pass  # newer than the copy
+    try:
+        if not folder.exists():
+            say(f"fetching {public(url)}, which may take minutes; later only what is new")
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            new = folder.with_name(f".{folder.name}.new-{os.getpid()}")
+            try:
+                options = ["--bare", "--quiet", "--end-of-options", url, str(new)]
+                run_git(folder.parent, "clone", *options, seconds=FETCH_SECONDS)
+                # Branches under their own names, so that a later fetch moves them.
+                run_git(new, "config", "remote.origin.fetch", "+refs/heads/*:refs/heads/*")
+                new.rename(folder)
+            finally:
+                shutil.rmtree(new, ignore_errors=True)
+        else:
+            say(f"looking for what is new in {public(url)}")
+            run_git(
+                folder, "fetch", "--quiet", "--prune", "--tags", "--force", "origin", seconds=FETCH_SECONDS
+            )
+    except ServerError as error:
+        if folder.exists():
+            try:
+                commit_of(folder, ref)
+            except UsageError:
+                raise error from None
+            say(f"{public(url)} cannot be reached, the copy of before is used: {error.message}")
+            return folder
+        raise ServerError(
+            f"the repository {public(url)} cannot be fetched: {error.message}",
+            "check address and network; a clone on this machine is named git:DIR#REF",
+        ) from error
+    return folder
+
+
+__all__ = ["check_ref", "clone", "commit_of", "is_url", "public", "repository", "tree_of"]

@@ -1,0 +1,135 @@
+"""What old trees need on today's compilers: the table `old.toml`, applied to a copy.
+
+A need holds for a range of versions, and for compilers or programs from a release on. It adds flags, or
+edits files: a pattern that a file does not hold (any more) changes nothing, since point releases took
+over many of these changes.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pgstrata.server.model import version_number
+from pgstrata.server.source.tools import Compiler
+from pgstrata.store.record import MendRecord
+
+
+@dataclass(frozen=True)
+class Edit:
+    """In the files that fit `files` (a glob), `find` (a regular expression) becomes `put`."""
+
+    files: str
+    find: str
+    put: str
+
+
+@dataclass(frozen=True)
+class Need:
+    """A line of the table.
+
+    first, last: versions as the server counts, the last one included. since: `gcc 8`, `clang 6`,
+    `flex 2.6`: holds with this program from this release on; any one of several, always where empty.
+    """
+
+    name: str
+    reason: str
+    first: int
+    last: int
+    since: tuple[tuple[str, tuple[int, ...]], ...]
+    flags: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
+
+    def record(self) -> MendRecord:
+        """As a run has it."""
+        return MendRecord(name=self.name, reason=self.reason, flags=self.flags)
+
+
+@cache
+def needs() -> tuple[Need, ...]:
+    """The whole table."""
+    document = tomllib.loads((Path(__file__).parent / "old.toml").read_text(encoding="utf-8"))
+    return tuple(_need(name, keys) for name, keys in document.items())
+
+
+def _need(name: str, keys: Mapping[str, Any]) -> Need:
+    last = version_number(keys["last"])
+    # `last = "9.4"` means all of 9.4.
+    if last % 100 == 0 and last < 100000:
+        last += 99
+    since = []
+    for text in keys.get("since", ()):
+        program, _, release = text.partition(" ")
+        since.append((program, _numbers(release)))
+    return Need(
+        name,
+        keys["reason"],
+        version_number(keys["first"]),
+        last,
+        tuple(since),
+        tuple(keys.get("flags", ())),
+        tuple(Edit(**edit) for edit in keys.get("edits", ())),
+    )
+
+
+def needed(version_num: int, compiler: Compiler) -> list[Need]:
+    """The lines that hold for a version with this compiler and the programs of this machine."""
+    return [
+        need
+        for need in needs()
+        if need.first <= version_num <= need.last
+        and (not need.since or any(_holds(program, release, compiler) for program, release in need.since))
+    ]
+
+
+def _holds(program: str, release: tuple[int, ...], compiler: Compiler) -> bool:
+    if program in ("gcc", "clang"):
+        return compiler.family == program and compiler.major >= release[0]
+    return _release(program) >= release
+
+
+@cache
+def _release(program: str) -> tuple[int, ...]:
+    """The release of bison, flex or perl here; that of the newest where it does not say, as most are."""
+    if path := shutil.which(program):
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, errors="replace").stdout
+        if match := re.search(r"v?(\d+(?:\.\d+)+)", said):
+            return _numbers(match[1])
+    return (999,)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+def apply_edits(tree: Path, wanted: Sequence[Need]) -> list[Need]:
+    """Edits the copy of a tree. Returns the lines that changed something or add flags."""
+    done = []
+    for need in wanted:
+        changed = [_edit(tree, edit) for edit in need.edits]
+        if need.flags or any(changed):
+            done.append(need)
+    return done
+
+
+def _edit(tree: Path, edit: Edit) -> bool:
+    changed = False
+    for path in sorted(tree.glob(edit.files)):
+        if path.is_symlink() or not path.is_file():
+            continue
+        before = path.read_bytes()
+        after = re.sub(edit.find.encode(), edit.put.encode(), before, flags=re.MULTILINE)
+        if after != before:
+            path.write_bytes(after)
+            changed = True
+    return changed
+
+
+__all__ = ["Edit", "Need", "apply_edits", "needed", "needs"]

@@ -1,0 +1,90 @@
+"""Building with meson and ninja, where the tree has them (16 and later)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from pgstrata.errors import UsageError
+from pgstrata.server.source.autoconf import contrib
+from pgstrata.server.source.job import Job
+from pgstrata.server.source.tools import meson_command, need, ninja_command
+
+# What is left out of the copy: each only adds targets and tests of its own.
+_TRIM = {
+    "src/bin/meson.build": ("initdb", "pg_config", "pg_controldata", "pg_ctl"),
+    "src/interfaces/meson.build": (),
+    "src/test/meson.build": ("regress", "isolation"),
+    "src/pl/meson.build": ("plpgsql",),
+}
+_LEFT_OUT = ("src/interfaces/ecpg/test", "src/interfaces/libpq/test", "doc/src/sgml")
+_SUBDIR = re.compile(r"^\s*subdir\('([^']+)'.*\)\s*$", re.MULTILINE)
+
+
+def build(job: Job) -> None:
+    """Configures, compiles and installs below `job.stage`. Raises BuildError, UsageError for options."""
+    need("bison", "flex", "perl", why="meson's build")
+    meson, ninja = meson_command(), ninja_command()
+    job.shell.env["NINJA"] = ninja
+    job.shell.env["CC"] = job.compiler.text
+    _check(job.build.meson, job.source / "meson_options.txt")
+    _trim(job)
+    job.enter("configure")
+    options = [
+        f"--prefix={job.prefix}",
+        "--libdir=lib",
+        "--buildtype=plain",
+        "-Dauto_features=disabled",
+        "-Drpath=false",
+        f"-Dc_args={job.flags_text}",
+        f"-Dc_link_args=-Wl,-rpath,{job.final}/lib",
+        *job.build.meson,
+    ]
+    ninja_folder = job.folder / "ninja"
+    job.shell.run([*meson, "setup", *options, str(ninja_folder), str(job.source)], job.folder, "meson setup")
+    job.enter("compile")
+    job.shell.run([ninja, f"-j{job.jobs}"], ninja_folder, "ninja")
+    job.enter("install")
+    job.shell.env["DESTDIR"] = str(job.stage)
+    job.shell.run([*meson, "install", "--no-rebuild", "--quiet"], ninja_folder, "meson install")
+    del job.shell.env["DESTDIR"]
+
+
+def _trim(job: Job) -> None:
+    """Leaves out of the copy what measuring does not need."""
+    modules = [folder.rpartition("/")[2] for folder in contrib(job)]
+    for file, kept in {**_TRIM, "contrib/meson.build": tuple(modules)}.items():
+        _keep(job.source / file, kept)
+    top = job.source / "meson.build"
+    text = top.read_text()
+    for folder in _LEFT_OUT:
+        text = text.replace(f"subdir('{folder}')\n", "")
+    top.write_text(text)
+
+
+def _keep(file: Path, kept: Sequence[str]) -> None:
+    if file.is_file():
+        text = file.read_text()
+        file.write_text(_SUBDIR.sub(lambda m: m[0] if m[1] in kept else "", text))
+
+
+def _check(options: Sequence[str], file: Path) -> None:
+    """Raises UsageError for options that neither the tree nor meson has."""
+    known = re.findall(r"option\('(\w+)'", file.read_text(errors="replace"))
+    for option in options:
+        match = re.fullmatch(r"-D(\w+)=.*", option)
+        if not match:
+            raise UsageError(f"meson: {option!r} is not of the form -Dname=value")
+        if match[1] in ("prefix", "c_args", "buildtype"):
+            raise UsageError(f"meson: -D{match[1]} is set by pgstrata", 'flags are written cflags = "…"')
+        if match[1] not in known and not re.match(r"b_|c_link|auto_features|default_library", match[1]):
+            near = get_close_matches(match[1], known, n=1, cutoff=0.6)
+            raise UsageError(
+                f"meson has no option {match[1]} in this version",
+                f"did you mean -D{near[0]}=…?" if near else f"there are {', '.join(known)}",
+            )
+
+
+__all__ = ["build"]

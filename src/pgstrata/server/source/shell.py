@@ -1,0 +1,181 @@
+"""Running the commands of a build: into its log, niced, with a limit, and never outliving pgstrata."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pgstrata.errors import ServerError
+from pgstrata.server.process import spawn
+from pgstrata.server.source.failure import FULL, BuildError, first_errors, log_end
+
+SILENT_SECONDS = 900.0
+"""A command that says nothing for so long hangs."""
+LIMIT_SECONDS = 7200.0
+"""Most time for one command, `PGSTRATA_BUILD_SECONDS` for another limit."""
+NICE = 5
+POLL_SECONDS = 0.1
+_LOG_MOST = 64 << 20
+
+
+def limit_seconds() -> float:
+    """The limit of one command of a build."""
+    try:
+        return max(1.0, float(os.environ["PGSTRATA_BUILD_SECONDS"]))
+    except (KeyError, ValueError):
+        return LIMIT_SECONDS
+
+
+def build_environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Small, so that no CFLAGS or MAKEFLAGS of the user's decides what is built."""
+    env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C", "TZ": "UTC"}
+    for name in ("HOME", "TMPDIR", "CCACHE_DIR", "LD_LIBRARY_PATH"):
+        if value := os.environ.get(name):
+            env[name] = value
+    return {**env, **more}
+
+
+class Shell:
+    """Runs the commands of one build, one after the other, into one log.
+
+    heard gets every new line of the log; check is called several times a second and may raise to end
+    the build.
+    """
+
+    def __init__(
+        self,
+        log: Path,
+        env: Mapping[str, str],
+        heard: Callable[[str], None] = lambda line: None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.log, self.env, self.heard, self._check = log, dict(env), heard, check
+
+    def run(self, command: Sequence[str], folder: Path, what: str) -> None:
+        """Runs a command in a folder. Raises BuildError with what its log says when it fails or hangs."""
+        with self.log.open("ab") as log:
+            log.write(f"\n$ {' '.join(command)}\n".encode(errors="surrogateescape"))
+            log.flush()
+            begin = log.tell()
+            try:
+                process = spawn(
+                    ["nice", "-n", str(NICE), *command],
+                    account=None,
+                    folder=folder,
+                    env=self.env,
+                    output=log,
+                    death_signal=signal.SIGTERM,
+                )
+            except OSError as error:
+                raise BuildError(f"{what}: {command[0]} cannot be started: {error}", lasting=False) from error
+        ended = False
+        try:
+            with _watched(process.pid):
+                self._listen(process.poll, begin, what)
+                ended = True
+        finally:
+            if not ended:
+                _end_group(process)
+        if process.returncode != 0:
+            raise self.failure(what, begin, process.returncode)
+
+    def _listen(self, poll: Callable[[], int | None], at: int, what: str) -> None:
+        begun = heard = time.monotonic()
+        limit, rest = limit_seconds(), b""
+        with self.log.open("rb") as log:
+            log.seek(at)
+            while True:
+                over = poll() is not None
+                if new := log.read():
+                    heard = time.monotonic()
+                    *lines, rest = (rest + new).split(b"\n")
+                    for line in lines:
+                        self.heard(line.decode(errors="replace"))
+                if over:
+                    return
+                self._check()
+                now = time.monotonic()
+                silent = min(SILENT_SECONDS, limit)
+                if now - begun > limit or now - heard > silent or log.tell() > _LOG_MOST:
+                    raise self._hung(what, now - begun, now - heard, log.tell())
+                time.sleep(POLL_SECONDS)
+
+    def _hung(self, what: str, seconds: float, silent: float, size: int) -> BuildError:
+        why = f"did not end within {seconds:.0f} s"
+        if size > _LOG_MOST:
+            why = f"wrote more than {_LOG_MOST >> 20} MB of messages"
+        elif silent >= SILENT_SECONDS:
+            why = f"said nothing for {silent:.0f} s"
+        return BuildError(
+            f"{what} {why} and was ended",
+            "PGSTRATA_BUILD_SECONDS sets another limit",
+            log_end=log_end(self.text(0)),
+        )
+
+    def failure(self, what: str, begin: int, code: int) -> BuildError:
+        """Why a command failed, by its part of the log."""
+        text = self.text(begin)
+        errors = first_errors(text)
+        if FULL in text:
+            return BuildError(
+                f"no space left on the disk while {what}",
+                "make room, or name another place with PGSTRATA_CACHE",
+                lasting=False,
+                errors=errors,
+                log_end=log_end(text),
+            )
+        killed = code < 0 or "Killed" in text
+        return BuildError(
+            f"{what} failed: {errors[0] if errors else f'exit code {code}'}",
+            lasting=not killed,
+            errors=errors,
+            log_end=log_end(text),
+        )
+
+    def text(self, begin: int) -> str:
+        """The log from an offset on, its end where it is long."""
+        try:
+            with self.log.open("rb") as log:
+                size = log.seek(0, os.SEEK_END)
+                log.seek(max(begin, size - (4 << 20)))
+                return log.read().decode(errors="replace")
+        except OSError as error:
+            raise ServerError(f"{self.log} cannot be read: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _watched(group: int) -> Iterator[None]:
+    """Lets a process group end with pgstrata, however that ends.
+
+    The kernel tells of a parent's death only its own child; a compiler is a child of a child of make's.
+    So another process waits at a pipe whose other end dies with us.
+    """
+    watcher = subprocess.Popen(
+        ["sh", "-c", 'read -r over || kill -KILL "-$0"', str(group)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            watcher.communicate(b"over\n", timeout=10)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Ends a command and what it started, which share a session of their own."""
+    for number, seconds in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 30.0)):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+
+
+__all__ = ["Shell", "build_environment", "limit_seconds"]

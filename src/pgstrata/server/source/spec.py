@@ -1,0 +1,72 @@
+"""What the specs of source trees stand for: `release:`, `tar:`, `src:`, `git:`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgstrata.errors import UsageError
+from pgstrata.server.cache import cache_dir
+from pgstrata.server.source import git, release
+from pgstrata.server.source.tree import Tree, tree_of_archive, tree_of_folder
+
+KINDS = ("release", "tar", "src", "git")
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """A spec taken apart. where: version, file, folder or address; ref: behind `#`, `git:` only."""
+
+    kind: str
+    where: str
+    ref: str = ""
+
+    @classmethod
+    def parse(cls, spec: str) -> SourceSpec:
+        """Raises UsageError for what is not written as one; looks at neither disk nor network."""
+        kind, _, rest = spec.partition(":")
+        if kind not in KINDS or not rest:
+            raise UsageError(
+                f"{spec!r} does not name a source tree", f"write {', '.join(f'{k}:' for k in KINDS)}…"
+            )
+        if kind == "git":
+            where, _, ref = rest.partition("#")
+            git.check_ref(ref or "HEAD")
+            if not where or where.startswith("-"):
+                raise UsageError(f"{spec!r} names no repository", "write git:DIR-or-URL#REF")
+            return cls(kind, where, ref or "HEAD")
+        if kind == "release":
+            release.check_version(rest)
+        return cls(kind, rest)
+
+
+def is_source(spec: str) -> bool:
+    """Whether a spec names something that has to be built."""
+    return spec.partition(":")[0] in KINDS
+
+
+def find_tree(spec: str, say: Callable[[str], None] = lambda text: None, folder: Path | None = None) -> Tree:
+    """The tree a spec stands for, fetched if need be; relative paths start at `folder`.
+
+    Raises UsageError for what does not exist, ServerError for what cannot be had.
+    """
+    wanted = SourceSpec.parse(spec)
+    beside = folder or Path.cwd()
+    match wanted.kind:
+        case "src":
+            return tree_of_folder(beside / Path(wanted.where).expanduser())
+        case "tar":
+            if release.is_url(wanted.where):
+                return release.tree_of_url(wanted.where, cache_dir(), say)
+            return tree_of_archive(beside / Path(wanted.where).expanduser())
+        case "release":
+            return release.tree_of_release(wanted.where, cache_dir(), say)
+        case _:
+            if git.is_url(wanted.where):
+                copy = git.clone(wanted.where, wanted.ref, cache_dir(), say)
+                return git.tree_of(copy, wanted.ref, origin=f"git:{git.public(wanted.where)}#{wanted.ref}")
+            return git.tree_of(beside / Path(wanted.where).expanduser(), wanted.ref)
+
+
+__all__ = ["KINDS", "SourceSpec", "find_tree", "is_source"]

@@ -1,0 +1,310 @@
+"""A source tree: which PostgreSQL it is, what it is known by, and how a copy of it is written."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pgstrata.errors import ServerError, UsageError
+from pgstrata.server.model import version_number
+from pgstrata.server.source.git_command import about, run_git
+
+_VERSION = re.compile(r"\d+(?:\.\d+){0,2}(?:devel|(?:alpha|beta|rc)\d*)?")
+_AC_INIT = re.compile(r"AC_INIT\(\s*\[PostgreSQL\]\s*,\s*\[([^\]]+)\]")
+_MESON = re.compile(r"project\(\s*'postgresql'.*?version:\s*'([^']+)'", re.DOTALL)
+NAMES_VERSION = ("configure.ac", "configure.in", "meson.build")
+"""The files that say which version a tree is; the first that is there."""
+
+# What a build leaves in a tree that was built where it lies.
+_PRODUCTS = re.compile(r".*\.(o|a|so|bc|gcno|gcda|pc)|.*\.so\.[\d.]+|.*\.\d+\.dylib")
+_PRODUCT_FILES = frozenset(
+    {
+        "GNUmakefile",
+        "config.cache",
+        "config.log",
+        "config.status",
+        "src/Makefile.global",
+        "src/Makefile.port",
+        "src/include/pg_config.h",
+        "src/include/pg_config_ext.h",
+        "src/include/pg_config_os.h",
+        "src/include/pg_config_paths.h",
+        "src/include/stamp-h",
+        "src/include/stamp-ext-h",
+        "src/port/pg_config_paths.h",
+        "src/interfaces/libpq/pg_config_paths.h",
+        "src/backend/postgres",
+    }
+)
+_PRODUCT_FOLDERS = frozenset(
+    {".git", ".svn", ".hg", "CVS", ".deps", "tmp_install", "tmp_check", "autom4te.cache"}
+)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A source tree that can be built.
+
+    origin: where it is from, as the user said it; label: short, for results; identity: a hash of what is
+    in it; version: `17.11`, `20devel`; write: writes a copy of it into a folder that exists and is empty.
+    facts: what a run records about it (commit, its date and subject, digests, whether files were changed).
+    """
+
+    origin: str
+    label: str
+    identity: str
+    version: str
+    write: Callable[[Path], None] = field(compare=False, repr=False)
+    facts: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def version_num(self) -> int:
+        """As the server counts: 170011."""
+        return version_number(self.version)
+
+
+def version_in(name: str, text: str) -> str | None:
+    """The version that one of NAMES_VERSION says; None where it says none."""
+    match = (_MESON if name == "meson.build" else _AC_INIT).search(text)
+    found = match and _VERSION.fullmatch(match[1].strip())
+    return found[0] if found else None
+
+
+def no_tree(where: str) -> UsageError:
+    """The error for what is no source tree of PostgreSQL."""
+    return UsageError(
+        f"{where} is not a source tree of PostgreSQL: no configure.ac, configure.in or meson.build names it",
+        "name the folder that holds configure and src",
+    )
+
+
+# --- folders ----------------------------------------------------------------------------------
+
+
+def tree_of_folder(folder: Path) -> Tree:
+    """The tree as it lies in a folder, changed files included; what a build left there is not part of it.
+
+    Only files below the folder are read, links are not followed, nothing is written to it.
+    Raises UsageError where it is no source tree, ServerError where it cannot be read.
+    """
+    folder = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100 - the name the user gave
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}", "src: names a folder that holds a source tree")
+    version = None
+    for name in NAMES_VERSION:
+        if (folder / name).is_file():
+            version = version_in(name, (folder / name).read_text(errors="replace"))
+            if version:
+                break
+    if version is None:
+        raise no_tree(str(folder))
+    try:
+        files = sorted(_files(folder))
+        digest = hashlib.sha256()
+        for name in files:
+            mode = (folder / name).lstat().st_mode
+            with (folder / name).open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(
+                f"{name}\0{bool(mode & stat.S_IXUSR)}\0{content}\0".encode(errors="surrogateescape")
+            )
+    except OSError as error:
+        raise ServerError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+    def write(target: Path) -> None:
+        for name in files:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(folder / name, target / name, follow_symlinks=False)
+
+    facts = {"folder": str(folder), **_checkout(folder)}
+    label = f"src{version}"
+    if "commit" in facts:
+        label += f"-{facts['commit'][:8]}" + ("+" if facts["changed"] else "")
+    return Tree(f"src:{folder}", label, f"files:{digest.hexdigest()}", version, write, facts)
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Names of the files that are source: those git knows or would, else all but what builds leave."""
+    listed = _git_lists(folder)
+    names = listed if listed is not None else _walk(folder)
+    for name in names:
+        try:
+            mode = (folder / name).lstat().st_mode
+        except FileNotFoundError:
+            continue  # deleted in the checkout
+        if stat.S_ISREG(mode):
+            yield name
+
+
+def _git_lists(folder: Path) -> list[str] | None:
+    if not (folder / ".git").exists():
+        return None
+    try:
+        out = run_git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    except ServerError:
+        return None
+    return [os.fsdecode(name) for name in out.split(b"\0") if name]
+
+
+def _walk(folder: Path) -> Iterator[str]:
+    for path, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _PRODUCT_FOLDERS]
+        for name in names:
+            inside = os.path.relpath(os.path.join(path, name), folder)  # noqa: PTH118
+            if not _PRODUCTS.fullmatch(name) and inside not in _PRODUCT_FILES:
+                yield inside
+
+
+def _checkout(folder: Path) -> dict[str, Any]:
+    """Commit of a git checkout and whether its files were changed; nothing where it is none."""
+    if not (folder / ".git").exists():
+        return {}
+    try:
+        commit = run_git(folder, "rev-parse", "HEAD").decode().strip()
+        changed = bool(run_git(folder, "--no-optional-locks", "status", "--porcelain").strip())
+        return {**about(folder, commit), "changed": changed}
+    except ServerError:
+        return {}
+
+
+# --- archives ---------------------------------------------------------------------------------
+
+
+def tree_of_archive(file: Path, origin: str = "", label: str = "", **facts: Any) -> Tree:
+    """The tree in a tar archive. Raises UsageError where it is no archive of one source tree, or names
+    files outside its folder."""
+    if file.exists() and not file.is_file():
+        raise UsageError(f"{file} is no file", "tar: names an archive of a source tree")
+    try:
+        with file.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        version = _version_in_archive(file)
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {file}", "tar: names an archive of a source tree") from None
+    except OSError as error:
+        raise _no_archive(file, error) from error
+    if version is None:
+        raise no_tree(str(file))
+
+    def write(target: Path) -> None:
+        unpack(file, target)
+
+    origin = origin or f"tar:{file.absolute()}"
+    return Tree(
+        origin,
+        label or f"tar{version}",
+        f"sha256:{digest}",
+        version,
+        write,
+        {"archive": file.name, "sha256": digest, **facts},
+    )
+
+
+def _no_archive(file: Path, error: Exception) -> UsageError:
+    return UsageError(
+        f"{file} cannot be read as a tar archive: {error}", "it must be .tar, .tar.gz, .tar.bz2 or .tar.xz"
+    )
+
+
+def _version_in_archive(file: Path) -> str | None:
+    try:
+        with tarfile.open(file) as archive:
+            for member in archive:
+                path = PurePosixPath(member.name)
+                if member.isreg() and path.name in NAMES_VERSION and len(path.parts) <= 2:
+                    source = archive.extractfile(member)
+                    assert source is not None
+                    text = source.read(1 << 20).decode(errors="replace")
+                    if found := version_in(path.name, text):
+                        return found
+    except (tarfile.TarError, EOFError) as error:
+        raise _no_archive(file, error) from error
+    return None
+
+
+def unpack(file: Path, target: Path) -> None:
+    """Unpacks an archive's one folder into `target`, without that folder's own name.
+
+    A member whose path or link leaves the folder, and one that is neither file, folder nor link, ends it
+    with UsageError before anything of it is written.
+    """
+    try:
+        with tarfile.open(file) as archive:
+            top: str | None = None
+            for member in archive:
+                path = PurePosixPath(member.name)
+                if path.is_absolute() or ".." in path.parts or "\0" in member.name:
+                    raise _leaves(file, member.name)
+                parts = [part for part in path.parts if part != "."]
+                if not parts:
+                    continue
+                top = top if top is not None else parts[0]
+                if parts[0] != top:
+                    raise UsageError(f"{file} holds more than one folder: {top} and {parts[0]}")
+                if len(parts) == 1:
+                    if not member.isdir():
+                        raise UsageError(f"{file} does not hold a folder with a source tree")
+                    continue
+                if member.name.endswith("pax_global_header"):
+                    continue
+                inside = PurePosixPath(*parts[1:])
+                if member.issym() or member.islnk():
+                    _check_link(file, member, inside, top)
+                elif not (member.isreg() or member.isdir()):
+                    raise UsageError(f"{file}: {member.name} is neither a file nor a folder")
+                member.name = str(inside)
+                if member.islnk():
+                    member.linkname = str(PurePosixPath(*PurePosixPath(member.linkname).parts[1:]))
+                # Whoever made the archive neither chooses owners here nor sets bits such as setuid.
+                member.uid, member.gid = os.geteuid(), os.getegid()
+                member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+                _inside(file, target, inside)
+                archive.extract(member, target, set_attrs=True, **_FULLY)
+    except (tarfile.TarError, EOFError) as error:
+        raise _no_archive(file, error) from error
+
+
+# Python warns of calls without a filter since 3.12; what it would check was checked by then.
+_FULLY: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
+
+
+def _check_link(file: Path, member: tarfile.TarInfo, inside: PurePosixPath, top: str) -> None:
+    link = PurePosixPath(member.linkname)
+    if link.is_absolute():
+        raise _leaves(file, f"{member.name} → {member.linkname}")
+    if member.islnk():
+        if ".." in link.parts or link.parts[:1] != (top,):
+            raise _leaves(file, f"{member.name} → {member.linkname}")
+        return
+    depth = len(inside.parts) - 1
+    for part in link.parts:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            raise _leaves(file, f"{member.name} → {member.linkname}")
+
+
+def _inside(file: Path, target: Path, inside: PurePosixPath) -> None:
+    """Refuses a member that would be written through a link that an earlier one made."""
+    place = target
+    for part in inside.parts[:-1]:
+        place = place / part
+        if place.is_symlink():
+            raise _leaves(file, str(inside))
+
+
+def _leaves(file: Path, name: str) -> UsageError:
+    return UsageError(
+        f"{file} is not unpacked: {name} would be written outside its folder",
+        "an archive of a release holds nothing like it: get it anew from where it is published",
+    )
+
+
+__all__ = ["NAMES_VERSION", "Tree", "no_tree", "tree_of_archive", "tree_of_folder", "unpack", "version_in"]

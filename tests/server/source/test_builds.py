@@ -1,0 +1,271 @@
+"""Building: the cache, failures that are remembered, and what goes wrong while a build runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.server.acquire import acquire
+from pgstrata.server.source import (
+    SHIPPED,
+    Build,
+    BuildError,
+    BuildProgress,
+    build,
+    built,
+    failures,
+    tree_of_folder,
+)
+from pgstrata.server.source.cache import folder_of
+from support_program import environment, living_in
+from support_tree import CONFIGURE, MAIN, small_tree
+
+
+@pytest.fixture(autouse=True)
+def cache(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own for each test."""
+    monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))
+    return place / "cache"
+
+
+def test_a_tree_becomes_a_server_once(place: Path) -> None:
+    tree = tree_of_folder(small_tree(place / "pg"))
+    said: list[str] = []
+    seen: list[BuildProgress] = []
+    first = build(tree, SHIPPED["o2"], say=said.append, progress=seen.append)
+    assert (first.bin_dir / "postgres").is_file()
+    assert [p.stage for p in seen][:3] == ["source", "configure", "compile"]
+    assert any(p.now == "main.c" and p.done == 1 for p in seen)
+    assert build(tree, SHIPPED["o2"], say=said.append) == first
+    assert len([text for text in said if text.startswith("building")]) == 1
+    (kept,) = built()
+    assert kept.record == first.record and kept.record.cflags == "-O2 -g"
+    assert not list((place / "cache/building").iterdir())
+
+
+def test_what_is_built_otherwise_is_another_server(place: Path) -> None:
+    tree = tree_of_folder(small_tree(place / "pg"))
+    folders = {build(tree, SHIPPED[name]).folder for name in ("o2", "o2_nofp", "o3_native")}
+    folders.add(build(tree, Build("lz4", configure=("--with-lz4",))).folder)
+    assert len(folders) == 4
+
+
+def test_the_users_tree_is_never_written_to(place: Path) -> None:
+    folder = small_tree(place / "pg")
+    before = {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in folder.rglob("*")}
+    build(tree_of_folder(folder), SHIPPED["o2"])
+    assert {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in folder.rglob("*")} == before
+
+
+def test_a_patch_is_applied_to_the_copy(place: Path) -> None:
+    folder = small_tree(place / "pg")
+    patch = place / "better.patch"
+    patch.write_text(
+        "--- a/src/backend/main.c\n+++ b/src/backend/main.c\n@@ -1,2 +1,2 @@\n #include <stdio.h>\n"
+        '-int main(void) { puts("postgres (PostgreSQL) 17.5"); return 0; }\n'
+        '+int main(void) { puts("postgres (PostgreSQL) 17.5 patched"); return 0; }\n'
+    )
+    tree = tree_of_folder(folder)
+    plain, patched = build(tree, SHIPPED["o2"]), build(tree, Build(patches=(patch,)))
+    says = [subprocess.run([s.bin_dir / "postgres"], capture_output=True).stdout for s in (plain, patched)]
+    assert says[1] == says[0].replace(b"17.5", b"17.5 patched")
+    assert (folder / "src/backend/main.c").read_text() == MAIN
+    assert patched.record.patches[0].name == "better.patch"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (
+            "--- a/src/backend/main.c\n+++ b/src/backend/main.c\n@@ -1 +1 @@\n-int other;\n+int another;\n",
+            "hunk 1 does not fit src/backend/main.c at line 1",
+        ),
+        ("--- a/src/nowhere.c\n+++ b/src/nowhere.c\n@@ -1 +1 @@\n-a\n+b\n", "there is no file src/nowhere.c"),
+        ("hello, this is a mail\n", "it is no unified diff"),
+    ],
+)
+def test_a_patch_that_does_not_apply_says_where(place: Path, text: str, what: str) -> None:
+    (place / "bad.patch").write_text(text)
+    with pytest.raises(BuildError) as caught:
+        build(tree_of_folder(small_tree(place / "pg")), Build(patches=(place / "bad.patch",)))
+    assert f"the patch bad.patch does not apply: {what}" in caught.value.message
+
+
+def test_a_failed_build_is_remembered_until_it_is_asked_for_again(place: Path) -> None:
+    folder = small_tree(place / "pg", main="int main(void) { return missing; }\n")
+    tree = tree_of_folder(folder)
+    said: list[str] = []
+    with pytest.raises(BuildError) as caught:
+        build(tree, SHIPPED["o2"], say=said.append)
+    assert "main.c:1" in caught.value.message and "missing" in caught.value.log_end
+    with pytest.raises(BuildError, match="did not build on") as again:
+        build(tree, SHIPPED["o2"], say=said.append)
+    assert "main.c:1" in again.value.message and "missing" in again.value.log_end
+    assert len(said) == 1
+    with pytest.raises(BuildError, match="make all"):
+        build(tree, SHIPPED["o2"], say=said.append, again=True)
+    assert len(said) == 2
+    (failed,) = failures()
+    assert failed["version"] == "17.5"
+
+
+def test_an_option_that_nobody_has_names_the_nearest(place: Path) -> None:
+    tree = tree_of_folder(small_tree(place / "pg"))
+    with pytest.raises(UsageError) as caught:
+        build(tree, Build(configure=("--with-lz5",)))
+    assert "--with-lz5" in caught.value.message and "--with-lz4" in caught.value.hint
+    with pytest.raises(UsageError, match="is set by pgstrata"):
+        build(tree, Build(configure=("--prefix=/usr",)))
+    with pytest.raises(UsageError, match="no module nothing"):
+        build(tree, Build(contrib=("nothing",)))
+    assert failures() == []
+
+
+def test_a_compiler_that_is_not_there_is_a_users_mistake(place: Path) -> None:
+    tree = tree_of_folder(small_tree(place / "pg"))
+    with pytest.raises(UsageError, match="there is no program gcc-99"):
+        build(tree, Build(cc="gcc-99"))
+    with pytest.raises(UsageError, match="is no C compiler"):
+        build(tree, Build(cc="true"))
+
+
+def test_what_is_missing_on_the_machine_is_named_with_its_package(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = small_tree(place / "pg")
+    (folder / "src/backend/parser/gram.c").unlink()
+    (programs := place / "programs").mkdir()
+    for name in ("cc", "make", "ar", "sh", "nice"):
+        (programs / name).symlink_to(shutil.which(name) or name)
+    monkeypatch.setenv("PATH", str(programs))
+    with pytest.raises(BuildError) as caught:
+        build(tree_of_folder(folder), SHIPPED["o2"])
+    assert "no bison" in caught.value.message and caught.value.hint == "apt-get install bison"
+    assert failures() == []  # it is not the tree's fault
+    (programs / "cc").unlink()
+    with pytest.raises(BuildError, match="no C compiler"):
+        build(tree_of_folder(folder), SHIPPED["o2"])
+
+
+def test_a_build_that_hangs_is_ended(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGSTRATA_BUILD_SECONDS", "1")
+    folder = small_tree(place / "pg", configure="#!/bin/sh\nsleep 1000 & wait\n")
+    with pytest.raises(BuildError, match="did not end within 1 s"):
+        build(tree_of_folder(folder), SHIPPED["o2"])
+    assert not living_in(place / "cache")
+
+
+def test_a_full_disk_is_said_and_not_remembered(place: Path) -> None:
+    full = "#!/bin/sh\necho 'cc1: fatal error: error writing to main.s: No space left on device'; exit 1\n"
+    with pytest.raises(BuildError) as caught:
+        build(tree_of_folder(small_tree(place / "pg", configure=full)), SHIPPED["o2"])
+    assert "no space left" in caught.value.message and "PGSTRATA_CACHE" in caught.value.hint
+    assert failures() == []
+
+
+def test_interrupting_a_build_leaves_nothing(place: Path) -> None:
+    folder = small_tree(place / "pg", configure="#!/bin/sh\nsleep 1000\n")
+
+    class Stopped(Exception):
+        pass
+
+    def check() -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        build(tree_of_folder(folder), SHIPPED["o2"], check=check)
+    assert not living_in(place / "cache")
+    assert not list((place / "cache/building").iterdir())
+
+
+BUILDS = """
+import sys
+from pathlib import Path
+from pgstrata.server.source import SHIPPED, build, tree_of_folder
+made = build(tree_of_folder(Path(sys.argv[1])), SHIPPED["o2"], say=lambda text: print(text, flush=True))
+print(made.folder)
+"""
+
+
+def in_another(place: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", BUILDS, str(place / "pg")],
+        env=environment(PGSTRATA_CACHE=str(place / "cache")),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_after_kill_9_nothing_runs_and_the_next_build_clears_up(place: Path) -> None:
+    folder = small_tree(
+        place / "pg", configure=f"#!/bin/sh\n[ -e {place}/go ] || sleep 1000\n" + CONFIGURE[10:]
+    )
+    process = in_another(place)
+    (place / "cache/building").mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + 60
+    while not living_in(place / "cache") and time.monotonic() < until:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    while living_in(place / "cache") and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not living_in(place / "cache")
+    assert list((place / "cache/building").iterdir())
+    (place / "go").touch()
+    build(tree_of_folder(folder), SHIPPED["o2"])
+    assert not list((place / "cache/building").iterdir())
+
+
+def test_two_builds_of_the_same_thing_at_once_are_one(place: Path) -> None:
+    small_tree(place / "pg", configure="#!/bin/sh\nsleep 1\n" + CONFIGURE[10:])
+    both = [in_another(place) for _ in range(2)]
+    said = [process.communicate(timeout=120)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert len({text.splitlines()[-1] for text in said}) == 1
+    assert sum("building src17.5" in text for text in said) == 1
+
+
+def test_a_folder_to_build_in_that_others_can_write_to_is_refused(place: Path) -> None:
+    tree = tree_of_folder(small_tree(place / "pg"))
+    (place / "cache/building").mkdir(parents=True)
+    (place / "cache/building").chmod(0o777)
+    with pytest.raises(PgstrataError, match="can be written by other users"):
+        build(tree, SHIPPED["o2"])
+    (place / "cache/building").rmdir()
+    (place / "cache/building").symlink_to(place)
+    with pytest.raises(PgstrataError, match="is a symbolic link"):
+        build(tree, SHIPPED["o2"])
+
+
+def test_an_extension_is_hashed_with_the_build(place: Path) -> None:
+    from pgstrata.server.source.extension import tree_hash
+
+    (place / "ext").mkdir()
+    (place / "ext/Makefile").write_text("EXTENSION = ext\n")
+    before = tree_hash(place / "ext")
+    (place / "ext/ext.o").write_text("machine code")
+    assert tree_hash(place / "ext") == before
+    (place / "ext/ext.c").write_text("int x;")
+    assert tree_hash(place / "ext") != before
+
+
+def test_a_spec_of_a_tree_is_a_server_like_any_other(place: Path) -> None:
+    small_tree(place / "pg")
+    server = acquire("src:pg", SHIPPED["o3_native"], folder=place)
+    assert server.label == "src17.5.o3_native" and server.version_num == 170005 and server.managed
+    assert "CFLAGS=-O3 -march=native -g" in server.build
+    assert server.built is not None and server.built.source["folder"] == str(place / "pg")
+    assert server.bin_dir == folder_of(server.built.key) / "bin"
+
+
+def test_the_cache_belongs_to_this_account(place: Path) -> None:
+    build(tree_of_folder(small_tree(place / "pg")), SHIPPED["o2"])
+    assert (place / "cache/building").stat().st_uid == os.geteuid()
