@@ -73,7 +73,7 @@ def test_a_server_killed_during_a_query_keeps_the_queries_before(
 ) -> None:
     # q04 takes seconds even here, and many passes of it take longer than the test
     options = (
-        'scale = 0.01, queries = "3 4", passes = 500, streams = 0, plans = "none", indexes = "primary", '
+        'scale = 0.01, queries = "3 4", passes = 100, streams = 0, plans = "none", indexes = "primary", '
         'vacuum = "none", answers = false'
     )
     running = start("run", write(campaign, "tpcds", options, pg17), "--no-report")
