@@ -26,7 +26,7 @@ from pgstrata.measure.step import driver_spec
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import find_fragment, resolve
-from pgstrata.workload.core.language import Admin, Scene, Step, Work
+from pgstrata.workload.core.language import Admin, Step, Work, WorkContext
 from pgstrata.workload.fulltext import Fulltext
 from pgstrata.workload.fulltext.options import FulltextOptions
 
@@ -35,7 +35,7 @@ def prepare(cluster: Cluster, options: FulltextOptions) -> Step:
     """Loads the corpus; returns the step of the queries."""
     for phase in Fulltext().phases(options, cluster.server.version_num):
         if isinstance(phase, Work):
-            phase.do(Scene(cluster.connect, print, lambda: None))
+            phase.do(WorkContext(cluster.connect, print, lambda: None))
         elif isinstance(phase, Admin):
             with cluster.connect() as connection:
                 for statement in phase.statements:

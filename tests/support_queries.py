@@ -10,7 +10,7 @@ from typing import Any
 from pgstrata.driver.client import Driver
 from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster import Cluster
-from pgstrata.workload.core.language import Digest, Phase, Scene, Step, Work
+from pgstrata.workload.core.language import Digest, Phase, Step, Work, WorkContext
 from support_steps import run_phase
 
 Json = dict[str, Any]
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 def work(cluster: Cluster, database: str, phase: Work) -> Json:
     """What the work found out."""
-    return dict(phase.do(Scene(lambda: cluster.connect(database), lambda text: None, lambda: None)))
+    return dict(phase.do(WorkContext(lambda: cluster.connect(database), lambda text: None, lambda: None)))
 
 
 def digested(cluster: Cluster, database: str, step: Step) -> Digest:

@@ -22,8 +22,8 @@ def run(variant: str, repeat: int, *steps: StepRecord, workload: str = "w", stat
     return stored_run(variant, repeat, *steps, workload=workload, status=status)
 
 
-def tones(table: Table, name: str) -> dict[str, str]:
-    return {row.variant: table.cell(row.variant, name).tone for row in table.rows}
+def marks(table: Table, name: str) -> dict[str, str]:
+    return {row.variant: table.cell(row.variant, name).mark for row in table.rows}
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +64,10 @@ def test_a_slower_variant_is_seen_in_every_table(insert: Summary) -> None:
         assert cell.std_error is not None
         slow = "missed" if name == "qr1000" else "bad"
         best = "" if name == "qr1000" else "good"
-        assert tones(insert.relative, name) == {BASE: "even", NEXT: slow}
-        assert tones(insert.absolute, name) == {BASE: best, NEXT: slow}
+        assert marks(insert.relative, name) == {BASE: "even", NEXT: slow}
+        assert marks(insert.absolute, name) == {BASE: best, NEXT: slow}
     assert insert.background is not None
-    assert tones(insert.background, "qr1000") == {BASE: "", NEXT: "bad"}
+    assert marks(insert.background, "qr1000") == {BASE: "", NEXT: "bad"}
     assert insert.background.cell(NEXT, "qr1000").sla_met is False
 
 
@@ -86,14 +86,14 @@ def test_a_base_that_missed_its_sla_is_no_base() -> None:
         run("b", 1, step("s", 50.0, sla_met=True, target_rate=10.0, background_rate=10.0)),
     ]
     (summary,) = summarise(runs)
-    assert tones(summary.relative, "s") == {"a": "missed", "b": "missed"}
-    assert tones(summary.absolute, "s") == {"a": "missed", "b": ""}
+    assert marks(summary.relative, "s") == {"a": "missed", "b": "missed"}
+    assert marks(summary.absolute, "s") == {"a": "missed", "b": ""}
 
 
 def test_one_repeat_that_missed_spoils_the_cell() -> None:
     targets: dict[str, Any] = {"target_rate": 1.0, "background_rate": 1.0}
     runs = [run("a", n, step("s", 100.0, sla_met=n > 1, **targets)) for n in (1, 2, 3)]
-    assert summarise(runs)[0].absolute.cell("a", "s").tone == "missed"
+    assert summarise(runs)[0].absolute.cell("a", "s").mark == "missed"
 
 
 def test_steps_that_a_variant_lacks_and_steps_not_measured() -> None:
@@ -103,9 +103,9 @@ def test_steps_that_a_variant_lacks_and_steps_not_measured() -> None:
     ]
     (summary,) = summarise(runs)
     assert [column.step for column in summary.absolute.columns] == ["x", "y", "z"]
-    assert tones(summary.absolute, "x") == {"a": "", "b": "missing"}
+    assert marks(summary.absolute, "x") == {"a": "", "b": "missing"}
     assert summary.relative.cell("b", "y").value == 2.0
-    assert summary.relative.cell("b", "z").tone == "missing"
+    assert summary.relative.cell("b", "z").mark == "missing"
     assert summary.background is None
     with pytest.raises(KeyError):
         summary.absolute.cell("a", "load")
@@ -120,7 +120,7 @@ def test_workloads_and_variants_in_the_order_asked_for() -> None:
     first, second = summarise(runs)
     assert (first.workload, first.base) == ("w", "b")
     assert second.workload == "v"
-    assert tones(second.relative, "t") == {"b": "missing", "a": "missing"}
+    assert marks(second.relative, "t") == {"b": "missing", "a": "missing"}
     ordered = summarise(runs, variants=["a", "b"], base="b")
     assert [row.variant for row in ordered[0].relative.rows] == ["a", "b"]
     assert ordered[0].relative.cell("a", "s").value == 0.5
@@ -138,7 +138,7 @@ def test_a_base_that_is_not_there() -> None:
 
 def test_thresholds_are_options() -> None:
     runs = [run("a", 1, step("s", 100.0)), run("b", 1, step("s", 96.0))]
-    assert summarise(runs)[0].relative.cell("b", "s").tone == "even"
-    assert summarise(runs, thresholds=(0.97, 1.03))[0].relative.cell("b", "s").tone == "bad"
+    assert summarise(runs)[0].relative.cell("b", "s").mark == "even"
+    assert summarise(runs, thresholds=(0.97, 1.03))[0].relative.cell("b", "s").mark == "bad"
     with pytest.raises(UsageError, match="thresholds"):
         summarise(runs, thresholds=(1.5, 0.5))

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.report import charts
+from pgstrata.page import charts
 
 
 @given(

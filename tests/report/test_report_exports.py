@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.report.blocks import Cell, Column, Row, Table, words
+from pgstrata.page.blocks import Cell, Column, Row, Table, words
 from pgstrata.report.export_csv import plain, write_csv
 from pgstrata.report.export_markdown import escape, fence, table_lines
 

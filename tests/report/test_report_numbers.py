@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.report import numbers
+from pgstrata.page import numbers
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import StoreError, UsageError
-from pgstrata.report import numbers, write_report
+from pgstrata.page import numbers
+from pgstrata.report import write_report
 from pgstrata.store import Results, RunKey
 from support_page import PageReader, ReadCell, Written
 from support_records import on_disk
@@ -24,7 +25,7 @@ def row(cells: list[list[ReadCell]], name: str) -> list[ReadCell]:
     return next(row for row in cells if row and name in row[0].text)
 
 
-def tone(cell: ReadCell) -> str:
+def mark(cell: ReadCell) -> str:
     return next((c for c in cell.classes if c in ("good", "bad", "even", "missed", "missing")), "")
 
 
@@ -54,19 +55,19 @@ def test_the_answer_comes_before_every_table(comparison: Written) -> None:
 def test_rates_are_coloured_as_the_rules_say(comparison: Written) -> None:
     table = comparison.page.table("Rates: insert")
     column = table.head.index("l.i1rows/s")
-    assert tone(row(table.rows, FAST)[column]) == "good"
-    assert tone(row(table.rows, SLOW)[column]) == "bad"  # 0.8 / 1.3 is below 80 % of the largest
-    assert tone(row(table.rows, BASE)[column]) == ""
-    assert [tone(c) for c in row(table.rows, DEAD)[1:]] == ["missing"] * 10
+    assert mark(row(table.rows, FAST)[column]) == "good"
+    assert mark(row(table.rows, SLOW)[column]) == "bad"  # 0.8 / 1.3 is below 80 % of the largest
+    assert mark(row(table.rows, BASE)[column]) == ""
+    assert [mark(c) for c in row(table.rows, DEAD)[1:]] == ["missing"] * 10
     missed = row(table.rows, SLOW)[table.head.index("qp1000queries/s")]
-    assert tone(missed) == "missed" and "SLA" in missed.title
+    assert mark(missed) == "missed" and "SLA" in missed.title
 
 
 def test_colours_have_a_second_sign(comparison: Written) -> None:
     for table in comparison.page.tables:
         for cells in table.rows:
             for cell in cells:
-                if (said := tone(cell)) in ("good", "bad", "missed"):
+                if (said := mark(cell)) in ("good", "bad", "missed"):
                     assert {"good": "▲", "bad": "▼", "missed": "✕"}[said] in cell.text
                 if said == "missing":
                     assert cell.text.strip()
@@ -75,16 +76,16 @@ def test_colours_have_a_second_sign(comparison: Written) -> None:
 def test_relative_rates_follow_the_thresholds(comparison: Written, tmp_path: Path) -> None:
     strict = write_report(comparison.results, out=tmp_path, thresholds=(0.5, 1.5))
     table = PageReader(strict.html).table("Relative rates: insert")
-    assert [tone(c) for c in row(table.rows, FAST)[1:]] == ["even"] * 10
+    assert [mark(c) for c in row(table.rows, FAST)[1:]] == ["even"] * 10
     table = comparison.page.table("Relative rates: insert")
-    assert [tone(c) for c in row(table.rows, FAST)[1:]] == ["good"] * 10
-    assert [tone(c) for c in row(table.rows, SLOW)[1:]] == ["bad"] * 9 + ["missed"]
+    assert [mark(c) for c in row(table.rows, FAST)[1:]] == ["good"] * 10
+    assert [mark(c) for c in row(table.rows, SLOW)[1:]] == ["bad"] * 9 + ["missed"]
 
 
 def test_another_base(comparison: Written, tmp_path: Path) -> None:
     page = PageReader(write_report(comparison.results, base=FAST, out=tmp_path).html)
     table = page.table(f"Relative rates: insert against {FAST}")
-    assert [tone(c) for c in row(table.rows, BASE)[1:]] == ["bad"] * 10
+    assert [mark(c) for c in row(table.rows, BASE)[1:]] == ["bad"] * 10
 
 
 def test_the_target_is_the_last_row_of_the_background_rates(comparison: Written) -> None:
@@ -92,7 +93,7 @@ def test_the_target_is_the_last_row_of_the_background_rates(comparison: Written)
     assert table.head[0] == "Variant" and "l.i1rows/s" not in table.head
     assert table.row_classes[-1] == "target"
     assert [c.text for c in table.rows[-1]] == ["target", "100", "100", "500", "500", "1,000", "1,000"]
-    assert tone(row(table.rows, SLOW)[-1]) == "bad"
+    assert mark(row(table.rows, SLOW)[-1]) == "bad"
 
 
 def test_repeats_show_their_range(comparison: Written) -> None:
@@ -146,7 +147,7 @@ def test_a_step_that_one_variant_lacks_is_said(comparison: Written, tmp_path: Pa
     page = PageReader(write_report(results, out=tmp_path / "report").html)
     table = page.table("Rates: insert")
     cell = row(table.rows, FAST)[table.head.index("qr500queries/s")]
-    assert (cell.text.strip(), tone(cell)) == ("no data", "missing")
+    assert (cell.text.strip(), mark(cell)) == ("no data", "missing")
 
 
 def test_a_server_of_somebody_else(tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ def test_a_server_of_somebody_else(tmp_path: Path) -> None:
     page = PageReader(write_report(results, base="pg17.11.x", out=tmp_path / "report").html)
     assert "dsn17.2 is a server that somebody else runs" in page.all_text
     cpu = page.table("CPU by connection")
-    assert {tone(c) for c in row(cpu.rows, "dsn17.2")[1:4]} == {"missing"}
+    assert {mark(c) for c in row(cpu.rows, "dsn17.2")[1:4]} == {"missing"}
 
 
 def test_runs_of_two_hosts_and_other_options_are_warned_about(tmp_path: Path) -> None:

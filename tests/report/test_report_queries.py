@@ -9,12 +9,12 @@ import pytest
 
 from pgstrata.judge.plan_text import MARK, outline, side_by_side
 from pgstrata.judge.queries import Timing, common, faster, geometric_mean, shift, timings, total
-from pgstrata.report.blocks import Chart, Listing, Section, Table
-from pgstrata.report.sections.fulltext import fulltext
-from pgstrata.report.sections.tpcds import tpcds
-from pgstrata.report.study import read_study
+from pgstrata.page.blocks import Chart, Listing, Section, Table
+from pgstrata.page.results import read_results
 from pgstrata.store import Results, RunKey
 from pgstrata.store.record import Sizes, TableSizes
+from pgstrata.workload.fulltext.report import fulltext
+from pgstrata.workload.tpcds.report import tpcds
 from support_records import circumstances, step_record
 
 
@@ -121,10 +121,10 @@ def test_tpcds_says_what_was_compared_and_what_changed(tmp_path: Path) -> None:
     ]
     run(tmp_path, "pg1", base, facts, *steps)
     run(tmp_path, "pg2", other, facts, *steps)
-    study = read_study(tmp_path)
-    (workload,) = study.workloads
-    section = tpcds(study, workload)
-    assert section is not None and fulltext(study, workload) is None
+    results = read_results(tmp_path)
+    (workload,) = results.workloads
+    section = tpcds(results, workload)
+    assert section is not None and fulltext(results, workload) is None
     found = tables_of(section)
     assert found["tpcds-totals"].title.endswith("1 of 2 were run by every variant")
     assert [r[:3] for r in texts(found["tpcds-totals"])] == [
@@ -148,10 +148,10 @@ def test_fulltext_says_what_got_slower(tmp_path: Path) -> None:
     other = [row("1 a", 0.2), row("2 b", 0.0002), row("3 c", 0.2)]
     for variant, queries in (("pg1", base), ("pg2", other)):
         run(tmp_path, variant, queries, facts, "load.gin", "load.plain", "index.gin", "query.gin")
-    study = read_study(tmp_path)
-    (workload,) = study.workloads
-    section = fulltext(study, workload)
-    assert section is not None and tpcds(study, workload) is None
+    results = read_results(tmp_path)
+    (workload,) = results.workloads
+    section = fulltext(results, workload)
+    assert section is not None and tpcds(results, workload) is None
     found = tables_of(section)
     (shifted,) = texts(found["fulltext-shifts"])
     assert shifted[:3] == ["GIN", "pg2", "3"]

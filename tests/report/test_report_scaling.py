@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.report.blocks import Chart
-from pgstrata.report.sections.scaling import scaling
-from pgstrata.report.study import read_study
+from pgstrata.page.blocks import Chart
+from pgstrata.page.results import read_results
+from pgstrata.workload.pgbench.report import scaling
 from support_runs import make_campaign
 
 NAMES = {"qr100": "select-only-simple-c1", "qr500": "select-only-simple-c8"}
@@ -25,8 +25,8 @@ def charts(tmp_path: Path, variants: Sequence[str]) -> dict[str, Chart]:
             if step["name"] in NAMES:
                 step |= {"name": NAMES[step["name"]], "group": "select-only, simple"}
         file.write_text(json.dumps(data))
-    study = read_study(tmp_path)
-    section = scaling(study, study.workloads[0])
+    results = read_results(tmp_path)
+    section = scaling(results, results.workloads[0])
     assert section is not None
     return {block.title: block for block in section.blocks if isinstance(block, Chart)}
 

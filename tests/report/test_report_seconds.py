@@ -8,11 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pgstrata.report.blocks import Chart, Section
-from pgstrata.report.frames import Frames
+from pgstrata.page.blocks import Chart, Section
+from pgstrata.page.frames import Frames
+from pgstrata.page.results import RunSet, read_results
 from pgstrata.report.page import sections
 from pgstrata.report.sections.seconds import seconds_chart
-from pgstrata.report.study import Study, read_study
 from pgstrata.store.histogram import decode, merge
 from support_runs import VARIANTS, make_campaign
 
@@ -20,16 +20,16 @@ STEP, ROLE = "qr100", "query"
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+def results(tmp_path_factory: pytest.TempPathFactory) -> RunSet:
     root = tmp_path_factory.mktemp("seconds") / "results"
     make_campaign(root, repeats=2, seconds=6)
-    return read_study(root)
+    return read_results(root)
 
 
-def of_second(study: Study, variant: str, seconds: range) -> list[str]:
+def of_second(results: RunSet, variant: str, seconds: range) -> list[str]:
     """The stored histograms of some seconds, of all repeats."""
     found: list[str] = []
-    for run in study.runs_of(variant):
+    for run in results.runs_of(variant):
         rows = run.table("series").filter(
             (pl.col("step") == STEP) & (pl.col("role") == ROLE) & pl.col("second").is_in(list(seconds))
         )
@@ -37,33 +37,33 @@ def of_second(study: Study, variant: str, seconds: range) -> list[str]:
     return found
 
 
-def step_of(study: Study, name: str) -> int:
-    return [step.name for step in study.workloads[0].steps].index(name)
+def step_of(results: RunSet, name: str) -> int:
+    return [step.name for step in results.workloads[0].steps].index(name)
 
 
 @pytest.mark.parametrize(("most", "seconds"), [(100, range(2, 3)), (2, range(3, 6))])
 def test_a_second_has_the_percentiles_of_all_repeats_together(
-    study: Study, most: int, seconds: range
+    results: RunSet, most: int, seconds: range
 ) -> None:
-    step = study.workloads[0].steps[step_of(study, STEP)]
-    found = Frames(study).responses(step.places[VARIANTS[1]], STEP, ROLE, most)
+    step = results.workloads[0].steps[step_of(results, STEP)]
+    found = Frames(results).responses(step.places[VARIANTS[1]], STEP, ROLE, most)
     place = found.second.tolist().index(seconds[0])
-    texts = of_second(study, VARIANTS[1], seconds)
+    texts = of_second(results, VARIANTS[1], seconds)
     assert len(texts) == 2 * len(seconds)
     together = merge([decode(text) for text in texts])
     assert [found.p50[place], found.p95[place], found.p99[place]] == together.percentiles((50, 95, 99))
     assert found.longest[place] == pytest.approx(together.max_seconds, rel=1e-3)
 
 
-def test_a_stored_second_has_the_percentiles_of_its_histogram(study: Study) -> None:
-    for row in study.runs[0].table("series").filter(pl.col("operations") > 0).iter_rows(named=True):
+def test_a_stored_second_has_the_percentiles_of_its_histogram(results: RunSet) -> None:
+    for row in results.runs[0].table("series").filter(pl.col("operations") > 0).iter_rows(named=True):
         figures = [row[f"p{percent}_seconds"] for percent in (50, 95, 99)]
         assert figures == decode(row["histogram"]).percentiles((50, 95, 99))
 
 
-def test_each_role_has_its_response_times_below_its_rate(study: Study) -> None:
-    step = study.workloads[0].steps[step_of(study, STEP)]
-    chart = seconds_chart(study, step, Frames(study))
+def test_each_role_has_its_response_times_below_its_rate(results: RunSet) -> None:
+    step = results.workloads[0].steps[step_of(results, STEP)]
+    chart = seconds_chart(results, step, Frames(results))
     assert chart is not None
     titles = [chart.layout[f"yaxis{row}"]["title"]["text"] for row in range(1, 7)]
     roles = ("query", "insert", "delete")
@@ -81,18 +81,18 @@ def texts_of(section: Section) -> list[str]:
     return own + [text for part in section.parts for text in texts_of(part)]
 
 
-def test_sentences_beside_charts_and_tables_are_spaced(study: Study) -> None:
-    texts = [text for section in sections(study, Frames(study)) for text in texts_of(section) if text]
+def test_sentences_beside_charts_and_tables_are_spaced(results: RunSet) -> None:
+    texts = [text for section in sections(results, Frames(results)) for text in texts_of(section) if text]
     assert any("checkpoints" in text for text in texts)
     for text in texts:
         assert not re.search(r"[a-z]{2}[.;,][A-Za-z]", text), text
         assert "  " not in text
 
 
-def test_the_table_of_a_step_has_all_repeats_added_up(study: Study, tmp_path: Path) -> None:
-    step = study.workloads[0].steps[step_of(study, STEP)]
-    runs = study.runs_of(VARIANTS[0])
+def test_the_table_of_a_step_has_all_repeats_added_up(results: RunSet, tmp_path: Path) -> None:
+    step = results.workloads[0].steps[step_of(results, STEP)]
+    runs = results.runs_of(VARIANTS[0])
     together = merge([decode(run.histograms[STEP][ROLE]) for run in runs])
     latency = step.places[VARIANTS[0]].latencies[ROLE]
     assert [latency.p50, latency.p99] == together.percentiles((50, 99))
-    assert latency.max == max(run.steps[step_of(study, STEP)].roles[ROLE].latency.max or 0 for run in runs)
+    assert latency.max == max(run.steps[step_of(results, STEP)].roles[ROLE].latency.max or 0 for run in runs)

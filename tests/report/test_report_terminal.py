@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from pgstrata.report.blocks import Cell, Column, Row, Table, words
-from pgstrata.report.study import Study, read_study
+from pgstrata.page.blocks import Cell, Column, Row, Table, words
+from pgstrata.page.results import RunSet, read_results
 from pgstrata.report.terminal import print_study, split, summary
 from pgstrata.store import RunKey
 from support_page import Written
 from support_runs import make_run
 
 
-def shown(study: Study, width: int = 100, terminal: bool = False) -> str:
+def shown(results: RunSet, width: int = 100, terminal: bool = False) -> str:
     out = io.StringIO()
     print_study(
-        study,
+        results,
         Console(
             file=out, width=width, force_terminal=terminal, color_system="standard" if terminal else None
         ),
@@ -32,35 +32,35 @@ def shown(study: Study, width: int = 100, terminal: bool = False) -> str:
 
 
 def test_three_tables_within_100_columns_with_whole_numbers(comparison: Written) -> None:
-    study = read_study(comparison.results)
-    text = shown(study)
+    results = read_results(comparison.results)
+    text = shown(results)
     assert max(map(cell_len, text.splitlines())) <= 100
     assert "…" not in text
     for title in ("Rates: insert", "Relative rates: insert", "Background writes: insert"):
         assert title in text
-    for row in study.workloads[0].summary.absolute.rows:
+    for row in results.workloads[0].summary.absolute.rows:
         for cell in row.cells:
             if cell.value is not None:
                 assert f"{cell.value:,.0f}" in text
 
 
 def test_plain_where_there_is_no_terminal_and_coloured_where_there_is_one(comparison: Written) -> None:
-    study = read_study(comparison.results)
-    assert "\x1b" not in shown(study)
-    assert "▼" in shown(study) and "▲" in shown(study)
-    assert "\x1b[32m" in shown(study, terminal=True)
-    assert "\x1b[31m" in shown(study, terminal=True)
+    results = read_results(comparison.results)
+    assert "\x1b" not in shown(results)
+    assert "▼" in shown(results) and "▲" in shown(results)
+    assert "\x1b[32m" in shown(results, terminal=True)
+    assert "\x1b[31m" in shown(results, terminal=True)
 
 
 def test_servers_compiled_unlike_each_other_are_named_at_once(tmp_path: Path) -> None:
     for variant, flags in (("pg10", "-O2"), ("pg11", "-Os"), ("pg12", "-Os")):
         make_run(tmp_path, RunKey("c", variant, "insert", 1), build=f"'CFLAGS={flags}' '--with-icu'")
-    said = " ".join(shown(read_study(tmp_path)).split())
+    said = " ".join(shown(read_results(tmp_path)).split())
     assert "pg11, pg12: compiled with -Os where pg10 has -O2" in said
 
 
 def test_columns_of_numbers_end_where_their_heading_ends(single: Written) -> None:
-    lines = shown(read_study(single.results)).splitlines()
+    lines = shown(read_results(single.results)).splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("Variant"))
     units = [m.end() for m in re.finditer(r"\S+( rows)?/s", lines[at])]
     values = [m.end() for m in re.finditer(r"[\d,]+(?=\s|$)", lines[at + 2][14:])]
@@ -68,9 +68,9 @@ def test_columns_of_numbers_end_where_their_heading_ends(single: Written) -> Non
 
 
 def test_a_narrow_terminal_cuts_no_number(comparison: Written) -> None:
-    text = shown(read_study(comparison.results), width=40, terminal=True)
+    text = shown(read_results(comparison.results), width=40, terminal=True)
     assert "…" not in text
-    for row in read_study(comparison.results).workloads[0].summary.absolute.rows:
+    for row in read_results(comparison.results).workloads[0].summary.absolute.rows:
         for cell in row.cells:
             if cell.value is not None:
                 assert f"{cell.value:,.0f}" in text
@@ -101,6 +101,6 @@ def test_splitting_keeps_every_column_once_and_in_order(widths: list[int], width
 def test_the_answer_says_how_much_of_it_is_proven(tmp_path: Path) -> None:
     for variant, speed, seconds in (("pg11", 1.0, 40), ("pg12", 0.9, 3), ("pg13", 0.5, 40)):
         make_run(tmp_path, RunKey("c", variant, "insert", 1), speed=speed, seconds=seconds)
-    said = " ".join(shown(read_study(tmp_path)).split())
+    said = " ".join(shown(read_results(tmp_path)).split())
     assert "pg12 slower at 10 (none proven) of 10 steps" in said
     assert "pg13 slower at 10 (9 proven) of 10 steps" in said  # all but l.x, which has no seconds to judge by

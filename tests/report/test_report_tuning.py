@@ -10,11 +10,11 @@ from msgspec import structs
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.cli.main import invoke
 from pgstrata.judge.overlays import tuning_study
+from pgstrata.page.blocks import Table
+from pgstrata.page.results import read_results
 from pgstrata.report import write_report
-from pgstrata.report.blocks import Table
 from pgstrata.report.sections.relative import relative_charts
 from pgstrata.report.sections.trend import trends
-from pgstrata.report.study import read_study
 from pgstrata.store import Results, Run, RunBuilder, RunKey
 from pgstrata.store.read import read_run
 from pgstrata.store.record import ConfigRecord, FragmentRecord
@@ -115,10 +115,10 @@ def test_the_report_has_the_table_verdicts_and_intervals(studied: Path, tmp_path
     assert "Study of configurations" in text
     assert "a1 1.08" in text
     assert "faster 1.0" in text
-    study = read_study(studied)
-    chart = relative_charts(study, study.workloads[0])[0]
+    results = read_results(studied)
+    chart = relative_charts(results, results.workloads[0])[0]
     hurt = next(trace for trace in chart.data if trace["name"].endswith("a9"))
-    verdict = study.verdict(study.workloads[0].steps[0], "pg17.11.cached-by-pg.a9")
+    verdict = results.verdict(results.workloads[0].steps[0], "pg17.11.cached-by-pg.a9")
     assert verdict is not None
     assert verdict.verdict.word == "slower"
     assert hurt["error_y"]["array"][0] == pytest.approx(
@@ -136,8 +136,8 @@ def test_a_shift_of_level_is_marked_where_it_happened(tmp_path: Path) -> None:
             variant = f"pg{version}.1"
             made = make_run(tmp_path / "s2", RunKey("v", variant, "insert", repeat), seconds=1, seed=repeat)
             clone_run(tmp_path / "results", made, RunKey("v", variant, "insert", repeat), factor)
-    study = read_study(tmp_path / "results")
-    section = trends(study, study.workloads[0])
+    results = read_results(tmp_path / "results")
+    section = trends(results, results.workloads[0])
     assert section is not None
     table = next(b for b in section.blocks if isinstance(b, Table))
     marked = {(row.cells[0].text, row.cells[1].text) for row in table.rows}

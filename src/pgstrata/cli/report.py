@@ -39,7 +39,7 @@ def report(
       pgstrata report results --threshold 0.03 --out /tmp/report
     """
     from pgstrata.errors import UsageError
-    from pgstrata.report.study import campaigns
+    from pgstrata.page.results import campaigns
 
     folder = results_option or results
     if not folder.is_dir():

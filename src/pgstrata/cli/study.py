@@ -28,7 +28,7 @@ StepOption = Annotated[
 def show(results: ResultsOption = RESULTS, campaign: CampaignOption = None, step: StepOption = None) -> None:
     """Class and set-up of every overlay, duplicates, unsafe ones, and what to try next."""
     from pgstrata.cli.output import aligned
-    from pgstrata.report.blocks import Prose
+    from pgstrata.page.blocks import Prose
     from pgstrata.report.sections.tuning import remarks, table
 
     found, _ = _find(results, campaign, step)

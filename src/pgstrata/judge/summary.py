@@ -1,6 +1,6 @@
 """The three tables a report begins with: rates, relative rates, background write rates.
 
-Data only: variants down, steps across, in each cell the number, its spread over the repeats and its tone.
+Data only: variants down, steps across, in each cell the number, its spread over the repeats and its mark.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pgstrata.errors import UsageError
-from pgstrata.judge.colours import (
+from pgstrata.judge.marks import (
     THRESHOLDS,
-    Tone,
-    background_tone,
+    Mark,
+    background_mark,
     check_thresholds,
-    column_tones,
-    relative_tone,
+    column_marks,
+    relative_mark,
 )
 from pgstrata.stats.rates import Rate, over_repeats, relative
 from pgstrata.store import Run
@@ -31,7 +31,7 @@ class Cell:
     """
 
     value: float | None
-    tone: Tone
+    mark: Mark
     n: int = 0
     low: float | None = None
     high: float | None = None
@@ -178,12 +178,12 @@ def _table(
 def _absolute_column(repeats: Sequence[Sequence[StepRecord]]) -> list[Cell]:
     rates = [_rate(records) for records in repeats]
     met = [sla_of(records) for records in repeats]
-    tones = column_tones([rate.value if rate else None for rate in rates], met)
+    marks = column_marks([rate.value if rate else None for rate in rates], met)
     return [
-        Cell(rate.value, tone, rate.n, rate.low, rate.high, rate.std_error, ok)
+        Cell(rate.value, mark, rate.n, rate.low, rate.high, rate.std_error, ok)
         if rate
         else Cell(None, "missing")
-        for rate, tone, ok in zip(rates, tones, met, strict=True)
+        for rate, mark, ok in zip(rates, marks, met, strict=True)
     ]
 
 
@@ -198,7 +198,7 @@ def _relative_cell(
     comparable = met is not False and sla_of(base) is not False
     return Cell(
         ratio.value,
-        relative_tone(ratio.value, thresholds, comparable=comparable),
+        relative_mark(ratio.value, thresholds, comparable=comparable),
         rate.n,
         ratio.low,
         ratio.high,
@@ -212,7 +212,7 @@ def _background_cell(records: Sequence[StepRecord]) -> Cell:
     if rate is None:
         return Cell(None, "missing")
     met = sla_of(records)
-    return Cell(rate.value, background_tone(met), rate.n, rate.low, rate.high, rate.std_error, met)
+    return Cell(rate.value, background_mark(met), rate.n, rate.low, rate.high, rate.std_error, met)
 
 
 def sla_of(records: Sequence[StepRecord]) -> bool | None:

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable
 
-from pgstrata.report.blocks import Cell, Table
+from pgstrata.page.blocks import Cell, Table
 
 # Spreadsheets run what begins like this as a formula (OWASP, "CSV Injection"): such text gets an
 # apostrophe in front. Numbers are written by us and need none.
@@ -32,11 +32,11 @@ def header(table: Table) -> list[str]:
 
 
 def _mark(title: str, cell: Cell) -> str:
-    if cell.tone == "missed":
+    if cell.mark == "missed":
         return f"{title}: {cell.note or 'SLA missed'}"
-    if cell.tone in ("good", "bad"):
-        return f"{title}: {cell.note or cell.tone}"
-    if cell.tone == "missing":
+    if cell.mark in ("good", "bad"):
+        return f"{title}: {cell.note or cell.mark}"
+    if cell.mark == "missing":
         return f"{title}: {cell.note or 'no data'}"
     return ""
 

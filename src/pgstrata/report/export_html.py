@@ -14,8 +14,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pgstrata.report.blocks import SIGNS, Block, Chart, Section, Table
-from pgstrata.report.charts import color
+from pgstrata.page.blocks import SIGNS, Block, Chart, Section, Table
+from pgstrata.page.charts import color
 
 SPOKEN = {
     "good": "better",

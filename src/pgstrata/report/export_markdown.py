@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from pgstrata.report.blocks import (
+from pgstrata.page.blocks import (
     Bars,
     Block,
     Cell,

@@ -1,4 +1,4 @@
-"""The profiles of a study: added up over repeats, and drawn as flame graphs beside the report."""
+"""The profiles of a campaign: added up over repeats, and drawn as flame graphs beside the report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from pgstrata.driver.path import find_tools
 from pgstrata.errors import PgstrataError
 from pgstrata.judge.stacks import Stacks, add_up, folded_text, in_samples, parse_folded
-from pgstrata.report.study import Repeats, Study, anchor
+from pgstrata.page.results import Repeats, RunSet, anchor
 
 FOLDER = "flames"
 _DRAWERS = 4
@@ -41,10 +41,10 @@ Key = tuple[str, str, str]  # workload, step, role
 Flames = Mapping[Key, Mapping[str, Flame]]  # … → variant → flame
 
 
-def read_flames(study: Study) -> dict[Key, dict[str, Flame]]:
-    """Every profile of the study; a damaged file counts as none."""
+def read_flames(results: RunSet) -> dict[Key, dict[str, Flame]]:
+    """Every profile of the runs; a damaged file counts as none."""
     found: dict[Key, dict[str, Flame]] = {}
-    for workload in study.workloads:
+    for workload in results.workloads:
         for step in workload.steps:
             for variant, place in step.places.items():
                 for role in step.role_names:
@@ -75,7 +75,7 @@ def _of_place(place: Repeats, role: str) -> Flame | None:
     return Flame(add_up(parts), samples, len(parts), event) if samples else None
 
 
-def draw_flames(study: Study, flames: Flames, out: Path) -> tuple[Flames, str]:
+def draw_flames(results: RunSet, flames: Flames, out: Path) -> tuple[Flames, str]:
     """Draws every graph into `out`/flames, each alone and against the base; removes older drawings.
 
     Returns the flames with the names of their files, and why graphs are missing or nothing.
@@ -97,7 +97,9 @@ def draw_flames(study: Study, flames: Flames, out: Path) -> tuple[Flames, str]:
         pens = Path(temporary)
         with ThreadPoolExecutor(_DRAWERS) as pool:
             jobs = {
-                (key, variant): pool.submit(_draw, binary, study.base, key, variant, by_variant, folder, pens)
+                (key, variant): pool.submit(
+                    _draw, binary, results.base, key, variant, by_variant, folder, pens
+                )
                 for key, by_variant in flames.items()
                 for variant in by_variant
             }

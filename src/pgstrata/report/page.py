@@ -4,70 +4,76 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pgstrata.report.blocks import Block, Section, Table
+from pgstrata.page.blocks import Block, Section, Table
+from pgstrata.page.frames import Frames
+from pgstrata.page.numbers import count, moment
+from pgstrata.page.results import RunSet, WorkloadOf
 from pgstrata.report.flames import Flames
-from pgstrata.report.frames import Frames
-from pgstrata.report.numbers import count, moment
 from pgstrata.report.sections.compared import compared
 from pgstrata.report.sections.failures import failures
 from pgstrata.report.sections.findings import findings
-from pgstrata.report.sections.fulltext import fulltext
 from pgstrata.report.sections.operations import operations
 from pgstrata.report.sections.relative import relative_charts
-from pgstrata.report.sections.scaling import scaling
 from pgstrata.report.sections.steps import steps_section
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
-from pgstrata.report.sections.tpcds import tpcds
 from pgstrata.report.sections.trend import trends
 from pgstrata.report.sections.tuning import tuning
 from pgstrata.report.sections.why import why
-from pgstrata.report.study import Study
+from pgstrata.workload import catalog
+from pgstrata.workload.core.options import OwnReport
 
 
-def sections(study: Study, frames: Frames, flames: Flames | None = None, trouble: str = "") -> list[Section]:
+def sections(
+    results: RunSet, frames: Frames, flames: Flames | None = None, trouble: str = ""
+) -> list[Section]:
     """The whole report; sections without data are left out. trouble: why flame graphs are missing."""
-    made: list[Section | None] = [summary(study)]
-    made += [tpcds(study, workload) for workload in study.workloads]
-    made += [fulltext(study, workload) for workload in study.workloads]
-    made.append(tuning(study))
-    made += [trends(study, workload) for workload in study.workloads]
-    made += [scaling(study, workload) for workload in study.workloads]
-    made += [operations(study, workload) for workload in study.workloads]
-    made += [why(study, workload, flames or {}, trouble) for workload in study.workloads]
-    made.append(compared(study))
-    made += [steps_section(study, workload, frames) for workload in study.workloads]
-    made.append(failures(study))
+    made: list[Section | None] = [summary(results)]
+    made += [own_section(results, workload) for workload in results.workloads]
+    made.append(tuning(results))
+    made += [trends(results, workload) for workload in results.workloads]
+    made += [operations(results, workload) for workload in results.workloads]
+    made += [why(results, workload, flames or {}, trouble) for workload in results.workloads]
+    made.append(compared(results))
+    made += [steps_section(results, workload, frames) for workload in results.workloads]
+    made.append(failures(results))
     return [section for section in made if section is not None]
 
 
-def summary(study: Study) -> Section:
+def own_section(results: RunSet, workload: WorkloadOf) -> Section | None:
+    """What the workload itself has to say of its runs; None where that is nothing."""
+    name = workload.runs[0].record.workload_name if workload.runs else ""
+    found = catalog.find(name) if name in catalog.names() else None
+    return found.report(results, workload) if isinstance(found, OwnReport) else None
+
+
+def summary(results: RunSet) -> Section:
     """The answer first, then the three tables of each workload."""
-    blocks: list[Block | None] = [*findings(study)]
-    for workload in study.workloads:
+    blocks: list[Block | None] = [*findings(results)]
+    for workload in results.workloads:
         if workload.compared:
             blocks += [
-                absolute_table(study, workload),
-                relative_table(study, workload),
-                *relative_charts(study, workload),
-                background_table(study, workload),
+                absolute_table(results, workload),
+                relative_table(results, workload),
+                *relative_charts(results, workload),
+                background_table(results, workload),
             ]
     return Section("summary", "Summary", [block for block in blocks if block is not None])
 
 
-def lede(study: Study) -> str:
+def lede(results: RunSet) -> str:
     """What this is, in one or two sentences."""
-    variants = f"{len(study.variants)} variants" if len(study.variants) > 1 else study.variants[0]
-    workloads = ", ".join(workload.name for workload in study.workloads) or "no finished workload"
-    runs = f"{count(len(study.runs))} finished run{'s' * (len(study.runs) != 1)}"
-    hosts = sorted({h for r in study.runs if (h := r.record.host.hostname)})
-    times = sorted(run.record.started for run in (*study.runs, *study.failed))
+    variants = f"{len(results.variants)} variants" if len(results.variants) > 1 else results.variants[0]
+    workloads = ", ".join(workload.name for workload in results.workloads) or "no finished workload"
+    runs = f"{count(len(results.runs))} finished run{'s' * (len(results.runs) != 1)}"
+    hosts = sorted({h for r in results.runs if (h := r.record.host.hostname)})
+    times = sorted(run.record.started for run in (*results.runs, *results.failed))
     parts = [f"PostgreSQL benchmark comparison: {variants}, {workloads}, {runs}"]
     if hosts:
         parts.append(f"on {', '.join(hosts)}")
     if times:
         first, last = moment(times[0]), moment(times[-1])
         parts.append(first if first == last else f"{first} to {last}")
-    base = f" Compared with {study.base}, the base." if study.others else ""
+    base = f" Compared with {results.base}, the base." if results.others else ""
     return ", ".join(parts) + "." + base
 
 

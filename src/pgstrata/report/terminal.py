@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pgstrata.judge.colours import THRESHOLDS
-from pgstrata.report.blocks import SIGNS, Cell, Column, Findings, Prose, Row, Table
+from pgstrata.judge.marks import THRESHOLDS
+from pgstrata.page.blocks import SIGNS, Cell, Column, Findings, Prose, Row, Table
+from pgstrata.page.results import RunSet, read_results
 from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
-from pgstrata.report.study import Study, read_study
 
 WIDTH = 100
 _GAP = 2
@@ -37,25 +37,25 @@ def summary(
 
     Raises what `read_study` raises.
     """
-    print_study(read_study(results, campaign, base, thresholds), console or Console(highlight=False))
+    print_study(read_results(results, campaign, base, thresholds), console or Console(highlight=False))
 
 
-def print_study(study: Study, console: Console) -> None:
-    """Prints the findings and the summary tables of a study that has been read already."""
+def print_study(results: RunSet, console: Console) -> None:
+    """Prints the findings and the summary tables of runs that has been read already."""
     if not console.is_terminal:
         console.width = max(WIDTH, console.width)
-    for block in findings(study):
+    for block in findings(results):
         if isinstance(block, Prose):
-            console.print(Text(block.text, _STYLES.get(block.tone, "")))
+            console.print(Text(block.text, _STYLES.get(block.mark, "")))
         elif isinstance(block, Findings):
             _findings(block, console)
-    for workload in study.workloads:
+    for workload in results.workloads:
         if not workload.compared:
             continue
         found = (
-            absolute_table(study, workload),
-            relative_table(study, workload),
-            background_table(study, workload),
+            absolute_table(results, workload),
+            relative_table(results, workload),
+            background_table(results, workload),
         )
         for table in found:
             if table is not None:
@@ -87,7 +87,7 @@ def _table(table: Table, console: Console) -> None:
         console.width = max(screen, _width(columns, rows))
         console.print(made, crop=False)
         console.width = screen
-    signs = [f"{SIGNS[tone]} {text}" for tone, text in table.legend if tone in SIGNS]
+    signs = [f"{SIGNS[mark]} {text}" for mark, text in table.legend if mark in SIGNS]
     if legend := ", ".join(signs):
         console.print(Text(legend, "bright_black"))
 
@@ -100,7 +100,7 @@ def _lines(cell: Cell) -> list[str]:
 
 def _text(cell: Cell) -> Text:
     first, *rest = _lines(cell)
-    made = Text(first, _STYLES.get(cell.tone, ""))
+    made = Text(first, _STYLES.get(cell.mark, ""))
     for line in rest:
         made.append(f"\n{line}", "bright_black")
     return made

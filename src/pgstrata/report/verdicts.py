@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from pgstrata.judge.compare import Comparison, StepVerdict
-from pgstrata.report import numbers
+from pgstrata.page import numbers
 
 Cells = list[str]
 

@@ -12,17 +12,17 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from pgstrata.errors import StoreError
-from pgstrata.judge.colours import THRESHOLDS
+from pgstrata.judge.marks import THRESHOLDS
 from pgstrata.ownership import own_folder
-from pgstrata.report.charts import color
+from pgstrata.page.charts import color
+from pgstrata.page.frames import Frames
+from pgstrata.page.results import RunSet, read_results
 from pgstrata.report.export_csv import write_csv
 from pgstrata.report.export_html import Page, Switch, write_html
 from pgstrata.report.export_markdown import write_markdown
 from pgstrata.report.flames import FOLDER as FLAMES
 from pgstrata.report.flames import draw_flames, read_flames
-from pgstrata.report.frames import Frames
 from pgstrata.report.page import lede, sections, tables
-from pgstrata.report.study import Study, read_study
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ def write_report(
     against, the first if None.
     Raises StoreError without runs or where `out` cannot be written, UsageError for a name that is not there.
     """
-    study = read_study(results, campaign, base, thresholds)
-    return write_study(study, out)
+    run_set = read_results(results, campaign, base, thresholds)
+    return write_study(run_set, out)
 
 
-def write_study(study: Study, out: Path) -> Report:
-    """Writes the report of a study that has been read already.
+def write_study(run_set: RunSet, out: Path) -> Report:
+    """Writes the report of runs that has been read already.
 
     Raises StoreError where `out` cannot be written, and OwnershipError where it is another user's, who could
     have files of these names lead elsewhere.
@@ -62,18 +62,18 @@ def write_study(study: Study, out: Path) -> Report:
     try:
         for folder in (out, out / "tables", *([out / FLAMES] if (out / FLAMES).exists() else [])):
             own_folder(folder, "the folder of the report", advice="name another one with --out", way=False)
-        flames, trouble = draw_flames(study, read_flames(study), out)
+        flames, trouble = draw_flames(run_set, read_flames(run_set), out)
     except OSError as cause:
         raise _unwritable(out, cause) from cause
-    made = sections(study, Frames(study), flames, trouble)
+    made = sections(run_set, Frames(run_set), flames, trouble)
     sheets = write_csv(tables(made))
     page = Page(
-        title=study.campaign,
-        lede=lede(study),
+        title=run_set.campaign,
+        lede=lede(run_set),
         sections=made,
-        variants=[Switch(v, color(study.color(v)), v == study.base) for v in study.variants],
+        variants=[Switch(v, color(run_set.color(v)), v == run_set.base) for v in run_set.variants],
         csv_names=sorted(sheets),
-        run_count=len(study.runs) + len(study.failed),
+        run_count=len(run_set.runs) + len(run_set.failed),
         version=_version(),
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
     )
@@ -86,7 +86,7 @@ def write_study(study: Study, out: Path) -> Report:
     except OSError as cause:
         raise _unwritable(out, cause) from cause
     return Report(
-        study.campaign,
+        run_set.campaign,
         out / "index.html",
         out / "report.md",
         tuple(out / "tables" / name for name in sorted(sheets)),

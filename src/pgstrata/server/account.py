@@ -102,7 +102,7 @@ def _really_may(path: Path, account: Account) -> bool:
         return False
 
 
-def need_way(path: Path, account: Account | None, what: str) -> None:
+def check_reachable(path: Path, account: Account | None, what: str) -> None:
     """Raises ServerError when the account cannot reach `path`; `what` names it in the message."""
     if (folder := blocked_at(path, account)) and account:
         raise ServerError(

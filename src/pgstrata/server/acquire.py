@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server import prebuilt as cache
-from pgstrata.server.account import need_way, server_account
+from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.cache import cache_dir
 from pgstrata.server.model import Server, version_number
 from pgstrata.server.prebuilt import published as available
@@ -100,7 +100,7 @@ def acquire(
         tree = find_tree(spec, speak, folder)
         how = how or find_build("o2")
         made = build(tree, how, say=speak, progress=progress or Spoken(speak), check=check, again=again)
-        need_way(made.bin_dir, server_account(), "the server")
+        check_reachable(made.bin_dir, server_account(), "the server")
         return of_build(tree, how, made)
     if kind == "pg":
         return _of_cache(cache.fetch(rest, say))
@@ -140,7 +140,7 @@ def _installed(where: str) -> Server:
         )
     if not (bin_dir / "initdb").is_file():
         raise ServerError(f"the PostgreSQL in {folder} has no initdb beside postgres")
-    need_way(bin_dir, server_account(), "the server")
+    check_reachable(bin_dir, server_account(), "the server")
     try:
         said = subprocess.run(
             [str(bin_dir / "postgres"), "--version"],

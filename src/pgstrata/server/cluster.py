@@ -20,12 +20,12 @@ import psycopg
 
 from pgstrata.errors import OwnershipError, ServerError
 from pgstrata.ownership import hand_over, own_folder, read_small, write_into
-from pgstrata.server.account import need_way, server_account
+from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.config.mapping import MANAGED
 from pgstrata.server.config.resolve import UNITS_SINCE, Resolved, quoted
 from pgstrata.server.config.settings import major_of, setting
 from pgstrata.server.foreign import ForeignCluster
-from pgstrata.server.guard import DATA, Place, clear_leftovers, end_server, unwritable
+from pgstrata.server.guard import DATA, ClaimedFolder, clear_leftovers, end_server, unwritable
 from pgstrata.server.initdb import check_initdb, decides_checksums
 from pgstrata.server.log_end import loader_complaint, problem, tail
 from pgstrata.server.memory import MemoryGroup, forget_cached
@@ -91,7 +91,7 @@ class Cluster:
         self._account = server_account()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = (self._account.uid, self._account.gid) if self._account else None
-        self._place = Place(self.folder)
+        self._place = ClaimedFolder(self.folder)
 
     def __enter__(self) -> Cluster:
         return self
@@ -117,10 +117,10 @@ class Cluster:
                 "name a shorter one: data_dir in the campaign, or --data-dir",
             )
         assert self.server.bin_dir is not None
-        need_way(self.server.bin_dir, self._account, "the server")
+        check_reachable(self.server.bin_dir, self._account, "the server")
         self._place.claim()
         self._place.record(programs=os.path.realpath(self.server.bin_dir))
-        need_way(self.folder, self._account, "the data folder")
+        check_reachable(self.folder, self._account, "the data folder")
         try:
             self._make_folders(data=copy_of is None)
             if copy_of is None:
@@ -192,7 +192,7 @@ class Cluster:
         """Stops the server if it runs and deletes the cluster, its log included."""
         self.stop("immediate")
         self._place.clear()
-        self._place = Place(self.folder)
+        self._place = ClaimedFolder(self.folder)
 
     def keep(self) -> None:
         """Stops the server and leaves the cluster for people to look at: nothing will clear it."""
@@ -200,7 +200,7 @@ class Cluster:
         if self._place.facts:
             self._place.record(kept=True)
         self._place.release()
-        self._place = Place(self.folder)
+        self._place = ClaimedFolder(self.folder)
 
     # --- questions ----------------------------------------------------------------------------
 

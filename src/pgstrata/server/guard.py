@@ -53,7 +53,7 @@ _MARKER_BYTES = 1 << 16
 Json = dict[str, Any]
 
 
-class Place:
+class ClaimedFolder:
     """A folder for a cluster, claimed or about to be. `facts` is what the marker says."""
 
     def __init__(self, folder: Path) -> None:
@@ -108,7 +108,7 @@ class Place:
         self.record(created=created, owner=os.getpid())
 
     @classmethod
-    def left(cls, folder: Path, lock: int, facts: Json) -> Place:
+    def left(cls, folder: Path, lock: int, facts: Json) -> ClaimedFolder:
         """One whose owner is gone and whose marker is locked now, to be cleared."""
         place = cls(folder)
         place._lock, place.facts = lock, facts
@@ -230,7 +230,7 @@ def clear_leftovers(root: Path) -> list[str]:
                     if alone:
                         _clear_torn(folder, lock)
                     continue
-            place = Place.left(folder, lock, facts)
+            place = ClaimedFolder.left(folder, lock, facts)
             if facts.get("kept"):
                 place.release()
                 continue

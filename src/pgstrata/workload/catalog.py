@@ -6,14 +6,14 @@ from typing import Any
 
 from pgstrata.errors import UsageError
 from pgstrata.suggest import nearest
-from pgstrata.workload.core.options import Estimate, Workload, WorkloadOptions
+from pgstrata.workload.core.options import RunCost, Workload, WorkloadOptions
 from pgstrata.workload.fulltext import Fulltext
 from pgstrata.workload.insert.steps import InsertBenchmark
 from pgstrata.workload.pgbench.steps import Pgbench
 from pgstrata.workload.sysbench.steps import Sysbench
 from pgstrata.workload.tpcds import Tpcds
 
-__all__ = ["Estimate", "Workload", "WorkloadOptions", "find", "names", "scale"]
+__all__ = ["RunCost", "Workload", "WorkloadOptions", "find", "names", "scale"]
 
 _WORKLOADS: dict[str, Workload] = {
     w.name: w for w in (InsertBenchmark(), Sysbench(), Pgbench(), Tpcds(), Fulltext())

@@ -34,7 +34,7 @@ from pgstrata.store.record import (
     Sizes,
     Slice,
 )
-from pgstrata.workload.core.language import Admin, Scene, Settle, Step, Work
+from pgstrata.workload.core.language import Admin, Settle, Step, Work, WorkContext
 
 Json = dict[str, Any]
 
@@ -203,10 +203,10 @@ class ActiveRun:
             case Work():
                 self.progress.phase(phase.name)
                 with self.timings.of(phase.name):
-                    scene = Scene(
+                    context = WorkContext(
                         lambda: self.cluster.connect(self._database), self.progress.say, self.interrupts.check
                     )
-                    self._facts |= phase.do(scene)
+                    self._facts |= phase.do(context)
 
     def adopt(self, other: ActiveRun) -> None:
         """Takes over what the phases of another run of the same data found out."""

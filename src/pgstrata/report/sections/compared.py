@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from pgstrata.report import numbers
-from pgstrata.report.blocks import (
+from pgstrata.page import numbers
+from pgstrata.page.blocks import (
     Block,
     Cell,
     Column,
@@ -22,40 +22,40 @@ from pgstrata.report.blocks import (
     missing,
     words,
 )
+from pgstrata.page.results import RunSet
 from pgstrata.report.sections.settings import builds, not_taken, settings, show_all
-from pgstrata.report.study import Study
 from pgstrata.stats.metrics import GB
 from pgstrata.store.record import Host, RunRecord
 
 
-def compared(study: Study) -> Section:
+def compared(results: RunSet) -> Section:
     """Section 1 of the report."""
     parts = [
-        settings(study),
-        not_taken(study),
-        show_all(study),
-        builds(study),
-        _hosts(study),
-        _options(study),
-        _sizes(study),
+        settings(results),
+        not_taken(results),
+        show_all(results),
+        builds(results),
+        _hosts(results),
+        _options(results),
+        _sizes(results),
     ]
     return Section(
         "compared",
         "What was compared",
-        blocks=[_variants(study), *_foreign(study)],
+        blocks=[_variants(results), *_foreign(results)],
         parts=[part for part in parts if part is not None],
     )
 
 
-def _variants(study: Study) -> Table:
+def _variants(results: RunSet) -> Table:
     rows = []
-    for variant in study.variants:
-        runs = [run for run in study.every if run.variant == variant]
-        done = study.runs_of(variant)
+    for variant in results.variants:
+        runs = [run for run in results.every if run.variant == variant]
+        done = results.runs_of(variant)
         record = (done or runs)[-1].record
-        name = f"{variant} (base)" if variant == study.base and len(study.variants) > 1 else variant
+        name = f"{variant} (base)" if variant == results.base and len(results.variants) > 1 else variant
         first = min(run.record.started for run in runs)
-        failed = sum(run.variant == variant for run in study.failed)
+        failed = sum(run.variant == variant for run in results.failed)
         rows.append(
             Row(
                 [
@@ -102,8 +102,8 @@ def _environment(record: RunRecord) -> str:
     return "; ".join(parts) or numbers.UNKNOWN
 
 
-def _foreign(study: Study) -> Iterator[Block]:
-    names = [v for v in study.variants if any(not r.record.server.managed for r in study.runs_of(v))]
+def _foreign(results: RunSet) -> Iterator[Block]:
+    names = [v for v in results.variants if any(not r.record.server.managed for r in results.runs_of(v))]
     if names:
         verb = "is a server" if len(names) == 1 else "are servers"
         yield Prose(
@@ -143,9 +143,9 @@ def _fact(name: str, value: Any) -> str:
     return str(value)
 
 
-def _hosts(study: Study) -> Section | None:
+def _hosts(results: RunSet) -> Section | None:
     hosts: dict[str, Host] = {}
-    for run in (*study.runs, *study.failed):
+    for run in (*results.runs, *results.failed):
         hosts.setdefault(run.record.host.hostname or "unnamed", run.record.host)
     if not hosts:
         return None
@@ -163,10 +163,10 @@ def _hosts(study: Study) -> Section | None:
     return Section("host", "Host", blocks)
 
 
-def _options(study: Study) -> Section | None:
+def _options(results: RunSet) -> Section | None:
     """How each workload was set up."""
     blocks: list[Block] = []
-    for workload in study.workloads:
+    for workload in results.workloads:
         options = [run.record.options for run in workload.runs]
         alike = {
             name: value for name, value in options[0].items() if all(o.get(name) == value for o in options)
@@ -184,7 +184,7 @@ def _options(study: Study) -> Section | None:
             f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in alike.items()
         )
         blocks.append(Listing(f"Options of {workload.name}", lines))
-    drivers = sorted({run.record.driver_version for run in study.runs})
+    drivers = sorted({run.record.driver_version for run in results.runs})
     if len(drivers) > 1:
         blocks.append(Prose(f"The runs were measured by different drivers: {', '.join(drivers)}.", "bad"))
     return Section("options", "Workloads", blocks) if blocks else None
@@ -194,10 +194,10 @@ def _gigabytes(value: float | None) -> Cell:
     return missing("not observed") if value is None else Cell(value / GB, numbers.significant(value / GB))
 
 
-def _sizes(study: Study) -> Section | None:
+def _sizes(results: RunSet) -> Section | None:
     rows: list[Row] = []
-    for workload in study.workloads:
-        for variant in study.variants:
+    for workload in results.workloads:
+        for variant in results.variants:
             runs = [run for run in workload.runs if run.variant == variant]
             if not runs:
                 continue

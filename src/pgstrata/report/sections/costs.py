@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgstrata.judge.colours import Tone, relative_tone
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Cell, Column, Row, Table, missing, words
-from pgstrata.report.frames import Frames
-from pgstrata.report.study import MeasuredStep, Repeats, StepOf, Study
+from pgstrata.judge.marks import Mark, relative_mark
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
+from pgstrata.page.frames import Frames
+from pgstrata.page.results import MeasuredStep, Repeats, RunSet, StepOf
 from pgstrata.stats.metrics import METRICS
 
 Keys = Sequence[tuple[str, str]]
@@ -20,7 +20,7 @@ _LESS = {"rpq", "rkbpq", "wpi", "wkbpi", "cspq", "cpupq", "cpuo", "maxop", "maxa
 _MORE = {"p50", "p99", "p50c", "p99c"}
 
 
-def cpu_table(study: Study, step: StepOf, frames: Frames, keys: Keys) -> Table | None:
+def cpu_table(results: RunSet, step: StepOf, frames: Frames, keys: Keys) -> Table | None:
     """CPU seconds per connection by role, of the rest of the server, and of the driver."""
     roles = [
         r for r in step.role_names if any(_connections(p, step, r, frames) for p in step.places.values())
@@ -28,7 +28,7 @@ def cpu_table(study: Study, step: StepOf, frames: Frames, keys: Keys) -> Table |
     if not roles:
         return None
     rows: list[Row] = []
-    for variant in study.variants:
+    for variant in results.variants:
         place = step.places.get(variant)
         if place is None:
             continue
@@ -82,11 +82,11 @@ def _spread(values: Sequence[float]) -> Cell:
     return Cell(mean, numbers.significant(mean), small=f"{low} – {high}" if low != high else "")
 
 
-def metric_tables(study: Study, step: StepOf, keys: Keys) -> list[Table]:
+def metric_tables(results: RunSet, step: StepOf, keys: Keys) -> list[Table]:
     """The metric line of the field, absolute, and relative to the base where there is one."""
     found = {
         variant: {name: _metric(place, name) for name in METRICS}
-        for variant in study.variants
+        for variant in results.variants
         if (place := step.places.get(variant)) is not None
     }
     seen = [name for name in METRICS if any(values[name] is not None for values in found.values())]
@@ -108,8 +108,8 @@ def metric_tables(study: Study, step: StepOf, keys: Keys) -> list[Table]:
             "host over the step. With several repeats each figure is their median.",
         )
     ]
-    if study.base in found and len(found) > 1:
-        tables.append(_relative_metrics(study, found, seen, keys))
+    if results.base in found and len(found) > 1:
+        tables.append(_relative_metrics(results, found, seen, keys))
     return tables
 
 
@@ -130,12 +130,12 @@ def _figure(value: float | None) -> Cell:
 
 
 def _relative_metrics(
-    study: Study, found: dict[str, dict[str, float | None]], seen: Sequence[str], keys: Keys
+    results: RunSet, found: dict[str, dict[str, float | None]], seen: Sequence[str], keys: Keys
 ) -> Table:
-    base = found[study.base]
+    base = found[results.base]
     rows: list[Row] = []
     for variant, values in found.items():
-        if variant == study.base:
+        if variant == results.base:
             continue
         cells = [words(variant)]
         for name in seen:
@@ -144,7 +144,7 @@ def _relative_metrics(
                 cells.append(Cell(None, numbers.UNKNOWN, "missing", "the base has none, or it is 0"))
                 continue
             ratio = value / reference
-            cells.append(Cell(ratio, numbers.ratio(ratio), _cost_tone(name, ratio, study.thresholds)))
+            cells.append(Cell(ratio, numbers.ratio(ratio), _cost_mark(name, ratio, results.thresholds)))
         rows.append(Row(cells, variant=variant))
     columns = [Column("variant", "Variant", align="left")]
     columns += [
@@ -152,7 +152,7 @@ def _relative_metrics(
     ]
     return Table(
         name="metrics-relative",
-        title=f"What it cost, relative to {study.base}",
+        title=f"What it cost, relative to {results.base}",
         columns=columns,
         rows=rows,
         keys=keys,
@@ -167,9 +167,9 @@ def _relative_metrics(
     )
 
 
-def _cost_tone(name: str, ratio: float, thresholds: tuple[float, float]) -> Tone:
+def _cost_mark(name: str, ratio: float, thresholds: tuple[float, float]) -> Mark:
     if name in _MORE:
-        return relative_tone(ratio, thresholds)
+        return relative_mark(ratio, thresholds)
     if name in _LESS:
-        return relative_tone(1 / ratio, thresholds) if ratio else "good"
+        return relative_mark(1 / ratio, thresholds) if ratio else "good"
     return ""

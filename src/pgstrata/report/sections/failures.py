@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Block, Cell, Column, Listing, Row, Section, Table, words
-from pgstrata.report.study import Study
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Block, Cell, Column, Listing, Row, Section, Table, words
+from pgstrata.page.results import RunSet
 
 
-def failures(study: Study) -> Section | None:
+def failures(results: RunSet) -> Section | None:
     """None where everything went well."""
     blocks: list[Block] = []
-    if study.failed:
-        blocks.append(_table(study))
-        for run in study.failed:
+    if results.failed:
+        blocks.append(_table(results))
+        for run in results.failed:
             tail = run.record.error.log_tail if run.record.error else ""
             if tail.strip():
                 where = f"{run.variant}, {run.workload}, repeat {run.repeat}"
                 blocks.append(
-                    Listing(f"Last lines of the server's log: {where}", tail, open=len(study.failed) <= 3)
+                    Listing(f"Last lines of the server's log: {where}", tail, open=len(results.failed) <= 3)
                 )
-    if study.broken:
-        rows = [Row([words(str(broken.folder)), words(broken.reason)]) for broken in study.broken]
+    if results.broken:
+        rows = [Row([words(str(broken.folder)), words(broken.reason)]) for broken in results.broken]
         blocks.append(
             Table(
                 "broken-runs",
@@ -34,9 +34,9 @@ def failures(study: Study) -> Section | None:
     return Section("failures", "Failed runs", blocks) if blocks else None
 
 
-def _table(study: Study) -> Table:
+def _table(results: RunSet) -> Table:
     rows: list[Row] = []
-    for run in study.failed:
+    for run in results.failed:
         error = run.record.error
         message = error.message if error else "no reason was recorded"
         finished = [step.name for step in run.steps]

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from pgstrata.judge.colours import relative_tone
 from pgstrata.judge.costs import step_cost
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Cell, Column, Row, Section, Table, missing, words
+from pgstrata.judge.marks import relative_mark
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Cell, Column, Row, Section, Table, missing, words
+from pgstrata.page.results import Repeats, RunSet, StepOf, WorkloadOf
 from pgstrata.report.sections.summary import relative_cell
-from pgstrata.report.study import Repeats, StepOf, Study, WorkloadOf
 from pgstrata.stats.metrics import PER_OPERATION, PerOperation, relative_cost
 
 
-def operations(study: Study, workload: WorkloadOf) -> Section | None:
+def operations(results: RunSet, workload: WorkloadOf) -> Section | None:
     """Absolute and relative cost per operation; None where nothing was observed."""
     costs = {step.name: {v: _cost(p) for v, p in step.places.items() if p.rate} for step in workload.compared}
     seen = [
@@ -25,14 +25,14 @@ def operations(study: Study, workload: WorkloadOf) -> Section | None:
     ]
     if not seen:
         return None
-    tables = [_absolute(study, workload, costs, seen)]
-    if study.others:
-        tables.append(_relative(study, workload, costs, seen))
+    tables = [_absolute(results, workload, costs, seen)]
+    if results.others:
+        tables.append(_relative(results, workload, costs, seen))
     return Section(
         f"cost-{workload.name}" if workload.name.isalnum() else "cost",
         f"Why: what one operation costs ({workload.name})",
         tables,
-        folded=len(workload.compared) * len(study.variants) > 60,
+        folded=len(workload.compared) * len(results.variants) > 60,
     )
 
 
@@ -46,7 +46,7 @@ def _cost(place: Repeats) -> PerOperation:
 Costs = dict[str, dict[str, PerOperation]]
 
 
-def _absolute(study: Study, workload: WorkloadOf, costs: Costs, seen: Sequence[str]) -> Table:
+def _absolute(results: RunSet, workload: WorkloadOf, costs: Costs, seen: Sequence[str]) -> Table:
     def cells(step: StepOf, variant: str) -> list[Cell]:
         cost, rate = costs[step.name][variant], step.places[variant].rate
         figures = [getattr(cost, name) for name in seen]
@@ -66,7 +66,7 @@ def _absolute(study: Study, workload: WorkloadOf, costs: Costs, seen: Sequence[s
             Column("unit", "Unit", align="left"),
             *(Column(PER_OPERATION[n], PER_OPERATION[n], rule=n == seen[0]) for n in seen),
         ],
-        rows=_rows(study.variants, workload, costs, cells),
+        rows=_rows(results.variants, workload, costs, cells),
         lead=1,
         keys=(("workload", workload.name),),
         how="Everything that happened during a step, divided by the operations its rate counts: cpu is "
@@ -77,25 +77,25 @@ def _absolute(study: Study, workload: WorkloadOf, costs: Costs, seen: Sequence[s
     )
 
 
-def _relative(study: Study, workload: WorkloadOf, costs: Costs, seen: Sequence[str]) -> Table:
-    low, high = study.thresholds
+def _relative(results: RunSet, workload: WorkloadOf, costs: Costs, seen: Sequence[str]) -> Table:
+    low, high = results.thresholds
 
     def cells(step: StepOf, variant: str) -> list[Cell]:
-        made = [replace(relative_cell(study, step, variant), small="")]
-        base = costs[step.name].get(study.base)
+        made = [replace(relative_cell(results, step, variant), small="")]
+        base = costs[step.name].get(results.base)
         ratios = relative_cost(costs[step.name][variant], base) if base is not None else None
         for name in seen:
             ratio = None if ratios is None else getattr(ratios, name)
             if ratio is None:
                 made.append(Cell(None, numbers.UNKNOWN, "missing", "the base has none, or it is 0"))
             else:
-                tone = relative_tone(1 / ratio, study.thresholds) if ratio else "good"
-                made.append(Cell(ratio, numbers.ratio(ratio), tone))
+                mark = relative_mark(1 / ratio, results.thresholds) if ratio else "good"
+                made.append(Cell(ratio, numbers.ratio(ratio), mark))
         return made
 
     return Table(
         name="operations-relative",
-        title=f"Hardware per operation relative to {study.base}: {workload.name} — rate above 1, cost "
+        title=f"Hardware per operation relative to {results.base}: {workload.name} — rate above 1, cost "
         "below 1 is better",
         columns=[
             Column("step", "Step", align="left"),
@@ -103,7 +103,7 @@ def _relative(study: Study, workload: WorkloadOf, costs: Costs, seen: Sequence[s
             Column("relative_rate", "Relative rate"),
             *(Column(PER_OPERATION[n], PER_OPERATION[n], rule=n == seen[0]) for n in seen),
         ],
-        rows=_rows(study.others, workload, costs, cells),
+        rows=_rows(results.others, workload, costs, cells),
         keys=(("workload", workload.name),),
         how="The figures above divided by the base's. Where a rate fell, look for the cost that rose "
         "with it: cpu means more work per operation, r or w more I/O, cs more waiting on each other. "

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pgstrata.judge.stacks import CERTAIN, Moved, moved
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Block, Cell, Column, Picture, Prose, Row, Section, Table, words
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Block, Cell, Column, Picture, Prose, Row, Section, Table, words
+from pgstrata.page.results import MeasuredStep, RunSet, StepOf, WorkloadOf, anchor
 from pgstrata.report.flames import Flame, Flames
-from pgstrata.report.study import MeasuredStep, StepOf, Study, WorkloadOf, anchor
 
 
-def profile_parts(study: Study, workload: WorkloadOf, flames: Flames) -> list[Section]:
+def profile_parts(results: RunSet, workload: WorkloadOf, flames: Flames) -> list[Section]:
     """A folded part for each profiled step."""
     parts = []
     for step in workload.compared:
@@ -19,7 +19,7 @@ def profile_parts(study: Study, workload: WorkloadOf, flames: Flames) -> list[Se
         for role in step.role_names:
             by_variant = flames.get((workload.name, step.name, role), {})
             if by_variant:
-                blocks += _role(study, step, role, by_variant, workload)
+                blocks += _role(results, step, role, by_variant, workload)
         notes = sorted({note for place in step.places.values() for note in _notes(place.repeats)})
         blocks += [Prose(note, "even") for note in notes]
         if blocks:
@@ -39,13 +39,13 @@ def _notes(repeats: Iterable[MeasuredStep]) -> list[str]:
 
 
 def _role(
-    study: Study, step: StepOf, role: str, flames: Mapping[str, Flame], workload: WorkloadOf
+    results: RunSet, step: StepOf, role: str, flames: Mapping[str, Flame], workload: WorkloadOf
 ) -> list[Block]:
     blocks: list[Block] = []
-    base = flames.get(study.base)
+    base = flames.get(results.base)
     for variant, flame in flames.items():
-        if base is not None and variant != study.base:
-            blocks += _changed(study, step, role, variant, base, flame, workload)
+        if base is not None and variant != results.base:
+            blocks += _changed(results, step, role, variant, base, flame, workload)
     for variant, flame in flames.items():
         many = f", {flame.repeats} repeats added up" if flame.repeats > 1 else ""
         what = f"{role} under {variant}: {numbers.count(flame.samples)} samples of {flame.event}{many}"
@@ -53,7 +53,7 @@ def _role(
             blocks.append(
                 Picture(
                     flame.difference,
-                    f"Against {study.base}: {role} under {variant}",
+                    f"Against {results.base}: {role} under {variant}",
                     "Widths are this variant's shares of time; red frames have a larger share than under the "
                     "base, blue ones a smaller. Opened alone the picture can be searched and zoomed.",
                     variant,
@@ -73,21 +73,21 @@ def _role(
 
 
 def _changed(
-    study: Study, step: StepOf, role: str, variant: str, base: Flame, flame: Flame, workload: WorkloadOf
+    results: RunSet, step: StepOf, role: str, variant: str, base: Flame, flame: Flame, workload: WorkloadOf
 ) -> list[Block]:
     found = moved(base.stacks, base.samples, flame.stacks, flame.samples)
     samples = f"{numbers.count(base.samples)} and {numbers.count(flame.samples)} samples"
     if not found:
         text = (
-            f"{role} under {variant}: no function's share differs from {study.base} by more than chance "
+            f"{role} under {variant}: no function's share differs from {results.base} by more than chance "
             f"({samples})."
         )
         return [Prose(text, "even")]
-    costs = [_cpu_per_operation(step, v, role) for v in (study.base, variant)]
+    costs = [_cpu_per_operation(step, v, role) for v in (results.base, variant)]
     return [
         Table(
             name="functions",
-            title=f"Functions whose share changed most: {role}, {variant} against {study.base}",
+            title=f"Functions whose share changed most: {role}, {variant} against {results.base}",
             columns=[
                 Column("function", "Function", align="left"),
                 Column("own_base", "Own, base", "%"),

@@ -6,48 +6,48 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Chart
-from pgstrata.report.charts import SHOWN_AT_FIRST, axis, color, label, trace
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Chart
+from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, label, trace
+from pgstrata.page.results import RunSet, StepOf, WorkloadOf, anchor
 from pgstrata.report.sections.summary import relative_cell
-from pgstrata.report.study import StepOf, Study, WorkloadOf, anchor
 
 # The field's axis: small differences show, and one outlier does not flatten the rest.
 FLOOR, CEILING = 0.80, 1.50
 
 
-def relative_charts(study: Study, workload: WorkloadOf) -> list[Chart]:
+def relative_charts(results: RunSet, workload: WorkloadOf) -> list[Chart]:
     """One chart per group of steps where the steps come in groups and are many, else one."""
-    if not study.others or not workload.compared:
+    if not results.others or not workload.compared:
         return []
     if len(workload.compared) <= 12:
-        return [_chart(study, workload, "", workload.compared)]
+        return [_chart(results, workload, "", workload.compared)]
     grouped: dict[str, list[StepOf]] = {}
     for group, steps in groupby(workload.compared, key=lambda s: s.group):
         grouped.setdefault(group, []).extend(steps)
-    return [_chart(study, workload, group, steps) for group, steps in grouped.items()]
+    return [_chart(results, workload, group, steps) for group, steps in grouped.items()]
 
 
-def _chart(study: Study, workload: WorkloadOf, group: str, steps: Sequence[StepOf]) -> Chart:
+def _chart(results: RunSet, workload: WorkloadOf, group: str, steps: Sequence[StepOf]) -> Chart:
     data: list[dict[str, Any]] = []
-    for variant in study.others:
+    for variant in results.others:
         values, texts, notes = [], [], []
         up: list[float] = []
         down: list[float] = []
         for step in steps:
-            cell = relative_cell(study, step, variant)
+            cell = relative_cell(results, step, variant)
             ratio = float(cell.value) if isinstance(cell.value, int | float) else None
             shown = None if ratio is None else min(max(ratio, FLOOR), CEILING)
             values.append(None if shown is None else round(shown - 1, 4))
             cut = ratio is not None and ratio != shown
-            above, below = (0.0, 0.0) if cut else _reach(study, step, variant, shown)
+            above, below = (0.0, 0.0) if cut else _reach(results, step, variant, shown)
             up.append(above)
             down.append(below)
-            texts.append(numbers.ratio(ratio) if cut else "✕" if cell.tone == "missed" else "")
+            texts.append(numbers.ratio(ratio) if cut else "✕" if cell.mark == "missed" else "")
             notes.append(f"{cell.text} {cell.small} {cell.note}".strip())
         if not any(value is not None for value in values):
             continue
-        index = study.color(variant)
+        index = results.color(variant)
         data.append(
             trace(
                 variant,
@@ -79,7 +79,7 @@ def _chart(study: Study, workload: WorkloadOf, group: str, steps: Sequence[StepO
             )
         )
     what = f"{workload.name}, {group}" if group else workload.name
-    low, high = study.thresholds
+    low, high = results.thresholds
     layout = {
         "barmode": "group",
         "bargap": 0.28,
@@ -96,20 +96,20 @@ def _chart(study: Study, workload: WorkloadOf, group: str, steps: Sequence[StepO
     }
     return Chart(
         id=anchor("relative", workload.name, group),
-        title=f"Relative rate by step: {what} — above 1 is faster than {study.base}, below 1 slower",
+        title=f"Relative rate by step: {what} — above 1 is faster than {results.base}, below 1 slower",
         data=data,
         layout=layout,
         height=330,
-        how=f"Bars start at 1, the rate of {study.base}. The axis goes from 0.80 to 1.50 so that small "
+        how=f"Bars start at 1, the rate of {results.base}. The axis goes from 0.80 to 1.50 so that small "
         "differences show; a bar that would go further is cut, and its value is written on it. The "
         "dotted lines are the thresholds of the table, the thin lines at the ends of the other bars 95 % "
         "intervals. ✕ marks steps in which one of the two missed its SLA.",
     )
 
 
-def _reach(study: Study, step: StepOf, variant: str, shown: float | None) -> tuple[float, float]:
+def _reach(results: RunSet, step: StepOf, variant: str, shown: float | None) -> tuple[float, float]:
     """How far the interval reaches above and below the end of the bar, within the axis."""
-    found = study.verdict(step, variant)
+    found = results.verdict(step, variant)
     if found is None or shown is None or not (found.verdict.low > 0 and found.verdict.high < float("inf")):
         return 0.0, 0.0
     low, high = (min(max(v, FLOOR), CEILING) for v in (found.verdict.low, found.verdict.high))

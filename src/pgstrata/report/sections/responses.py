@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Cell, Column, Row, Table, missing, words
-from pgstrata.report.frames import Frames
-from pgstrata.report.study import MeasuredStep, Repeats, StepOf, Study
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
+from pgstrata.page.frames import Frames
+from pgstrata.page.results import MeasuredStep, Repeats, RunSet, StepOf
 from pgstrata.store.histogram import BUCKETS
 from pgstrata.store.record import StatementRecord
 
@@ -17,11 +17,11 @@ _LATENCIES = ("mean", "stddev", "p50", "p75", "p90", "p95", "p99", "max")
 _TITLES = {"stddev": "deviation"}
 
 
-def response_table(study: Study, step: StepOf, frames: Frames, keys: Keys) -> Table | None:
+def response_table(results: RunSet, step: StepOf, frames: Frames, keys: Keys) -> Table | None:
     """Share of responses in each of the field's buckets, by role and variant, and the longest."""
     rows: list[Row] = []
     for role in step.role_names:
-        for variant in study.variants:
+        for variant in results.variants:
             place = step.places.get(variant)
             latency = place.latencies.get(role) if place else None
             if place is None or latency is None:
@@ -70,11 +70,11 @@ def _counts(place: Repeats, step: StepOf, role: str, frames: Frames) -> list[int
     return counts
 
 
-def latency_table(study: Study, step: StepOf, keys: Keys) -> Table | None:
+def latency_table(results: RunSet, step: StepOf, keys: Keys) -> Table | None:
     """Mean and percentiles of the response time by role and variant, in ms."""
     rows: list[Row] = []
     for role in step.role_names:
-        for variant in study.variants:
+        for variant in results.variants:
             place = step.places.get(variant)
             latency = place.latencies.get(role) if place else None
             if place is None or latency is None:
@@ -107,11 +107,11 @@ def latency_table(study: Study, step: StepOf, keys: Keys) -> Table | None:
     )
 
 
-def slow_seconds_table(study: Study, step: StepOf, keys: Keys) -> Table | None:
+def slow_seconds_table(results: RunSet, step: StepOf, keys: Keys) -> Table | None:
     """Percentiles over the per-second rates, slowest end."""
     names = ("p50", "p75", "p90", "p95", "p99")
     rows: list[Row] = []
-    for variant in study.variants:
+    for variant in results.variants:
         place = step.places.get(variant)
         if place is None:
             continue
@@ -149,12 +149,12 @@ def slow_seconds_table(study: Study, step: StepOf, keys: Keys) -> Table | None:
     )
 
 
-def statement_table(study: Study, step: StepOf, keys: Keys) -> Table | None:
+def statement_table(results: RunSet, step: StepOf, keys: Keys) -> Table | None:
     """Time by statement: how often, how long in total, on average and at most."""
     rows: list[Row] = []
     for role in step.role_names:
         for name in _statements(step, role):
-            for variant in study.variants:
+            for variant in results.variants:
                 place = step.places.get(variant)
                 found = None if place is None else _statement(place.shown, role, name)
                 if found is None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pgstrata.report.blocks import Chart
-from pgstrata.report.charts import SHOWN_AT_FIRST, axis, budget, color, dash, label, rounded, thinned, trace
-from pgstrata.report.frames import Floats, Frames, RoleRates, RoleResponses
-from pgstrata.report.study import StepOf, Study
+from pgstrata.page.blocks import Chart
+from pgstrata.page.charts import SHOWN_AT_FIRST, axis, budget, color, dash, label, rounded, thinned, trace
+from pgstrata.page.frames import Floats, Frames, RoleRates, RoleResponses
+from pgstrata.page.results import RunSet, StepOf
 from pgstrata.stats.metrics import counts_rows
 from pgstrata.store.record import LogEvent
 
@@ -27,14 +27,14 @@ _EVENTS: Mapping[str, tuple[float, float, str]] = {
 }
 
 
-def seconds_chart(study: Study, step: StepOf, frames: Frames) -> Chart | None:
+def seconds_chart(results: RunSet, step: StepOf, frames: Frames) -> Chart | None:
     """One figure per step: for each role its rate and its response times, and the server's events.
 
     All rows share the axis of time, so that a stall stands right above its cause. None where no run has
     a per-second series worth drawing.
     """
-    variants = [v for v in study.variants if v in step.places]
-    roles = [role for role in step.role_names if any(_rates(study, step, frames, role))]
+    variants = [v for v in results.variants if v in step.places]
+    roles = [role for role in step.role_names if any(_rates(results, step, frames, role))]
     if not roles:
         return None
     with_events = [v for v in variants if step.places[v].shown.events]
@@ -53,11 +53,11 @@ def seconds_chart(study: Study, step: StepOf, frames: Frames) -> Chart | None:
         title = f"{role}\n{'rows/s' if by_rows else 'operations/s'}"
         layout[f"yaxis{upper}"] = axis(title, domain=domains[upper - 1], rangemode="tozero")
         found: list[RoleResponses] = []
-        for variant, line in _rates(study, step, frames, role):
+        for variant, line in _rates(results, step, frames, role):
             rates = line.rows if by_rows else line.operations
-            data.append(_line(study, variant, upper, *thinned(line.second, rates, most), legend=upper == 1))
+            data.append(_line(results, variant, upper, *thinned(line.second, rates, most), legend=upper == 1))
             found.append(frames.responses(step.places[variant], step.name, role, most))
-            data += _response_lines(study, variant, lower, found[-1], filled=filled)
+            data += _response_lines(results, variant, lower, found[-1], filled=filled)
         title = f"{role}\nresponse, ms"
         layout[f"yaxis{lower}"] = axis(title, domain=domains[lower - 1], type="log", dtick=_ticks(found))
     if with_events:
@@ -71,9 +71,9 @@ def seconds_chart(study: Study, step: StepOf, frames: Frames) -> Chart | None:
             fixedrange=True,
         )
         for place, variant in enumerate(with_events):
-            data += _events(study, variant, place, row, step.places[variant].shown.events)
+            data += _events(results, variant, place, row, step.places[variant].shown.events)
         if filled:
-            layout["shapes"] = _bands(study, step, variants)
+            layout["shapes"] = _bands(results, step, variants)
     layout["xaxis"]["anchor"] = f"y{len(domains)}"
     height = round(sum(heights) + _GAP * (len(heights) - 1) + _EDGES)
     what = "rates (more is better), response times (less is better)"
@@ -83,7 +83,7 @@ def seconds_chart(study: Study, step: StepOf, frames: Frames) -> Chart | None:
         data=data,
         layout=layout,
         height=height,
-        how=_how(study, events=bool(with_events), filled=filled),
+        how=_how(results, events=bool(with_events), filled=filled),
     )
 
 
@@ -94,7 +94,7 @@ def _ticks(found: Sequence[RoleResponses]) -> str | int:
     return "D2" if longest < 100 * max(shortest, 1e-6) else 1
 
 
-def _how(study: Study, *, events: bool, filled: bool) -> str:
+def _how(results: RunSet, *, events: bool, filled: bool) -> str:
     sentences = [
         "Every row has the same time axis, in seconds since the step's clock started. A dip in a rate or a "
         "peak in the response times is a stall that a mean hides.",
@@ -111,7 +111,7 @@ def _how(study: Study, *, events: bool, filled: bool) -> str:
         )
         if filled:
             sentences.append("Checkpoints are also shaded through all rows.")
-    if study.most_repeats > 1:
+    if results.most_repeats > 1:
         sentences.append(
             "Of several repeats the rates and the log are those of the one whose rate is nearest to the "
             "median; the response times of all are added up, second by second."
@@ -153,10 +153,10 @@ def _by_rows(step: StepOf, role: str) -> bool:
     )
 
 
-def _rates(study: Study, step: StepOf, frames: Frames, role: str) -> list[tuple[str, RoleRates]]:
+def _rates(results: RunSet, step: StepOf, frames: Frames, role: str) -> list[tuple[str, RoleRates]]:
     """The seconds of a role by variant; one with a handful of operations is no line."""
     found = []
-    for variant in study.variants:
+    for variant in results.variants:
         if variant in step.places:
             run = step.places[variant].shown.run
             rates = frames.rates.get((run.run_id, step.name, role))
@@ -166,9 +166,9 @@ def _rates(study: Study, step: StepOf, frames: Frames, role: str) -> list[tuple[
 
 
 def _line(
-    study: Study, variant: str, row: int, xs: Floats, ys: Floats, *, legend: bool = False, **more: Any
+    results: RunSet, variant: str, row: int, xs: Floats, ys: Floats, *, legend: bool = False, **more: Any
 ) -> dict[str, Any]:
-    index = study.color(variant)
+    index = results.color(variant)
     usual = {
         "line": {"color": color(index), "width": 1.4, "dash": dash(index)},
         "hovertemplate": "%{y:,.4~g}",
@@ -188,10 +188,10 @@ def _line(
 
 
 def _response_lines(
-    study: Study, variant: str, row: int, responses: RoleResponses, *, filled: bool
+    results: RunSet, variant: str, row: int, responses: RoleResponses, *, filled: bool
 ) -> list[dict[str, Any]]:
     """p50, p99 and the band between them, p95 within it, and the longest."""
-    of_variant = color(study.color(variant))
+    of_variant = color(results.color(variant))
     band = {"fill": "tonexty", "fillcolor": f"{of_variant}22"} if filled else {}
     lines: tuple[tuple[str, Floats, float, str, dict[str, Any]], ...] = (
         # p99 right behind p50: the band is filled down to the line before it
@@ -202,7 +202,7 @@ def _response_lines(
     )
     return [
         _line(
-            study,
+            results,
             variant,
             row,
             responses.second,
@@ -216,9 +216,9 @@ def _response_lines(
 
 
 def _events(
-    study: Study, variant: str, place: int, row: int, events: Sequence[LogEvent]
+    results: RunSet, variant: str, place: int, row: int, events: Sequence[LogEvent]
 ) -> list[dict[str, Any]]:
-    index = study.color(variant)
+    index = results.color(variant)
     made = []
     for kind, (width, opacity, word) in _EVENTS.items():
         own = [e for e in events if e.kind == kind]
@@ -254,7 +254,7 @@ def _events(
     return made
 
 
-def _bands(study: Study, step: StepOf, variants: Sequence[str]) -> list[dict[str, Any]]:
+def _bands(results: RunSet, step: StepOf, variants: Sequence[str]) -> list[dict[str, Any]]:
     """Checkpoints as faint bands through all rows."""
     bands = []
     for variant in variants:
@@ -265,7 +265,7 @@ def _bands(study: Study, step: StepOf, variants: Sequence[str]) -> list[dict[str
                     {
                         "type": "rect", "name": variant, "xref": "x", "yref": "paper", "layer": "below",
                         "x0": max(0.0, start), "x1": max(end, start + 0.15), "y0": 0, "y1": 1,
-                        "fillcolor": color(study.color(variant)), "opacity": 0.09, "line": {"width": 0},
+                        "fillcolor": color(results.color(variant)), "opacity": 0.09, "line": {"width": 0},
                     }
                 )  # fmt: skip
     return bands

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from pgstrata.judge.builds import arguments
-from pgstrata.report.blocks import Block, Cell, Column, Listing, Prose, Row, Section, Table, words
-from pgstrata.report.study import Study, natural
+from pgstrata.page.blocks import Block, Cell, Column, Listing, Prose, Row, Section, Table, words
+from pgstrata.page.results import RunSet, natural
 from pgstrata.store.record import BuiltRecord, Change
 
 # What SHOW ALL says about places and builds differs between any two runs and explains nothing.
@@ -26,11 +26,11 @@ def _differing(values: Mapping[str, Mapping[str, str]]) -> list[str]:
     )
 
 
-def settings(study: Study) -> Section | None:
+def settings(results: RunSet) -> Section | None:
     asked: dict[str, dict[str, str]] = {}
     texts: dict[str, str] = {}
-    for variant in study.variants:
-        for run in study.runs_of(variant)[:1]:
+    for variant in results.variants:
+        for run in results.runs_of(variant)[:1]:
             asked[variant] = run.record.config.settings
             for fragment in run.record.config.fragments:
                 texts.setdefault(fragment.name, fragment.text)
@@ -43,14 +43,14 @@ def settings(study: Study) -> Section | None:
             _matrix(
                 "settings",
                 "Settings that differ between the variants' configs",
-                {v: asked.get(v, {}) for v in study.variants},
+                {v: asked.get(v, {}) for v in results.variants},
                 differing,
                 "Only settings that are not the same everywhere are listed, as they were written into "
                 "postgresql.conf after sizes were resolved for this host. “not set” means that the server's "
                 "default holds.",
             )
         )
-    elif len(study.variants) > 1:
+    elif len(results.variants) > 1:
         blocks.append(Prose("Every variant was given the same settings."))
     everywhere = {n: v for n, v in next(iter(asked.values())).items() if n not in differing}
     if everywhere:
@@ -77,11 +77,11 @@ def _matrix(
     return Table(name, title, columns, rows, how)
 
 
-def not_taken(study: Study) -> Section | None:
+def not_taken(results: RunSet) -> Section | None:
     """Settings that a version lacks: dropped, or mapped to another name."""
     rows: list[Row] = []
-    for variant in study.variants:
-        for run in study.runs_of(variant)[:1] or [r for r in study.every if r.variant == variant][:1]:
+    for variant in results.variants:
+        for run in results.runs_of(variant)[:1] or [r for r in results.every if r.variant == variant][:1]:
             config = run.record.config
             rows += [Row(_change(variant, one), variant=variant) for one in (*config.dropped, *config.mapped)]
     if not rows:
@@ -114,11 +114,11 @@ def _change(variant: str, change: Change) -> list[Cell]:
     ]
 
 
-def show_all(study: Study) -> Section | None:
+def show_all(results: RunSet) -> Section | None:
     """Differences that nobody asked for: defaults that changed from version to version."""
-    if len(study.variants) < 2:
+    if len(results.variants) < 2:
         return None
-    told = {v: runs[0].settings() for v in study.variants if (runs := study.runs_of(v))}
+    told = {v: runs[0].settings() for v in results.variants if (runs := results.runs_of(v))}
     told = {v: settings for v, settings in told.items() if settings}
     if len(told) < 2:
         return None
@@ -138,15 +138,15 @@ def show_all(study: Study) -> Section | None:
     return Section("show-all", f"On the running servers: {len(names)} settings differ", [table], folded=True)
 
 
-def builds(study: Study) -> Section | None:
+def builds(results: RunSet) -> Section | None:
     flags: dict[str, set[str]] = {}
-    for variant in study.variants:
-        for run in study.runs_of(variant)[:1]:
+    for variant in results.variants:
+        for run in results.runs_of(variant)[:1]:
             flags[variant] = set(arguments(run.record.server.build))
     if not any(flags.values()):
         return None
     common = set.intersection(*flags.values())
-    blocks: list[Block] = [table] if (table := _from_source(study)) else []
+    blocks: list[Block] = [table] if (table := _from_source(results)) else []
     different = {v: sorted(own - common) for v, own in flags.items()}
     if any(different.values()):
         rows = [
@@ -168,12 +168,12 @@ def builds(study: Study) -> Section | None:
     return Section("builds", "Builds", blocks)
 
 
-def _from_source(study: Study) -> Table | None:
+def _from_source(results: RunSet) -> Table | None:
     """What each server that was built was built from and with."""
     rows = [
         Row([words(variant), *_told(built)], variant=variant)
-        for variant in study.variants
-        for run in study.runs_of(variant)[:1]
+        for variant in results.variants
+        for run in results.runs_of(variant)[:1]
         if (built := run.record.server.built) is not None
     ]
     if not rows:

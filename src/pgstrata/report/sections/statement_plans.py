@@ -7,8 +7,8 @@ from textwrap import wrap
 
 from pgstrata.judge.plan_shape import shape
 from pgstrata.judge.plan_text import outline, side_by_side
-from pgstrata.report.blocks import Block, Cell, Column, Listing, Prose, Row, Table, words
-from pgstrata.report.study import Repeats, StepOf, Study, WorkloadOf
+from pgstrata.page.blocks import Block, Cell, Column, Listing, Prose, Row, Table, words
+from pgstrata.page.results import Repeats, RunSet, StepOf, WorkloadOf
 from pgstrata.store.record import QueryPlan
 
 DIFFERS = "differs"
@@ -18,16 +18,16 @@ MOST_LISTINGS = 60
 _SHOWN = 160
 
 
-def plan_blocks(study: Study, workload: WorkloadOf) -> list[Block]:
+def plan_blocks(results: RunSet, workload: WorkloadOf) -> list[Block]:
     """A table of shapes; where one differs, both plans side by side. Empty where no plan was kept."""
     rows: list[Row] = []
     listings: list[Block] = []
     statements = changed = 0
     for step in workload.compared:
-        for name, by_variant in _plans(study, step).items():
+        for name, by_variant in _plans(results, step).items():
             statements += 1
             found = {v: (shape(entry.plan), KINDS[entry.kind]) for v, entry in by_variant.items()}
-            reference = study.base if study.base in found else next(iter(found))
+            reference = results.base if results.base in found else next(iter(found))
             changed += any(found[v][0] != found[reference][0] for v in found)
             for alike in _alike(found, reference):
                 plan, kind = found[alike[0]]
@@ -86,10 +86,10 @@ def _alike(found: dict[str, tuple[str, str]], reference: str) -> list[list[str]]
     return list(groups.values())
 
 
-def _plans(study: Study, step: StepOf) -> dict[str, dict[str, QueryPlan]]:
+def _plans(results: RunSet, step: StepOf) -> dict[str, dict[str, QueryPlan]]:
     """Statement → variant → its plan, of the last repeat that has plans."""
     found: dict[str, dict[str, QueryPlan]] = {}
-    for variant in study.variants:
+    for variant in results.variants:
         place = step.places.get(variant)
         for entry in _last(place) if place else ():
             if shape(entry.plan):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Bar, Bars, Block, Section
-from pgstrata.report.frames import Frames
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Bar, Bars, Block, Section
+from pgstrata.page.frames import Frames
+from pgstrata.page.results import MeasuredStep, RunSet, StepOf, WorkloadOf, anchor
 from pgstrata.report.sections.costs import cpu_table, metric_tables
 from pgstrata.report.sections.responses import (
     latency_table,
@@ -14,32 +15,31 @@ from pgstrata.report.sections.responses import (
 )
 from pgstrata.report.sections.seconds import seconds_chart
 from pgstrata.report.sections.summary import MISSED, relative_cell
-from pgstrata.report.study import MeasuredStep, StepOf, Study, WorkloadOf, anchor
 
 # More steps than this are folded, so that a page of 42 microbenchmarks can be scrolled.
 MOST_OPEN = 12
 
 
-def steps_section(study: Study, workload: WorkloadOf, frames: Frames) -> Section | None:
+def steps_section(results: RunSet, workload: WorkloadOf, frames: Frames) -> Section | None:
     """All steps of a workload; None where there is none."""
     if not workload.steps:
         return None
     many = len(workload.steps) > MOST_OPEN
-    parts = [_step(study, workload, step, frames, folded=many) for step in workload.steps]
+    parts = [_step(results, workload, step, frames, folded=many) for step in workload.steps]
     return Section(anchor("steps", workload.name), f"Steps of {workload.name}", parts=parts)
 
 
-def _step(study: Study, workload: WorkloadOf, step: StepOf, frames: Frames, folded: bool) -> Section:
+def _step(results: RunSet, workload: WorkloadOf, step: StepOf, frames: Frames, folded: bool) -> Section:
     keys = (("workload", workload.name), ("step", step.name))
     blocks: list[Block | None] = [
-        _bars(study, step),
-        seconds_chart(study, step, frames),
-        slow_seconds_table(study, step, keys),
-        latency_table(study, step, keys),
-        response_table(study, step, frames, keys),
-        cpu_table(study, step, frames, keys),
-        *metric_tables(study, step, keys),
-        statement_table(study, step, keys),
+        _bars(results, step),
+        seconds_chart(results, step, frames),
+        slow_seconds_table(results, step, keys),
+        latency_table(results, step, keys),
+        response_table(results, step, frames, keys),
+        cpu_table(results, step, frames, keys),
+        *metric_tables(results, step, keys),
+        statement_table(results, step, keys),
     ]
     return Section(
         step.anchor,
@@ -71,18 +71,20 @@ def _connections(measured: MeasuredStep) -> str:
     return f"connections: {', '.join(counts)}" if counts else ""
 
 
-def _bars(study: Study, step: StepOf) -> Bars:
+def _bars(results: RunSet, step: StepOf) -> Bars:
     longest = max((max(p.rates, default=0.0) for p in step.places.values()), default=0.0) or 1.0
     bars = []
-    for variant in study.variants:
+    for variant in results.variants:
         place = step.places.get(variant)
         if place is None or place.rate is None:
-            failed = any(run.variant == variant for run in study.failed)
-            why = study.cannot(variant, step.workload) or ("failed" if failed else "no data")
-            bars.append(Bar(variant, None, why, study.color(variant), "missing"))
+            failed = any(run.variant == variant for run in results.failed)
+            why = results.cannot(variant, step.workload) or ("failed" if failed else "no data")
+            bars.append(Bar(variant, None, why, results.color(variant), "missing"))
             continue
-        ratio = relative_cell(study, step, variant)
-        small = "" if variant == study.base or ratio.value is None else f"{ratio.sign} ×{ratio.text}".strip()
+        ratio = relative_cell(results, step, variant)
+        small = (
+            "" if variant == results.base or ratio.value is None else f"{ratio.sign} ×{ratio.text}".strip()
+        )
         low, high = (min(place.rates), max(place.rates)) if len(place.rates) > 1 else (None, None)
         note = f"{numbers.rate(low)} to {numbers.rate(high)} over {len(place.rates)} repeats" if high else ""
         bars.append(
@@ -90,8 +92,8 @@ def _bars(study: Study, step: StepOf) -> Bars:
                 label=variant,
                 share=place.rate / longest,
                 text=numbers.rate(place.rate),
-                color=study.color(variant),
-                tone="" if place.sla_met else "missed",
+                color=results.color(variant),
+                mark="" if place.sla_met else "missed",
                 small=small,
                 low=None if low is None else low / longest,
                 high=None if high is None else high / longest,
@@ -99,6 +101,6 @@ def _bars(study: Study, step: StepOf) -> Bars:
             )
         )
     how = ""
-    if study.most_repeats > 1:
+    if results.most_repeats > 1:
         how = "Bars are the median of the repeats; the thin line spans the smallest and the largest."
     return Bars(f"{step.name}: {step.unit} — more is better", bars, how)

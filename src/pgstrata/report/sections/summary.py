@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pgstrata.judge import summary as analysis
-from pgstrata.judge.colours import Tone
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Cell, Column, Row, Table, missing, words
-from pgstrata.report.study import StepOf, Study, WorkloadOf
+from pgstrata.judge.marks import Mark
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
+from pgstrata.page.results import RunSet, StepOf, WorkloadOf
 from pgstrata.report.verdicts import EVIDENCE
 
 MOST_COLUMNS = 12
@@ -37,22 +37,22 @@ _BACKGROUND_HOW = (
 )
 
 
-def absolute_table(study: Study, workload: WorkloadOf) -> Table:
+def absolute_table(results: RunSet, workload: WorkloadOf) -> Table:
     """Rates by variant and step."""
     repeats = (
         ", and the median of the repeats with the smallest and the largest below it"
-        if study.most_repeats > 1
+        if results.most_repeats > 1
         else ""
     )
 
     def cell(of: analysis.Cell, variant: str, step: str) -> Cell:
         if of.value is None:
-            return _absent(study, variant, workload.name)
-        note = MISSED if of.tone == "missed" else ""
-        return Cell(of.value, numbers.rate(of.value), of.tone, note, small=_range(of, numbers.rate))
+            return _absent(results, variant, workload.name)
+        note = MISSED if of.mark == "missed" else ""
+        return Cell(of.value, numbers.rate(of.value), of.mark, note, small=_range(of, numbers.rate))
 
     return _table(
-        study,
+        results,
         workload.summary.absolute,
         cell,
         name="rates",
@@ -63,21 +63,21 @@ def absolute_table(study: Study, workload: WorkloadOf) -> Table:
     )
 
 
-def relative_table(study: Study, workload: WorkloadOf) -> Table | None:
+def relative_table(results: RunSet, workload: WorkloadOf) -> Table | None:
     """Rates relative to the base; None where there is nothing to compare with."""
-    if not study.others:
+    if not results.others:
         return None
-    low, high = study.thresholds
+    low, high = results.thresholds
     steps = {step.name: step for step in workload.steps}
     return _table(
-        study,
+        results,
         workload.summary.relative,
-        lambda _, variant, step: relative_cell(study, steps[step], variant),
+        lambda _, variant, step: relative_cell(results, steps[step], variant),
         units=False,
         name="relative-rates",
-        title=f"Relative rates: {workload.name} against {study.base} — above 1 is better",
+        title=f"Relative rates: {workload.name} against {results.base} — above 1 is better",
         keys=(("workload", workload.name),),
-        how=_RELATIVE_HOW.format(base=study.base, low=low, high=high),
+        how=_RELATIVE_HOW.format(base=results.base, low=low, high=high),
         legend=(
             ("bad", f"slower, ≤ {low:g}"),
             ("even", "between"),
@@ -87,7 +87,7 @@ def relative_table(study: Study, workload: WorkloadOf) -> Table | None:
     )
 
 
-def background_table(study: Study, workload: WorkloadOf) -> Table | None:
+def background_table(results: RunSet, workload: WorkloadOf) -> Table | None:
     """Background write rates of the steps that have a target; the target is the last row."""
     table = workload.summary.background
     if table is None:
@@ -95,12 +95,12 @@ def background_table(study: Study, workload: WorkloadOf) -> Table | None:
 
     def cell(of: analysis.Cell, variant: str, step: str) -> Cell:
         if of.value is None:
-            return _absent(study, variant, workload.name)
-        note = "below 95 % of the target" if of.tone == "bad" else ""
-        return Cell(of.value, numbers.rate(of.value), of.tone, note, small=_range(of, numbers.rate))
+            return _absent(results, variant, workload.name)
+        note = "below 95 % of the target" if of.mark == "bad" else ""
+        return Cell(of.value, numbers.rate(of.value), of.mark, note, small=_range(of, numbers.rate))
 
     return _table(
-        study,
+        results,
         table,
         cell,
         unit="rows/s",
@@ -112,29 +112,29 @@ def background_table(study: Study, workload: WorkloadOf) -> Table | None:
     )
 
 
-def relative_cell(study: Study, step: StepOf, variant: str) -> Cell:
+def relative_cell(results: RunSet, step: StepOf, variant: str) -> Cell:
     """The relative rate of one variant in one step, with the range of the ratios where there are repeats."""
-    of = study.ratio(step, variant)
+    of = results.ratio(step, variant)
     if of.value is None:
         place = step.places.get(variant)
         if place is None or place.rate is None:
-            return _absent(study, variant, step.workload)
-        return missing(f"{study.base} has no rate here to compare with")
+            return _absent(results, variant, step.workload)
+        return missing(f"{results.base} has no rate here to compare with")
     text = numbers.ratio(of.value)
-    if variant == study.base:
+    if variant == results.base:
         return Cell(
-            of.value, text, "missed" if of.tone == "missed" else "", MISSED if of.tone == "missed" else ""
+            of.value, text, "missed" if of.mark == "missed" else "", MISSED if of.mark == "missed" else ""
         )
-    who = variant if of.sla_met is False else study.base
-    note = f"SLA missed by {who}" if of.tone == "missed" else ""
+    who = variant if of.sla_met is False else results.base
+    note = f"SLA missed by {who}" if of.mark == "missed" else ""
     return Cell(
-        of.value, text, of.tone, note or _why(study, step, variant), small=_judged(study, step, variant)
+        of.value, text, of.mark, note or _why(results, step, variant), small=_judged(results, step, variant)
     )
 
 
-def _judged(study: Study, step: StepOf, variant: str) -> str:
+def _judged(results: RunSet, step: StepOf, variant: str) -> str:
     """The verdict and its interval, as short as they go."""
-    found = study.verdict(step, variant)
+    found = results.verdict(step, variant)
     if found is None:
         return ""
     v = found.verdict
@@ -148,9 +148,9 @@ def _judged(study: Study, step: StepOf, variant: str) -> str:
     return f"{v.word}: measured once" if v.n == 1 else v.word
 
 
-def _why(study: Study, step: StepOf, variant: str) -> str:
+def _why(results: RunSet, step: StepOf, variant: str) -> str:
     """What the verdict stands on."""
-    found = study.verdict(step, variant)
+    found = results.verdict(step, variant)
     return "" if found is None else f"{found.verdict.n} {EVIDENCE[found.evidence]}: {found.verdict.reason}"
 
 
@@ -159,16 +159,16 @@ def _range(of: analysis.Cell, write: Callable[[float | None], str]) -> str:
     return f"{write(of.low)} – {write(of.high)}" if of.low != of.high else ""
 
 
-def _absent(study: Study, variant: str, workload: str) -> Cell:
-    if why := study.cannot(variant, workload):
+def _absent(results: RunSet, variant: str, workload: str) -> Cell:
+    if why := results.cannot(variant, workload):
         return Cell(None, "not possible", "missing", why)
-    if study.has_failed(variant):
+    if results.has_failed(variant):
         return Cell(None, "failed", "missing", "its run failed, see Failed runs")
     return missing()
 
 
 def _table(
-    study: Study,
+    results: RunSet,
     table: analysis.Table,
     cell: Callable[[analysis.Cell, str, str], Cell],
     *,
@@ -176,7 +176,7 @@ def _table(
     title: str,
     keys: Sequence[tuple[str, str]],
     how: str,
-    legend: Sequence[tuple[Tone, str]],
+    legend: Sequence[tuple[Mark, str]],
     units: bool = True,
     unit: str = "",
 ) -> Table:
@@ -192,7 +192,7 @@ def _table(
         columns = [Column("variant", "Variant", align="left")]
         columns += [Column(step.step, step.step, u) for step, u in zip(steps, unit_of, strict=True)]
         rows = [
-            Row([words(v), *cells], "base" if v == study.base else "", v)
+            Row([words(v), *cells], "base" if v == results.base else "", v)
             for v, cells in zip((row.variant for row in table.rows), worded, strict=True)
         ]
         if targets:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
-from pgstrata.report.charts import PALETTE, axis, label, rounded
-from pgstrata.report.study import StepOf, Study, WorkloadOf, anchor, natural
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
+from pgstrata.page.charts import PALETTE, axis, label, rounded
+from pgstrata.page.results import RunSet, StepOf, WorkloadOf, anchor, natural
 from pgstrata.stats.changepoint import Shift, Version, shifts
 
 FEWEST_VERSIONS = 3
 STEPS_PER_CHART = 8
 
 
-def trends(study: Study, workload: WorkloadOf) -> Section | None:
+def trends(results: RunSet, workload: WorkloadOf) -> Section | None:
     """None where fewer than three versions were measured with one config."""
-    rows = [row for row in _rows(study) if len(row) >= FEWEST_VERSIONS]
+    rows = [row for row in _rows(results) if len(row) >= FEWEST_VERSIONS]
     if not rows or not workload.compared:
         return None
     blocks: list[Block] = []
@@ -35,10 +35,10 @@ def trends(study: Study, workload: WorkloadOf) -> Section | None:
     return Section(anchor("trend", workload.name), title, blocks)
 
 
-def _rows(study: Study) -> list[list[str]]:
+def _rows(results: RunSet) -> list[list[str]]:
     """Variants that differ in the server's version only, oldest first; one row per config."""
     rows: dict[str, dict[str, int]] = {}
-    for run in study.runs:
+    for run in results.runs:
         rows.setdefault(run.record.config.name, {})[run.variant] = run.record.server.version_num
     return [
         sorted(row, key=lambda v: (row[v], natural(v)))

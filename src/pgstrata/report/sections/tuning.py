@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pgstrata.judge.overlays import TuningStudy, tuning_study
 from pgstrata.judge.tuning import CLASSES, Entry
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
-from pgstrata.report.study import Study
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
+from pgstrata.page.results import RunSet
 
 _BANDS = {
     "significant benefit": "> 1.05",
@@ -17,9 +17,9 @@ _BANDS = {
 }
 
 
-def tuning(study: Study) -> Section | None:
-    """None where the campaign is no study of overlays."""
-    found = tuning_study(study.runs)
+def tuning(results: RunSet) -> Section | None:
+    """None where the campaign is no tuning study."""
+    found = tuning_study(results.runs)
     if found is None:
         return None
     return Section("tuning-study", "Study of configurations", [table(found), *remarks(found)])

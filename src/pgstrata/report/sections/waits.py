@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import mean
 
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Cell, Column, Row, Table, missing, words
-from pgstrata.report.study import StepOf, Study, WorkloadOf
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
+from pgstrata.page.results import RunSet, StepOf, WorkloadOf
 from pgstrata.store.record import StepRecord
 
 # What is seen less often than this under every variant is left out.
@@ -17,16 +17,16 @@ _IDLE = "activity:"  # background processes that have nothing to do
 Shares = dict[str, dict[str, dict[str, float]]]  # role → event → variant → share
 
 
-def wait_tables(study: Study, workload: WorkloadOf) -> list[Table]:
+def wait_tables(results: RunSet, workload: WorkloadOf) -> list[Table]:
     """One table for each step in which wait events were sampled."""
-    return [table for step in workload.compared if (table := _table(study, workload, step))]
+    return [table for step in workload.compared if (table := _table(results, workload, step))]
 
 
-def _table(study: Study, workload: WorkloadOf, step: StepOf) -> Table | None:
+def _table(results: RunSet, workload: WorkloadOf, step: StepOf) -> Table | None:
     sampled = {
         v: [m.record for m in place.repeats if m.record.waits is not None] for v, place in step.places.items()
     }
-    variants = [v for v in study.variants if sampled.get(v)]
+    variants = [v for v in results.variants if sampled.get(v)]
     if not variants:
         return None
     rows: list[Row] = []

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pgstrata.judge.explain import explain
-from pgstrata.report.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
+from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
+from pgstrata.page.results import RunSet, WorkloadOf, anchor
 from pgstrata.report.flames import Flames
 from pgstrata.report.sections.profiles import profile_parts
 from pgstrata.report.sections.statement_plans import plan_blocks
 from pgstrata.report.sections.summary import relative_cell
 from pgstrata.report.sections.waits import wait_tables
-from pgstrata.report.study import Study, WorkloadOf, anchor
 
 
-def why(study: Study, workload: WorkloadOf, flames: Flames, trouble: str = "") -> Section | None:
+def why(results: RunSet, workload: WorkloadOf, flames: Flames, trouble: str = "") -> Section | None:
     """Everything that can say why a rate of this workload moved; None where nothing was looked at."""
     parts = [
-        _part(workload, "Plans of the statements", plan_blocks(study, workload)),
-        _part(workload, "Wait events", wait_tables(study, workload), folded=True),
-        _profiles(study, workload, flames, trouble),
+        _part(workload, "Plans of the statements", plan_blocks(results, workload)),
+        _part(workload, "Wait events", wait_tables(results, workload), folded=True),
+        _profiles(results, workload, flames, trouble),
     ]
-    blocks = _sentences(study, workload)
+    blocks = _sentences(results, workload)
     made = [part for part in parts if part is not None]
     if not blocks and not made:
         return None
@@ -39,28 +39,28 @@ def _part(
     return Section(anchor(title, workload.name), title, blocks, folded=folded) if blocks else None
 
 
-def _profiles(study: Study, workload: WorkloadOf, flames: Flames, trouble: str) -> Section | None:
-    steps = profile_parts(study, workload, flames)
+def _profiles(results: RunSet, workload: WorkloadOf, flames: Flames, trouble: str) -> Section | None:
+    steps = profile_parts(results, workload, flames)
     if not steps:
         return None
     blocks = [Prose(trouble, "bad")] if trouble else []
     return Section(anchor("profiles", workload.name), "Profiles", blocks, parts=steps)
 
 
-def _sentences(study: Study, workload: WorkloadOf) -> list[Block]:
-    if not study.others:
+def _sentences(results: RunSet, workload: WorkloadOf) -> list[Block]:
+    if not results.others:
         return []
     rows: list[Row] = []
     cells = 0
     for step in workload.compared:
-        base = step.places.get(study.base)
-        for variant in study.others:
+        base = step.places.get(results.base)
+        for variant in results.others:
             place = step.places.get(variant)
-            cell = relative_cell(study, step, variant)
+            cell = relative_cell(results, step, variant)
             if base is None or place is None or cell.value is None:
                 continue
             cells += 1
-            if cell.tone not in ("good", "bad"):
+            if cell.mark not in ("good", "bad"):
                 continue
             found = explain([m.record for m in base.repeats], [m.record for m in place.repeats])
             if found is not None:
@@ -73,7 +73,7 @@ def _sentences(study: Study, workload: WorkloadOf) -> list[Block]:
     return [
         Table(
             name="why",
-            title=f"What moved with each changed rate: {workload.name}, against {study.base}",
+            title=f"What moved with each changed rate: {workload.name}, against {results.base}",
             columns=[
                 Column("step", "Step", align="left"),
                 Column("variant", "Variant", align="left"),

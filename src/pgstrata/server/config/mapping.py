@@ -55,7 +55,7 @@ MANAGED = frozenset(
 
 
 @dataclass(frozen=True)
-class Fate:
+class MappedSetting:
     """What becomes of an assignment: `to` = `value`, or nothing when it is dropped."""
 
     kind: Literal["set", "mapped", "dropped"]
@@ -140,14 +140,14 @@ _SUCCESSORS: dict[str, tuple[_Successor, ...]] = {
 }
 
 
-def fate(written: Assignment, version_num: int, ram_bytes: int, build: str) -> Fate:
+def fate(written: Assignment, version_num: int, ram_bytes: int, build: str) -> MappedSetting:
     """What a version makes of one assignment. Raises UsageError with file and line."""
     major = major_of(version_num)
     name, value = written.name, written.value
     if "." in name:
-        return Fate("set", name, value)  # an extension's own: only the extension knows
+        return MappedSetting("set", name, value)  # an extension's own: only the extension knows
     if name in MANAGED:
-        return Fate("dropped", reason="pgstrata sets it itself")
+        return MappedSetting("dropped", reason="pgstrata sets it itself")
     if row := setting(name, major):
         return _with_value(written, row, ram_bytes, build)
     if not history(name) and name not in _SUCCESSORS:
@@ -164,17 +164,17 @@ def fate(written: Assignment, version_num: int, ram_bytes: int, build: str) -> F
             except ValueError as error:
                 raise UsageError(f"{written.place}: {name}: {error}") from error
     _checked(written, ram_bytes)
-    return Fate("dropped", reason=_where(name, major))
+    return MappedSetting("dropped", reason=_where(name, major))
 
 
-def _mapped(row: Setting, value: str, ram_bytes: int, reason: str) -> Fate:
+def _mapped(row: Setting, value: str, ram_bytes: int, reason: str) -> MappedSetting:
     """A value turned into another setting's, or the nearest that one can hold. Raises BadValue."""
     try:
-        return Fate("mapped", row.name, canonical(row, value, ram_bytes), reason)
+        return MappedSetting("mapped", row.name, canonical(row, value, ram_bytes), reason)
     except BadValue as error:
         if error.beyond is None:
             raise
-        return Fate("mapped", row.name, error.beyond, f"{reason}; {row.name} {error}")
+        return MappedSetting("mapped", row.name, error.beyond, f"{reason}; {row.name} {error}")
 
 
 def _checked(written: Assignment, ram_bytes: int) -> str:
@@ -199,21 +199,21 @@ def _where(name: str, major: int) -> str:
     return f"{major_name(major)} does not have it"
 
 
-def _with_value(written: Assignment, row: Setting, ram_bytes: int, build: str) -> Fate:
+def _with_value(written: Assignment, row: Setting, ram_bytes: int, build: str) -> MappedSetting:
     """The value for a version that has the setting: as it is, or what comes nearest to it when only
     other versions, or builds with other libraries, take it."""
     name, value = written.name, written.value
     if instead := _of_build(row, value, build) or _level(row, value) or _rounded(row, value, ram_bytes):
         return instead
     try:
-        return Fate("set", name, canonical(row, value, ram_bytes))
+        return MappedSetting("set", name, canonical(row, value, ram_bytes))
     except BadValue as error:
         others = [other for other in history(name) if other is not row]
         if not _taken_by(others, value, ram_bytes):
             raise UsageError(f"{written.place}: {name} {error}") from error
         if error.beyond is not None:
-            return Fate("mapped", name, error.beyond, f"in this version it {error}")
-        return Fate("dropped", reason=f"in this version it {error}")
+            return MappedSetting("mapped", name, error.beyond, f"in this version it {error}")
+        return MappedSetting("dropped", reason=f"in this version it {error}")
 
 
 def _taken_by(rows: list[Setting], value: str, ram_bytes: int) -> bool:
@@ -226,7 +226,7 @@ def _taken_by(rows: list[Setting], value: str, ram_bytes: int) -> bool:
     return False
 
 
-def _rounded(row: Setting, value: str, ram_bytes: int) -> Fate | None:
+def _rounded(row: Setting, value: str, ram_bytes: int) -> MappedSetting | None:
     """A fraction where this version counts in whole units: 500us of a delay in ms, before 12."""
     if row.type != "integer" or all(other.type != "real" for other in history(row.name)):
         return None
@@ -238,32 +238,32 @@ def _rounded(row: Setting, value: str, ram_bytes: int) -> Fate | None:
         return None
     # Not to zero, which switches such a setting off.
     whole = shown(row, float(max(1, round(number))))
-    return Fate("mapped", row.name, whole, f"this version takes whole {row.unit or 'numbers'} only")
+    return MappedSetting("mapped", row.name, whole, f"this version takes whole {row.unit or 'numbers'} only")
 
 
-def _of_build(row: Setting, value: str, build: str) -> Fate | None:
+def _of_build(row: Setting, value: str, build: str) -> MappedSetting | None:
     """Values that need a version that knows them and a build with a library."""
     text = value.lower()
     if row.name == "io_method" and text == "io_uring" and build and not _built_with(build, "liburing"):
-        return Fate("mapped", row.name, "worker", "this server was built without liburing")
+        return MappedSetting("mapped", row.name, "worker", "this server was built without liburing")
     if row.name not in ("wal_compression", "default_toast_compression") or text not in _COMPRESSIONS:
         return None
     if row.type == "bool":
-        return Fate("mapped", row.name, "on", "before 15 it is on or off, and on means pglz")
+        return MappedSetting("mapped", row.name, "on", "before 15 it is on or off, and on means pglz")
     if text != "pglz" and build and not _built_with(build, text):
-        return Fate("mapped", row.name, "pglz", f"this server was built without {text}")
+        return MappedSetting("mapped", row.name, "pglz", f"this server was built without {text}")
     return None
 
 
-def _level(row: Setting, value: str) -> Fate | None:
+def _level(row: Setting, value: str) -> MappedSetting | None:
     """9.6 made one level, replica, of archive and hot_standby (its release notes)."""
     text = value.lower()
     if row.name != "wal_level" or text in row.values:
         return None
     if text == "replica":
-        return Fate("mapped", row.name, "hot_standby", "before 9.6 replica was called hot_standby")
+        return MappedSetting("mapped", row.name, "hot_standby", "before 9.6 replica was called hot_standby")
     if text in ("archive", "hot_standby"):
-        return Fate("mapped", row.name, "replica", f"since 9.6 {text} is called replica")
+        return MappedSetting("mapped", row.name, "replica", f"since 9.6 {text} is called replica")
     return None
 
 

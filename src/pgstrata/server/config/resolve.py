@@ -9,7 +9,7 @@ from typing import Literal
 
 from pgstrata.errors import UsageError
 from pgstrata.server.config.conf_file import Assignment, Fragment, assignments, quoted
-from pgstrata.server.config.mapping import Fate, fate
+from pgstrata.server.config.mapping import MappedSetting, fate
 from pgstrata.server.config.settings import major_of, plain_number, setting
 from pgstrata.store.record import Change, ConfigRecord, FragmentRecord
 from pgstrata.suggest import nearest
@@ -17,8 +17,8 @@ from pgstrata.user_files import read_text, user_path
 
 __all__ = [
     "Change",
-    "Fate",
     "Fragment",
+    "MappedSetting",
     "Outcome",
     "Resolved",
     "explain",

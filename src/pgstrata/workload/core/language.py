@@ -62,7 +62,6 @@ __all__ = [
     "Rate",
     "Repeat",
     "Role",
-    "Scene",
     "Script",
     "Set",
     "Settle",
@@ -73,6 +72,7 @@ __all__ = [
     "Value",
     "Var",
     "Work",
+    "WorkContext",
     "parse_template",
 ]
 
@@ -383,7 +383,7 @@ class Settle:
 
 
 @dataclass(frozen=True)
-class Scene:
+class WorkContext:
     """What work in Python has at hand: the run's database, somebody to tell, and when to give up.
 
     check: raises when the user has asked for the end; called at least every second or so.
@@ -402,7 +402,7 @@ class Work:
     """
 
     name: str
-    do: Callable[[Scene], Mapping[str, Any]]
+    do: Callable[[WorkContext], Mapping[str, Any]]
 
 
 Phase = Step | Admin | Settle | Work

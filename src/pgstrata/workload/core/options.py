@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from pgstrata.errors import UsageError
 from pgstrata.workload.core.language import Phase
+
+if TYPE_CHECKING:
+    from pgstrata.page.blocks import Section
+    from pgstrata.page.results import RunSet, WorkloadOf
 
 SHORTEST_SECONDS = 0.001
 LONGEST_SECONDS = 30 * 86_400.0
@@ -61,7 +65,7 @@ class WorkloadOptions(BaseModel):
 
 
 @dataclass(frozen=True)
-class Estimate:
+class RunCost:
     """What a plan shows before anything ran: order of magnitude, from rates of a small current server.
 
     seconds: of all steps and settle waits of one run. disk_bytes: the data folder at its largest,
@@ -94,4 +98,13 @@ class Workload(Protocol):
         """
         ...
 
-    def estimate(self, options: Any) -> Estimate: ...
+    def estimate(self, options: Any) -> RunCost: ...
+
+
+@runtime_checkable
+class OwnReport(Protocol):
+    """A workload that has a section of its own in the report."""
+
+    def report(self, results: RunSet, workload: WorkloadOf) -> Section | None:
+        """Of one workload of the campaign; None where its runs have nothing of the kind."""
+        ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -19,17 +19,21 @@ from pgstrata.workload.core.language import (
     Op,
     Phase,
     Role,
-    Scene,
     Script,
     Sql,
     Step,
     Work,
+    WorkContext,
 )
-from pgstrata.workload.core.options import Estimate, need_version
+from pgstrata.workload.core.options import RunCost, need_version
 from pgstrata.workload.core.recorded import PER_HOUR, counted_rate, rows_from
 from pgstrata.workload.fulltext import corpus, queries
 from pgstrata.workload.fulltext.corpus.rows import COLUMNS
 from pgstrata.workload.fulltext.options import FulltextOptions
+
+if TYPE_CHECKING:
+    from pgstrata.page.blocks import Section
+    from pgstrata.page.results import RunSet, WorkloadOf
 
 TABLE = "messages"
 VECTORS = "pgstrata_vectors"
@@ -59,7 +63,7 @@ class Fulltext:
         need_version(version_num, 80_300, "full text search", "older ones have no tsvector of their own")
         rows = _corpus(o)
         texts = _queries(o)
-        phases: list[Phase] = [Work("corpus", lambda scene: _make(rows, scene))]
+        phases: list[Phase] = [Work("corpus", lambda context: _make(rows, context))]
         if version_num < 90_000:
             # The language of the trigger; in every database since 9.0.
             phases.append(Admin("create language", ["CREATE LANGUAGE plpgsql"]))
@@ -79,12 +83,20 @@ class Fulltext:
                 phases.append(Admin("drop index", [f"DROP INDEX {_index_name(kind)}"]))
         return phases
 
-    def estimate(self, options: FulltextOptions) -> Estimate:
+    def report(self, results: RunSet, workload: WorkloadOf) -> Section | None:
+        """Its section of the report."""
+        from pgstrata.workload.fulltext.report import (
+            fulltext,  # what draws is loaded where something is drawn
+        )
+
+        return fulltext(results, workload)
+
+    def estimate(self, options: FulltextOptions) -> RunCost:
         o = options
         rows = _corpus(o)
         steps = [p for p in self.phases(o, 170_000) if isinstance(p, Step)]
         # Text, tsvectors of about its size, an index, the write-ahead log of all three.
-        return Estimate(
+        return RunCost(
             2 + rows.size / 50e6 + sum(s.estimated_seconds or 0.0 for s in steps), rows.size * 5 + (1 << 30)
         )
 
@@ -113,8 +125,8 @@ def _queries(o: FulltextOptions) -> list[str]:
     return queries.made_up(words, o.query_count, o.seed)
 
 
-def _make(rows: corpus.Corpus, scene: Scene) -> dict[str, Any]:
-    return {"fulltext": rows.build(scene.say, scene.check)}
+def _make(rows: corpus.Corpus, context: WorkContext) -> dict[str, Any]:
+    return {"fulltext": rows.build(context.say, context.check)}
 
 
 # --- the table --------------------------------------------------------------------------------
@@ -182,10 +194,10 @@ def _index_step(o: FulltextOptions, rows: corpus.Corpus, kind: str) -> Step:
     )
 
 
-def _pending(scene: Scene) -> dict[str, Any]:
+def _pending(context: WorkContext) -> dict[str, Any]:
     """How much of the GIN index the load left in its pending list, which is merged on the way."""
     try:
-        with scene.connect() as connection:
+        with context.connect() as connection:
             row = connection.execute(
                 "SELECT gin_clean_pending_list(%s::regclass), current_setting('block_size')::int, "
                 "pg_relation_size(%s::regclass)",

@@ -35,7 +35,7 @@ from pgstrata.workload.core.language import (
     Value,
     Var,
 )
-from pgstrata.workload.core.options import Estimate, NotInVersionError, WorkloadOptions, need_version
+from pgstrata.workload.core.options import NotInVersionError, RunCost, WorkloadOptions, need_version
 from pgstrata.workload.insert.options import ROWS_BEFORE_INDEXES, InsertOptions
 
 #: Inserts and deletes of one client are never further apart than this many statements.
@@ -418,7 +418,7 @@ class InsertBenchmark:
         phases += _query_steps(o)
         return phases
 
-    def estimate(self, options: InsertOptions) -> Estimate:
+    def estimate(self, options: InsertOptions) -> RunCost:
         """Seconds from typical rates; bytes from the widths of rows and index entries.
 
         A row takes 24 bytes of header, 4 of line pointer, 32 of fixed columns and its data; entries of
@@ -435,4 +435,4 @@ class InsertBenchmark:
         )
         per_row = 24 + 4 + 32 + (o.data_length_min + o.data_length_max) / 2 + 4 + 20 / 0.9 + 3 * 26 / 0.7
         table = (o.rows + min(o.i1_rows, o.rows / 2)) * per_row
-        return Estimate(seconds, int(table + min(2**30, 3 * table) + 40e6))
+        return RunCost(seconds, int(table + min(2**30, 3 * table) + 40e6))

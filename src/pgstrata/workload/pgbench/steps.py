@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import UsageError
 from pgstrata.user_files import read_text
 from pgstrata.workload.core.language import Admin, Headline, PgbenchScript, Phase, Rate, Role, Step
-from pgstrata.workload.core.options import Estimate, WorkloadOptions
+from pgstrata.workload.core.options import RunCost, WorkloadOptions
 from pgstrata.workload.pgbench.load import (
     ACCOUNTS_PER_SCALE,
     BRANCHES,
@@ -19,6 +19,10 @@ from pgstrata.workload.pgbench.load import (
     initialise,
 )
 from pgstrata.workload.pgbench.options import BYTES_PER_SCALE, BuiltIn, Mode, PgbenchOptions
+
+if TYPE_CHECKING:
+    from pgstrata.page.blocks import Section
+    from pgstrata.page.results import RunSet, WorkloadOf
 
 _AID = f"\\set aid random(1, {ACCOUNTS_PER_SCALE} * :scale)\n"
 _BID = "\\set bid random(1, 1 * :scale)\n"
@@ -147,7 +151,13 @@ class Pgbench:
                     phases.append(step(o, name, scripts, mode, clients, reads_only=reads_only))
         return phases
 
-    def estimate(self, options: PgbenchOptions) -> Estimate:
+    def report(self, results: RunSet, workload: WorkloadOf) -> Section | None:
+        """Its section of the report."""
+        from pgstrata.workload.pgbench.report import scaling  # what draws is loaded where something is drawn
+
+        return scaling(results, workload)
+
+    def estimate(self, options: PgbenchOptions) -> RunCost:
         """15 MB for each unit of scale; updated rows and the history: a quarter more and 300 kB/s;
         write-ahead log: 1 GiB, or what the load writes if that is less.
         """
@@ -155,4 +165,4 @@ class Pgbench:
         steps = [p for p in self.phases(o, 999_999) if isinstance(p, Step)]
         seconds = sum(s.warmup + (s.seconds or s.estimated_seconds or 0) for s in steps)
         data = o.scale * BYTES_PER_SCALE * 1.25 * o.initialise + 300e3 * seconds
-        return Estimate(seconds, int(data + min(2**30, data) + 40e6))
+        return RunCost(seconds, int(data + min(2**30, data) + 40e6))

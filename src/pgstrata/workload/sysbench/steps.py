@@ -31,7 +31,7 @@ from pgstrata.workload.core.language import (
     Value,
     Var,
 )
-from pgstrata.workload.core.options import Estimate, WorkloadOptions, need_version
+from pgstrata.workload.core.options import RunCost, WorkloadOptions, need_version
 from pgstrata.workload.sysbench.load import PAD, C, key, load
 from pgstrata.workload.sysbench.options import SysbenchOptions as _Options
 
@@ -421,7 +421,7 @@ class Sysbench:
         found += [step(o, m) for m in last]
         return found
 
-    def estimate(self, options: SysbenchOptions) -> Estimate:
+    def estimate(self, options: SysbenchOptions) -> RunCost:
         """A row takes 24 bytes of header, 4 of line pointer, 191 of columns; index entries 20 bytes in
         pages 90 % full, those of k at most twice that after updates. Updated rows that wait for
         vacuum: half the table. Write-ahead log: 1 GiB, or what the load writes if that is less.
@@ -434,4 +434,4 @@ class Sysbench:
             elif isinstance(phase, Settle):
                 seconds += phase.seconds
         table = o.tables * o.rows * (24 + 4 + 191 + 3 * 20 / 0.9) * 1.5
-        return Estimate(seconds, int(table + min(2**30, table) + 40e6))
+        return RunCost(seconds, int(table + min(2**30, table) + 40e6))

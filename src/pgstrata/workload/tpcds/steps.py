@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pgstrata.workload.core.language import (
     Admin,
@@ -15,17 +15,21 @@ from pgstrata.workload.core.language import (
     Op,
     Phase,
     Role,
-    Scene,
     Script,
     Sql,
     Step,
     Work,
+    WorkContext,
 )
-from pgstrata.workload.core.options import Estimate
+from pgstrata.workload.core.options import RunCost
 from pgstrata.workload.core.recorded import PER_HOUR
 from pgstrata.workload.tpcds import data, judge, reference, schema
 from pgstrata.workload.tpcds.options import TpcdsOptions
 from pgstrata.workload.tpcds.source import queries, tables
+
+if TYPE_CHECKING:
+    from pgstrata.page.blocks import Section
+    from pgstrata.page.results import RunSet, WorkloadOf
 
 # Orders of magnitude of a small current server: raw bytes loaded per second and connection, indexed,
 # vacuumed; seconds all 99 queries take at scale factor 1.
@@ -49,29 +53,35 @@ class Tpcds:
     def phases(self, options: TpcdsOptions, version_num: int) -> list[Phase]:
         o = options
         phases: list[Phase] = [
-            Work("data", lambda scene: _data(o, scene)),
+            Work("data", lambda context: _data(o, context)),
             Admin("create tables", schema.create()),
             *_load(o, version_num),
         ]
         if o.answers and (o.passes or o.streams):
-            phases.append(Work("answers", lambda scene: _answers(o, scene)))
+            phases.append(Work("answers", lambda context: _answers(o, context)))
         return [*phases, *_queries(o, version_num)]
 
-    def estimate(self, options: TpcdsOptions) -> Estimate:
+    def report(self, results: RunSet, workload: WorkloadOf) -> Section | None:
+        """Its section of the report."""
+        from pgstrata.workload.tpcds.report import tpcds  # what draws is loaded where something is drawn
+
+        return tpcds(results, workload)
+
+    def estimate(self, options: TpcdsOptions) -> RunCost:
         o = options
         seconds = sum(p.estimated_seconds or 0.0 for p in self.phases(o, 170_000) if isinstance(p, Step))
         there = data.about(o.scale) is not None
         raw = data.raw_bytes(o.scale)
         # Tables a little larger than their text, indexes, the write-ahead log of the load, sorts on disk.
-        return Estimate(seconds + (0 if there else raw / 50e6), int(raw * 2.6) + (1 << 30))
+        return RunCost(seconds + (0 if there else raw / 50e6), int(raw * 2.6) + (1 << 30))
 
 
-def _data(o: TpcdsOptions, scene: Scene) -> dict[str, Any]:
-    return {"tpcds": data.make(o.scale, scene.say, scene.check)}
+def _data(o: TpcdsOptions, context: WorkContext) -> dict[str, Any]:
+    return {"tpcds": data.make(o.scale, context.say, context.check)}
 
 
-def _answers(o: TpcdsOptions, scene: Scene) -> dict[str, Any]:
-    reference.make(o.scale, o.numbers, scene.say, scene.check)
+def _answers(o: TpcdsOptions, context: WorkContext) -> dict[str, Any]:
+    reference.make(o.scale, o.numbers, context.say, context.check)
     return {}
 
 

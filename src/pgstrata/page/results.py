@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import StoreError, UsageError
-from pgstrata.judge.colours import THRESHOLDS, check_thresholds
 from pgstrata.judge.compare import StepVerdict, compare_all
 from pgstrata.judge.latency import over_repeats
+from pgstrata.judge.marks import THRESHOLDS, check_thresholds
 from pgstrata.judge.summary import Cell, Summary, summarise
 from pgstrata.store import BrokenRun, Results, Run
 from pgstrata.store.choose import Side
@@ -129,7 +129,7 @@ class WorkloadOf:
 
 
 @dataclass(frozen=True)
-class Study:
+class RunSet:
     """One campaign. `runs` are the finished ones that count, `failed` those that ended badly, `unable` those
     that were not made because the version cannot."""
 
@@ -150,7 +150,7 @@ class Study:
         return self._index.get(variant, 0)
 
     def ratio(self, step: StepOf, variant: str) -> Cell:
-        """The relative rate of a variant in a step, with its tone."""
+        """The relative rate of a variant in a step, with its mark."""
         return self._ratios.get((step.workload, variant, step.name), Cell(None, "missing"))
 
     @cached_property
@@ -221,12 +221,12 @@ def campaigns(results: Path) -> list[str]:
     return sorted(last, key=lambda name: last[name], reverse=True)
 
 
-def read_study(
+def read_results(
     results: Path,
     campaign: str | None = None,
     base: str | None = None,
     thresholds: tuple[float, float] = THRESHOLDS,
-) -> Study:
+) -> RunSet:
     """Reads a campaign. Without a name there must be only one.
 
     base: label of the variant the others are compared with; the campaign's if None, else its first.
@@ -258,7 +258,7 @@ def read_study(
     if base is None:
         base = next((v for v in variants if any(run.variant == v for run in done)), variants[0])
     summaries = summarise(done, variants=variants, base=base, thresholds=thresholds)
-    return Study(
+    return RunSet(
         campaign=chosen,
         variants=tuple(variants),
         base=base,

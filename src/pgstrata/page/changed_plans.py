@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pgstrata.judge.plan_shape import shape
 from pgstrata.judge.plan_text import outline, side_by_side
 from pgstrata.judge.queries import Timing, faster
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Block, Cell, Column, Listing, Prose, Row, Table, words
-from pgstrata.report.queries import Queries, relative
-from pgstrata.report.study import Study, WorkloadOf
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Block, Cell, Column, Listing, Prose, Row, Table, words
+from pgstrata.page.queries import Queries, relative
+from pgstrata.page.results import RunSet, WorkloadOf
 
 MOST_LISTINGS = 40
 """Pairs of plans that are spelled out, those whose duration changed most first."""
@@ -19,20 +19,22 @@ MOST_LISTINGS = 40
 ByVariant = Mapping[str, Mapping[str, Timing]]
 
 
-def changed_plans(study: Study, workload: WorkloadOf, by_variant: ByVariant, found: Queries) -> list[Block]:
-    base = found.plans.get(study.base)
-    if base is None or not study.others:
+def changed_plans(
+    results: RunSet, workload: WorkloadOf, by_variant: ByVariant, found: Queries
+) -> list[Block]:
+    base = found.plans.get(results.base)
+    if base is None or not results.others:
         return []
     changes: list[tuple[float, str, str, float | None]] = []
     compared_plans = 0
-    for variant in study.others:
+    for variant in results.others:
         for query, plan in found.plans.get(variant, {}).items():
             if query not in base:
                 continue
             compared_plans += 1
             if shape(plan) != shape(base[query]):
                 ratio = faster(
-                    by_variant.get(study.base, {}).get(query), by_variant.get(variant, {}).get(query)
+                    by_variant.get(results.base, {}).get(query), by_variant.get(variant, {}).get(query)
                 )
                 weight = abs(math.log(ratio)) if ratio else 0.0
                 changes.append((weight, query, variant, ratio))
@@ -48,7 +50,7 @@ def changed_plans(study: Study, workload: WorkloadOf, by_variant: ByVariant, fou
             Column("query", "Query", align="left"),
             Column("variant", "Variant", align="left"),
             Column("relative", "Relative"),
-            Column("nodes_base", "Nodes", study.base),
+            Column("nodes_base", "Nodes", results.base),
             Column("nodes", "Nodes", "variant"),
         ],
         [
@@ -56,7 +58,7 @@ def changed_plans(study: Study, workload: WorkloadOf, by_variant: ByVariant, fou
                 [
                     words(query),
                     words(variant),
-                    Cell(None, numbers.UNKNOWN) if ratio is None else relative(study, ratio),
+                    Cell(None, numbers.UNKNOWN) if ratio is None else relative(results, ratio),
                     Cell(n := len(outline(base[query])), numbers.count(n)),
                     Cell(n := len(outline(found.plans[variant][query])), numbers.count(n)),
                 ],
@@ -71,8 +73,9 @@ def changed_plans(study: Study, workload: WorkloadOf, by_variant: ByVariant, fou
     )
     listings = [
         Listing(
-            f"{query}: {study.base} and {variant}" + (f", relative {numbers.ratio(ratio)}" if ratio else ""),
-            side_by_side(outline(base[query]), outline(found.plans[variant][query]), (study.base, variant)),
+            f"{query}: {results.base} and {variant}"
+            + (f", relative {numbers.ratio(ratio)}" if ratio else ""),
+            side_by_side(outline(base[query]), outline(found.plans[variant][query]), (results.base, variant)),
         )
         for _, query, variant, ratio in changes[:MOST_LISTINGS]
     ]

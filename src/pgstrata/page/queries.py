@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pgstrata.judge.colours import relative_tone
+from pgstrata.judge.marks import relative_mark
 from pgstrata.judge.queries import Timing, timings
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Cell, missing
-from pgstrata.report.study import Study, WorkloadOf
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Cell, missing
+from pgstrata.page.results import RunSet, WorkloadOf
 
 Json = dict[str, Any]
 
@@ -27,12 +27,12 @@ class Queries:
     buffers: Mapping[str, Mapping[str, Json]]
 
 
-def read(study: Study, workload: WorkloadOf) -> Queries:
-    """Variants in the study's order; those without queries are left out."""
+def read(results: RunSet, workload: WorkloadOf) -> Queries:
+    """Variants in the order of the campaign; those without queries are left out."""
     rows: dict[str, dict[str, list[Json]]] = {}
     plans: dict[str, dict[str, Any]] = {}
     buffers: dict[str, dict[str, Json]] = {}
-    for variant in study.variants:
+    for variant in results.variants:
         for run in workload.runs:
             if run.variant != variant:
                 continue
@@ -66,8 +66,8 @@ def has(workload: WorkloadOf, fact: str) -> bool:
     return any(run.record.facts.get(fact) is not None for run in workload.runs)
 
 
-def relative(study: Study, value: float | None) -> Cell:
+def relative(results: RunSet, value: float | None) -> Cell:
     """The base's duration divided by the variant's, coloured by the thresholds."""
     if value is None:
         return missing("the base has none")
-    return Cell(value, numbers.ratio(value), relative_tone(value, study.thresholds))
+    return Cell(value, numbers.ratio(value), relative_mark(value, results.thresholds))

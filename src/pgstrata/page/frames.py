@@ -1,4 +1,4 @@
-"""The tables inside the run folders of a study, read once and looked up by step.
+"""The tables inside the run folders of a campaign, read once and looked up by step.
 
 A report of 200 runs looks up thousands of small tables. Each is grouped here in one pass and handed
 out as plain arrays and lists: a polars query for every lookup would take longer than all the rest.
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from pgstrata.report.study import Repeats, Study
+from pgstrata.page.results import Repeats, RunSet
 from pgstrata.store import Run
 from pgstrata.store.histogram import BUCKETS, decode, merge
 
@@ -65,18 +65,18 @@ class Frames:
     buckets, by (run id, step, role). backends: CPU seconds of each connection, by (run id, step, role).
     """
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, results: RunSet) -> None:
         drawn = {
             place.shown.run.run_id: place.shown.run
-            for workload in study.workloads
+            for workload in results.workloads
             for step in workload.steps
             for place in step.places.values()
         }
         columns = ("run_id", "step", "role", "second", "seconds", "operations", "rows")
         self.rates: Mapping[Key, RoleRates] = _rates(_read(drawn.values(), "series", columns))
-        self.buckets: Mapping[Key, list[int]] = _buckets(study.runs)
-        self.backends: Mapping[Key, list[float]] = _backends(study.runs)
-        self._responses = _responses(study.runs)
+        self.buckets: Mapping[Key, list[int]] = _buckets(results.runs)
+        self.backends: Mapping[Key, list[float]] = _backends(results.runs)
+        self._responses = _responses(results.runs)
 
     def responses(self, repeats: Repeats, step: str, role: str, most: int) -> RoleResponses:
         """The seconds of all repeats added up, second by second; of more than `most` seconds some together.

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
-from pgstrata.report.charts import SHOWN_AT_FIRST, axis, color, dash, label, rounded, trace
-from pgstrata.report.study import Repeats, StepOf, Study, WorkloadOf, anchor, natural
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
+from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, dash, label, rounded, trace
+from pgstrata.page.results import Repeats, RunSet, StepOf, WorkloadOf, anchor, natural
 
 # Steps that differ in the number of clients only share a group and end like this (workload/pgbench/steps.py).
 _CLIENTS = re.compile(r"-c(\d+)$")
@@ -40,7 +40,7 @@ class Facet:
         return f", {self.config}" if self.config else ""
 
 
-def _facets(study: Study, workload: WorkloadOf) -> list[Facet]:
+def _facets(results: RunSet, workload: WorkloadOf) -> list[Facet]:
     """One for each config where several versions ran under several configs; in the order of the campaign."""
     of_run = {
         run.variant: (
@@ -50,7 +50,7 @@ def _facets(study: Study, workload: WorkloadOf) -> list[Facet]:
         )
         for run in workload.runs
     }
-    where = {variant: of_run[variant] for variant in study.variants if variant in of_run}
+    where = {variant: of_run[variant] for variant in results.variants if variant in of_run}
     configs = list(dict.fromkeys(config for config, _, _ in where.values()))
     facets = []
     for config in configs:
@@ -65,7 +65,7 @@ def _facets(study: Study, workload: WorkloadOf) -> list[Facet]:
     return [Facet("", everything, everything, "variant")]
 
 
-def scaling(study: Study, workload: WorkloadOf) -> Section | None:
+def scaling(results: RunSet, workload: WorkloadOf) -> Section | None:
     """None where no two steps of a group differ in their number of clients."""
     found: dict[str, dict[int, StepOf]] = {}
     for step in workload.compared:
@@ -76,11 +76,11 @@ def scaling(study: Study, workload: WorkloadOf) -> Section | None:
         return None
     blocks: list[Block] = []
     for group, steps in scales.items():
-        for facet in _facets(study, workload):
-            blocks.append(_by_clients(study, workload, group, steps, facet))
+        for facet in _facets(results, workload):
+            blocks.append(_by_clients(results, workload, group, steps, facet))
             if len(facet.variants) > 1:
                 blocks.append(_by_version(workload, group, steps, facet))
-        blocks.append(_table(study, workload, group, steps))
+        blocks.append(_table(results, workload, group, steps))
 
     title = f"Against the number of clients ({workload.name})"
     return Section(anchor("clients", workload.name), title, blocks)
@@ -93,7 +93,7 @@ def _latency(place: Repeats, name: str) -> float | None:
     return None if value is None else value * 1e3
 
 
-def _by_clients(study: Study, workload: WorkloadOf, group: str, steps: Scale, facet: Facet) -> Chart:
+def _by_clients(results: RunSet, workload: WorkloadOf, group: str, steps: Scale, facet: Facet) -> Chart:
     unit = next(iter(steps.values())).unit
     ticks = [str(clients) for clients in steps]
     layout: dict[str, Any] = {
@@ -111,7 +111,7 @@ def _by_clients(study: Study, workload: WorkloadOf, group: str, steps: Scale, fa
     data: list[dict[str, Any]] = []
     for variant, name in zip(facet.variants, facet.ticks, strict=True):
         places = [step.places.get(variant) for step in steps.values()]
-        index = study.color(variant)
+        index = results.color(variant)
         for panel, latency in enumerate(("", *_LATENCIES), 1):
             values = [None if p is None else _latency(p, latency) if latency else p.rate for p in places]
             data.append(
@@ -193,10 +193,10 @@ def _by_version(workload: WorkloadOf, group: str, steps: Scale, facet: Facet) ->
     )
 
 
-def _table(study: Study, workload: WorkloadOf, group: str, steps: Scale) -> Table:
+def _table(results: RunSet, workload: WorkloadOf, group: str, steps: Scale) -> Table:
     rows: list[Row] = []
     for clients, step in steps.items():
-        present = [v for v in study.variants if v in step.places]
+        present = [v for v in results.variants if v in step.places]
         for place, variant in enumerate(present):
             at = step.places[variant]
             latencies = [_latency(at, name) for name in _LATENCIES]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pgstrata.judge.colours import Tone
+from pgstrata.judge.marks import Mark
 
 Align = Literal["right", "left"]
 
@@ -19,7 +19,7 @@ SIGNS: dict[str, str] = {"good": "▲", "bad": "▼", "missed": "✕"}
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: `value` as stored (for CSV), `text` as read, `tone` how it is coloured.
+    """One cell: `value` as stored (for CSV), `text` as read, `mark` how it is coloured.
 
     note: a longer word about this cell, shown on hovering and listed as a mark in the CSV.
     shade: 0…1, strength of a neutral background where the size of numbers is to be seen at once.
@@ -28,7 +28,7 @@ class Cell:
 
     value: float | int | str | bool | None
     text: str
-    tone: Tone = ""
+    mark: Mark = ""
     note: str = ""
     shade: float | None = None
     small: str = ""
@@ -36,12 +36,12 @@ class Cell:
     @property
     def sign(self) -> str:
         """The second sign beside the colour, for people who do not see it."""
-        return SIGNS.get(self.tone, "")
+        return SIGNS.get(self.mark, "")
 
 
-def words(text: str, note: str = "", tone: Tone = "") -> Cell:
+def words(text: str, note: str = "", mark: Mark = "") -> Cell:
     """A cell of plain text."""
-    return Cell(text, text, tone, note)
+    return Cell(text, text, mark, note)
 
 
 def missing(note: str = "not measured") -> Cell:
@@ -91,7 +91,7 @@ class Table:
     keys: Sequence[tuple[str, str]] = ()
     lead: int = 1
     notes: Sequence[str] = ()
-    legend: Sequence[tuple[Tone, str]] = ()
+    legend: Sequence[tuple[Mark, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Bar:
     share: float | None
     text: str
     color: int
-    tone: Tone = ""
+    mark: Mark = ""
     small: str = ""
     low: float | None = None
     high: float | None = None
@@ -132,10 +132,10 @@ class Bars:
 
 @dataclass(frozen=True)
 class Prose:
-    """A paragraph; `tone` `bad` for what went wrong, `even` for a quiet remark; `anchor` leads on."""
+    """A paragraph; `mark` `bad` for what went wrong, `even` for a quiet remark; `anchor` leads on."""
 
     text: str
-    tone: Tone = ""
+    mark: Mark = ""
     anchor: str = ""
 
 
@@ -171,7 +171,7 @@ class Finding:
     variant: str
     color: int
     headline: str
-    items: Sequence[tuple[Tone, str, Sequence[tuple[str, str, str]]]]  # tone, words, (step, ratio, anchor)
+    items: Sequence[tuple[Mark, str, Sequence[tuple[str, str, str]]]]  # mark, words, (step, ratio, anchor)
 
 
 @dataclass(frozen=True)

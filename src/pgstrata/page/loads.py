@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Cell, Chart, Column, Row, Table, missing, words
-from pgstrata.report.charts import axis, color, label, rounded
-from pgstrata.report.study import StepOf, Study, WorkloadOf, anchor
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Cell, Chart, Column, Row, Table, missing, words
+from pgstrata.page.charts import axis, color, label, rounded
+from pgstrata.page.results import RunSet, StepOf, WorkloadOf, anchor
 
 
 def seconds(step: StepOf | None, variant: str) -> float | None:
@@ -22,15 +22,19 @@ def step_named(workload: WorkloadOf, name: str) -> StepOf | None:
 
 
 def stacked(
-    study: Study, workload: WorkloadOf, phases: Mapping[str, Mapping[str, float | None]], title: str, how: str
+    results: RunSet,
+    workload: WorkloadOf,
+    phases: Mapping[str, Mapping[str, float | None]],
+    title: str,
+    how: str,
 ) -> Chart:
     """One bar for each variant, its phases on top of each other. phases: name → variant → seconds."""
     data: list[dict[str, Any]] = [
         {
             "type": "bar",
             "name": label(phase),
-            "x": [label(v) for v in study.variants],
-            "y": rounded([by_variant.get(v) for v in study.variants]),
+            "x": [label(v) for v in results.variants],
+            "y": rounded([by_variant.get(v) for v in results.variants]),
             "marker": {"color": color(index)},
             "hovertemplate": "%{y:,.4~g} s",
         }
@@ -49,7 +53,7 @@ def stacked(
 
 
 def phase_table(
-    study: Study,
+    results: RunSet,
     workload: WorkloadOf,
     phases: Mapping[str, Mapping[str, float | None]],
     title: str,
@@ -59,13 +63,13 @@ def phase_table(
 ) -> Table:
     """Seconds of each phase, a row for each variant. together: with their sum."""
     rows = []
-    for variant in study.variants:
+    for variant in results.variants:
         values = [by_variant.get(variant) for by_variant in phases.values()]
         cells = [words(variant), *(_cell(value) for value in values)]
         if together:
             known = [v for v in values if v is not None]
             cells.append(_cell(sum(known) if known else None))
-        rows.append(Row(cells, "base" if variant == study.base else "", variant))
+        rows.append(Row(cells, "base" if variant == results.base else "", variant))
     columns = [Column("variant", "Variant", align="left"), *(Column(p, p, "s") for p in phases)]
     if together:
         columns.append(Column("total", "Together", "s", rule=True))

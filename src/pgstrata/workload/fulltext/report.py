@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pgstrata.judge.colours import relative_tone
+from pgstrata.judge.marks import relative_mark
 from pgstrata.judge.queries import SUB_MILLISECOND, Timing, common, shift, total
-from pgstrata.report import numbers
-from pgstrata.report.blocks import Block, Cell, Chart, Column, Row, Section, Table, missing, words
-from pgstrata.report.charts import SHOWN_AT_FIRST, axis, color, label, rounded, trace
-from pgstrata.report.queries import facts, has, read
-from pgstrata.report.sections.loads import phase_table, seconds, sizes, step_named
-from pgstrata.report.study import Study, WorkloadOf, anchor
+from pgstrata.page import numbers
+from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table, missing, words
+from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, label, rounded, trace
+from pgstrata.page.loads import phase_table, seconds, sizes, step_named
+from pgstrata.page.queries import facts, has, read
+from pgstrata.page.results import RunSet, WorkloadOf, anchor
 
 KINDS = {"gin": "GIN", "gist": "GiST"}
 MOST_POINTS = 2_500
@@ -22,46 +22,46 @@ MOST_POINTS = 2_500
 ByVariant = Mapping[str, Mapping[str, Timing]]
 
 
-def fulltext(study: Study, workload: WorkloadOf) -> Section | None:
+def fulltext(results: RunSet, workload: WorkloadOf) -> Section | None:
     """None for workloads of another kind."""
     if not has(workload, "fulltext"):
         return None
-    blocks: list[Block] = [*_loads(study, workload), _indexes(study, workload)]
-    found = read(study, workload).by_step
+    blocks: list[Block] = [*_loads(results, workload), _indexes(results, workload)]
+    found = read(results, workload).by_step
     kinds = [kind for kind in KINDS if f"query.{kind}" in found]
     if kinds:
         blocks += [
-            _totals_chart(study, workload, {k: found[f"query.{k}"] for k in kinds}),
-            _totals(study, workload, {k: found[f"query.{k}"] for k in kinds}),
+            _totals_chart(results, workload, {k: found[f"query.{k}"] for k in kinds}),
+            _totals(results, workload, {k: found[f"query.{k}"] for k in kinds}),
         ]
-    if study.others:
+    if results.others:
         for kind in kinds:
             by_variant = found[f"query.{kind}"]
-            if study.base in by_variant:
-                blocks.append(_scatter(study, workload, kind, by_variant))
-        if any(study.base in found[f"query.{kind}"] for kind in kinds):
-            blocks.append(_shifts(study, workload, {k: found[f"query.{k}"] for k in kinds}))
+            if results.base in by_variant:
+                blocks.append(_scatter(results, workload, kind, by_variant))
+        if any(results.base in found[f"query.{kind}"] for kind in kinds):
+            blocks.append(_shifts(results, workload, {k: found[f"query.{k}"] for k in kinds}))
     return Section(anchor("fulltext", workload.name), f"Full text search ({workload.name})", blocks)
 
 
 # --- loads ------------------------------------------------------------------------------------
 
 
-def _loads(study: Study, workload: WorkloadOf) -> list[Block]:
+def _loads(results: RunSet, workload: WorkloadOf) -> list[Block]:
     def took(name: str, variant: str) -> float | None:
         return seconds(step_named(workload, name), variant)
 
     ways: dict[str, dict[str, float | None]] = {}
     for kind, name in KINDS.items():
         if step_named(workload, f"load.{kind}"):
-            ways[f"{name} in place"] = {v: took(f"load.{kind}", v) for v in study.variants}
+            ways[f"{name} in place"] = {v: took(f"load.{kind}", v) for v in results.variants}
     for kind, name in KINDS.items():
         if step_named(workload, f"index.{kind}"):
             ways[f"{name} afterwards"] = {
                 v: None
                 if (rows := took("load.plain", v)) is None or (index := took(f"index.{kind}", v)) is None
                 else rows + index
-                for v in study.variants
+                for v in results.variants
             }
     parts: dict[str, dict[str, float | None]] = {}
     for step, name in {
@@ -72,9 +72,9 @@ def _loads(study: Study, workload: WorkloadOf) -> list[Block]:
         "index.gist": "then GiST",
     }.items():
         if step_named(workload, step):
-            parts[name] = {v: took(step, v) for v in study.variants}
+            parts[name] = {v: took(step, v) for v in results.variants}
     table = phase_table(
-        study,
+        results,
         workload,
         parts,
         "Load times — less is better",
@@ -82,14 +82,14 @@ def _loads(study: Study, workload: WorkloadOf) -> list[Block]:
         "one; and the time to build the index when all rows are there.",
         together=False,
     )
-    return [_grouped(study, workload, ways), table] if ways else [table]
+    return [_grouped(results, workload, ways), table] if ways else [table]
 
 
-def _grouped(study: Study, workload: WorkloadOf, ways: Mapping[str, Mapping[str, float | None]]) -> Chart:
+def _grouped(results: RunSet, workload: WorkloadOf, ways: Mapping[str, Mapping[str, float | None]]) -> Chart:
     data = [
         trace(
             variant,
-            index := study.color(variant),
+            index := results.color(variant),
             shown=index < SHOWN_AT_FIRST,
             type="bar",
             x=list(ways),
@@ -97,7 +97,7 @@ def _grouped(study: Study, workload: WorkloadOf, ways: Mapping[str, Mapping[str,
             marker={"color": color(index)},
             hovertemplate="%{y:,.4~g} s",
         )
-        for variant in study.variants
+        for variant in results.variants
     ]
     return Chart(
         anchor("fulltext-load", workload.name),
@@ -122,16 +122,16 @@ def _bars(unit: str) -> dict[str, Any]:
     }
 
 
-def _indexes(study: Study, workload: WorkloadOf) -> Table:
+def _indexes(results: RunSet, workload: WorkloadOf) -> Table:
     rows = []
-    for variant in study.variants:
+    for variant in results.variants:
         cells = [words(variant)]
         for step in ("load.gin", "load.gist", "index.gin", "index.gist"):
             found = sizes(step_named(workload, step), variant)
             cells.append(missing() if found is None else Cell(found[1], numbers.size(found[1])))
         pending = facts(workload, variant, "fulltext_pending", "bytes")
         cells.append(missing() if pending is None else Cell(pending, numbers.size(pending)))
-        rows.append(Row(cells, "base" if variant == study.base else "", variant))
+        rows.append(Row(cells, "base" if variant == results.base else "", variant))
     return Table(
         "fulltext-indexes",
         "Index sizes — less is better",
@@ -153,7 +153,7 @@ def _indexes(study: Study, workload: WorkloadOf) -> Table:
 # --- queries ----------------------------------------------------------------------------------
 
 
-def _totals_chart(study: Study, workload: WorkloadOf, by_kind: Mapping[str, ByVariant]) -> Chart:
+def _totals_chart(results: RunSet, workload: WorkloadOf, by_kind: Mapping[str, ByVariant]) -> Chart:
     data: list[dict[str, Any]] = []
     for index, (kind, by_variant) in enumerate(by_kind.items()):
         same = common(by_variant)
@@ -161,9 +161,9 @@ def _totals_chart(study: Study, workload: WorkloadOf, by_kind: Mapping[str, ByVa
             {
                 "type": "bar",
                 "name": KINDS[kind],
-                "x": [label(v) for v in study.variants],
+                "x": [label(v) for v in results.variants],
                 "y": rounded(
-                    [total(by_variant[v], same) if v in by_variant else None for v in study.variants]
+                    [total(by_variant[v], same) if v in by_variant else None for v in results.variants]
                 ),
                 "marker": {"color": color(index)},
                 "hovertemplate": "%{y:,.4~g} s",
@@ -179,18 +179,18 @@ def _totals_chart(study: Study, workload: WorkloadOf, by_kind: Mapping[str, ByVa
     )
 
 
-def _totals(study: Study, workload: WorkloadOf, by_kind: Mapping[str, ByVariant]) -> Table:
+def _totals(results: RunSet, workload: WorkloadOf, by_kind: Mapping[str, ByVariant]) -> Table:
     rows = []
     for kind, by_variant in by_kind.items():
         same = common(by_variant)
-        base = by_variant.get(study.base)
+        base = by_variant.get(results.base)
         first = True
-        for variant in study.variants:
+        for variant in results.variants:
             own = by_variant.get(variant)
             if own is None:
                 continue
             took = total(own, same)
-            relative = total(base, same) / took if base and took and variant != study.base else None
+            relative = total(base, same) / took if base and took and variant != results.base else None
             rejected = sum(t.seconds is None for t in own.values())
             cut = sum(t.timed_out for t in own.values())
             mean = took / len(same) if same else None
@@ -203,7 +203,7 @@ def _totals(study: Study, workload: WorkloadOf, by_kind: Mapping[str, ByVariant]
                         Cell(None, numbers.UNKNOWN)
                         if relative is None
                         else Cell(
-                            relative, numbers.ratio(relative), relative_tone(relative, study.thresholds)
+                            relative, numbers.ratio(relative), relative_mark(relative, results.thresholds)
                         ),
                         Cell(None if mean is None else mean * 1e3, numbers.milliseconds(mean)),
                         Cell(len(same), numbers.count(len(same))),
@@ -236,16 +236,16 @@ def _totals(study: Study, workload: WorkloadOf, by_kind: Mapping[str, ByVariant]
     )
 
 
-def _scatter(study: Study, workload: WorkloadOf, kind: str, by_variant: ByVariant) -> Chart:
-    base = by_variant[study.base]
+def _scatter(results: RunSet, workload: WorkloadOf, kind: str, by_variant: ByVariant) -> Chart:
+    base = by_variant[results.base]
     data: list[dict[str, Any]] = []
     longest = SUB_MILLISECOND
-    for variant in study.others:
+    for variant in results.others:
         own = by_variant.get(variant)
         if own is None:
             continue
         points = _points(base, own)
-        index = study.color(variant)
+        index = results.color(variant)
         longest = max([longest, *(x for _, x, _ in points)])
         data.append(
             trace(
@@ -266,7 +266,7 @@ def _scatter(study: Study, workload: WorkloadOf, kind: str, by_variant: ByVarian
         "hovermode": "closest",
         "showlegend": True,
         "legend": {"orientation": "h", "x": 0, "y": 1.04, "yanchor": "bottom", "xanchor": "left"},
-        "xaxis": axis(f"duration with {study.base}, ms", type="log", **_ticks(data, "x")),
+        "xaxis": axis(f"duration with {results.base}, ms", type="log", **_ticks(data, "x")),
         "yaxis": axis("duration ÷ base's", type="log", **_ticks(data, "y")),
         "shapes": [
             {"type": "rect", "xref": "x", "yref": "paper", "x0": 1e-3, "x1": 1, "y0": 0, "y1": 1,
@@ -285,7 +285,7 @@ def _scatter(study: Study, workload: WorkloadOf, kind: str, by_variant: ByVarian
     layout["xaxis"]["range"] = [_log10(left), _log10(longest * 1e3 * 1.4)]
     return Chart(
         anchor("fulltext-ratio", workload.name, kind),
-        f"{KINDS[kind]}: each query against {study.base} — below 1 is faster",
+        f"{KINDS[kind]}: each query against {results.base} — below 1 is faster",
         data,
         layout,
         420,
@@ -318,13 +318,13 @@ def _points(base: Mapping[str, Timing], own: Mapping[str, Timing]) -> list[tuple
     return found[:: max(1, stride)]
 
 
-def _shifts(study: Study, workload: WorkloadOf, by_kind: Mapping[str, ByVariant]) -> Table:
+def _shifts(results: RunSet, workload: WorkloadOf, by_kind: Mapping[str, ByVariant]) -> Table:
     rows: list[Row] = []
     for kind, by_variant in by_kind.items():
-        base = by_variant.get(study.base)
-        for place, variant in enumerate(study.others):
+        base = by_variant.get(results.base)
+        for place, variant in enumerate(results.others):
             own = by_variant.get(variant)
-            found = shift(base, own, study.thresholds) if base and own else None
+            found = shift(base, own, results.thresholds) if base and own else None
             if found is None:
                 continue
             shares: Sequence[float] = (found.slower, found.faster, found.even, found.unsure)
@@ -340,10 +340,10 @@ def _shifts(study: Study, workload: WorkloadOf, by_kind: Mapping[str, ByVariant]
                     variant,
                 )
             )
-    worse, better = study.thresholds
+    worse, better = results.thresholds
     return Table(
         "fulltext-shifts",
-        f"Share of queries slower and faster than with {study.base}",
+        f"Share of queries slower and faster than with {results.base}",
         [
             Column("index", "Index", align="left"),
             Column("variant", "Variant", align="left"),

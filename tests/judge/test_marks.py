@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.errors import UsageError
-from pgstrata.judge.colours import background_tone, check_thresholds, column_tones, relative_tone
+from pgstrata.judge.marks import background_mark, check_thresholds, column_marks, relative_mark
 from pgstrata.judge.sla import met, sla
 from support_records import role_record
 
@@ -17,20 +17,20 @@ def test_quarters_of_the_range(values: list[float | None], data: st.DataObject) 
     met = data.draw(
         st.lists(st.sampled_from([True, False, None]), min_size=len(values), max_size=len(values))
     )
-    tones = column_tones(values, met)
+    marks = column_marks(values, met)
     judged = [v for v, ok in zip(values, met, strict=True) if v is not None and ok is not False]
-    for value, ok, tone in zip(values, met, tones, strict=True):
+    for value, ok, mark in zip(values, met, marks, strict=True):
         if value is None:
-            assert tone == "missing"
+            assert mark == "missing"
         elif ok is False:
-            assert tone == "missed"
+            assert mark == "missed"
         elif min(judged) == max(judged):
-            assert tone == ""
+            assert mark == ""
         else:
             place = (value - min(judged)) / (max(judged) - min(judged))
-            if tone == "good":
+            if mark == "good":
                 assert place >= 0.75 - 1e-9
-            elif tone == "bad":
+            elif mark == "bad":
                 assert place <= 0.25 + 1e-9
                 assert min(judged) < 0.8 * max(judged)
             else:
@@ -39,18 +39,18 @@ def test_quarters_of_the_range(values: list[float | None], data: st.DataObject) 
 
 
 def test_tones_by_hand() -> None:
-    assert column_tones([100.0, 90.0, 60.0, 40.0]) == ["good", "good", "", "bad"]
+    assert column_marks([100.0, 90.0, 60.0, 40.0]) == ["good", "good", "", "bad"]
     # the smallest is within 80 % of the largest: nothing is bad
-    assert column_tones([100.0, 90.0, 80.0]) == ["good", "", ""]
-    assert column_tones([100.0, 90.0, 79.0]) == ["good", "", "bad"]
+    assert column_marks([100.0, 90.0, 80.0]) == ["good", "", ""]
+    assert column_marks([100.0, 90.0, 79.0]) == ["good", "", "bad"]
     # a fast rate that let its writes down does not make the others look slow
-    assert column_tones([500.0, 100.0, 90.0], [False, True, True]) == ["missed", "good", ""]
-    assert column_tones([]) == []
-    assert column_tones([7.0]) == [""]
+    assert column_marks([500.0, 100.0, 90.0], [False, True, True]) == ["missed", "good", ""]
+    assert column_marks([]) == []
+    assert column_marks([7.0]) == [""]
 
 
 @pytest.mark.parametrize(
-    ("ratio", "tone"),
+    ("ratio", "mark"),
     [
         (0.5, "bad"),
         (0.95, "bad"),
@@ -61,17 +61,17 @@ def test_tones_by_hand() -> None:
         (3.0, "good"),
     ],
 )
-def test_relative_tones(ratio: float, tone: str) -> None:
-    assert relative_tone(ratio) == tone
-    assert relative_tone(ratio, comparable=False) == "missed"
+def test_relative_marks(ratio: float, mark: str) -> None:
+    assert relative_mark(ratio) == mark
+    assert relative_mark(ratio, comparable=False) == "missed"
 
 
 def test_careful_thresholds() -> None:
-    assert relative_tone(0.96, (0.97, 1.03)) == "bad"
-    assert relative_tone(None) == "missing"
-    assert background_tone(True) == ""
-    assert background_tone(False) == "bad"
-    assert background_tone(None) == "missing"
+    assert relative_mark(0.96, (0.97, 1.03)) == "bad"
+    assert relative_mark(None) == "missing"
+    assert background_mark(True) == ""
+    assert background_mark(False) == "bad"
+    assert background_mark(None) == "missing"
 
 
 @pytest.mark.parametrize(

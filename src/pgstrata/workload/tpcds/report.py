@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pgstrata.judge.colours import relative_tone
+from pgstrata.judge.marks import relative_mark
 from pgstrata.judge.queries import Timing, common, faster, geometric_mean, total
-from pgstrata.report import numbers
-from pgstrata.report.blocks import (
+from pgstrata.page import numbers
+from pgstrata.page.blocks import (
     Block,
     Cell,
     Chart,
@@ -20,28 +20,28 @@ from pgstrata.report.blocks import (
     missing,
     words,
 )
-from pgstrata.report.charts import axis, label
-from pgstrata.report.queries import Queries, facts, has, read, relative
-from pgstrata.report.sections.changed_plans import changed_plans
-from pgstrata.report.sections.loads import phase_table, seconds, sizes, stacked, step_named
-from pgstrata.report.study import Study, WorkloadOf, anchor
+from pgstrata.page.changed_plans import changed_plans
+from pgstrata.page.charts import axis, label
+from pgstrata.page.loads import phase_table, seconds, sizes, stacked, step_named
+from pgstrata.page.queries import Queries, facts, has, read, relative
+from pgstrata.page.results import RunSet, WorkloadOf, anchor
 
 PHASES = ("copy", "indexes", "vacuum", "analyze")
 ByVariant = Mapping[str, Mapping[str, Timing]]
 
 
-def tpcds(study: Study, workload: WorkloadOf) -> Section | None:
+def tpcds(results: RunSet, workload: WorkloadOf) -> Section | None:
     """None for workloads of another kind."""
     if not has(workload, "tpcds"):
         return None
     phases = {
-        name: {v: seconds(step, v) for v in study.variants}
+        name: {v: seconds(step, v) for v in results.variants}
         for name in PHASES
         if (step := step_named(workload, name)) is not None
     }
     blocks: list[Block] = [
         stacked(
-            study,
+            results,
             workload,
             phases,
             "Load by phase — less is better",
@@ -49,26 +49,26 @@ def tpcds(study: Study, workload: WorkloadOf) -> Section | None:
             "as many connections as the option load_connections says.",
         ),
         phase_table(
-            study,
+            results,
             workload,
             phases,
             "Load by phase — less is better",
             "Seconds of each phase; with several repeats their median.",
             together=True,
         ),
-        _size_table(study, workload),
+        _size_table(results, workload),
     ]
-    found = read(study, workload)
+    found = read(results, workload)
     run = "power" if "power" in found.by_step else "throughput"
     if by_variant := found.by_step.get(run):
-        blocks += _queries(study, workload, run, by_variant, found)
+        blocks += _queries(results, workload, run, by_variant, found)
     return Section(anchor("tpcds", workload.name), f"TPC-DS ({workload.name})", blocks)
 
 
-def _size_table(study: Study, workload: WorkloadOf) -> Table:
+def _size_table(results: RunSet, workload: WorkloadOf) -> Table:
     rows = []
     last = [name for name in PHASES if step_named(workload, name) is not None][-1:]
-    for variant in study.variants:
+    for variant in results.variants:
         raw = facts(workload, variant, "tpcds", "raw_bytes")
         found = sizes(step_named(workload, last[0]), variant) if last else None
         if not raw or found is None:
@@ -76,7 +76,7 @@ def _size_table(study: Study, workload: WorkloadOf) -> Table:
             continue
         shares = [found[0] / raw, found[1] / raw, sum(found) / raw]
         cells = [Cell(raw, numbers.size(raw)), *(Cell(s, numbers.significant(s)) for s in shares)]
-        rows.append(Row([words(variant), *cells], "base" if variant == study.base else "", variant))
+        rows.append(Row([words(variant), *cells], "base" if variant == results.base else "", variant))
     return Table(
         "tpcds-size",
         "Database size per GB of raw data — less is better",
@@ -97,25 +97,25 @@ def _size_table(study: Study, workload: WorkloadOf) -> Table:
 
 
 def _queries(
-    study: Study, workload: WorkloadOf, step: str, by_variant: ByVariant, found: Queries
+    results: RunSet, workload: WorkloadOf, step: str, by_variant: ByVariant, found: Queries
 ) -> list[Block]:
     same = common(by_variant)
     every = sorted({q for own in by_variant.values() for q in own})
-    blocks: list[Block] = [_totals(study, workload, step, by_variant, same, len(every))]
-    if study.others and study.base in by_variant:
-        blocks.append(_heat_map(study, workload, by_variant, every))
-    blocks.append(_each(study, workload, step, by_variant, every, found))
-    if rejected := _rejected(study, workload, by_variant):
+    blocks: list[Block] = [_totals(results, workload, step, by_variant, same, len(every))]
+    if results.others and results.base in by_variant:
+        blocks.append(_heat_map(results, workload, by_variant, every))
+    blocks.append(_each(results, workload, step, by_variant, every, found))
+    if rejected := _rejected(results, workload, by_variant):
         blocks.append(rejected)
-    return blocks + changed_plans(study, workload, by_variant, found)
+    return blocks + changed_plans(results, workload, by_variant, found)
 
 
 def _totals(
-    study: Study, workload: WorkloadOf, step: str, by_variant: ByVariant, same: Sequence[str], every: int
+    results: RunSet, workload: WorkloadOf, step: str, by_variant: ByVariant, same: Sequence[str], every: int
 ) -> Table:
-    base = by_variant.get(study.base)
+    base = by_variant.get(results.base)
     rows = []
-    for variant in study.variants:
+    for variant in results.variants:
         own = by_variant.get(variant)
         if own is None:
             continue
@@ -130,9 +130,9 @@ def _totals(
                 [
                     words(variant),
                     Cell(seconds_total, numbers.significant(seconds_total)),
-                    relative(study, of_total),
+                    relative(results, of_total),
                     missing("no common query") if mean is None else Cell(mean, numbers.significant(mean)),
-                    relative(study, of_mean),
+                    relative(results, of_mean),
                     Cell(n := sum(t.timed_out for t in own.values()), numbers.count(n), "bad" if n else ""),
                     Cell(
                         n := sum(t.seconds is None for t in own.values()),
@@ -143,7 +143,7 @@ def _totals(
                     Cell(wrong, numbers.count(wrong), "bad" if wrong else ""),
                     Cell(answers.count("not run"), numbers.count(answers.count("not run"))),
                 ],
-                "base" if variant == study.base else "",
+                "base" if variant == results.base else "",
                 variant,
             )
         )
@@ -172,9 +172,9 @@ def _totals(
     )
 
 
-def _heat_map(study: Study, workload: WorkloadOf, by_variant: ByVariant, every: Sequence[str]) -> Chart:
-    base = by_variant[study.base]
-    others = [v for v in study.others if v in by_variant]
+def _heat_map(results: RunSet, workload: WorkloadOf, by_variant: ByVariant, every: Sequence[str]) -> Chart:
+    base = by_variant[results.base]
+    others = [v for v in results.others if v in by_variant]
     colours: list[list[float | None]] = []
     texts: list[list[str]] = []
     for query in every:
@@ -210,7 +210,7 @@ def _heat_map(study: Study, workload: WorkloadOf, by_variant: ByVariant, every: 
     }
     return Chart(
         anchor("tpcds-queries", workload.name),
-        f"Each query relative to {study.base} — above 1 (green, ▲) is faster",
+        f"Each query relative to {results.base} — above 1 (green, ▲) is faster",
         data,
         layout,
         80 + 15 * len(every),
@@ -230,19 +230,19 @@ def _told(base: Timing | None, own: Timing | None, ratio: float | None) -> str:
         marks = (" base limit" if not own.timed_out else " both limit") + marks.removeprefix(" limit")
     if ratio is None:
         return marks.strip() or "no base"
-    sign = {"bad": "▼", "good": "▲"}.get(relative_tone(ratio), "")
+    sign = {"bad": "▼", "good": "▲"}.get(relative_mark(ratio), "")
     return f"{numbers.ratio(ratio)} {sign}{marks}".strip()
 
 
 def _each(
-    study: Study,
+    results: RunSet,
     workload: WorkloadOf,
     step: str,
     by_variant: ByVariant,
     every: Sequence[str],
     found: Queries,
 ) -> Table:
-    base = by_variant.get(study.base, {})
+    base = by_variant.get(results.base, {})
     explained = any(own for own in found.buffers.values())
     rows = []
     for query in every:
@@ -251,7 +251,7 @@ def _each(
             timing = own.get(query)
             if timing is None:
                 continue
-            ratio = None if variant == study.base else faster(base.get(query), timing)
+            ratio = None if variant == results.base else faster(base.get(query), timing)
             buffers = found.buffers.get(variant, {}).get(query, {})
             temporary = (buffers.get("temp_read_bytes") or 0) + (buffers.get("temp_written_bytes") or 0)
             note = "cancelled at its limit, counted twice" if timing.timed_out else (timing.error or "")
@@ -268,7 +268,7 @@ def _each(
                             "missed" if timing.timed_out else "",
                             note,
                         ),
-                        Cell(None, numbers.UNKNOWN) if ratio is None else relative(study, ratio),
+                        Cell(None, numbers.UNKNOWN) if ratio is None else relative(results, ratio),
                         *(
                             [
                                 Cell(temporary, numbers.size(temporary))
@@ -279,7 +279,7 @@ def _each(
                             else []
                         ),
                         words(
-                            timing.answer or "not checked", tone="bad" if timing.answer == "different" else ""
+                            timing.answer or "not checked", mark="bad" if timing.answer == "different" else ""
                         ),
                     ],
                     "" if first else "next",
@@ -311,7 +311,7 @@ def _each(
     )
 
 
-def _rejected(study: Study, workload: WorkloadOf, by_variant: ByVariant) -> Table | None:
+def _rejected(results: RunSet, workload: WorkloadOf, by_variant: ByVariant) -> Table | None:
     rows = [
         Row([words(variant), words(query), words(t.sqlstate or ""), words(t.error or "")], variant=variant)
         for variant, own in by_variant.items()

@@ -1,6 +1,6 @@
 """Which numbers of a table are coloured, by the rules of the field's reports.
 
-A tone is a word, not a colour: whoever writes the table turns it into one and adds a sign for people
+A mark is a word, not a colour: whoever writes the table turns it into one and adds a sign for people
 who do not see it. `good` and `bad`; `even` between two thresholds; `missed` where the SLA was missed and
 the number cannot be compared; `missing` where there is no number; nothing for all others.
 """
@@ -12,7 +12,7 @@ from typing import Literal
 
 from pgstrata.errors import UsageError
 
-Tone = Literal["", "good", "bad", "even", "missed", "missing"]
+Mark = Literal["", "good", "bad", "even", "missed", "missing"]
 
 QUARTER = 0.25
 CLOSE = 0.80  # no red where the smallest value is within this share of the largest
@@ -29,8 +29,8 @@ def check_thresholds(thresholds: tuple[float, float]) -> None:
         )
 
 
-def column_tones(values: Sequence[float | None], sla_met: Sequence[bool | None] = ()) -> list[Tone]:
-    """The tones of one column of absolute rates, where more is better.
+def column_marks(values: Sequence[float | None], sla_met: Sequence[bool | None] = ()) -> list[Mark]:
+    """The marks of one column of absolute rates, where more is better.
 
     The best quarter of the range between the column's smallest and largest value is good, the worst
     quarter bad; nothing is bad where the smallest value is at least 80 % of the largest, and nothing is
@@ -41,7 +41,7 @@ def column_tones(values: Sequence[float | None], sla_met: Sequence[bool | None] 
     low, high = min(judged, default=0.0), max(judged, default=0.0)
     margin = QUARTER * (high - low)
 
-    def tone(value: float | None, out: bool) -> Tone:
+    def mark(value: float | None, out: bool) -> Mark:
         if value is None:
             return "missing"
         if out:
@@ -54,13 +54,13 @@ def column_tones(values: Sequence[float | None], sla_met: Sequence[bool | None] 
             return "bad"
         return ""
 
-    return [tone(value, out) for value, out in zip(values, missed, strict=True)]
+    return [mark(value, out) for value, out in zip(values, missed, strict=True)]
 
 
-def relative_tone(
+def relative_mark(
     ratio: float | None, thresholds: tuple[float, float] = THRESHOLDS, *, comparable: bool = True
-) -> Tone:
-    """The tone of a relative rate: at most the first threshold bad, at least the second good.
+) -> Mark:
+    """The mark of a relative rate: at most the first threshold bad, at least the second good.
 
     comparable: False where this rate's or the base's SLA was missed.
     """
@@ -72,6 +72,6 @@ def relative_tone(
     return "bad" if ratio <= worse else "good" if ratio >= better else "even"
 
 
-def background_tone(met: bool | None) -> Tone:
-    """The tone of a background write rate: bad below 95 % of its target."""
+def background_mark(met: bool | None) -> Mark:
+    """The mark of a background write rate: bad below 95 % of its target."""
     return "missing" if met is None else "" if met else "bad"
