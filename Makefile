@@ -11,13 +11,14 @@ JOBS ?= $(shell nproc)
 # How often 'make slow' kills pgstrata at random and looks for what is left.
 KILLS ?= 300
 
-.PHONY: help demo test test-python test-rust slow check format setup clean
+.PHONY: help demo test test-python test-rust slow check format schemas setup clean
 
 help:
 	@echo "make demo    compare PostgreSQL 12 and 17 with a small Insert Benchmark (about eight minutes)"
 	@echo "make test    run every test"
 	@echo "make slow    run the long studies that 'make test' leaves out (KILLS=300 random kills among them)"
 	@echo "make check   formatters and linters"
+	@echo "make schemas write docs/driver-*.schema.json anew"
 	@echo "make setup   only set up: $(BIN)/pgstrata"
 	@echo "make clean   remove what setup and builds made (not results, not fetched servers)"
 
@@ -47,6 +48,12 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	cargo fmt
+
+# The schemas of the driver's two dialects are made from its types; a test holds them equal.
+schemas:
+	cargo build --release --locked --bin pgstrata-driver
+	for dialect in spec events; do \
+	  target/release/pgstrata-driver schema $$dialect >docs/driver-$$dialect.schema.json || exit 1; done
 
 setup: $(VENV)/.ready
 

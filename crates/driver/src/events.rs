@@ -1,20 +1,29 @@
 //! What the driver says: JSON lines on standard output, described in `docs/driver.md`.
+//!
+//! `docs/driver-events.schema.json` is made from these types, their comments included.
 
 use std::io::Write;
 use std::sync::Mutex;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::spec::VERSION;
+
 /// What pgstrata-driver says: one line of its output. docs/driver.md explains every key.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[schemars(deny_unknown_fields)]
 pub enum Event {
     /// Connections are open and statements are prepared.
     Ready {
+        #[schemars(extend("const" = VERSION))]
         version: u32,
         /// Version of the driver.
         driver: &'static str,
+        #[schemars(extend("enum" = ["blocking", "io_uring"]))]
         engine: &'static str,
+        #[schemars(range(min = 1))]
         threads: usize,
         roles: Vec<ReadyRole>,
     },
@@ -28,14 +37,17 @@ pub enum Event {
         /// From 0.
         second: u64,
         /// Its length; the last one may be shorter.
+        #[schemars(range(min = 0.0))]
         seconds: f64,
         roles: Vec<RoleSecond>,
     },
     Statement(StatementDone),
     /// Totals. Connections are still open.
     Done {
+        #[schemars(range(min = 0.0))]
         seconds: f64,
         /// Of the driver while the clock ran.
+        #[schemars(range(min = 0.0))]
         driver_cpu_seconds: f64,
         driver_peak_rss_bytes: u64,
         roles: Vec<RoleDone>,
@@ -44,16 +56,19 @@ pub enum Event {
 }
 
 /// The connections of one role.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct ReadyRole {
     pub name: String,
+    #[schemars(range(min = 1))]
     pub clients: u32,
     /// Process ids of the backends; 0 where the server said none.
     pub pids: Vec<i32>,
 }
 
 /// Counts of one role over a second or a step.
-#[derive(Debug, Default, Clone, Copy, Serialize)]
+#[derive(Debug, Default, Clone, Copy, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Counts {
     pub operations: u64,
     pub transactions: u64,
@@ -64,12 +79,14 @@ pub struct Counts {
 }
 
 /// What one role did in one second.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct RoleSecond {
     pub name: String,
     #[serde(flatten)]
     pub counts: Counts,
     /// HDR histogram of latencies in microseconds, V2 compressed, base64.
+    #[schemars(regex(pattern = "^[A-Za-z0-9+/]+=*$"))]
     pub histogram: String,
     #[serde(flatten)]
     pub latency: Latency,
@@ -82,12 +99,14 @@ pub struct RoleSecond {
 }
 
 /// What one role did in the whole step.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct RoleDone {
     pub name: String,
     #[serde(flatten)]
     pub counts: Counts,
     /// HDR histogram of latencies in microseconds, V2 compressed, base64.
+    #[schemars(regex(pattern = "^[A-Za-z0-9+/]+=*$"))]
     pub histogram: String,
     pub seconds: f64,
     pub latency: Latency,
@@ -103,7 +122,8 @@ pub struct RoleDone {
 }
 
 /// Latency of operations, in seconds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Latency {
     pub mean: f64,
     pub stddev: f64,
@@ -116,14 +136,16 @@ pub struct Latency {
 }
 
 /// How much later than intended transactions began, in seconds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Lag {
     pub mean: f64,
     pub max: f64,
 }
 
 /// One of several scripts of a role.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct ScriptTotals {
     pub transactions: u64,
     pub errors: u64,
@@ -136,7 +158,8 @@ pub struct ScriptTotals {
 }
 
 /// The executions of one statement.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct StatementTotals {
     pub name: String,
     pub count: u64,
@@ -147,7 +170,8 @@ pub struct StatementTotals {
 }
 
 /// One execution of a statement that is recorded.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct StatementDone {
     pub role: String,
     pub client: u32,
@@ -162,17 +186,21 @@ pub struct StatementDone {
 }
 
 /// The server's error.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct SqlError {
     pub sqlstate: String,
     pub message: String,
 }
 
 /// Why a step ended before its time.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Failure {
+    #[schemars(extend("enum" = ["spec", "script", "sql", "connection", "io"]))]
     pub kind: &'static str,
     /// What is wrong, in a sentence.
+    #[schemars(length(min = 1))]
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sqlstate: Option<String>,

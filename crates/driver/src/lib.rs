@@ -17,6 +17,7 @@ mod program;
 mod record;
 mod run;
 mod sample;
+mod schema;
 mod session;
 mod spec;
 mod statements;
@@ -41,6 +42,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Print the statements of a spec with sample values
     Sample,
+    /// Print the JSON Schema of a dialect
+    Schema { dialect: schema::Dialect },
 }
 
 /// Does what the command line says and ends the process: with 0 where that went well.
@@ -49,6 +52,10 @@ pub fn main() -> ! {
         Command::Run => run::run(),
         Command::Check(args) => check::run(&args),
         Command::Sample => sample::run(),
+        Command::Schema { dialect } => {
+            print!("{}", schema::text(dialect));
+            0
+        }
     };
     std::process::exit(code)
 }

@@ -1,18 +1,25 @@
 //! What the driver is told: one JSON document, described in `docs/driver.md`.
+//!
+//! `docs/driver-spec.schema.json` is made from these types, their comments included.
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Version of both dialects.
 pub const VERSION: u32 = 1;
 
+/// What a variable may be called.
+const NAME: &str = r"^\w+$";
+
 /// What pgstrata-driver is told: one step. docs/driver.md explains every key.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
     /// Of both dialects.
     #[expect(dead_code, reason = "checked before the rest is read")]
+    #[schemars(extend("const" = VERSION))]
     version: u32,
     /// Name of the step, for people who read the spec.
     #[expect(dead_code, reason = "for people who read the stored spec")]
@@ -28,29 +35,34 @@ pub struct Spec {
     pub threads: usize,
     /// Run before the clock starts; nothing of it is counted.
     #[serde(default)]
+    #[schemars(range(min = 0.0))]
     pub warmup_seconds: f64,
     /// Measured seconds; null: until every client with `operations` has finished.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub seconds: Option<f64>,
     /// Folder that receives the rows of recorded statements.
     #[serde(default)]
     pub results_dir: Option<String>,
     /// Integer variables that all roles of one client index share.
     #[serde(default)]
+    #[schemars(extend("uniqueItems" = true))]
     pub shared: Vec<String>,
     #[serde(default)]
     pub lockstep: Vec<LockstepSpec>,
     /// Works in windows only, others in the time between; `warmup_seconds` and `seconds` are inside of them.
     #[serde(default)]
     pub turns: Option<TurnsSpec>,
+    #[schemars(length(min = 1))]
     pub roles: Vec<RoleSpec>,
 }
 
 /// The server.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Connection {
     /// Host name or address, or the folder of a Unix socket (begins with `/`).
     pub host: String,
+    #[schemars(range(min = 1))]
     pub port: u16,
     pub user: String,
     pub database: String,
@@ -60,7 +72,7 @@ pub struct Connection {
     pub application_name: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineChoice {
     /// What fits the step and the kernel.
@@ -71,26 +83,32 @@ pub enum EngineChoice {
 }
 
 /// Client i of one role and client i of the other never differ by more than `ahead` transactions.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LockstepSpec {
+    #[schemars(extend("uniqueItems" = true))]
     pub roles: [String; 2],
+    #[schemars(range(min = 1))]
     pub ahead: u64,
 }
 
 /// The windows of one of `lanes` drivers that share zero and lengths: the k-th is slice number
 /// k × lanes + places[k mod length], the next slice begins a gap later.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TurnsSpec {
+    #[schemars(range(min = 0.001))]
     pub slice_seconds: f64,
+    #[schemars(range(min = 0.0))]
     pub gap_seconds: f64,
+    #[schemars(range(min = 1))]
     pub lanes: u32,
+    #[schemars(length(min = 1))]
     pub places: Vec<u32>,
 }
 
 /// Protocol of a statement.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     #[default]
@@ -100,7 +118,7 @@ pub enum Mode {
 }
 
 /// Prepare before the barrier, or at first use as pgbench does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Prepare {
     #[default]
@@ -109,7 +127,7 @@ pub enum Prepare {
 }
 
 /// What one operation of a role is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Counts {
     #[default]
@@ -118,11 +136,13 @@ pub enum Counts {
 }
 
 /// A group of connections that do the same.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RoleSpec {
+    #[schemars(length(min = 1))]
     pub name: String,
     /// Connections.
+    #[schemars(range(min = 1))]
     pub clients: u32,
     #[serde(default)]
     pub mode: Mode,
@@ -141,6 +161,7 @@ pub struct RoleSpec {
     pub counts: Counts,
     /// Transactions per client, then the client is finished; null: until the step ends.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub operations: Option<u64>,
     #[serde(default)]
     pub rate: Option<RateSpec>,
@@ -148,15 +169,17 @@ pub struct RoleSpec {
     pub retry: Option<RetrySpec>,
     /// Initial values of variables.
     #[serde(default)]
+    #[schemars(extend("propertyNames" = {"pattern": NAME}))]
     pub variables: BTreeMap<String, Constant>,
     /// Once per connection, before the barrier.
     #[serde(default)]
     pub start: Vec<OpSpec>,
+    #[schemars(length(min = 1))]
     pub scripts: Vec<ScriptSpec>,
 }
 
 /// The value of a variable.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Constant {
     Null,
@@ -167,16 +190,17 @@ pub enum Constant {
 }
 
 /// Intended starts of transactions, from which latency counts.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateSpec {
     /// Transactions per second for each client.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub per_client: f64,
     #[serde(default)]
     pub schedule: Schedule,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Schedule {
     #[default]
@@ -185,23 +209,24 @@ pub enum Schedule {
 }
 
 /// Transactions that fail with one of these errors are done again with the same random values.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetrySpec {
+    #[schemars(length(min = 1), inner(regex(pattern = "^[0-9A-Z]{5}$")))]
     pub sqlstates: Vec<String>,
     /// 0: without end.
     pub max_tries: u32,
 }
 
 /// A transaction, drawn with probability weight ÷ sum of the role's weights.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ScriptSpec {
     Ops(OpsScript),
     Text(TextScript),
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpsScript {
     #[expect(dead_code, reason = "for people who read the stored spec")]
@@ -209,13 +234,14 @@ pub struct OpsScript {
     name: String,
     #[serde(default = "one")]
     pub weight: u64,
+    #[schemars(length(min = 1))]
     pub ops: Vec<OpSpec>,
     /// Done before `ops` each time, outside of the latency.
     #[serde(default)]
     pub before: Vec<OpSpec>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TextScript {
     /// For messages: that of the file.
@@ -236,7 +262,7 @@ fn yes() -> bool {
 }
 
 /// One thing that a script does.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OpSpec {
     Set(SetSpec),
@@ -249,18 +275,21 @@ pub enum OpSpec {
     Pipeline(PipelineSpec),
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetSpec {
     /// Name of the variable.
+    #[schemars(regex(pattern = NAME))]
     pub set: String,
     /// An expression of pgbench's language.
+    #[schemars(length(min = 1))]
     pub expr: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SqlSpec {
+    #[schemars(length(min = 1))]
     pub sql: Vec<PartSpec>,
     /// What its figures are kept under.
     #[serde(default)]
@@ -273,6 +302,7 @@ pub struct SqlSpec {
     pub counted: bool,
     /// Variables that take the columns of the one row; NULL and no row are 0.
     #[serde(default)]
+    #[schemars(inner(regex(pattern = NAME)))]
     pub into: Vec<String>,
     /// Prefix of the variables that take the columns of the one row.
     #[serde(default)]
@@ -287,7 +317,7 @@ pub struct SqlSpec {
     pub on_error: OnError,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnError {
     #[default]
@@ -296,7 +326,7 @@ pub enum OnError {
 }
 
 /// COPY … FROM STDIN of generated rows.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CopyRowsSpec {
     /// The statement.
@@ -305,11 +335,12 @@ pub struct CopyRowsSpec {
     pub name: String,
     pub rows: u64,
     /// A row in COPY's text format, tabs included; the variable `row` counts from 1.
+    #[schemars(length(min = 1))]
     pub row: Vec<PartSpec>,
 }
 
 /// COPY … FROM STDIN of the bytes of a file.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CopyFileSpec {
     /// The statement.
@@ -319,9 +350,10 @@ pub struct CopyFileSpec {
     pub file: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EverySpec {
+    #[schemars(range(min = 1))]
     pub every: u64,
     pub ops: Vec<OpSpec>,
     /// Also the first time.
@@ -329,26 +361,28 @@ pub struct EverySpec {
     pub first: bool,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IfSpec {
     /// Conditions and what is done where they are the first that holds.
     #[serde(rename = "if")]
+    #[schemars(length(min = 1))]
     pub branches: Vec<(String, Vec<OpSpec>)>,
     #[serde(default, rename = "else")]
     pub otherwise: Vec<OpSpec>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SleepSpec {
     /// A whole number or a variable (`:name`).
+    #[schemars(length(min = 1))]
     pub sleep: String,
     #[serde(default)]
     pub unit: Unit,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
     Us,
@@ -357,13 +391,13 @@ pub enum Unit {
     S,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineSpec {
     pub pipeline: Pipeline,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Pipeline {
     Start,
@@ -372,7 +406,7 @@ pub enum Pipeline {
 }
 
 /// A piece of a statement or of a row.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PartSpec {
     Text(String),
@@ -384,7 +418,7 @@ pub enum PartSpec {
     Repeat(RepeatPart),
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ParamType {
     Int4,
@@ -395,26 +429,28 @@ pub enum ParamType {
     Text,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExprPart {
     /// An expression of pgbench's language.
+    #[schemars(length(min = 1))]
     pub expr: String,
     #[serde(default, rename = "type")]
     pub kind: ParamType,
 }
 
 /// A value that becomes part of the text also of a prepared statement, one text for each value.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplicePart {
     /// An expression of pgbench's language.
+    #[schemars(length(min = 1))]
     pub text: String,
     pub from: i64,
     pub to: i64,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DigitsPart {
     /// Text in which each `#` becomes a random digit.
@@ -423,38 +459,40 @@ pub struct DigitsPart {
     pub kind: ParamType,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FillPart {
     pub fill: FillSpec,
 }
 
 /// Text of a length between `min` and `max`: the letter a, and at its end random characters.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FillSpec {
     pub min: u32,
     pub max: u32,
     /// Share of the random characters.
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub random: f64,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NowPart {
     #[expect(dead_code, reason = "there is one unit so far")]
     now: NowUnit,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NowUnit {
     Second,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RepeatPart {
+    #[schemars(range(min = 1))]
     pub repeat: u32,
     pub of: Vec<PartSpec>,
     #[serde(default = "comma")]
