@@ -1,0 +1,48 @@
+"""The table of what old trees need on today's compilers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pgstrata.server.source.mend import apply_edits, needed, needs
+from pgstrata.server.source.tools import Compiler
+
+GCC = Compiler(("cc",), "gcc", 12, "cc 12.2.0, x86_64-linux-gnu")
+OLD_GCC = Compiler(("cc",), "gcc", 4, "cc 4.4.7, x86_64-linux-gnu")
+CLANG = Compiler(("clang",), "clang", 14, "clang 14.0.6, x86_64-linux-gnu")
+
+
+@pytest.mark.parametrize("need", needs(), ids=lambda need: need.name)
+def test_every_line_says_why_and_does_something(need) -> None:  # type: ignore[no-untyped-def]
+    assert len(need.reason) > 30 and need.first <= need.last < 90600
+    assert need.flags or need.edits
+    for edit in need.edits:
+        re.compile(edit.find)
+        assert not Path(edit.files).is_absolute() and ".." not in Path(edit.files).parts
+
+
+def test_a_need_holds_for_its_versions_and_compilers() -> None:
+    def names(version: int, compiler: Compiler) -> set[str]:
+        return {need.name for need in needed(version, compiler)}
+
+    assert "loops-over-flexible-arrays" in names(70430, GCC)
+    assert "loops-over-flexible-arrays" in names(90426, GCC)
+    assert "loops-over-flexible-arrays" not in names(90500, GCC)
+    assert "loops-over-flexible-arrays" not in names(70430, CLANG)
+    assert "signed-overflow" in names(70430, CLANG)
+    assert "signed-overflow" not in names(70430, OLD_GCC)
+    assert names(90600, GCC) == names(170000, GCC) == set()
+
+
+def test_an_edit_changes_the_copy_once_and_is_told(tmp_path: Path) -> None:
+    line = (
+        "if echo \"$pgac_flex_version\" | $AWK '{ if ($1 = 2 && $2 = 5 && $3 >= 31) exit 0; else exit 1;}'\n"
+    )
+    (tmp_path / "configure").write_text(line)
+    wanted = [need for need in needs() if need.name == "flex-2.6"]
+    assert [need.name for need in apply_edits(tmp_path, wanted)] == ["flex-2.6"]
+    assert "$1 > 2 || $2 > 5 || $3 >= 31" in (tmp_path / "configure").read_text()
+    assert apply_edits(tmp_path, wanted) == []
