@@ -60,7 +60,9 @@ class ActiveRun:
         self._builder, self._data_root = builder, data_root
         self.cluster = self._make_cluster()
         chosen = run.workload
-        self.phases = chosen.workload.phases(chosen.options, run.variant.server.version_num)
+        # Of a run that is only recorded as not possible there are none.
+        version = run.variant.server.version_num
+        self.phases = [] if run.unable else chosen.workload.phases(chosen.options, version)
         self._database = DATABASE
         self._host = Host()
         self._facts: Json = {}
