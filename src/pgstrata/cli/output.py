@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -23,6 +24,9 @@ class Format(StrEnum):
     json = "json"
 
 
+FITTED_ROWS = 1000
+
+
 class TextOrJson(StrEnum):
     """How something that is no table is printed."""
 
@@ -30,23 +34,45 @@ class TextOrJson(StrEnum):
     json = "json"
 
 
-def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: Format = Format.table) -> None:
-    """Rows in the wanted form, on standard output."""
+def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: Format = Format.table) -> None:
+    """Rows in the wanted form, on standard output, as they come: there may be more than memory holds.
+
+    The columns of a table are as wide as its first `FITTED_ROWS` need.
+    """
     match form:
         case Format.json:
-            print_json([dict(zip(columns, row, strict=True)) for row in rows])
+            _print_objects(columns, rows)
         case Format.csv:
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(columns)
-            writer.writerows([["" if v is None else _plain(v) for v in row] for row in rows])
+            writer.writerows(["" if v is None else _plain(v) for v in row] for row in rows)
         case Format.table:
-            for line in aligned(columns, rows):
+            rest = iter(rows)
+            first = list(itertools.islice(rest, FITTED_ROWS))
+            fitted = _Fitted(columns, first)
+            for line in fitted.lines(first):
                 print(line)
+            for row in rest:
+                print(fitted.line([_cell(value) for value in row]))
 
 
 def print_json(value: Any) -> None:
     """JSON on standard output."""
-    print(json.dumps(_finite(value), indent=1, ensure_ascii=False, default=_plain))
+    print(_json(value))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(_finite(value), indent=1, ensure_ascii=False, default=_plain)
+
+
+def _print_objects(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """A list of objects, laid out as `print_json` does."""
+    before = "["
+    for row in rows:
+        text = _json(dict(zip(columns, row, strict=True))).replace("\n", "\n ")
+        print(f"{before}\n {text}", end="")
+        before = ","
+    print("[]" if before == "[" else "\n]")
 
 
 def _finite(value: Any) -> Any:
@@ -63,21 +89,36 @@ def _finite(value: Any) -> Any:
 
 def aligned(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
     """Text columns as wide as they need; numbers to the right."""
-    texts = [[_cell(value) for value in row] for row in rows]
-    numeric = [
-        bool(rows) and all(v is None or _is_number(v) for v in column) and any(v is not None for v in column)
-        for column in zip(*rows, strict=True)
-    ] or [False] * len(columns)
-    widths = [max(len(str(name)), *(len(t[i]) for t in texts), 1) for i, name in enumerate(columns)]
+    return _Fitted(columns, rows).lines(rows)
 
-    def line(cells: Sequence[str]) -> str:
+
+class _Fitted:
+    """How wide the columns are, and on which side their cells stand."""
+
+    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        self._columns = [str(name) for name in columns]
+        self._numeric = [
+            bool(rows)
+            and all(v is None or _is_number(v) for v in column)
+            and any(v is not None for v in column)
+            for column in zip(*rows, strict=True)
+        ] or [False] * len(columns)
+        self._widths = [max(len(name), 1) for name in self._columns]
+        for row in rows:
+            for i, value in enumerate(row):
+                self._widths[i] = max(self._widths[i], len(_cell(value)))
+
+    def lines(self, rows: Sequence[Sequence[Any]]) -> list[str]:
+        """The heads, a rule, and these rows."""
+        rule = ["-" * width for width in self._widths]
+        return [self.line(self._columns), self.line(rule), *(self.line(list(map(_cell, r))) for r in rows)]
+
+    def line(self, cells: Sequence[str]) -> str:
         padded = [
             cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(cells, widths, numeric, strict=True)
+            for cell, width, right in zip(cells, self._widths, self._numeric, strict=True)
         ]
         return "  ".join(padded).rstrip()
-
-    return [line([str(c) for c in columns]), line(["-" * width for width in widths]), *map(line, texts)]
 
 
 def _is_number(value: Any) -> bool:
@@ -93,7 +134,8 @@ def _cell(value: Any) -> str:
         case float():
             return f"{value:,.6g}" if abs(value) < 100 else f"{value:,.1f}"
     # One line for each row, and nothing that a terminal would take for a command.
-    return "".join(c if c.isprintable() else " " for c in str(_plain(value)))
+    text = str(_plain(value))
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def _plain(value: Any) -> Any:

@@ -25,9 +25,9 @@ def query(
       pgstrata query "describe steps"
     """
     from pgstrata.cli.output import print_rows
-    from pgstrata.store import views
+    from pgstrata.store.ask import stream
 
-    answer = views.query(results, sql)
-    print_rows(answer.columns, answer.rows, format)
+    with stream(results, sql) as answer:
+        print_rows(answer.columns, answer.rows, format)
     for broken in answer.broken:
         print(f"left out: {broken}", file=sys.stderr)

@@ -1,9 +1,10 @@
 """Run folders, and SQL over them. docs/results.md describes both."""
 
+from pgstrata.store.ask import Answer, plain, query
 from pgstrata.store.layout import Results, RunKey, slug
 from pgstrata.store.read import BrokenRun, Run
 from pgstrata.store.tables import series_rows
-from pgstrata.store.views import Answer, connect, plain, query
+from pgstrata.store.views import connect
 from pgstrata.store.write import RunBuilder
 
 __all__ = [

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
-import re
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from pgstrata.errors import StoreError, UsageError
+from pgstrata.errors import StoreError
 from pgstrata.store.layout import Results
-from pgstrata.store.read import BrokenRun, Run
+from pgstrata.store.read import Run
 from pgstrata.store.record import StepRecord
 from pgstrata.store.tables import OPTIONAL, TABLES, sql_columns
 from pgstrata.store.write import finite
@@ -76,34 +72,12 @@ _STEPS: tuple[tuple[str, str, Callable[[Run, StepRecord], Any]], ...] = (
     ("host_cpu_seconds", "DOUBLE", lambda _, step: step.host_cpu_seconds),
 )
 
+MEMORY = "500MB"
+"""Of sorts, joins and groups; what is read of a file at a time is far less."""
+
+MOST_THREADS = 4
+
 VIEWS = ("runs", "steps", *TABLES)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a query said. `broken` are the folders that could not be read and are not in it."""
-
-    columns: list[str]
-    rows: list[tuple[Any, ...]]
-    broken: list[BrokenRun] = field(default_factory=list)
-
-
-def query(root: Path, sql: str) -> Answer:
-    """The answer of the last statement of `sql` over the views of a results folder.
-
-    Raises UsageError when the SQL is not valid or does more than reading, StoreError when there is no
-    such folder or a file in it is damaged.
-    """
-    results = Results(root)
-    with connect(root, results=results) as connection:
-        try:
-            for statement in _statements(connection, sql):
-                connection.execute(statement)
-            rows = connection.fetchall()
-        except duckdb.Error as cause:
-            raise _explained(cause, root) from cause
-        columns = [str(column[0]) for column in connection.description or ()]
-    return Answer(columns, rows, results.broken)
 
 
 def connect(root: Path, *, results: Results | None = None) -> duckdb.DuckDBPyConnection:
@@ -125,32 +99,6 @@ def connect(root: Path, *, results: Results | None = None) -> duckdb.DuckDBPyCon
         files = [run.folder.resolve() / f"{table}.parquet" for run in runs]
         _view(connection, table, [f for f in files if table not in OPTIONAL or f.exists()])
     return connection
-
-
-def plain(value: Any) -> Any:
-    """A value of an answer as JSON knows it.
-
-    Times as ISO 8601, intervals as seconds, decimals as numbers, bytes as hexadecimal digits, what is not
-    a finite number as null.
-    """
-    match value:
-        case float():
-            return value if math.isfinite(value) else None
-        case None | bool() | int() | str():
-            return value
-        case Decimal():
-            return None if not value.is_finite() else int(value) if value == int(value) else float(value)
-        case datetime() | date() | time():
-            return value.isoformat()
-        case timedelta():
-            return value.total_seconds()
-        case bytes() | bytearray() | memoryview():
-            return bytes(value).hex()
-        case Mapping():
-            return {str(name): plain(item) for name, item in value.items()}
-        case list() | tuple() | set():
-            return [plain(item) for item in value]
-    return str(value)
 
 
 # --- the views --------------------------------------------------------------------------------
@@ -192,6 +140,8 @@ def _forbid(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
     connection.execute("SET autoload_known_extensions = false")
     # else a query could name a Python variable of ours as a table
     connection.execute("SET python_enable_replacements = false")
+    connection.execute(f"SET memory_limit = '{MEMORY}'")
+    connection.execute(f"SET threads = {min(MOST_THREADS, os.cpu_count() or 1)}")
     # what does not fit into memory fails instead of filling the folder we happen to be in
     connection.execute("SET temp_directory = ''")
     connection.execute(f"SET allowed_directories = [{_quoted(str(root.resolve()) + '/')}]")
@@ -203,56 +153,5 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-# --- what a query may do ----------------------------------------------------------------------
-
-# within the memory of one query; SET because only variables are left to set
-_ALLOWED = {"SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "DROP", "ALTER", "SET"}
-_EXPLAIN = re.compile(r"\s*explain\b(\s*analyze\b)?(\s*\([^)]*\))?", re.IGNORECASE)
-
-
-def _statements(connection: duckdb.DuckDBPyConnection, sql: str) -> list[duckdb.Statement]:
-    """The statements of the text; UsageError when there is none or one that could touch files."""
-    statements = connection.extract_statements(sql)
-    if not statements:
-        raise UsageError("the query is empty", 'say, for example: pgstrata query "select * from runs"')
-    for statement in statements:
-        kind = statement.type.name
-        if kind == "EXPLAIN":
-            explained = _EXPLAIN.match(statement.query)
-            _statements(connection, statement.query[explained.end() :] if explained else "")
-        elif kind not in _ALLOWED:
-            raise UsageError(
-                f"a query only reads the results, and this one has a {kind} statement",
-                "for a file write: pgstrata query … --format csv > file",
-            )
-    return statements
-
-
-def _explained(cause: duckdb.Error, root: Path) -> UsageError | StoreError:
-    """What the user can do about it: mend the query, or the folder."""
-    text = str(cause).strip()
-    if "pytz" in text:
-        return UsageError(
-            "a column of the answer has the type timestamp with time zone",
-            "cast it: column::timestamp, or column::varchar",
-        )
-    mistaken = (
-        duckdb.ParserException,
-        duckdb.BinderException,
-        duckdb.CatalogException,
-        duckdb.PermissionException,
-    )
-    # DuckDB does not say which file its decoder stumbled over, so look
-    if not isinstance(cause, mistaken) and (damaged := _damaged(root)):
-        return damaged
-    return UsageError(f"the query failed: {text}", "docs/results.md lists the views and their columns")
-
-
-def _damaged(root: Path) -> StoreError | None:
-    for run in Results(root).runs():
-        for table in TABLES:
-            try:
-                run.table(table)
-            except StoreError as error:
-                return error
-    return None
+from pgstrata.store.read import Run
+from pgstrata.store.record import StepRecord

@@ -1,0 +1,126 @@
+"""Queries of any size: answers are streamed, memory has a bound, Ctrl-C ends them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pgstrata.cli import main, output
+from support_program import environment
+from support_runs import make_campaign
+
+GIGABYTE = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bounds") / "results"
+    make_campaign(folder, seconds=3)
+    return folder
+
+
+def start(results: Path, sql: str, *more: str, out: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "pgstrata", "query", sql, "--results", str(results), *more]
+    return subprocess.Popen(command, env=environment(), text=True, stdout=out, stderr=subprocess.PIPE)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, int]:
+    """Exit code, errors, and the most memory in bytes."""
+    assert process.stderr is not None
+    said = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, said, usage.ru_maxrss * 1024
+
+
+@pytest.mark.parametrize("form", ["table", "csv"])
+def test_an_answer_of_gigabytes_takes_little_memory(results: Path, form: str) -> None:
+    code, said, most = ended(
+        start(results, "select range, repeat('x', 20000) from range(60000)", "--format", form)
+    )
+    assert (code, said) == (0, "")
+    assert most < GIGABYTE / 2
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select repeat('x', 1000000) from range(3000)",
+        "select repeat('x', 3000000000)",
+        "select list(range) from range(200000000)",
+    ],
+)
+def test_what_needs_more_memory_than_it_may_is_refused(results: Path, sql: str) -> None:
+    code, said, most = ended(start(results, sql))
+    assert code == 2
+    assert said.startswith("error: the query needs more than 500MB of memory\n")
+    assert most < GIGABYTE
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "with recursive t(n) as (select 1 union all select n + 1 from t) select max(n) from t",
+        "select count(*) from range(100000000) a, range(100000000) b where hash(a.range) = hash(b.range + 1)",
+        "select * from range(100000000000)",
+    ],
+)
+def test_ctrl_c_ends_a_query(results: Path, sql: str) -> None:
+    with start(results, sql) as process:
+        tasks = Path(f"/proc/{process.pid}/task")
+        until = time.monotonic() + 120
+        while not any("pgstrata-query" in (t / "comm").read_text() for t in tasks.iterdir()):
+            # Python 3.14 names threads for the system; before, DuckDB's own threads show that it works.
+            if len(list(tasks.iterdir())) > 1 and _busy(process.pid) > 1.5:
+                break
+            assert time.monotonic() < until and process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert process.wait(60) == 130
+    assert said == ""
+
+
+def _busy(pid: int) -> float:
+    """CPU seconds of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_stream_is_printed_as_a_whole_answer_would_be(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = "select range as n, chr(8232) || range as t from range(5)"
+
+    def said(form: str) -> str:
+        assert main.invoke(["query", sql, "--results", str(results), "--format", form]) == 0
+        return capsys.readouterr().out
+
+    rows = [{"n": n, "t": f"\u2028{n}"} for n in range(5)]
+    assert said("json") == json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
+    assert list(csv.reader(io.StringIO(said("csv"))))[1:] == [[str(n), f"\u2028{n}"] for n in range(5)]
+    whole = said("table")
+    monkeypatch.setattr(output, "FITTED_ROWS", 2)
+    assert said("table") == whole
+    assert main.invoke(["query", "select 1 where false", "--results", str(results), "--format", "json"]) == 0
+    assert capsys.readouterr().out == "[]\n"
+
+
+def test_a_query_leaves_the_limits_of_the_process_alone(results: Path) -> None:
+    import resource
+
+    from pgstrata.store import query
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    assert query(results, "select count(*) from runs").rows == [(2,)]
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
