@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from msgspec import structs
 
-from pgstrata.store import Results, Run, RunKey
+from pgstrata.store import Results, Run, RunKey, sums
 from pgstrata.store.read import read_run
 from pgstrata.store.record import (
     Change,
@@ -170,6 +170,13 @@ def clone_run(root: Path, folder: Path, key: RunKey, factor: float = 1.0) -> Pat
 def circumstances_of(run: Run) -> Circumstances:
     """Of a run that is there."""
     return Circumstances(**{name: getattr(run.record, name) for name in Circumstances.__struct_fields__})
+
+
+def sum_anew(folder: Path) -> None:
+    """Writes the check sums of a run folder again, for tests that change its files on purpose."""
+    names = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
+    kept = {name: sums.of_file(folder / name) for name in names if name not in ("run.json", sums.NAME)}
+    (folder / sums.NAME).write_bytes(sums.text(kept))
 
 
 def make_many(root: Path, runs: int, *, campaign: str = "many", seconds: int = 10) -> list[Path]:

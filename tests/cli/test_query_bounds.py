@@ -30,7 +30,19 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def start(results: Path, sql: str, *more: str, out: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "pgstrata", "query", sql, "--results", str(results), *more]
-    return subprocess.Popen(command, env=environment(), text=True, stdout=out, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        command,
+        env=environment(),
+        text=True,
+        stdout=out,
+        stderr=subprocess.PIPE,
+        preexec_fn=hears_ctrl_c,
+    )
+
+
+def hears_ctrl_c() -> None:
+    """A shell starts what runs in the background deaf to SIGINT, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, int]:

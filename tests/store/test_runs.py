@@ -76,6 +76,7 @@ def test_a_finished_run_is_found_and_says_what_was_written(finished: Path) -> No
     assert [step.name for step in record.steps] == list(INSERT_STEPS)
     assert record.settings()["synchronous_commit"] == "off"
     assert {p.name for p in finished.iterdir()} == {
+        "SHA256SUMS",
         "run.json",
         "series.parquet",
         "host.parquet",
@@ -142,7 +143,7 @@ def test_failed_runs_do_not_count_as_done(tmp_path: Path) -> None:
 
 
 def test_names_and_numbers_json_does_not_know_survive(tmp_path: Path) -> None:
-    key = RunKey("../../etc", "<script>\0", "\ud800 ☃", 3)
+    key = RunKey("../../etc", "<script>\0", "\u2028 ☃", 3)
     run = Results(tmp_path).begin(key)
     figures = Metrics(ips=float("nan"), qps=float("inf"), rps=1.0)
     run.step(step_record("a/../b", metrics=figures))
@@ -178,8 +179,8 @@ def test_the_same_run_twice_counts_once(run: Path) -> None:
 
 def test_what_reading_would_refuse_is_not_written(tmp_path: Path) -> None:
     run = Results(tmp_path).begin(KEY)
-    with pytest.raises(StoreError, match=r"Expected `float`, got `null` - at `\$\.rate`"):
-        run.step(step_record(rate=float("nan")))
+    with pytest.raises(StoreError, match=r"Expected `float`, got `null` - at `\$\.seconds`"):
+        run.step(step_record(seconds=float("nan")))
     with pytest.raises(StoreError, match=r"cannot be stored: .*\$\.status"):
         run.finish(circumstances(status="maybe"))
     run.abandon()
@@ -334,6 +335,48 @@ def put(**values: object) -> object:
     return change
 
 
+def in_step(**values: object) -> object:
+    def change(run: Path) -> None:
+        data = json.loads((run / "run.json").read_text())
+        data["steps"][0] |= values
+        (run / "run.json").write_text(json.dumps(data))
+
+    return change
+
+
+def text_of(run: Path, old: str, new: str) -> None:
+    text = (run / "run.json").read_text()
+    assert old in text
+    (run / "run.json").write_text(text.replace(old, new, 1))
+
+
+def flip(name: str) -> object:
+    """One bit in the middle of a file is another."""
+
+    def change(run: Path) -> None:
+        data = bytearray((run / name).read_bytes())
+        data[len(data) // 2] ^= 1
+        (run / name).write_bytes(bytes(data))
+
+    return change
+
+
+def pipe(name: str) -> object:
+    def change(run: Path) -> None:
+        (run / name).unlink()
+        os.mkfifo(run / name)
+
+    return change
+
+
+def circle(name: str) -> object:
+    def change(run: Path) -> None:
+        (run / name).unlink()
+        (run / name).symlink_to(run / name)
+
+    return change
+
+
 DAMAGES = [
     (lambda run: cut(run / "run.json"), "run.json is damaged"),
     (lambda run: (run / "run.json").unlink(), "run.json is missing"),
@@ -351,6 +394,25 @@ DAMAGES = [
     (lambda run: (run / "series.parquet").unlink(), "series.parquet is missing"),
     (lambda run: cut(run / "host.parquet"), "host.parquet is damaged"),
     (lambda run: (run / "host.parquet").write_bytes(b""), "host.parquet"),
+    *[
+        (flip(name), f"{name} is damaged: it is not what was stored")
+        for name in ("series.parquet", "histograms.parquet", "histograms.json", "settings.json")
+    ],
+    (lambda run: (run / "settings.json").unlink(), "settings.json is missing"),
+    (pipe("run.json"), "run.json cannot be read: it is no regular file"),
+    (pipe("series.parquet"), "series.parquet is no file"),
+    (pipe("settings.json"), "settings.json is no file"),
+    (circle("run.json"), "run.json cannot be read: Too many levels of symbolic links"),
+    (circle("series.parquet"), "series.parquet"),
+    (lambda run: (run / "SHA256SUMS").unlink(), "SHA256SUMS is missing"),
+    (lambda run: (run / "SHA256SUMS").write_text("0" * 64 + "  ../../x\n"), "SHA256SUMS is damaged"),
+    (in_step(rate="fast"), "got `str` - at `$.steps[0].rate`"),
+    (in_step(rate=10**400), "run.json is damaged: not valid JSON"),
+    (in_step(operations=2**64), "run.json is damaged: not valid JSON"),
+    (in_step(role="nobody"), "role 'nobody' is none of the roles"),
+    (in_step(started="2026-99-99T00:00:00Z"), "2026-99-99T00:00:00Z is no time"),
+    (lambda run: text_of(run, '"repeat": 1', '"repeat": 1e999'), "run.json is damaged: not valid JSON"),
+    (put(facts=[[[0]]]), "facts"),
 ]
 
 
@@ -367,6 +429,29 @@ def test_a_broken_run_is_named_and_left_out(run: Path, finished: Path, damage: o
     assert reason in str(broken)
     assert str(run) in str(broken)
     assert results.find(KEY) is None
+
+
+def test_a_link_that_leads_in_a_circle_is_named(run: Path) -> None:
+    root = run.parents[3]
+    for place in (root, run.parents[2], run.parents[1], run.parents[0]):
+        (place / "1-20260131T235959-89abcdef").symlink_to(place / "1-20260131T235959-89abcdef")
+    results = Results(root)
+    assert [r.folder for r in results.runs()] == [run]
+    assert len(results.broken) == 4
+    assert all("Too many levels of symbolic links" in str(broken) for broken in results.broken)
+
+
+def test_the_check_sums_are_those_of_sha256sum(run: Path) -> None:
+    done = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=run, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "series.parquet: OK" in done.stdout
+    assert "run.json" not in done.stdout
+
+
+def test_names_that_no_page_can_hold_are_read_with_what_can_be(run: Path) -> None:
+    text_of(run, '"facts": {}', '"facts": {"file": "a\\udcffb\\ud83d\\ude00"}')
+    (record,) = Results(run.parents[3]).runs()
+    assert record.record.facts["file"] == "a?b\N{GRINNING FACE}"
 
 
 def test_other_folders_are_no_broken_runs(run: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.store import Results, RunKey, connect, plain, query
-from support_runs import INSERT_STEPS, VARIANTS, clone_run, make_campaign, make_run
+from support_runs import INSERT_STEPS, VARIANTS, clone_run, make_campaign, make_run, sum_anew
 
 # docs/results.md promises these, in this order; more may follow
 CONTRACT = {
@@ -154,6 +154,7 @@ def test_folders_of_an_older_pgstrata_lack_columns_and_have_null(root: Path, tmp
     folder = clone_run(tmp_path, run.folder, RunKey("old", "v", "insert", 1))
     path = folder / "series.parquet"
     pl.read_parquet(path).drop("retries").with_columns(new_figure=pl.lit(1)).write_parquet(path)
+    sum_anew(folder)
     clone_run(tmp_path, run.folder, RunKey("new", "v", "insert", 1))
     sql = (
         "select campaign, count(retries), count(*) from series join runs using (run_id) group by 1 order by 1"
@@ -257,13 +258,29 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         query(tmp_path / "none", "select 1")
 
 
-def test_a_damaged_table_is_named(root: Path, tmp_path: Path) -> None:
+def test_a_damaged_table_takes_its_run_out_of_the_answer(root: Path, tmp_path: Path) -> None:
+    (run, *_) = Results(root).runs()
+    sound = clone_run(tmp_path, run.folder, RunKey("c", "v", "insert", 2))
+    folder = clone_run(tmp_path, run.folder, RunKey("c", "v", "insert", 1))
+    path = folder / "series.parquet"
+    data = bytearray(path.read_bytes())
+    data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
+    path.write_bytes(bytes(data))
+    answer = query(tmp_path, "select run_id, max(histogram), max(max_seconds) from series group by 1")
+    assert [row[0] for row in answer.rows] == [sound.name.split("-", 1)[1]]
+    (broken,) = answer.broken
+    assert str(broken) == f"{folder}: series.parquet is damaged: it is not what was stored"
+
+
+def test_a_table_damaged_while_it_is_read_is_named(root: Path, tmp_path: Path) -> None:
+    """As damage that came between the look at the check sums and the query."""
     (run, *_) = Results(root).runs()
     folder = clone_run(tmp_path, run.folder, RunKey("c", "v", "insert", 1))
     path = folder / "series.parquet"
     data = bytearray(path.read_bytes())
     data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
     path.write_bytes(bytes(data))
+    sum_anew(folder)
     with pytest.raises(StoreError, match=r"series\.parquet"):
         query(tmp_path, "select max(histogram), max(max_seconds) from series")
 

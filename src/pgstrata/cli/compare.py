@@ -71,17 +71,21 @@ def compare(
       pgstrata compare pg16.10 pg17.11 --step point-query --format markdown
       pgstrata compare results/nightly/pg17.11 elsewhere/nightly/pg17.11 --across-hosts
     """
+    from pgstrata.cli.output import left_out
+    from pgstrata.store import Results
     from pgstrata.store.choose import choose
 
+    store = Results(results)
     found = _compare(
-        choose(base, results, campaign),
-        [choose(other, results, campaign)],
+        choose(base, store, campaign),
+        [choose(other, store, campaign)],
         step or [],
         share("--margin", margin),
         confidence,
         across_hosts,
         despite_options,
     )
+    left_out(store.broken)
     _print(found, form, [s for c in found for s in c.steps if s.verdict.word == "slower"])
 
 
@@ -114,17 +118,21 @@ def check(
       pgstrata check --base pg16.10 --fail-slower 3%
       pgstrata check --base pg16.10 --other pg17.11 --fail-slower 5% --format junit > verdicts.xml
     """
+    from pgstrata.cli.output import left_out
     from pgstrata.errors import UsageError
+    from pgstrata.store import Results
     from pgstrata.store.choose import campaign_runs, choose
 
     margin = share("--fail-slower", fail_slower)
-    first = choose(base, results, campaign)
+    store = Results(results)
+    first = choose(base, store, campaign)
     if other:
-        sides = [choose(name, results, campaign) for name in other]
+        sides = [choose(name, store, campaign) for name in other]
     else:
-        runs = campaign_runs(results, campaign)
+        runs = campaign_runs(store, campaign)
         own = {run.variant for run in first.runs}
-        sides = [choose(v, results, campaign) for v in dict.fromkeys(r.variant for r in runs) if v not in own]
+        sides = [choose(v, store, campaign) for v in dict.fromkeys(r.variant for r in runs) if v not in own]
+    left_out(store.broken)
     if not sides:
         raise UsageError("there is nothing to compare with the base", "name it: --other")
     found = _compare(first, sides, step or [], margin, confidence, across_hosts, despite_options)

@@ -56,6 +56,12 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: Form
                 print(fitted.line([_cell(value) for value in row]))
 
 
+def left_out(broken: Iterable[object]) -> None:
+    """Names damaged runs, which are in nothing that was printed. On standard error."""
+    for run in broken:
+        print(f"left out: {''.join(c if c.isprintable() else '?' for c in str(run))}", file=sys.stderr)
+
+
 def print_json(value: Any) -> None:
     """JSON on standard output."""
     print(_json(value))

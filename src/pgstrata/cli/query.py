@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from typing import Annotated
 
 import typer
@@ -24,10 +24,13 @@ def query(
       pgstrata query "select step, max(max_seconds) from series group by step" --format csv
       pgstrata query "describe steps"
     """
-    from pgstrata.cli.output import print_rows
+    from pgstrata.cli.output import left_out, print_rows
     from pgstrata.store.ask import stream
 
     with stream(results, sql) as answer:
-        print_rows(answer.columns, answer.rows, format)
-    for broken in answer.broken:
-        print(f"left out: {broken}", file=sys.stderr)
+        try:
+            print_rows(answer.columns, answer.rows, format)
+        except KeyboardInterrupt:
+            # Closing waits for what DuckDB makes ahead, maybe without end; there is nothing to tidy up.
+            os._exit(130)
+    left_out(answer.broken)

@@ -38,8 +38,11 @@ def report(
       pgstrata report results --campaign insert-cached --base pg12.22.cached-by-pg
       pgstrata report results --threshold 0.03 --out /tmp/report
     """
+    from pgstrata.cli.output import left_out
     from pgstrata.errors import UsageError
     from pgstrata.page.results import campaigns
+    from pgstrata.store import Results
+    from pgstrata.store.choose import damaged_hint
 
     folder = results_option or results
     if not folder.is_dir():
@@ -48,9 +51,12 @@ def report(
         raise UsageError(
             f"--threshold {threshold}: must lie between 0 and 1", "0.05 greys everything from 0.95 to 1.05"
         )
-    names = [campaign] if campaign else campaigns(folder)
+    store = Results(folder)
+    there = campaigns(store.runs())
+    left_out(store.broken)
+    names = [campaign] if campaign else there
     if not names:
-        raise UsageError(f"{folder} has no runs", "pgstrata run makes some")
+        raise UsageError(f"{folder} has no runs", damaged_hint(store) or "pgstrata run makes some")
     if len(names) > 1 and (base or out):
         raise UsageError(
             f"{folder} has several campaigns: {', '.join(names)}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -25,7 +24,7 @@ def runs(
       pgstrata runs
       pgstrata runs --results /srv/results --campaign insert-cached --format json
     """
-    from pgstrata.cli.output import print_rows
+    from pgstrata.cli.output import left_out, print_rows
     from pgstrata.store import Results
 
     store = Results(results)
@@ -49,5 +48,4 @@ def runs(
         print_rows(columns, rows, format)
     else:
         print(f"no runs in {results}")
-    for broken in store.broken:
-        print(f"left out: {broken}", file=sys.stderr)
+    left_out(store.broken)

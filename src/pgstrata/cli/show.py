@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,12 +49,13 @@ def find_run(text: str, results: Path) -> Run:
     from pgstrata.store.read import read_run
 
     folder = Path(text)
-    if (folder / "run.json").exists():
+    if os.path.lexists(folder / "run.json"):
         found = read_run(folder)
         if isinstance(found, Run):
             return found
         raise UsageError(f"{found}", "a run that is damaged cannot be shown")
-    runs = Results(results).runs()
+    store = Results(results)
+    runs = store.runs()
     matches = [r for r in runs if r.run_id == text] or [
         r for r in runs if r.run_id.startswith(text) or r.run_id.endswith(text)
     ]
@@ -61,6 +63,8 @@ def find_run(text: str, results: Path) -> Run:
         return matches[0]
     if matches:
         raise UsageError(f"{text} fits {len(matches)} runs: {', '.join(r.run_id for r in matches[:4])}")
+    if damaged := next((b for b in store.broken if text and b.folder.name.endswith(text)), None):
+        raise UsageError(f"{damaged}", "a run that is damaged cannot be shown")
     raise UsageError(f"there is no run {text} in {results}", f"pgstrata runs --results {results} lists them")
 
 

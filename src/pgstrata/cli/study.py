@@ -73,11 +73,15 @@ def next_(
 
 
 def _find(results: Path, campaign: str | None, step: str | None) -> tuple[TuningStudy, list[Run]]:
+    from pgstrata.cli.output import left_out
     from pgstrata.errors import UsageError
     from pgstrata.judge.overlays import tuning_study
+    from pgstrata.store import Results
     from pgstrata.store.choose import campaign_runs
 
-    runs = campaign_runs(results, campaign)
+    store = Results(results)
+    runs = campaign_runs(store, campaign)
+    left_out(store.broken)
     found = tuning_study(runs, step)
     if found is None:
         raise UsageError(

@@ -213,10 +213,10 @@ def anchor(*names: str) -> str:
     return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-") or "x" for name in names)
 
 
-def campaigns(results: Path) -> list[str]:
-    """Names of the campaigns that have runs below this folder, the last started first."""
+def campaigns(runs: Iterable[Run]) -> list[str]:
+    """Names of the campaigns of these runs, the last started first."""
     last: dict[str, str] = {}
-    for run in Results(results).runs():
+    for run in runs:
         last[run.campaign] = max(last.get(run.campaign, ""), run.record.started)
     return sorted(last, key=lambda name: last[name], reverse=True)
 

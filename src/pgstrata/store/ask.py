@@ -27,6 +27,9 @@ MORE_BYTES = 700 << 20
 nowhere else: its own limit (`views.MEMORY`) does not see them."""
 
 BATCH_ROWS = 1000
+HEAR_SECONDS = 0.1
+"""How often the waiting thread wakes up to hear signals."""
+
 END_SECONDS = 5.0
 """How long an interrupted query may take to notice."""
 
@@ -104,7 +107,8 @@ def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T])
     thread = threading.Thread(target=run, name="pgstrata-query", daemon=True)
     thread.start()
     try:
-        thread.join()
+        while thread.is_alive():
+            thread.join(HEAR_SECONDS)
     except BaseException:
         for _ in range(int(END_SECONDS / 0.1)):
             connection.interrupt()  # again: one that comes before the query begins is forgotten

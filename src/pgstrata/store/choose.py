@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,26 +23,35 @@ class Side:
     runs: tuple[Run, ...]
 
 
-def campaign_runs(results: Path, campaign: str | None) -> list[Run]:
-    """The runs of one campaign. Without a name, of the campaign that was started last.
+def campaign_runs(results: Results, campaign: str | None) -> list[Run]:
+    """The runs of one campaign. Without a name, of the campaign that was started last. What is damaged is in
+    `results.broken` afterwards.
 
     Raises StoreError without runs, UsageError for a campaign that is not there.
     """
-    if not results.is_dir():
-        raise UsageError(f"there is no results folder {results}", "pgstrata run makes one")
-    runs = Results(results).runs()
+    if not results.root.is_dir():
+        raise UsageError(f"there is no results folder {results.root}", "pgstrata run makes one")
+    runs = results.runs()
     if not runs:
-        raise StoreError(f"no runs in {results}", "pgstrata run makes some")
+        raise StoreError(f"no runs in {results.root}", damaged_hint(results) or "pgstrata run makes some")
     if campaign is None:
         campaign = max(runs, key=lambda run: run.record.started).campaign
     own = counted([run for run in runs if run.campaign == campaign])
     if not own:
         there = ", ".join(sorted({run.campaign for run in runs}))
-        raise UsageError(f"no campaign {campaign!r} in {results}", f"there is: {there}")
+        raise UsageError(f"no campaign {campaign!r} in {results.root}", f"there is: {there}")
     return own
 
 
-def choose(text: str, results: Path, campaign: str | None = None) -> Side:
+def damaged_hint(results: Results) -> str:
+    """What explains that nothing is there: the first damaged run. Empty where there is none."""
+    if not results.broken:
+        return ""
+    more = f", and {len(results.broken) - 1} more are" if len(results.broken) > 1 else ""
+    return f"{results.broken[0]}; it is left out{more}"
+
+
+def choose(text: str, results: Results, campaign: str | None = None) -> Side:
     """The runs that `text` names: the label of a variant or a beginning of it that fits only one, the id
     of a run, the folder of a run, or a folder with the runs of one variant.
 
@@ -51,12 +61,12 @@ def choose(text: str, results: Path, campaign: str | None = None) -> Side:
         raise UsageError("an empty name stands for no run", "give a variant's label, a run's id or a folder")
     folder = Path(text)
     if "/" in text or (folder.is_dir() and not _is_label(text, results)):
-        return _folder(folder)
+        return _folder(folder, results)
     runs = campaign_runs(results, campaign)
     labels = sorted({run.variant for run in runs})
     if text in labels:
         return Side(text, tuple(run for run in runs if run.variant == text))
-    if by_id := [run for run in Results(results).runs() if run.run_id == text]:
+    if by_id := [run for run in results.runs() if run.run_id == text]:
         return Side(f"{by_id[0].variant} ({text})", tuple(by_id))
     begins = [label for label in labels if label.startswith(text)]
     if len(begins) == 1:
@@ -71,21 +81,23 @@ def choose(text: str, results: Path, campaign: str | None = None) -> Side:
     )
 
 
-def _is_label(text: str, results: Path) -> bool:
-    return results.is_dir() and any(run.variant == text for run in Results(results).runs())
+def _is_label(text: str, results: Results) -> bool:
+    return results.root.is_dir() and any(run.variant == text for run in results.runs())
 
 
-def _folder(folder: Path) -> Side:
+def _folder(folder: Path, results: Results) -> Side:
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}")
-    if (folder / "run.json").exists():
+    if os.path.lexists(folder / "run.json"):
         run = read_run(folder.resolve())
         if isinstance(run, BrokenRun):
             raise StoreError(f"{run}", "choose another run")
         return Side(f"{run.variant} ({run.run_id})", (run,))
-    runs = _below(folder.resolve())
+    found = _below(folder.resolve())
+    results.broken += [run for run in found if isinstance(run, BrokenRun)]
+    runs = [run for run in found if isinstance(run, Run)]
     if not runs:
-        raise UsageError(f"there are no runs below {folder}")
+        raise UsageError(f"there are no runs below {folder}", damaged_hint(results))
     variants = sorted({run.variant for run in runs})
     campaigns = sorted({run.campaign for run in runs})
     if len(variants) > 1 or len(campaigns) > 1:
@@ -97,13 +109,12 @@ def _folder(folder: Path) -> Side:
     return Side(f"{variants[0]} in {folder}", tuple(runs))
 
 
-def _below(folder: Path) -> Sequence[Run]:
+def _below(folder: Path) -> Sequence[Run | BrokenRun]:
     """Runs at any depth down to a results folder's: it may be one, or a campaign's, variant's, workload's."""
     return [
-        run
+        read_run(path)
         for depth in range(1, 5)
         for path in sorted(folder.glob("/".join("*" * depth)))
         if RUN_FOLDER.fullmatch(path.name)
         and not any(p.startswith(".") for p in path.relative_to(folder).parts)
-        if isinstance(run := read_run(path), Run)
     ]

@@ -6,6 +6,7 @@ import errno
 import gzip
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +44,22 @@ def write(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """The content of a file of at most `most` bytes. Raises OSError, also for pipes, devices and folders."""
+    # Not blocking: opening a FIFO would wait for its writer for ever.
+    with open(path, "rb", opener=_at_once) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if status.st_size > most:
+            raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MB", str(path))
+        return file.read(most)
+
+
+def _at_once(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def compress(source: Path, target: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +17,15 @@ import msgspec
 import polars as pl
 
 from pgstrata.errors import StoreError
+from pgstrata.store import disk, sums
 from pgstrata.store.names import RUN_FOLDER, RunKey
 from pgstrata.store.record import FORMAT, RunRecord, StepRecord
 from pgstrata.store.tables import OPTIONAL, TABLES, empty
 
 Json = dict[str, Any]
+
+MOST_BYTES = 256 << 20
+"""Of run.json and the other JSON files of a run."""
 
 _PARQUET_END = b"PAR1"
 
@@ -84,7 +91,7 @@ class Run:
             return nothing.select(columns) if columns else nothing
         try:
             return pl.read_parquet(path, columns=list(columns) if columns else None)
-        except (OSError, pl.exceptions.PolarsError) as cause:
+        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as cause:
             raise StoreError(f"{path} cannot be read: {cause}", "remove the damaged run's folder") from cause
 
     def settings(self) -> dict[str, str]:
@@ -120,11 +127,21 @@ class _BrokenError(Exception):
 
 
 def run_folders(root: Path) -> Iterator[Path]:
-    """Every folder below root that has the place and the name of a run, sorted."""
-    for campaign in _folders(root):
-        for variant in _folders(campaign):
-            for workload in _folders(variant):
-                yield from (folder for folder in _folders(workload) if RUN_FOLDER.fullmatch(folder.name))
+    """Every folder below root that has the place and the name of a run, sorted.
+
+    Also links that lead in a circle, wherever a folder is expected: they are no run, and are to be named.
+    """
+    yield from _below(root, 3)
+
+
+def _below(parent: Path, levels: int) -> Iterator[Path]:
+    for folder, usable in _folders(parent):
+        if not usable:
+            yield folder
+        elif levels:
+            yield from _below(folder, levels - 1)
+        elif RUN_FOLDER.fullmatch(folder.name):
+            yield folder
 
 
 def read_run(folder: Path) -> Run | BrokenRun:
@@ -132,9 +149,10 @@ def read_run(folder: Path) -> Run | BrokenRun:
     try:
         run = Run(folder, _record(folder))
         for table in TABLES:
-            path = folder / f"{table}.parquet"
-            if table not in OPTIONAL or path.exists():
-                _check_parquet(path)
+            if table not in OPTIONAL:
+                _check_parquet(folder / f"{table}.parquet")
+        if wrong := sums.problem(folder):
+            raise _BrokenError(wrong)
         return run
     except _BrokenError as reason:
         return BrokenRun(folder, str(reason))
@@ -143,7 +161,7 @@ def read_run(folder: Path) -> Run | BrokenRun:
 def _record(folder: Path) -> RunRecord:
     try:
         # msgspec's own decoder refuses lone surrogates, which names of files may have
-        data = json.loads((folder / "run.json").read_bytes())
+        data = _document(disk.read_regular(folder / "run.json", MOST_BYTES))
     except FileNotFoundError:
         raise _BrokenError("run.json is missing") from None
     except OSError as cause:
@@ -156,14 +174,65 @@ def _record(folder: Path) -> RunRecord:
             "measure it again, or read it with the release that wrote it"
         )
     try:
-        return msgspec.convert(data, RunRecord)
+        record = msgspec.convert(data, RunRecord)
     except msgspec.ValidationError as cause:
         raise _BrokenError(f"run.json is damaged: {cause}") from None
+    if wrong := _contradiction(record):
+        raise _BrokenError(f"run.json is damaged: {wrong}")
+    return record
+
+
+def _document(raw: bytes) -> Any:
+    """JSON whose numbers are finite and have at most 64 bits. Raises ValueError, RecursionError."""
+    data = json.loads(raw, parse_int=_integer, parse_float=_number, parse_constant=_number)
+    return _printable(data) if b"\\ud" in raw.lower() else data
+
+
+def _integer(text: str) -> int:
+    if len(text) > 20 or not -(2**63) <= (value := int(text)) < 2**63:
+        raise ValueError(f"{text[:30]} has more than 64 bits")
+    return value
+
+
+def _number(text: str) -> float:
+    if not isfinite(value := float(text)):
+        raise ValueError(f"{text[:30]} is not finite")
+    return value
+
+
+def _printable(value: Any) -> Any:
+    """Texts without lone surrogates, which no page and no terminal takes."""
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case list():
+            return [_printable(item) for item in value]
+        case dict():
+            return {_printable(key): _printable(item) for key, item in value.items()}
+    return value
+
+
+def _contradiction(record: RunRecord) -> str | None:
+    """What no single key shows: a date that is none, a step twice."""
+    names = [step.name for step in record.steps]
+    if len(set(names)) < len(names):
+        return "two steps have one name"
+    times = [record.started, record.finished]
+    for step in record.steps:
+        times += [step.started, *(turn.started for turn in step.slices if turn.started is not None)]
+    for time in times:
+        try:
+            datetime.fromisoformat(time)
+        except ValueError:
+            return f"{time} is no time"
+    return None
 
 
 def _check_parquet(path: Path) -> None:
     """A Parquet file that was cut or never finished lacks the mark at its end."""
     try:
+        if not path.is_file() and path.exists():
+            raise _BrokenError(f"{path.name} is no file")
         with path.open("rb") as file:
             file.seek(-len(_PARQUET_END), os.SEEK_END)
             whole = file.read() == _PARQUET_END
@@ -175,18 +244,29 @@ def _check_parquet(path: Path) -> None:
         raise _BrokenError(f"{path.name} is damaged: its end is missing")
 
 
-def _folders(parent: Path) -> list[Path]:
+def _folders(parent: Path) -> list[tuple[Path, bool]]:
+    """Folders in a folder, sorted, and whether each can be entered: links in a circle cannot."""
     try:
         with os.scandir(parent) as entries:
-            names = [e.name for e in entries if not e.name.startswith(".") and e.is_dir()]
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+            found = [(e.name, _is_folder(e)) for e in entries if not e.name.startswith(".")]
+    except OSError:
         return []
-    return [parent / name for name in sorted(names)]
+    return [
+        (parent / name, bool(kind)) for name, kind in sorted(found, key=lambda f: f[0]) if kind is not False
+    ]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool | None:
+    """None for what looks like one and cannot be entered."""
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        return None if error.errno == errno.ELOOP else False
 
 
 def _optional_json(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        data = json.loads(disk.read_regular(path, MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +142,8 @@ def _forbid(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
     connection.execute("SET python_enable_replacements = false")
     connection.execute(f"SET memory_limit = '{MEMORY}'")
     connection.execute(f"SET threads = {min(MOST_THREADS, os.cpu_count() or 1)}")
+    # what is made ahead of the reader; the texts in it are not counted, so little looks like much
+    connection.execute("SET streaming_buffer_size = '64KB'")
     # what does not fit into memory fails instead of filling the folder we happen to be in
     connection.execute("SET temp_directory = ''")
     connection.execute(f"SET allowed_directories = [{_quoted(str(root.resolve()) + '/')}]")
@@ -151,7 +153,3 @@ def _forbid(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-from pgstrata.store.read import Run
-from pgstrata.store.record import StepRecord

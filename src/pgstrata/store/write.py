@@ -16,7 +16,7 @@ import polars as pl
 from msgspec import structs
 
 from pgstrata.errors import StoreError
-from pgstrata.store import disk, lock, tables
+from pgstrata.store import disk, lock, sums, tables
 from pgstrata.store.names import RunKey, new_run_id, slug
 from pgstrata.store.record import FORMAT, Circumstances, RunRecord, StepRecord
 
@@ -40,6 +40,7 @@ class RunBuilder:
         self._started = now()
         self._steps: list[StepRecord] = []
         self._histograms: dict[str, dict[str, str]] = {}
+        self._sums: dict[str, str] = {}
         self._tables: dict[str, list[pl.DataFrame]] = {name: [tables.empty(name)] for name in tables.TABLES}
         with disk.storing("begin a run", self._parent):
             for folder in (*reversed(self._parent.parents[:3]), self._parent):
@@ -98,6 +99,7 @@ class RunBuilder:
         """Keeps the server's log, compressed."""
         with disk.storing("store the server log", self._parent):
             disk.compress(path, self.folder / "server.log.gz")
+            self._sums["server.log.gz"] = sums.of_file(self.folder / "server.log.gz")
 
     def attach(self, name: str, data: bytes) -> None:
         """A further file of the run, say `profile/query.svg`; `/` makes folders."""
@@ -108,6 +110,7 @@ class RunBuilder:
         with disk.storing(f"store {name}", self._parent):
             path.parent.mkdir(parents=True, exist_ok=True)
             disk.write(path, data)
+        self._sums["/".join(parts)] = sums.of(data)
 
     @contextmanager
     def scratch(self, name: str) -> Iterator[Path]:
@@ -147,6 +150,7 @@ class RunBuilder:
             if name not in tables.OPTIONAL or not whole_table.is_empty():
                 self.attach(f"{name}.parquet", tables.parquet(whole_table))
         self.attach("histograms.json", _json(self._histograms))
+        self.attach(sums.NAME, sums.text(self._sums))
         # last: a folder with a run.json has everything else
         self.attach("run.json", _json(msgspec.to_builtins(whole)))
         with disk.storing("store the run", self._parent):

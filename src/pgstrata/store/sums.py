@@ -1,0 +1,81 @@
+"""What a run folder held when it was stored: `SHA256SUMS`, as sha256sum writes and checks it.
+
+A byte that a disk or a copy has flipped makes another number of a Parquet file as often as it makes it
+unreadable. run.json is not in it: its types and bounds are checked, and people may edit it, say to take out
+the name of a host.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from pgstrata.store.disk import read_regular
+
+NAME = "SHA256SUMS"
+UNREAD = frozenset({"server.log.gz"})
+"""Kept for people: no table or page is made of it, and it may be large."""
+
+MOST_BYTES = 16 << 20
+_LINE = re.compile(r"([0-9a-f]{64}) [ *]((?!/)[^\0\n]+)")
+_CHUNK = 1 << 20
+
+# What was found right before, by path: a command looks at a run several times.
+_seen: dict[str, tuple[int, ...]] = {}
+
+
+def text(sums: Mapping[str, str]) -> bytes:
+    """The file's content: digest in hexadecimal digits by name relative to the run folder."""
+    return "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items())).encode()
+
+
+def of(data: bytes) -> str:
+    """The digest of a content."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def of_file(path: Path) -> str:
+    """The digest of a file that may be larger than memory. Raises OSError."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(_CHUNK):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def problem(folder: Path) -> str | None:
+    """What is wrong with the files of a run folder in one sentence, None if nothing is."""
+    try:
+        lines = read_regular(folder / NAME, MOST_BYTES).decode().splitlines()
+    except FileNotFoundError:
+        return f"{NAME} is missing"
+    except (OSError, ValueError) as cause:
+        return f"{NAME} cannot be read: {getattr(cause, 'strerror', None) or 'not text'}"
+    for line in lines:
+        match = _LINE.fullmatch(line)
+        if match is None or ".." in Path(match[2]).parts:
+            return f"{NAME} is damaged"
+        if match[2] not in UNREAD and (wrong := _wrong(folder / match[2], match[1])):
+            return f"{match[2]} {wrong}"
+    return None
+
+
+def _wrong(path: Path, digest: str) -> str | None:
+    try:
+        status = path.stat()
+        if not path.is_file():
+            return "is no file"
+        now = (status.st_ino, status.st_size, status.st_mtime_ns, hash(digest))
+        if _seen.get(str(path)) == now:
+            return None
+        if of_file(path) != digest:
+            return "is damaged: it is not what was stored"
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as cause:
+        return f"cannot be read: {os.strerror(cause.errno) if cause.errno else cause}"
+    _seen[str(path)] = now
+    return None
