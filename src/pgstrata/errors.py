@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 LONGEST = 16_000
 """Most characters of a message that are shown or stored: a server may say as much as it likes."""
 
@@ -9,6 +11,28 @@ LONGEST = 16_000
 def shown(text: str) -> str:
     """The text, or the beginning of one that nobody could read."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} … (cut: {len(text):,} characters)"
+
+
+SAID_LENGTH = 1000
+"""So many letters of what a server says are shown."""
+
+
+def harmless(text: str) -> str:
+    """The text without letters that steer a terminal; lines and tabs stay."""
+    return "".join(
+        c if c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs" else "�" for c in text
+    )
+
+
+def server_said(error: object, most: int = SAID_LENGTH) -> str:
+    """What a server or somebody else's library says, as one line that is safe to print: cut where it is long,
+    and without letters that steer a terminal."""
+    whole = str(error)
+    text = " ".join(whole[: 4 * most].split())
+    text = harmless(text)
+    if len(text) <= most and len(whole) <= 4 * most:
+        return text
+    return f"{text[:most]}… (cut: {len(whole)} letters)"
 
 
 class PgstrataError(Exception):

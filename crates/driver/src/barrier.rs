@@ -14,7 +14,7 @@ use crate::record::RoleRecord;
 use crate::session::{Session, Surroundings, Want};
 use crate::spec::Spec;
 use crate::windows::WindowSchedule;
-use crate::{clock, connect};
+use crate::{cancel, clock, connect};
 
 /// Opens every connection and brings it up to the barrier; sessions grouped by the thread that will
 /// serve them. Lockstep partners share a thread where threads serve several.
@@ -67,6 +67,8 @@ pub fn connect_all<'a>(
             }
             let opened = connect::open(&spec.connection).map_err(|f| of(role, client, f))?;
             of_role.push(opened.pid);
+            session.inbox = opened.inbox;
+            opened.cancel.into_iter().for_each(cancel::remember);
             let mut connection = ClientConnection { session, socket: opened.socket };
             bring_to_barrier(&mut connection).map_err(|f| of(role, client, f))?;
             workers[worker].push(connection);

@@ -1,54 +1,132 @@
-//! Opening a connection: socket, start-up, authentication. Before the barrier, so plain and blocking.
+//! Opening a connection: name, socket, start-up, each within one time limit. Before the barrier, so plain
+//! and blocking.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use postgres_protocol::authentication::{md5_hash, sasl};
-use postgres_protocol::message::{backend, frontend};
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
+use crate::cancel::Cancel;
 use crate::events::Failure;
 use crate::spec::Connection;
+use crate::startup::{self, Progress, Startup};
+use crate::wire::Inbox;
 
 /// An open connection, ready for queries.
 pub struct Opened {
     pub socket: OwnedFd,
     /// Process id of the backend, as the server says; 0 if it said none.
     pub pid: i32,
+    /// What the server sent behind its first ReadyForQuery, if it did.
+    pub inbox: Inbox,
+    /// How to end what this connection asks for; none where the server gave no key.
+    pub cancel: Option<Cancel>,
 }
-
-trait Stream: Read + Write {}
-impl<T: Read + Write> Stream for T {}
 
 /// Connects and authenticates (trust, password, MD5, SCRAM-SHA-256).
 ///
 /// # Errors
-/// A `connection` failure in words: nothing listens there, the server refused, or it broke off.
+/// A `connection` failure in words: nothing listens there, the server refused, it broke off, or it
+/// took longer than the connection's time limit.
 pub fn open(to: &Connection) -> Result<Opened, Failure> {
-    let place = if to.host.starts_with('/') {
-        format!("{}/.s.PGSQL.{}", to.host, to.port)
-    } else {
-        format!("{}:{}", to.host, to.port)
-    };
-    let broken =
-        |e: io::Error| Failure::new("connection", format!("cannot connect to the server at {place}: {e}"));
-    if to.host.starts_with('/') {
-        let mut socket = UnixStream::connect(&place).map_err(broken)?;
-        let pid = start(&mut socket, to).map_err(|e| e.failure(&place))?;
-        Ok(Opened { socket: socket.into(), pid })
-    } else {
-        let mut socket = TcpStream::connect((to.host.as_str(), to.port)).map_err(broken)?;
-        socket.set_nodelay(true).map_err(broken)?;
-        let pid = start(&mut socket, to).map_err(|e| e.failure(&place))?;
-        Ok(Opened { socket: socket.into(), pid })
+    let limit = Duration::try_from_secs_f64(to.connect_timeout_seconds).unwrap_or(Duration::MAX);
+    let deadline = Deadline { at: Instant::now().checked_add(limit), seconds: to.connect_timeout_seconds };
+    let place = to.place();
+    let (socket, address) = reach(to, &deadline).map_err(|e| {
+        Failure::new("connection", format!("cannot connect to the server at {place}: {}", deadline.said(&e)))
+    })?;
+    let mut startup = Startup::new(to);
+    let mut inbox = Inbox::new();
+    converse(&socket, &mut startup, &mut inbox, &deadline).map_err(|e| match e {
+        Refused::Io(e) => {
+            let why = deadline.said(&e);
+            Failure::new("connection", format!("the connection to {place} broke during start-up: {why}"))
+        }
+        Refused::Said(failure) => *failure,
+    })?;
+    let cancel = (startup.key != 0).then(|| Cancel::new(address, startup.pid, startup.key));
+    Ok(Opened { socket: socket.into(), pid: startup.pid, inbox, cancel })
+}
+
+/// The time limit of one connection, for all of its calls together.
+struct Deadline {
+    at: Option<Instant>,
+    seconds: f64,
+}
+
+impl Deadline {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let Some(at) = self.at else { return Ok(None) };
+        match at.checked_duration_since(Instant::now()) {
+            Some(left) if !left.is_zero() => Ok(Some(left)),
+            _ => Err(io::ErrorKind::TimedOut.into()),
+        }
     }
+
+    fn said(&self, e: &io::Error) -> String {
+        match e.kind() {
+            // A socket with a time limit says WouldBlock.
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+                format!("it is not done after {} s (connect_timeout)", self.seconds)
+            }
+            io::ErrorKind::UnexpectedEof => "the server closed it".to_owned(),
+            _ => e.to_string(),
+        }
+    }
+}
+
+fn reach(to: &Connection, deadline: &Deadline) -> io::Result<(Socket, SockAddr)> {
+    if let Some(path) = to.socket_path() {
+        let address = SockAddr::unix(path)?;
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        // A server that accepts nobody lets connect(2) wait as long as a write may take.
+        socket.set_write_timeout(deadline.left()?)?;
+        socket.connect(&address)?;
+        return Ok((socket, address));
+    }
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for address in (to.host.as_str(), to.port).to_socket_addrs()? {
+        match reach_address(to, address.into(), deadline) {
+            Ok(socket) => return Ok((socket, address.into())),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
+}
+
+fn reach_address(to: &Connection, address: SockAddr, deadline: &Deadline) -> io::Result<Socket> {
+    let socket = Socket::new(address.domain(), Type::STREAM, None)?;
+    match deadline.left()? {
+        Some(left) => socket.connect_timeout(&address, left)?,
+        None => socket.connect(&address)?,
+    }
+    socket.set_tcp_nodelay(true)?;
+    let keep = &to.keepalives;
+    if keep.on {
+        let mut wanted = TcpKeepalive::new();
+        if let Some(seconds) = keep.idle_seconds {
+            wanted = wanted.with_time(Duration::from_secs(seconds.into()));
+        }
+        if let Some(seconds) = keep.interval_seconds {
+            wanted = wanted.with_interval(Duration::from_secs(seconds.into()));
+        }
+        if let Some(count) = keep.count {
+            wanted = wanted.with_retries(count);
+        }
+        socket.set_tcp_keepalive(&wanted)?;
+    }
+    if let Some(most) = keep.user_timeout_ms {
+        socket.set_tcp_user_timeout(Some(Duration::from_millis(most.into())))?;
+    }
+    Ok(socket)
 }
 
 enum Refused {
     Io(io::Error),
-    Server(Box<Failure>),
+    Said(Box<Failure>),
 }
 
 impl From<io::Error> for Refused {
@@ -57,123 +135,54 @@ impl From<io::Error> for Refused {
     }
 }
 
-impl Refused {
-    fn failure(self, place: &str) -> Failure {
-        match self {
-            Refused::Io(e) => {
-                Failure::new("connection", format!("the connection to {place} broke during start-up: {e}"))
-            }
-            Refused::Server(failure) => *failure,
-        }
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Refused {
+        Refused::Said(Box::new(failure))
     }
 }
 
-fn start(stream: &mut dyn Stream, to: &Connection) -> Result<i32, Refused> {
-    let name = to.application_name.as_deref().unwrap_or("pgstrata");
-    let mut parameters = vec![
-        ("user", to.user.as_str()),
-        ("database", to.database.as_str()),
-        ("client_encoding", "UTF8"),
-    ];
-    // Servers before 9.0 refuse a connection that names it.
-    if !name.is_empty() {
-        parameters.push(("application_name", name));
-    }
+/// Talks until the server is ready; the socket then waits without limit.
+fn converse(
+    mut socket: &Socket,
+    startup: &mut Startup<'_>,
+    inbox: &mut Inbox,
+    deadline: &Deadline,
+) -> Result<(), Refused> {
     let mut out = BytesMut::new();
-    frontend::startup_message(parameters, &mut out)?;
-    stream.write_all(&out)?;
-
-    let password = || {
-        to.password.as_deref().ok_or_else(|| {
-            Refused::Server(Box::new(Failure::new(
-                "connection",
-                format!("the server asks for a password for user {}, and none was given", to.user),
-            )))
-        })
-    };
-    let mut pid = 0;
-    let mut scram: Option<sasl::ScramSha256> = None;
-    let mut inbox = BytesMut::new();
+    startup.hello(&mut out)?;
     loop {
-        out.clear();
-        match receive(stream, &mut inbox)? {
-            backend::Message::AuthenticationOk => {}
-            backend::Message::AuthenticationCleartextPassword => {
-                frontend::password_message(password()?.as_bytes(), &mut out)?;
-            }
-            backend::Message::AuthenticationMd5Password(body) => {
-                let hash = md5_hash(to.user.as_bytes(), password()?.as_bytes(), body.salt());
-                frontend::password_message(hash.as_bytes(), &mut out)?;
-            }
-            backend::Message::AuthenticationSasl(_) => {
-                let unbound = sasl::ChannelBinding::unsupported();
-                let exchange = sasl::ScramSha256::new(password()?.as_bytes(), unbound);
-                frontend::sasl_initial_response(sasl::SCRAM_SHA_256, exchange.message(), &mut out)?;
-                scram = Some(exchange);
-            }
-            backend::Message::AuthenticationSaslContinue(body) => {
-                let exchange = scram.as_mut().ok_or_else(out_of_order)?;
-                exchange.update(body.data())?;
-                frontend::sasl_response(exchange.message(), &mut out)?;
-            }
-            backend::Message::AuthenticationSaslFinal(body) => {
-                scram.as_mut().ok_or_else(out_of_order)?.finish(body.data())?;
-            }
-            backend::Message::BackendKeyData(body) => pid = body.process_id(),
-            backend::Message::ReadyForQuery(_) => return Ok(pid),
-            backend::Message::ErrorResponse(body) => {
-                return Err(Refused::Server(Box::new(refusal(body.fields())?)));
-            }
-            backend::Message::ParameterStatus(_) | backend::Message::NoticeResponse(_) => {}
-            _ => {
-                return Err(Refused::Server(Box::new(Failure::new(
-                    "connection",
-                    "the server asks for a way of authentication that is not supported \
-                     (use trust, password, md5 or scram-sha-256)",
-                ))));
-            }
-        }
         if !out.is_empty() {
-            stream.write_all(&out)?;
+            socket.set_write_timeout(deadline.left()?)?;
+            socket.write_all(&out)?;
+            out.clear();
+        }
+        if let Some((tag, length)) = inbox.announced()
+            && length > startup.most()
+            && tag != b'E'
+        {
+            let what = format!("a message {:?} of {length} bytes during start-up", tag as char);
+            return Err(startup::senseless(&what).into());
+        }
+        match inbox.next(false).map_err(|what| startup::senseless(&what))? {
+            Some((tag, body)) => {
+                // Messages that are all there already must not keep us beyond the limit either.
+                deadline.left()?;
+                if startup.take(tag, inbox.body(body), &mut out)? == Progress::Ready {
+                    break;
+                }
+            }
+            None => {
+                socket.set_read_timeout(deadline.left()?)?;
+                match socket.read(inbox.room()) {
+                    Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                    Ok(n) => inbox.filled(n),
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
         }
     }
-}
-
-fn receive(stream: &mut dyn Stream, inbox: &mut BytesMut) -> io::Result<backend::Message> {
-    let mut chunk = [0; 4096];
-    loop {
-        if let Some(message) = backend::Message::parse(inbox)? {
-            return Ok(message);
-        }
-        match stream.read(&mut chunk)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            n => inbox.extend_from_slice(&chunk[..n]),
-        }
-    }
-}
-
-fn out_of_order() -> Refused {
-    Refused::Io(io::Error::new(io::ErrorKind::InvalidData, "authentication messages out of order"))
-}
-
-fn refusal(mut fields: backend::ErrorFields<'_>) -> io::Result<Failure> {
-    use postgres_protocol::message::backend::ErrorField;
-    let mut failure = Failure::new("connection", "the server refused the connection");
-    while let Some(field) = fields_next(&mut fields)? {
-        let field: ErrorField<'_> = field;
-        let text = String::from_utf8_lossy(field.value_bytes()).into_owned();
-        match field.type_() {
-            b'M' => failure.message = format!("the server refused the connection: {text}"),
-            b'C' => failure.sqlstate = Some(text),
-            b'D' => failure.detail = Some(text),
-            b'H' => failure.hint = Some(text),
-            _ => {}
-        }
-    }
-    Ok(failure)
-}
-
-fn fields_next<'a>(fields: &mut backend::ErrorFields<'a>) -> io::Result<Option<backend::ErrorField<'a>>> {
-    use fallible_iterator::FallibleIterator;
-    fields.next()
+    socket.set_read_timeout(None)?;
+    socket.set_write_timeout(None)?;
+    Ok(())
 }

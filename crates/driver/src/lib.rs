@@ -5,6 +5,7 @@
 
 mod barrier;
 mod bounded_rows;
+mod cancel;
 mod check;
 mod clock;
 mod compile;
@@ -20,6 +21,7 @@ mod sample;
 mod schema;
 mod session;
 mod spec;
+mod startup;
 mod statements;
 mod tally;
 mod windows;

@@ -10,6 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::set_current_timer_slack;
 
 use crate::barrier::connect_all;
+use crate::cancel;
 use crate::clock::{self, Nanos, SECOND};
 use crate::compile;
 use crate::engine::{self, ClientConnection, Engine};
@@ -25,12 +26,27 @@ use crate::windows::WindowSchedule;
 enum Message {
     /// Begin at this time, at once if it has passed.
     Start(Nanos),
-    Stop,
+    /// The step is over; statements under way may still take so many seconds, those of the spec if none is said.
+    Stop(Option<f64>),
     Close,
     /// A line that is no command.
     Refused(Failure),
     /// A worker has ended; what went wrong there, if anything did.
     Ended(Vec<Failure>),
+}
+
+/// How the measured time ended: whether something failed, how many seconds were said, how many workers were
+/// still waiting for an answer, and when.
+struct Ended {
+    failed: bool,
+    said: u64,
+    active: usize,
+    at: Nanos,
+}
+
+/// So many seconds after `then`.
+fn later(then: Nanos, seconds: f64) -> Nanos {
+    then.saturating_add(clock::nanos(seconds))
 }
 
 /// After a failure, a worker whose server does not answer any more is waited for this long.
@@ -112,10 +128,10 @@ fn step(
     let control = Control::new(unfinished, Some(wake_event));
     let writer = StatementWriter::new(events, spec.results_dir.as_deref());
     let mut records: Vec<RoleRecord> = roles.iter().map(RoleRecord::of).collect();
-    let (workers, pids) = connect_all(spec, roles, engine, &control, turns, &mut records)?;
-
+    // From now on, not from the barrier on: a server that does not answer must not keep us.
     let (sender, messages) = mpsc::channel();
     listen(sender.clone());
+    let (workers, pids) = connect_all(spec, roles, engine, &control, turns, &mut records)?;
     std::thread::scope(|scope| {
         let threads = workers.len();
         for mut clients in workers {
@@ -196,7 +212,11 @@ fn listen(sender: mpsc::Sender<Message>) {
             #[serde(default)]
             at: Nanos,
         },
-        Stop {},
+        Stop {
+            /// Seconds that statements under way may still take.
+            #[serde(default)]
+            within: Option<f64>,
+        },
         Close {},
     }
     std::thread::spawn(move || {
@@ -204,7 +224,7 @@ fn listen(sender: mpsc::Sender<Message>) {
             let Ok(line) = line else { break };
             let message = match serde_json::from_str(&line) {
                 Ok(Command::Start { at }) => Message::Start(at),
-                Ok(Command::Stop {}) => Message::Stop,
+                Ok(Command::Stop { within }) => Message::Stop(within),
                 Ok(Command::Close {}) => Message::Close,
                 Err(e) => Message::Refused(Failure::spec(format!(
                     "a command is not understood ({e}); the commands are start, stop and close"
@@ -214,6 +234,7 @@ fn listen(sender: mpsc::Sender<Message>) {
                 return;
             }
         }
+        cancel::all();
         std::process::exit(1);
     });
 }
@@ -233,7 +254,7 @@ impl Coordinator<'_> {
         let at = loop {
             match self.messages.recv() {
                 Ok(Message::Start(at)) => break at,
-                Ok(Message::Stop) => self.control.stop(),
+                Ok(Message::Stop(_)) => self.control.stop(),
                 Ok(Message::Ended(_)) => {}
                 Ok(Message::Refused(failure)) => return self.refuse(failure),
                 Ok(Message::Close) | Err(_) => return 0,
@@ -253,12 +274,16 @@ impl Coordinator<'_> {
         let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.events.say(&Event::Measuring { unix_time: unix_time.as_secs_f64() });
 
-        let (failed, said, ended) = self.measure(records, workers, early, begin, from);
+        let ended = self.measure(records, workers, early, begin, from, deadline);
         let cpu = clock::cpu_seconds() - cpu;
-        self.finish(records, from, until, ended, said, cpu);
+        self.finish(records, from, until, ended.at, ended.said, cpu);
+        if ended.active > 0 {
+            // What they ask for would run on in the server when we are gone.
+            cancel::all();
+        }
         loop {
             match self.messages.recv() {
-                Ok(Message::Close) | Err(_) => return i32::from(failed),
+                Ok(Message::Close) | Err(_) => return i32::from(ended.failed),
                 Ok(Message::Refused(failure)) => return self.refuse(failure),
                 Ok(_) => {}
             }
@@ -279,7 +304,7 @@ impl Coordinator<'_> {
             match self.messages.recv_timeout(clock::until(measuring, clock::now())) {
                 Ok(message) => {
                     let ends = match &message {
-                        Message::Stop | Message::Refused(_) => true,
+                        Message::Stop(_) | Message::Refused(_) => true,
                         Message::Ended(failures) => !failures.is_empty(),
                         Message::Start(_) | Message::Close => false,
                     };
@@ -295,8 +320,8 @@ impl Coordinator<'_> {
         early
     }
 
-    /// Reports every second until all workers have ended; early: what came before the first.
-    /// Returns whether something failed, how many seconds were said, and when the last worker ended.
+    /// Reports every second until all workers have ended, or have had their time for that; early: what came
+    /// before the first.
     fn measure(
         &self,
         records: &mut [RoleRecord],
@@ -304,9 +329,12 @@ impl Coordinator<'_> {
         early: Vec<Message>,
         begin: Nanos,
         from: Nanos,
-    ) -> (bool, u64, Nanos) {
+        deadline: Nanos,
+    ) -> Ended {
         let (mut failed, mut said, mut active) = (false, 0, workers);
-        let mut give_up = Nanos::MAX;
+        let overtime = self.spec.overtime_seconds;
+        let mut give_up = later(deadline, overtime);
+        let mut stopped = false;
         let mut early = early.into_iter();
         while active > 0 {
             let due = match self.turns {
@@ -315,6 +343,15 @@ impl Coordinator<'_> {
             };
             let now = clock::now();
             if now >= give_up {
+                if !failed && !stopped {
+                    failed = true;
+                    self.events.say(&Event::Error(Failure::new(
+                        "connection",
+                        format!(
+                            "{overtime} s after the end of the step there are statements without an answer"
+                        ),
+                    )));
+                }
                 break;
             }
             let wait = clock::until(due.min(give_up), now);
@@ -325,15 +362,20 @@ impl Coordinator<'_> {
                         failed = true;
                         self.events.say(&Event::Error(failure));
                         self.control.stop();
-                        give_up = clock::now() + PATIENCE.as_nanos() as Nanos;
+                        give_up = give_up.min(clock::now() + PATIENCE.as_nanos() as Nanos);
                     }
                 }
                 Ok(Message::Refused(failure)) => {
                     failed = true;
                     self.refuse(failure);
                     self.control.stop();
+                    give_up = give_up.min(clock::now() + PATIENCE.as_nanos() as Nanos);
                 }
-                Ok(Message::Stop) => self.control.stop(),
+                Ok(Message::Stop(within)) => {
+                    stopped = within.is_some();
+                    self.control.stop();
+                    give_up = give_up.min(later(clock::now(), within.unwrap_or(overtime)));
+                }
                 Ok(Message::Start(_) | Message::Close) => {}
                 Err(RecvTimeoutError::Timeout) if clock::now() >= due => {
                     said += 1;
@@ -344,7 +386,7 @@ impl Coordinator<'_> {
                 Err(_) => {}
             }
         }
-        (failed, said, clock::now())
+        Ended { failed, said, active, at: clock::now() }
     }
 
     fn finish(

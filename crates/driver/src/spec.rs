@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Version of both dialects.
 pub const VERSION: u32 = 1;
@@ -40,6 +40,10 @@ pub struct Spec {
     /// Measured seconds; null: until every client with `operations` has finished.
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub seconds: Option<f64>,
+    /// Longest time that statements under way at the end of the step may still take.
+    #[serde(default = "ten_minutes")]
+    #[schemars(range(min = 0.0))]
+    pub overtime_seconds: f64,
     /// Folder that receives the rows of recorded statements.
     #[serde(default)]
     pub results_dir: Option<String>,
@@ -60,7 +64,7 @@ pub struct Spec {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Connection {
-    /// Host name or address, or the folder of a Unix socket (begins with `/`).
+    /// Host name or address; the folder of a Unix socket (begins with `/`), or an abstract one (`@`).
     pub host: String,
     #[schemars(range(min = 1))]
     pub port: u16,
@@ -70,6 +74,116 @@ pub struct Connection {
     pub password: Option<String>,
     #[serde(default)]
     pub application_name: Option<String>,
+    /// Command-line options of the session, as libpq's `options`: `-c work_mem=6MB`.
+    #[serde(default)]
+    pub options: Option<String>,
+    /// Settings of the session that libpq takes from the environment: datestyle, timezone, geqo.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, String>,
+    /// Longest time from the first call to the first ReadyForQuery, for each connection.
+    #[serde(default = "half_a_minute")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub connect_timeout_seconds: f64,
+    /// What the server may ask for; null: everything over a Unix socket, elsewhere nothing that lets the
+    /// password out.
+    #[serde(default)]
+    pub auth: Option<Vec<Way>>,
+    #[serde(default)]
+    pub keepalives: Keepalives,
+}
+
+fn ten_minutes() -> f64 {
+    600.0
+}
+
+fn half_a_minute() -> f64 {
+    30.0
+}
+
+impl Connection {
+    /// Where this is, for messages.
+    pub fn place(&self) -> String {
+        match &self.host {
+            host if self.is_local() => format!("{host}/.s.PGSQL.{}", self.port),
+            host if host.contains(':') => format!("[{host}]:{}", self.port),
+            host => format!("{host}:{}", self.port),
+        }
+    }
+
+    /// The path of the Unix socket; an abstract one begins with NUL. None over the network.
+    pub fn socket_path(&self) -> Option<String> {
+        let path = || format!("{}/.s.PGSQL.{}", self.host, self.port);
+        match self.host.as_bytes().first() {
+            Some(b'/') => Some(path()),
+            Some(b'@') => Some(path().replacen('@', "\0", 1)),
+            _ => None,
+        }
+    }
+
+    fn is_local(&self) -> bool {
+        self.host.starts_with(['/', '@'])
+    }
+
+    /// The ways of authentication that the server may ask for.
+    pub fn allowed_ways(&self) -> &[Way] {
+        match &self.auth {
+            Some(ways) => ways,
+            None if self.is_local() => &[Way::None, Way::Password, Way::Md5, Way::ScramSha256],
+            None => &[Way::None, Way::ScramSha256],
+        }
+    }
+}
+
+/// A way of authentication, by libpq's names (`require_auth`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum Way {
+    #[serde(rename = "none")]
+    None,
+    #[serde(rename = "password")]
+    Password,
+    #[serde(rename = "md5")]
+    Md5,
+    #[serde(rename = "scram-sha-256")]
+    ScramSha256,
+}
+
+impl Way {
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::None => "none",
+            Way::Password => "password",
+            Way::Md5 => "md5",
+            Way::ScramSha256 => "scram-sha-256",
+        }
+    }
+}
+
+/// How TCP finds out that nobody is there any more; as libpq's parameters, the system's where none is given.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Keepalives {
+    #[serde(default = "yes")]
+    pub on: bool,
+    #[serde(default)]
+    pub idle_seconds: Option<u32>,
+    #[serde(default)]
+    pub interval_seconds: Option<u32>,
+    #[serde(default)]
+    pub count: Option<u32>,
+    #[serde(default)]
+    pub user_timeout_ms: Option<u32>,
+}
+
+impl Default for Keepalives {
+    fn default() -> Keepalives {
+        Keepalives {
+            on: true,
+            idle_seconds: None,
+            interval_seconds: None,
+            count: None,
+            user_timeout_ms: None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -68,6 +68,16 @@ pub struct Inbox {
 
 const ROOM: usize = 8 * 1024;
 
+/// Largest message: PostgreSQL cannot make a row beyond 1 GiB.
+const MOST: usize = 0x4000_0000;
+
+/// So much of an error or a notice is kept.
+const MOST_SAID: usize = 64 * 1024;
+
+/// Largest message that is neither a row nor a text of the server's: a RowDescription of 1,664 columns, the
+/// most there can be, has at most 136 kB.
+const MOST_OTHER: usize = 1024 * 1024;
+
 impl Inbox {
     pub fn new() -> Inbox {
         Inbox { bytes: vec![0; ROOM], start: 0, end: 0, drop: 0 }
@@ -109,11 +119,8 @@ impl Inbox {
         }
         let tag = have[0];
         let length = u32::from_be_bytes([have[1], have[2], have[3], have[4]]) as usize;
-        if !(4..=0x4000_0000).contains(&length) {
-            return Err(format!(
-                "the server sent a message of impossible length {length} (tag {:?})",
-                tag as char
-            ));
+        if !(4..=MOST).contains(&length) {
+            return Err(format!("a message {:?} of impossible length {length}", tag as char));
         }
         let whole = length + 1;
         if tag == b'D' && !want_rows {
@@ -123,11 +130,39 @@ impl Inbox {
             return Ok(Some((tag, 0..0)));
         }
         if have.len() < whole {
-            return Ok(None);
+            return self.incomplete(tag, whole);
         }
         let body = self.start + 5..self.start + whole;
         self.start += whole;
         Ok(Some((tag, body)))
+    }
+
+    /// What becomes of a message that has not arrived as a whole: it is waited for, but for what nobody
+    /// would read to its end.
+    fn incomplete(&mut self, tag: u8, whole: usize) -> Result<Option<(u8, Range<usize>)>, String> {
+        let have = self.end - self.start;
+        match tag {
+            b'E' | b'N' if whole > MOST_SAID => {
+                if have < MOST_SAID {
+                    return Ok(None);
+                }
+                let body = self.start + 5..self.start + MOST_SAID;
+                self.start += have;
+                self.drop = whole - have;
+                Ok(Some((tag, body)))
+            }
+            b'D' | b'd' | b'E' | b'N' => Ok(None),
+            _ if whole > MOST_OTHER => {
+                Err(format!("a message {:?} of {whole} bytes, which is longer than any", tag as char))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Tag and length of the message that comes next, as its header says; none while that is not there.
+    pub fn announced(&self) -> Option<(u8, usize)> {
+        let (head, _) = self.bytes[self.start..self.end].split_first_chunk::<5>()?;
+        Some((head[0], u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize))
     }
 
     /// The bytes of a message that `next` has just handed out.
@@ -145,7 +180,7 @@ pub fn tag_rows(tag: &[u8]) -> u64 {
     for &byte in tag.iter().rev().skip_while(|b| **b == 0) {
         match byte {
             b'0'..=b'9' => {
-                rows += u64::from(byte - b'0') * unit;
+                rows = u64::from(byte - b'0').wrapping_mul(unit).wrapping_add(rows);
                 unit = unit.wrapping_mul(10);
             }
             b' ' => return rows,
@@ -155,11 +190,25 @@ pub fn tag_rows(tag: &[u8]) -> u64 {
     0
 }
 
-/// The fields of an ErrorResponse as (code, text) pairs.
+/// Most bytes of one text of the server's that are shown.
+const SHOWN: usize = 4000;
+
+/// The fields of an ErrorResponse as (code, text) pairs, long texts cut.
 pub fn error_fields(body: &[u8]) -> impl Iterator<Item = (u8, String)> + '_ {
-    body.split(|b| *b == 0)
-        .filter(|field| field.len() > 1)
-        .map(|field| (field[0], String::from_utf8_lossy(&field[1..]).into_owned()))
+    let fields = body.split(|b| *b == 0).filter(|field| field.len() > 1);
+    fields.map(|field| {
+        let text = &field[1..];
+        (field[0], cut(&String::from_utf8_lossy(&text[..text.len().min(2 * SHOWN)])))
+    })
+}
+
+/// A text of the server's as it is shown: its beginning, where it is long.
+pub fn cut(text: &str) -> String {
+    if text.len() <= SHOWN {
+        return text.to_owned();
+    }
+    let end = (0..=SHOWN).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}… (cut after {end} bytes)", &text[..end])
 }
 
 /// Column names of a RowDescription; damaged bytes end the list.
@@ -211,6 +260,66 @@ mod tests {
         out
     }
 
+    /// Puts bytes in, as they would arrive; returns tags and lengths of the bodies that come out.
+    fn fed(bytes: &[u8]) -> Result<Vec<(u8, usize)>, String> {
+        let mut inbox = Inbox::new();
+        let mut seen = Vec::new();
+        for chunk in bytes.chunks(4096) {
+            let mut rest = chunk;
+            while !rest.is_empty() {
+                let room = inbox.room();
+                let n = room.len().min(rest.len());
+                room[..n].copy_from_slice(&rest[..n]);
+                rest = &rest[n..];
+                inbox.filled(n);
+                while let Some((tag, body)) = inbox.next(true)? {
+                    seen.push((tag, body.len()));
+                }
+            }
+        }
+        assert!(inbox.bytes.len() <= 2 * MOST_SAID, "{} bytes are kept", inbox.bytes.len());
+        Ok(seen)
+    }
+
+    #[test]
+    fn an_error_of_50_mb_is_kept_in_part_and_the_next_message_is_found() {
+        let mut stream = Vec::new();
+        message(&mut stream, b'E', |out| {
+            cstr(out, b"SERROR");
+            cstr(out, b"C42601");
+            out.push(b'M');
+            out.resize(out.len() + 50_000_000, b'x');
+            out.extend_from_slice(b"\0\0");
+        });
+        message(&mut stream, b'Z', |out| out.push(b'I'));
+        let seen = fed(&stream).unwrap();
+        assert_eq!(seen, [(b'E', MOST_SAID - 5), (b'Z', 1)]);
+
+        let shown: Vec<_> = error_fields(&stream[5..]).collect();
+        assert_eq!(shown[1], (b'C', "42601".to_owned()));
+        assert!(shown[2].1.len() < 5000 && shown[2].1.ends_with("… (cut after 4000 bytes)"));
+    }
+
+    #[test]
+    fn a_message_that_nobody_could_mean_is_refused_before_it_is_there() {
+        for (tag, length) in
+            [(b'C', 2_000_000u32), (b'D', 0x8000_0000), (b'T', 0x3fff_ffff), (b'Z', 3), (b'x', 0)]
+        {
+            let mut bytes = vec![tag];
+            bytes.extend_from_slice(&length.to_be_bytes());
+            bytes.push(0);
+            assert!(fed(&bytes).is_err(), "{} {length}", tag as char);
+        }
+    }
+
+    #[test]
+    fn texts_are_cut_between_letters() {
+        let text = "ü".repeat(3000) + "€";
+        let shown = cut(&text);
+        assert!(shown.starts_with("üü") && shown.ends_with("… (cut after 4000 bytes)"));
+        assert_eq!(cut("short"), "short");
+    }
+
     #[test]
     fn rows_of_tags() {
         assert_eq!(tag_rows(b"INSERT 0 100\0"), 100);
@@ -218,6 +327,7 @@ mod tests {
         assert_eq!(tag_rows(b"BEGIN\0"), 0);
         assert_eq!(tag_rows(b"\0"), 0);
         assert_eq!(tag_rows(b"12\0"), 0);
+        let _ = tag_rows(b"SELECT 99999999999999999999999999999999\0");
     }
 
     proptest! {

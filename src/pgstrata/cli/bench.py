@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import sys
 from typing import Annotated, Literal
 
 import typer
@@ -77,10 +77,12 @@ def bench(
       pgstrata bench --script mine.sql -c 8 -T 60 -M prepared -r mydb
       pgstrata bench -f reads.sql@9 -f writes.sql@1 -R 500 -T 60 --format json mydb
     """
+    from pgstrata.cli.ending import Interruption
     from pgstrata.errors import UsageError
     from pgstrata.measure.bench import Bench, run
     from pgstrata.measure.bench.progress import Progress
     from pgstrata.measure.bench.text import text
+    from pgstrata.measure.interrupt import Ending, Interrupted
     from pgstrata.workload.pgbench.steps import BUILT_IN
 
     if builtin == ["list"]:
@@ -98,21 +100,18 @@ def bench(
             raise UsageError(f"-D {definition}: not of the form NAME=VALUE")
         variables[name] = value
     built_in = [*(builtin or []), *["select-only"] * select_only, *["simple-update"] * skip_updates]
-    stop = False
-
-    def on_signal(*_: object) -> None:
-        nonlocal stop
-        stop = True
-
     if time is None and transactions is None:
         transactions = 10
     wanted = Bench(
         url, script or [], built_in, clients, jobs, time, transactions, protocol, variables, rate,
         scale, max_tries, random_seed, not no_vacuum, engine, allow_shell,
     )  # fmt: skip
-    for caught in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(caught, on_signal)
-    measured = run(wanted, Progress(progress), lambda: stop)
+    with Ending() as ending:
+        try:
+            measured = run(wanted, Progress(progress), ending)
+        except Interrupted as interrupted:
+            print("stopped: nothing was measured", file=sys.stderr)
+            raise Interruption(interrupted.exit_code) from None
     if format is TextOrJson.json:
         from pgstrata.cli.output import print_json
 
@@ -121,4 +120,4 @@ def bench(
         print("\n".join(text(measured, report)))
     if measured.failure is not None:
         raise measured.failure
-    raise typer.Exit(130 if stop else 0)
+    raise typer.Exit(128 + ending.caught if ending.caught else 0)

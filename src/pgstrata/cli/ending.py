@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 
-from pgstrata.errors import PgstrataError
+from pgstrata.errors import PgstrataError, harmless
 
 MOST_TEXT = 10_000
 """Characters of a message or a hint that are printed."""
@@ -23,7 +23,7 @@ class Interruption(BaseException):
 def report_error(error: Exception) -> int:
     """Prints an error to standard error and returns the exit code it stands for."""
     if os.environ.get("PGSTRATA_TRACE"):
-        traceback.print_exception(error)
+        print(_safe("".join(traceback.format_exception(error)), most=1_000_000), file=sys.stderr)
     if isinstance(error, PgstrataError):
         _print(error.message, error.hint)
         return error.exit_code
@@ -50,7 +50,9 @@ def _print(message: str, hint: str) -> None:
         print(f"       {_safe(hint)}", file=sys.stderr)
 
 
-def _safe(text: str) -> str:
-    """Lines of printable text: what a file or a server said may hold what a terminal would obey."""
-    cut = text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " …"
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in cut)
+def _safe(text: str, most: int = MOST_TEXT) -> str:
+    """Whoever the words come from: no secrets of a connection, nothing that a terminal would obey."""
+    from pgstrata.server.secrets import without_secrets
+
+    shown = harmless(without_secrets(text[: 2 * most]))
+    return shown if len(shown) <= most else shown[:most] + " …"

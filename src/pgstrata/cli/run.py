@@ -135,6 +135,7 @@ def _execute(campaign: Campaign, fresh: bool, *, report: bool) -> int:
     from pgstrata.cli.ending import Interruption
     from pgstrata.measure.campaign import execute
     from pgstrata.measure.interrupt import Interrupted
+    from pgstrata.server.secrets import shown_words
     from pgstrata.store import Results
 
     results = Path(campaign.spec.results)
@@ -142,7 +143,7 @@ def _execute(campaign: Campaign, fresh: bool, *, report: bool) -> int:
     try:
         outcome = execute(campaign, Results(results), console, fresh=fresh)
     except Interrupted as interrupted:
-        again = shlex.join(["pgstrata", *sys.argv[1:]])
+        again = shlex.join(["pgstrata", *shown_words(sys.argv[1:])])
         print(
             f"stopped; what is finished is kept, the rest is done by the same command: {again}",
             file=sys.stderr,

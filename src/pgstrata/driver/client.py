@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from pgstrata.driver.path import find_driver
-from pgstrata.errors import DriverError
+from pgstrata.errors import DriverError, harmless
 
 Json = dict[str, Any]
 
@@ -79,7 +79,7 @@ def driver_failure(event: Json) -> DriverError:
     if statement := event.get("statement"):
         text = " ".join(str(statement).split())
         details.append(f"statement: {text[:300]}{'…' if len(text) > 300 else ''}")
-    return DriverError(sentence, "; ".join(details), event)
+    return DriverError(harmless(sentence), harmless("; ".join(details)), event)
 
 
 class Driver:
@@ -159,9 +159,13 @@ class Driver:
         """Opens the barrier. at: zero of a step that takes turns, in nanoseconds of the monotonic clock."""
         self._write({"command": "start"} if at is None else {"command": "start", "at": at})
 
-    def stop(self) -> None:
-        """Ends the step as if its time were over; `done` follows."""
-        self._write({"command": "stop"})
+    def stop(self, within: float | None = None) -> None:
+        """Ends the step as if its time were over; `done` follows.
+
+        within: seconds that statements under way may still take; what takes longer is cancelled and not
+        counted. None: as long as at the end of a step.
+        """
+        self._write({"command": "stop"} if within is None else {"command": "stop", "within": within})
 
     def close(self) -> None:
         """Lets the driver close its connections and exit."""

@@ -107,3 +107,30 @@ class Interrupts:
             yield
         finally:
             self._shields -= 1
+
+
+class Ending:
+    """Ctrl-C and SIGTERM for one measurement: they raise Interrupted in the main thread, but for the first
+    one while `measuring` is set, which is only noted: what was measured until then is worth keeping."""
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self.caught: int | None = None
+        self.measuring = False
+        self._former: dict[int, object] = {}
+
+    def __enter__(self) -> Ending:
+        for number in self.SIGNALS:
+            self._former[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        for number, former in self._former.items():
+            signal.signal(number, former)  # type: ignore[arg-type]
+
+    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
+        first = self.caught is None
+        self.caught = self.caught or signum
+        if not (first and self.measuring):
+            raise Interrupted(signum)

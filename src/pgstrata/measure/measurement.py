@@ -20,6 +20,7 @@ from pgstrata.measure.query_plans import step_plans
 from pgstrata.measure.step import StepResult, driver_spec, measure
 from pgstrata.observe import StepWatch
 from pgstrata.server.cluster import Cluster, ForeignCluster
+from pgstrata.server.secrets import public
 from pgstrata.store import RunBuilder, series_rows
 from pgstrata.store.record import Slice
 from pgstrata.workload.core.language import Digest, Step
@@ -190,7 +191,7 @@ class StepMeasurement:
         if part.windows is not None:
             spec["turns"] = part.windows.spec()
         if not self._spec:
-            self._spec = without_password(spec)
+            self._spec = shown(spec)
             where.builder.spec(self.order, self.step.name, self._spec)
         return spec
 
@@ -254,6 +255,6 @@ def cut_short(step: Step, error: DriverError) -> DriverError:
     return DriverError(f"{step.name}: {error.message}", error.hint, error.event)
 
 
-def without_password(spec: Json) -> Json:
-    connection = {k: v for k, v in spec["connection"].items() if k != "password"}
-    return {**spec, "connection": connection}
+def shown(spec: Json) -> Json:
+    """The driver's spec as it is kept with a run: without secrets."""
+    return {**spec, "connection": public(spec["connection"])}

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import psycopg
 
 from pgstrata.driver.samples import Prepared, Sample, samples
-from pgstrata.errors import PgstrataError
+from pgstrata.errors import PgstrataError, server_said
 from pgstrata.store.record import QueryPlan
 
 Kind = Literal["generic", "custom"]
@@ -39,7 +39,7 @@ def step_plans(
             with connect() as connection:
                 _ask(connection, wanted, plans, refused)
     except (psycopg.Error, PgstrataError, ValueError, TypeError, KeyError) as error:
-        return tuple(plans), [f"plans not read: {type(error).__name__}: {' '.join(str(error).split())[:200]}"]
+        return tuple(plans), [f"plans not read: {type(error).__name__}: {server_said(error, 200)}"]
     return tuple(plans), refused[:MOST_NOTES]
 
 
@@ -60,7 +60,7 @@ def _ask(
         except psycopg.DatabaseError as error:
             if connection.broken:
                 raise
-            refused.append(f"no plan of {sample.name[:80]}: {str(error).strip().splitlines()[0]}")
+            refused.append(f"no plan of {sample.name[:80]}: {server_said(error, 300)}")
             continue
         text = sample.prepared.text if kind == "generic" and sample.prepared else sample.sql
         plans.append(QueryPlan(name=sample.name, statement=text[:_SHOWN], plan=plan, kind=kind))

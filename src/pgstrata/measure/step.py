@@ -69,7 +69,7 @@ def driver_spec(
     return {
         **step.spec(),
         "version": 1,
-        "connection": {**connection, "application_name": "pgstrata"},
+        "connection": dict(connection),
         "seed": seed,
         "engine": engine,
         "threads": threads,

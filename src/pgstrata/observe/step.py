@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import psycopg
 
-from pgstrata.errors import PgstrataError
+from pgstrata.errors import PgstrataError, server_said
 from pgstrata.observe import disks, host, postgres
 from pgstrata.observe.backends import CpuReading, ServerCpu
 from pgstrata.observe.log import LogWindow
@@ -214,7 +214,7 @@ class StepWatch:
         try:
             return read()
         except Exception as error:
-            note = f"{what} not observed: {type(error).__name__}: {str(error).strip().splitlines()[:1]}"
+            note = f"{what} not observed: {type(error).__name__}: {server_said(error, 300)}"
             if note not in self._result.notes:
                 self._result.notes.append(note)
             return None

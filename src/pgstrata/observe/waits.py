@@ -19,6 +19,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
+from pgstrata.errors import server_said
 from pgstrata.observe import old
 from pgstrata.observe.backends import cpu_seconds
 
@@ -125,7 +126,7 @@ class WaitSampler:
                 while self._moment((self._due + 1) * self._interval) < time.monotonic():
                     self._due += 1
         except Exception as error:  # observing never ends a run: what is missing is said
-            self._failure = f"{type(error).__name__}: {error}"
+            self._failure = f"{type(error).__name__}: {server_said(error, 300)}"
 
     def _poll(self) -> None:
         with self._session.cursor() as cursor:

@@ -10,16 +10,18 @@ from pathlib import Path
 
 import psycopg
 from msgspec import structs
-from psycopg.conninfo import conninfo_to_dict
 
-from pgstrata.errors import ServerError, UsageError
+from pgstrata.errors import ServerError, UsageError, server_said
 from pgstrata.server import prebuilt as cache
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.cache import cache_dir
+from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.model import Server, version_number
 from pgstrata.server.prebuilt import published as available
 from pgstrata.server.prebuilt import remove
 from pgstrata.server.process import server_env
+from pgstrata.server.secrets import shown_spec, without_secrets
+from pgstrata.server.session import answering
 from pgstrata.server.source.build import BuiltServer, build
 from pgstrata.server.source.progress import BuildProgress, Spoken
 from pgstrata.server.source.recipe import DEFAULT, Build, find_build
@@ -53,14 +55,7 @@ def check_spec(spec: str) -> None:
         case "path":
             user_path(rest)
         case "dsn":
-            try:
-                conninfo_to_dict(rest)
-            except psycopg.ProgrammingError as error:
-                # Not the text itself: it may hold a password.
-                raise UsageError(
-                    f"the address behind dsn: is not valid: {str(error).strip()}",
-                    "write dsn:postgresql://user@host:port/database",
-                ) from None
+            Conninfo.parse(rest).check()
         case _ if kind in KINDS:
             SourceSpec.parse(spec)
         case _:
@@ -74,7 +69,9 @@ def _no_spec(spec: str) -> UsageError:
     )
     if meant := re.fullmatch(r"(?:pg|postgres|postgresql|v)?[:-]?(\d[\d.]*|latest)", spec):
         hint = f"did you mean pg:{meant[1]}?"
-    return UsageError(f"{spec!r} does not name a server", hint)
+    if "://" in spec or re.match(r"\w+=", spec):
+        hint = "write dsn: before the address of a running server"
+    return UsageError(f"{without_secrets(spec)!r} does not name a server", hint)
 
 
 def acquire(
@@ -165,17 +162,26 @@ def _installed(where: str) -> Server:
 
 
 def _foreign(dsn: str) -> Server:
-    from pgstrata.server.foreign import connect_dsn
-
-    with connect_dsn(dsn) as session:
+    conninfo = Conninfo.parse(dsn)
+    with conninfo.connect() as session:
         number = session.info.server_version
-        version = str(session.info.parameter_status("server_version") or "").partition(" ")[0]
-        try:
-            row = session.execute("SELECT setting FROM pg_config WHERE name = 'CONFIGURE'").fetchone()
-            build = str(row[0]) if row else ""
-        except psycopg.Error:
-            build = ""  # only superusers may read it
-    return Server(f"dsn:{dsn}", f"dsn{version}", version, number, build, None, dsn)
+        said = session.info.parameter_status("server_version") or ""
+        found = re.match(r"\d[\w.]{0,30}", said)
+        if not found or number < OLDEST:
+            raise ServerError(
+                f"the server says that it is PostgreSQL {server_said(said, 40) or 'of no version'}; "
+                "the oldest that can be measured is 7.4"
+            )
+        with answering(session, conninfo.seconds):
+            try:
+                row = session.execute("SELECT setting FROM pg_config WHERE name = 'CONFIGURE'").fetchone()
+                build = str(row[0]) if row else ""
+            except psycopg.DatabaseError:
+                if session.broken:
+                    raise
+                build = ""  # only superusers may read it
+    version = found[0]
+    return Server(shown_spec(f"dsn:{dsn}"), f"dsn{version}", version, number, build, None, dsn)
 
 
 def _build(bin_dir: Path) -> str:

@@ -24,6 +24,7 @@ from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.config.mapping import MANAGED
 from pgstrata.server.config.resolve import UNITS_SINCE, Resolved, quoted
 from pgstrata.server.config.settings import major_of, setting
+from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.guard import DATA, ClaimedFolder, clear_leftovers, end_server, unwritable
 from pgstrata.server.initdb import check_initdb, decides_checksums
@@ -238,13 +239,17 @@ class Cluster:
 
     def connect(self, database: str = "postgres") -> psycopg.Connection[Any]:
         """A connection of the superuser, in autocommit. Raises ServerError when there is none to be had."""
-        return connect_to(self.connection(database))
+        return self._conninfo(database).connect()
 
     def connection(self, database: str, tcp: bool = False) -> dict[str, Any]:
         """How the driver connects: its spec's `connection`."""
+        return self._conninfo(database, tcp).for_driver()
+
+    def _conninfo(self, database: str, tcp: bool = False) -> Conninfo:
         host = "127.0.0.1" if tcp else str(self.socket_dir)
-        unnamed = {"application_name": ""} if self.server.version_num < 90000 else {}
-        return {"host": host, "port": self.port, "user": USER, "database": database, **unnamed}
+        # Servers before 9.0 refuse a connection that names its application.
+        application = "pgstrata" if self.server.version_num >= 90000 else ""
+        return Conninfo.of_own(host, self.port, USER, database, application)
 
     def pids(self) -> list[int]:
         """The postmaster and all its children now."""
@@ -375,7 +380,7 @@ class Cluster:
         if self.server.version_num >= 100000:  # the eighth line is the state, from 10 on
             return len(lines) > 7 and lines[7].strip() == "ready"
         try:
-            connect_to(self.connection("template1")).close()
+            self.connect("template1").close()
         except ServerError:
             return False
         return True
@@ -384,7 +389,7 @@ class Cluster:
         """The database to connect to for anything else, which initdb makes since 8.1."""
         if self.server.version_num >= 80100:
             return
-        with connect_to(self.connection("template1")) as session:
+        with self.connect("template1") as session:
             if not session.execute("SELECT 1 FROM pg_database WHERE datname = 'postgres'").fetchone():
                 session.execute("CREATE DATABASE postgres")
 
@@ -395,16 +400,6 @@ class Cluster:
             f"the server {self.server.label} {how}" + (f": {cause}" if cause else ""),
             f"its log ends with:\n{last}" if last else "its log is empty",
         )
-
-
-def connect_to(connection: Mapping[str, Any]) -> psycopg.Connection[Any]:
-    """Connects as a driver's `connection` says, in autocommit. Raises ServerError."""
-    wanted = {"application_name": "pgstrata", **connection, "dbname": connection["database"]}
-    del wanted["database"]
-    try:
-        return psycopg.connect(**wanted, autocommit=True, connect_timeout=30)
-    except psycopg.Error as error:
-        raise ServerError(f"cannot connect to the server: {' '.join(str(error).split())}") from error
 
 
 def own_settings(version_num: int, port: int, socket_dir: str, tcp: bool) -> dict[str, str]:

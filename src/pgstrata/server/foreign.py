@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Any
 
 import psycopg
-from psycopg.conninfo import make_conninfo
 
 from pgstrata.errors import ServerError
+from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.model import Server
 
 
@@ -25,7 +25,7 @@ class ForeignCluster:
     def __init__(self, server: Server) -> None:
         assert server.dsn is not None
         self.server = server
-        self._dsn = server.dsn
+        self._conninfo = Conninfo.parse(server.dsn)
 
     def __enter__(self) -> ForeignCluster:
         return self
@@ -60,23 +60,11 @@ class ForeignCluster:
 
     def connect(self, database: str | None = None) -> psycopg.Connection[Any]:
         """A connection in autocommit, to the DSN's own database unless one is named. Raises ServerError."""
-        return connect_dsn(self._dsn, database)
+        return self._conninfo.with_database(database).connect()
 
     def connection(self, database: str | None = None, tcp: bool = False) -> dict[str, Any]:
-        """How the driver connects: its spec's `connection`, with all that libpq adds to the DSN."""
-        with self.connect(database) as session:
-            info = session.info
-            found: dict[str, Any] = {
-                "host": info.host or info.hostaddr,
-                "port": info.port,
-                "user": info.user,
-                "database": info.dbname,
-            }
-            if info.password:
-                found["password"] = info.password
-            if info.server_version < 90000:
-                found["application_name"] = ""  # they refuse a connection that names it
-            return found
+        """How the driver connects: its spec's `connection`, where libpq finds the server."""
+        return self._conninfo.with_database(database).for_driver()
 
     def pids(self) -> list[int]:
         """None of its processes can be told from here."""
@@ -85,15 +73,3 @@ class ForeignCluster:
     def log_tail(self, lines: int = 20) -> str:
         """Its log cannot be read from here."""
         return ""
-
-
-def connect_dsn(dsn: str, database: str | None = None) -> psycopg.Connection[Any]:
-    """Connects in autocommit. Raises ServerError, without the password in its message."""
-    try:
-        wanted = make_conninfo(dsn, **({"dbname": database} if database else {}))
-        return psycopg.connect(wanted, autocommit=True, connect_timeout=30, application_name="pgstrata")
-    except psycopg.Error as error:
-        raise ServerError(
-            f"cannot connect to the server: {' '.join(str(error).split())}",
-            "check the address, the user and pg_hba.conf of the server",
-        ) from error

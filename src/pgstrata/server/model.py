@@ -13,9 +13,10 @@ from pgstrata.store.record import BuiltRecord
 class Server:
     """A PostgreSQL server that can be run, or is run by somebody else (`dsn:`).
 
-    spec: resolved, `pg:17.11`; label: short, `pg17.11`; version_num: as the server counts, 170011;
-    build: the configure flags it was built with, or nothing where they are not known; bin_dir: its
-    programs, None for `dsn:`. built: what it was built from and with, where pgstrata built it.
+    spec: resolved, `pg:17.11`, a DSN's secrets hidden; label: short, `pg17.11`; version_num: as the
+    server counts, 170011; build: the configure flags it was built with, or nothing where they are not
+    known; bin_dir: its programs, None for `dsn:`; dsn: with its secrets;
+    built: what it was built from and with, where pgstrata built it.
     """
 
     spec: str
@@ -24,7 +25,7 @@ class Server:
     version_num: int
     build: str = ""
     bin_dir: Path | None = None
-    dsn: str | None = None
+    dsn: str | None = field(default=None, repr=False)
     built: BuiltRecord | None = field(default=None, hash=False)
 
     @property

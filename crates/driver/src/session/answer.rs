@@ -8,6 +8,7 @@ use super::{RecordedStatement, Session, State};
 use crate::clock::{self, Nanos};
 use crate::events::{Failure, SqlError, StatementDone};
 use crate::program::{Destination, Op};
+use crate::startup::senseless;
 use crate::wire;
 
 /// The answer that is coming in.
@@ -51,7 +52,7 @@ impl Session<'_> {
         self.inbox.filled(n);
         let want_rows = self.wants_rows();
         loop {
-            let message = self.inbox.next(want_rows).map_err(|text| Failure::new("connection", text))?;
+            let message = self.inbox.next(want_rows).map_err(|what| senseless(&what))?;
             let Some((tag, body)) = message else {
                 return Ok(Progress::More);
             };
@@ -81,6 +82,12 @@ impl Session<'_> {
                 b'T' if want_rows => {
                     self.answer.names = wire::column_names(self.inbox.body(body));
                     self.answer.row_count = 0;
+                }
+                b'G' if self.copy.is_none() => {
+                    return Err(Failure {
+                        statement: self.statement_text(),
+                        ..Failure::new("sql", "the server waits for the rows of a COPY, and there are none")
+                    });
                 }
                 b'G' => {
                     self.answer.copy_in = true;

@@ -17,6 +17,7 @@ from pgstrata.campaign.plan.order import interleaved_cost
 from pgstrata.errors import UsageError
 from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.model import Server
+from pgstrata.server.secrets import shown_spec
 from pgstrata.server.source.recipe import Build
 from pgstrata.store import Results, comparisons
 from pgstrata.store.names import RunKey
@@ -148,7 +149,7 @@ def _suffix(stack: Sequence[str]) -> str:
 
 def _told(spec: VariantSpec) -> str:
     built = f", built with {spec.build}" if spec.build else ""
-    return f"{spec.server} with {' + '.join(spec.config) or 'no config'}{built}"
+    return f"{shown_spec(spec.server)} with {' + '.join(spec.config) or 'no config'}{built}"
 
 
 def _order(campaign: Campaign, variants: list[Variant]) -> list[tuple[Variant, ChosenWorkload, int]]:

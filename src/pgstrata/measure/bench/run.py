@@ -10,14 +10,19 @@ from typing import Any
 import psycopg
 
 from pgstrata.driver.client import Driver, driver_failure
-from pgstrata.errors import DriverError, UsageError
-from pgstrata.measure.bench.connection import connect, where
+from pgstrata.errors import DriverError, UsageError, server_said
+from pgstrata.measure.bench.connection import conninfo
 from pgstrata.measure.bench.measured import Measured
 from pgstrata.measure.bench.wanted import Bench
+from pgstrata.measure.interrupt import Ending
+from pgstrata.server.session import answering
 from pgstrata.workload.core.language import Json, PgbenchScript, Rate, Role
 from pgstrata.workload.pgbench.steps import RETRIED
 
 Say = Callable[[Json], None]
+
+UNDER_WAY_SECONDS = 1.0
+"""What is under way when a bench is stopped may take so long; what takes longer is cancelled."""
 
 
 def _scale(bench: Bench, connection: psycopg.Connection[Any], built_in: bool) -> int:
@@ -42,18 +47,21 @@ def _vacuum(connection: psycopg.Connection[Any]) -> None:
         connection.execute(statement)  # as pgbench does before a built-in script, unless -n
 
 
-def run(bench: Bench, say: Say, stopping: Callable[[], bool]) -> Measured:
-    """Runs to the end, or until `stopping` says so; each second goes to `say`.
+def run(bench: Bench, say: Say, ending: Ending) -> Measured:
+    """Runs to the end, or until `ending` has caught something; each second goes to `say`.
 
     Raises UsageError for scripts that do not compile, ServerError and DriverError where nothing
-    could be measured. A failure in the middle comes back in `failure` with what was measured.
+    could be measured, Interrupted before the measurement. A failure in the middle comes back in `failure`
+    with what was measured.
     """
     scripts = bench.scripts()
     built_in = any(s.name.startswith("<builtin") for s in scripts)
-    with connect(bench.url) as connection:
-        place = where(connection)
-        scale = _scale(bench, connection, built_in)
-        server = connection.info.parameter_status("server_version") or ""
+    wanted = conninfo(bench.url)
+    with wanted.connect() as connection:
+        place = wanted.of_session(connection)
+        with answering(connection, wanted.seconds):
+            scale = _scale(bench, connection, built_in)
+        server = server_said(connection.info.parameter_status("server_version") or "", 60)
         if built_in and bench.vacuum:
             _vacuum(connection)
     seed = bench.seed if bench.seed is not None else int.from_bytes(os.urandom(4))
@@ -64,6 +72,7 @@ def run(bench: Bench, say: Say, stopping: Callable[[], bool]) -> Measured:
             ready = driver.ready()
         except DriverError as error:
             raise _script_error(error) from error
+        ending.measuring = True
         driver.start()
         done: Json = {}
         stopped = False
@@ -74,9 +83,10 @@ def run(bench: Bench, say: Say, stopping: Callable[[], bool]) -> Measured:
                 say(event)
             elif event["event"] == "done":
                 done = event
-            if stopping() and not stopped:
+            if ending.caught and not stopped:
                 stopped = True
-                driver.stop()
+                driver.stop(within=UNDER_WAY_SECONDS)
+        ending.measuring = False
         driver.close()
     role = done["roles"][0]
     cpu = done["driver_cpu_seconds"]

@@ -13,7 +13,7 @@ import psycopg
 import pgstrata
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.model import PlannedRun
-from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError
+from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError, server_said
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.measurement import Part, StepMeasurement, Surroundings, Timings, cut_short
 from pgstrata.measure.progress import Progress
@@ -290,7 +290,7 @@ class ActiveRun:
                 pgstrata_version=pgstrata.__version__,
                 driver_version=self._driver_version,
                 server=ServerRecord(
-                    spec=_public(server.spec),
+                    spec=server.spec,
                     label=server.label,
                     version=server.version,
                     version_num=server.version_num,
@@ -328,15 +328,4 @@ def execute_sql(cluster: Cluster | ForeignCluster, statement: str) -> None:
         with cluster.connect() as connection:
             connection.execute(statement.encode())
     except psycopg.Error as error:
-        raise ServerError(f"{statement}: {' '.join(str(error).split())}") from error
-
-
-def _public(spec: str) -> str:
-    """A server's spec without the password a DSN may hold."""
-    if not spec.startswith("dsn:"):
-        return spec
-    from psycopg.conninfo import conninfo_to_dict, make_conninfo
-
-    parts = conninfo_to_dict(spec.removeprefix("dsn:"))
-    parts.pop("password", None)
-    return f"dsn:{make_conninfo('', **parts)}"
+        raise ServerError(f"{statement}: {server_said(error)}") from error

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
 
-from pgstrata.errors import ServerError
+from pgstrata.errors import ServerError, server_said
+from pgstrata.server.conninfo import Conninfo
 from pgstrata.workload.core.language import Phase, Step
 
 DATABASE = "pgstrata"
@@ -31,8 +31,7 @@ class Connects(Protocol):
 
 def database_of(dsn: str) -> str | None:
     """The database a DSN names, None where it names none."""
-    name = conninfo_to_dict(dsn).get("dbname")
-    return str(name) if name else None
+    return Conninfo.parse(dsn).database
 
 
 def tables_of(phases: Sequence[Phase]) -> list[str]:
@@ -64,7 +63,7 @@ def borrowed_database(
             _mark(connection, tables)
     except psycopg.Error as error:
         raise ServerError(
-            f"database {database} cannot be prepared: {' '.join(str(error).split())}",
+            f"database {database} cannot be prepared: {server_said(error)}",
             "pgstrata needs a user who may create tables and schemas there, "
             "and the database if the DSN names none",
         ) from error
@@ -161,4 +160,4 @@ def _tidy(cluster: Connects, database: str, made: bool, say: Callable[[str], Non
             with cluster.connect(database) as connection:
                 _drop_ours(connection)
     except psycopg.Error as error:
-        say(f"what was made in database {database} is still there: {' '.join(str(error).split())}")
+        say(f"what was made in database {database} is still there: {server_said(error)}")

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import psycopg
 
-from pgstrata.errors import ServerError
+from pgstrata.errors import ServerError, server_said
 from pgstrata.workload.core.language import Admin, Settle
 
 
@@ -80,6 +80,6 @@ def _execute(connection: psycopg.Connection[tuple[object, ...]], phase: str, sta
         state = f" (SQLSTATE {error.sqlstate})" if error.sqlstate else ""
         text = " ".join(statement.split())
         raise ServerError(
-            f"{phase}: the server rejected a statement: {' '.join(str(error).split())}{state}",
+            f"{phase}: the server rejected a statement: {server_said(error)}{state}",
             f"statement: {text[:300]}",
         ) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from pgstrata.errors import ServerError
+from pgstrata.errors import ServerError, server_said
 from pgstrata.user_files import user_path
 from pgstrata.workload.core.language import (
     Admin,
@@ -204,7 +204,7 @@ def _pending(context: WorkContext) -> dict[str, Any]:
                 [_index_name("gin")] * 2,
             ).fetchone()
     except psycopg.Error as error:
-        raise ServerError(f"the pending list cannot be read: {' '.join(str(error).split())}") from error
+        raise ServerError(f"the pending list cannot be read: {server_said(error)}") from error
     assert row is not None
     return {"fulltext_pending": {"bytes": row[0] * row[1], "index_bytes": row[2]}}
 

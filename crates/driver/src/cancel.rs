@@ -1,0 +1,60 @@
+//! Ending what connections still ask for when the driver goes: a query would run on in the server.
+
+use std::io::Write;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use postgres_protocol::message::frontend;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+/// The way to cancel what one connection asks for.
+#[derive(Clone)]
+pub struct Cancel {
+    address: SockAddr,
+    pid: i32,
+    key: i32,
+}
+
+/// How long all requests of one process may take together.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+static OPEN: Mutex<Vec<Cancel>> = Mutex::new(Vec::new());
+
+impl Cancel {
+    pub fn new(address: SockAddr, pid: i32, key: i32) -> Cancel {
+        Cancel { address, pid, key }
+    }
+
+    /// Sends one request; the server closes without an answer, whether it found the connection or not.
+    fn send(&self, within: Duration) -> std::io::Result<()> {
+        let socket = Socket::new(self.address.domain(), Type::STREAM, None)?;
+        socket.set_write_timeout(Some(within))?;
+        match self.address.domain() {
+            Domain::UNIX => socket.connect(&self.address)?,
+            _ => socket.connect_timeout(&self.address, within)?,
+        }
+        let mut out = BytesMut::new();
+        frontend::cancel_request(self.pid, self.key, &mut out);
+        (&socket).write_all(&out)
+    }
+}
+
+/// Keeps in mind how to cancel what a connection will ask for.
+pub fn remember(cancel: Cancel) {
+    OPEN.lock().unwrap_or_else(|e| e.into_inner()).push(cancel);
+}
+
+/// Asks the server to end what any of our connections still asks for; to one that is idle that is nothing.
+/// The process is about to exit: what cannot be sent within a second is not.
+pub fn all() {
+    // A thread that comes second waits: it is about to end the process, and the first is not done.
+    let mut open = OPEN.lock().unwrap_or_else(|e| e.into_inner());
+    let until = Instant::now() + PATIENCE;
+    for cancel in open.drain(..) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || cancel.send(left).is_err() {
+            return;
+        }
+    }
+}

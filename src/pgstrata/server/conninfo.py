@@ -1,0 +1,289 @@
+"""One description of a connection, in libpq's terms, for the administrator's sessions and the driver's.
+
+libpq reads connection strings, service files, `.pgpass` and `PG…` variables, and chooses among several
+hosts; the driver, which speaks the protocol by itself, is told where that led. What libpq would keep and the
+driver cannot is refused before anybody connects.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgstrata.errors import ServerError, UsageError, server_said
+from pgstrata.server.session import Session
+from pgstrata.suggest import nearest
+
+Json = dict[str, Any]
+
+CONNECT_SECONDS = 30
+"""Longest time for connecting and start-up where `connect_timeout` does not say otherwise."""
+
+ENDLESS_SECONDS = 130
+"""What `connect_timeout=0`, libpq's "without limit", means here: every wait has an end."""
+
+_WAYS = ("none", "password", "md5", "scram-sha-256")
+
+# Nothing can listen there: libpq looks at all parameters and connects to nobody.
+_NOWHERE = {"host": "/dev/null/nowhere", "hostaddr": "", "port": ""}
+
+# What libpq takes from the environment and sends with the start-up message (fe-protocol3.c).
+_SESSION_VARIABLES = {"PGDATESTYLE": "datestyle", "PGTZ": "timezone", "PGGEQO": "geqo"}
+
+_TLS = {
+    "sslmode": ("require", "verify-ca", "verify-full"),
+    "channel_binding": ("require",),
+    "sslcertmode": ("require",),
+}
+
+
+@dataclass(frozen=True)
+class Conninfo:
+    """How to connect to one server.
+
+    given: parameters by libpq's names. own: a server of pgstrata's, so that no variable of the environment
+    may lead elsewhere; those that describe a session (`PGOPTIONS`, `PGAPPNAME`, …) count there, too.
+    application: the application_name where nobody gives one.
+    """
+
+    given: Mapping[str, str] = field(repr=False)
+    own: bool = False
+    application: str = "pgstrata"
+
+    @classmethod
+    def parse(cls, text: str, application: str = "pgstrata") -> Conninfo:
+        """Of a URI or of key=value words. Raises UsageError for what libpq does not understand."""
+        try:
+            given = conninfo_to_dict(text)
+        except psycopg.ProgrammingError as error:
+            raise _not_understood(str(error)) from None
+        return cls({name: str(value) for name, value in given.items()}, application=application)
+
+    @classmethod
+    def of_own(
+        cls, host: str, port: int, user: str, database: str, application: str = "pgstrata"
+    ) -> Conninfo:
+        """Of a server that pgstrata has started. application: empty for one that may not be told of it."""
+        given = {"host": host, "port": str(port), "user": user, "dbname": database}
+        unnamed = {} if application else {"application_name": ""}
+        return cls({**given, **unnamed}, own=True, application=application)
+
+    def with_database(self, name: str | None) -> Conninfo:
+        """The same to another database, where one is named."""
+        return replace(self, given={**self.given, "dbname": name}) if name else self
+
+    @property
+    def database(self) -> str | None:
+        """The database it names, None where it names none."""
+        return self.given.get("dbname") or None
+
+    # --- what holds ---------------------------------------------------------------------------
+
+    def resolved(self) -> dict[str, str]:
+        """All parameters as libpq has them after service files and variables; host and port are nowhere.
+
+        Raises UsageError for values that libpq refuses.
+        """
+        values, problem = self._looked_at()
+        if problem:
+            raise UsageError(f"the connection is not valid: {server_said(problem)}")
+        return values
+
+    def _looked_at(self) -> tuple[dict[str, str], str]:
+        """All parameters, and what libpq has against them."""
+        wanted = make_conninfo("", **{**self._asked(), **_NOWHERE})
+        connection = pq.PGconn.connect_start(wanted.encode())
+        try:
+            problem = connection.error_message.decode(errors="replace").strip()
+            return _values(connection), "" if problem.startswith("connection to server") else problem
+        finally:
+            connection.finish()
+
+    def check(self) -> None:
+        """Raises UsageError for what libpq would keep and the driver cannot. Connects to nobody."""
+        if self.own:
+            return
+        values, _ = self._looked_at()
+        for name, strict in _TLS.items():
+            if (value := values.get(name)) in strict:
+                raise UsageError(
+                    f"the driver speaks no TLS, and {self._named(name)} is {value}",
+                    f"use a Unix socket or a tunnel, or leave {name} out",
+                )
+        if values.get("gssencmode") == "require":
+            raise UsageError(
+                f"the driver speaks no GSSAPI, and {self._named('gssencmode')} is require",
+                "use a Unix socket or a tunnel, or leave gssencmode out",
+            )
+        values = self.resolved()
+        if values.get("requirepeer"):
+            raise UsageError(
+                f"the driver does not look who runs the server: leave {self._named('requirepeer')} out"
+            )
+        if (least := values.get("min_protocol_version", "3.0")) not in ("", "3.0"):
+            raise UsageError(
+                f"the driver speaks protocol 3.0, and {self._named('min_protocol_version')} is {least}"
+            )
+        if values.get("replication", "false").lower() not in ("false", "off", "no", "0", ""):
+            raise UsageError("a connection for replication runs no statements: leave replication out")
+        encoding = re.sub(r"[^a-z0-9]", "", values.get("client_encoding", "").lower())
+        if encoding not in ("", "utf8", "unicode"):
+            raise UsageError(
+                f"the driver speaks UTF8 only, and {self._named('client_encoding')} is "
+                f"{values['client_encoding']}"
+            )
+        if not _ways(values.get("require_auth", ""), clear=True):
+            raise UsageError(
+                f"{self._named('require_auth')} = {values['require_auth']}: the driver speaks none of it",
+                f"it speaks {', '.join(_WAYS)}",
+            )
+        timeout = values.get("connect_timeout", "")
+        if timeout and not re.fullmatch(r"\s*[+-]?\d{1,9}\s*", timeout):
+            raise UsageError(f"{self._named('connect_timeout')} = {timeout} is not a number of seconds")
+
+    def _named(self, name: str) -> str:
+        """The parameter, and the variable where its value comes from the environment."""
+        variables = {o.keyword.decode(): (o.envvar or b"").decode() for o in pq.Conninfo.get_defaults()}
+        variable = variables.get(name, "")
+        return f"{name} ({variable})" if name not in self.given and os.environ.get(variable) else name
+
+    # --- connecting ---------------------------------------------------------------------------
+
+    @property
+    def seconds(self) -> float:
+        """Longest time for connecting and start-up."""
+        return _seconds(self.resolved().get("connect_timeout", ""))
+
+    def connect(self) -> Session:
+        """A session of the administrator's, in autocommit.
+
+        Raises UsageError for what cannot be kept, ServerError where there is none to be had.
+        """
+        self.check()
+        wanted = make_conninfo("", **self._asked())
+        try:
+            return Session.connect(wanted, autocommit=True)
+        except psycopg.Error as error:
+            raise ServerError(
+                f"cannot connect to the server: {server_said(error)}",
+                "" if self.own else "check the address, the user and pg_hba.conf of the server",
+            ) from error
+
+    def _asked(self) -> dict[str, str]:
+        """What libpq is given."""
+        known = {o.keyword.decode(): o for o in pq.Conninfo.get_defaults()}
+        asked = {**self.given, "fallback_application_name": self.application}
+        timeout = known["connect_timeout"].val
+        if "connect_timeout" not in asked and (self.own or not timeout) and "service" not in asked:
+            asked["connect_timeout"] = str(CONNECT_SECONDS)
+        if self.own:
+            for name, option in known.items():
+                elsewhere = option.val is not None and option.val != option.compiled
+                if elsewhere and name not in asked and name not in ("options", "application_name", "service"):
+                    asked[name] = (option.compiled or b"").decode()
+        return {name: value for name, value in asked.items() if value is not None}
+
+    def for_driver(self) -> Json:
+        """How the driver connects to the same place for sessions of the same kind: its spec's `connection`.
+
+        Where several hosts, a service or the environment decide, libpq is asked by connecting.
+        """
+        if self.own:
+            values = {**self.resolved(), **self.given}
+            return {
+                "host": values["host"],
+                "port": int(values["port"]),
+                "user": values["user"],
+                "database": values["dbname"],
+                **_of_session(values, self.application),
+            }
+        with self.connect() as session:
+            return self.of_session(session)
+
+    def of_session(self, session: psycopg.Connection[Any]) -> Json:
+        """The driver's `connection` for the place where a session of this description is."""
+        info, values = session.info, _values(session.pgconn)
+        local = info.host.startswith(("/", "@"))
+        found: Json = {
+            "host": info.host if local else info.hostaddr or info.host or "/tmp",
+            "port": info.port,
+            "user": info.user,
+            "database": info.dbname,
+            **_of_session(values, self.application),
+        }
+        if info.password:
+            found["password"] = info.password
+        # libpq would have sent it behind TLS here: what the network may read is for the user to say.
+        clear = local or values.get("sslmode") in ("disable", "allow") or not session.pgconn.ssl_in_use
+        found["auth"] = _ways(values.get("require_auth", ""), clear)
+        found["connect_timeout_seconds"] = _seconds(values.get("connect_timeout", ""))
+        if not local and (keepalives := _keepalives(values)):
+            found["keepalives"] = keepalives
+        if info.server_version < 90000:
+            found["application_name"] = ""  # they refuse a connection that names it, and libpq tries again
+        return found
+
+
+def _values(connection: pq.abc.PGconn) -> dict[str, str]:
+    return {o.keyword.decode(): o.val.decode(errors="replace") for o in connection.info if o.val is not None}
+
+
+def _of_session(values: Mapping[str, str], application: str) -> Json:
+    """What describes the driver's sessions, beside the place: keys of its `connection`."""
+    found: Json = {"application_name": values.get("application_name") or application}
+    if options := values.get("options"):
+        found["options"] = options
+    variables = ((name, os.environ.get(variable, "")) for variable, name in _SESSION_VARIABLES.items())
+    if parameters := {name: text for name, text in variables if text and text.lower() != "default"}:
+        found["parameters"] = parameters
+    return found
+
+
+def _seconds(timeout: str) -> float:
+    seconds = int(timeout or CONNECT_SECONDS)
+    return float(seconds) if seconds > 0 else float(ENDLESS_SECONDS)
+
+
+def _ways(require_auth: str, clear: bool) -> list[str]:
+    """What the server may ask for, as libpq's require_auth; clear: the network may see the password."""
+    named = [word.strip() for word in require_auth.split(",") if word.strip()]
+    without = {word[1:] for word in named if word.startswith("!")}
+    allowed = [way for way in _WAYS if (way not in without if without or not named else way in named)]
+    return [way for way in allowed if clear or way not in ("password", "md5")]
+
+
+def _keepalives(values: Mapping[str, str]) -> Json:
+    """What TCP is told of, where anything is."""
+    names = {
+        "idle_seconds": "keepalives_idle",
+        "interval_seconds": "keepalives_interval",
+        "count": "keepalives_count",
+        "user_timeout_ms": "tcp_user_timeout",
+    }
+    found: Json = {key: int(values[name]) for key, name in names.items() if int(values.get(name) or 0) > 0}
+    if values.get("keepalives") and int(values["keepalives"]) == 0:
+        found["on"] = False
+    return found
+
+
+def _not_understood(problem: str) -> UsageError:
+    """libpq's complaint about a connection string, without what may be a part of a password."""
+    if found := re.match(r'invalid (?:URI query parameter|connection option): "(\w{1,40})"|'
+                         r'invalid connection option "(\w{1,40})"', problem):  # fmt: skip
+        name = found[1] or found[2]
+        known = [o.keyword.decode() for o in pq.Conninfo.get_defaults()]
+        guess = nearest(name, known)
+        hint = f"did you mean `{guess}`?" if guess else "the parameters are those of libpq"
+        return UsageError(f"a connection has no parameter {name}", hint)
+    bare = re.sub(r'( after)?(: |\s)"(?!="|\]")[^"]*"', "", problem.strip(), flags=re.DOTALL)
+    return UsageError(
+        f"the connection string is not valid: {server_said(bare)}",
+        "write postgresql://user@host:port/database, or host=… port=… user=… dbname=…",
+    )

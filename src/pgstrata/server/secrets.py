@@ -1,0 +1,59 @@
+"""What of a connection may be shown: everything but its secrets, which are known by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+SECRETS = frozenset(
+    {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
+)
+"""Parameters of libpq whose values are nobody's business: those it marks as passwords, and SCRAM's keys."""
+
+HIDDEN = "***"
+
+_NAMED = re.compile(
+    rf"\b({'|'.join(sorted(SECRETS))})(\s*(?:=|%3D)\s*)(?:'(?:\\.|[^'\\])*'?|[^\s&]+)", re.IGNORECASE
+)
+# A password may hold @ and /: up to the last @ of the word.
+# One slash: what has been taken for the name of a file.
+_IN_URI = re.compile(r"(\w:/{1,2}[^\s:/@]*):[^\s]*@")
+
+
+def shown(conninfo: str) -> str:
+    """A connection string for people and records, its secrets hidden; nothing of one that is not valid."""
+    try:
+        parts = conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:
+        # Where a quote is missing, anything may be part of a password.
+        return HIDDEN
+    return make_conninfo("", **{name: HIDDEN if name in SECRETS else text for name, text in parts.items()})
+
+
+def shown_spec(spec: str) -> str:
+    """A server's spec (`pg:17`, `dsn:…`) for people and records."""
+    kind, colon, rest = spec.partition(":")
+    return f"{kind}{colon}{shown(rest)}" if kind == "dsn" else spec
+
+
+def without_secrets(text: str) -> str:
+    """Any text that may quote a connection string, with what looks like a secret of one hidden."""
+    return _IN_URI.sub(rf"\1:{HIDDEN}@", _NAMED.sub(rf"\1\2{HIDDEN}", text))
+
+
+def shown_words(words: Iterable[str]) -> list[str]:
+    """The words of a command, secrets hidden: connection strings among them as `shown` has them."""
+    found = []
+    for word in words:
+        before, dsn, conninfo = word.partition("dsn:")
+        found.append(f"{before}{dsn}{shown(conninfo)}" if dsn else without_secrets(word))
+    return found
+
+
+def public(connection: Mapping[str, Any]) -> dict[str, Any]:
+    """The driver's `connection` as it is kept with a run."""
+    return {name: value for name, value in connection.items() if name not in SECRETS}

@@ -1,0 +1,265 @@
+"""Servers that do what no PostgreSQL server would, against the driver, the administrator's session and bench.
+
+Whatever they do ends in a sentence within the time limit, and nothing is left of it.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from pgstrata.driver.client import Driver, driver_failure
+from pgstrata.driver.path import find_driver
+from pgstrata.errors import PgstrataError
+from pgstrata.server.conninfo import Conninfo
+from pgstrata.server.session import answering
+from support_hostile import HUGE, QUERY, START, Behaviour, Hostile, everything
+from support_program import environment
+
+LIMIT = 90.0
+"""Seconds after which a client counts as hanging; connecting may take 2, but the machine is shared."""
+
+SCRIPT = "SELECT 1 AS a \\gset\nSELECT :a;\n"
+
+_numbers = count()
+
+
+@contextmanager
+def hostile(place: Path, behaviour: Behaviour, decent: int = 0) -> Iterator[Hostile]:
+    folder = place / f"h{next(_numbers)}"
+    folder.mkdir()
+    with Hostile(folder, behaviour, decent) as server:
+        yield server
+
+
+@pytest.fixture
+def small_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that dies where it takes more than a gigabyte of address space."""
+    path = tmp_path / "driver"
+    path.write_text(f'#!/bin/sh\nulimit -v 1000000\nexec "{find_driver()}" "$@"\n')
+    path.chmod(0o755)
+    monkeypatch.setenv("PGSTRATA_DRIVER", str(path))
+
+
+def connection_of(server: Hostile, **more: Any) -> dict[str, Any]:
+    place = {"host": "127.0.0.1", "port": server.port, "user": "me", "database": "d"}
+    ways = ["none", "password", "md5", "scram-sha-256"]
+    return {**place, "password": "canary", "auth": ways, "connect_timeout_seconds": 2, **more}
+
+
+def drive(server: Hostile, mode: str = "simple", engine: str = "auto") -> str:
+    """What the driver says of this server; the sentence of its error, or nothing."""
+    spec = {
+        "step": "hostile",
+        "connection": connection_of(server),
+        "engine": engine,
+        "seconds": 0.5,
+        "overtime_seconds": 1,
+        "roles": [
+            {"name": "q", "clients": 2, "mode": mode, "prepare": "lazy", "scripts": [{"text": SCRIPT}]}
+        ],
+    }
+    begun = time.monotonic()
+    said = ""
+    with Driver(spec, silence=LIMIT) as driver:
+        pid = driver.pid
+        try:
+            driver.ready()
+            driver.start()
+            for event in driver.events():
+                said = str(driver_failure(event)) if event["event"] == "error" else said
+            driver.close()
+        except PgstrataError as error:
+            said = f"{error.message} {error.hint}"
+    assert not psutil.pid_exists(pid)
+    assert time.monotonic() - begun < LIMIT
+    check(said)
+    return said
+
+
+def check(said: str) -> None:
+    """The rules for every word that a hostile server provokes."""
+    for sign in (
+        "Traceback",
+        "panicked",
+        "SIGABRT",
+        "SIGSEGV",
+        "a defect of pgstrata",
+        "silent for",
+        "canary",
+    ):
+        assert sign not in said, said[:2000]
+    assert "\x1b" not in said and "\x9b" not in said
+    assert len(said) < 20_000
+
+
+def administer(server: Hostile) -> str:
+    """What the administrator's session says of this server."""
+    begun = time.monotonic()
+    said = ""
+    try:
+        with Conninfo.parse(server.url).connect() as session, answering(session, 2.0):
+            session.execute("SELECT 1").fetchall()
+    except PgstrataError as error:
+        said = f"{error.message} {error.hint}"
+    assert time.monotonic() - begun < LIMIT
+    check(said)
+    return said
+
+
+def bench(server: Hostile, place: Path) -> tuple[int, str]:
+    """`pgstrata bench` for a second against this server; one Ctrl-C ends it where it goes on beyond that."""
+    script, output = server.folder / "s.sql", server.folder / "said"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "pgstrata", "bench", "-f", str(script), "-T", "1", "-P", "1", server.url]
+    with output.open("wb") as file:
+        process = subprocess.Popen(command, cwd=place, env=environment(), stdout=file, stderr=file)
+    try:
+        ended = _ended(process, lambda: b"progress: 3.0" in output.read_bytes())
+        if not ended:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(LIMIT) == 130
+    finally:
+        process.kill()
+        process.wait()
+    said = output.read_bytes().decode(errors="surrogateescape")
+    check(said)
+    return process.returncode, said
+
+
+def _ended(process: subprocess.Popen[bytes], until: Callable[[], bool]) -> bool:
+    """Whether it ends before something else has happened, which must be one of both."""
+    begun = time.monotonic()
+    while process.poll() is None:
+        if until():
+            return False
+        assert time.monotonic() - begun < LIMIT
+        time.sleep(0.05)
+    return True
+
+
+SOME = [
+    "silent",
+    "2 GB announced",
+    "endless notices",
+    "SCRAM with 4 billion rounds",
+    "SCRAM that ends early",
+    "an error that steers the terminal",
+    "an error of 50 MB",
+    "a web server",
+]
+
+
+@pytest.mark.usefixtures("small_driver")
+@pytest.mark.parametrize("name", [*SOME, "endless rows", "a row of 2 GB", "no answer", "asks for rows"])
+def test_the_driver_ends_with_a_sentence(place: Path, name: str) -> None:
+    with hostile(place, dict(everything())[name]) as server:
+        said = drive(server)
+    assert said
+
+
+@pytest.mark.parametrize("name", [*SOME, "no answer", "endless rows"])
+def test_the_administrators_session_ends_with_a_sentence(place: Path, name: str) -> None:
+    with hostile(place, dict(everything())[name]) as server:
+        assert administer(server)
+
+
+@pytest.mark.parametrize(
+    "name", ["silent", "an error of 50 MB", "an error that steers the terminal as an answer"]
+)
+def test_bench_ends_with_a_sentence(place: Path, name: str) -> None:
+    # What is asked meets the driver: the administrator's session of bench asks nothing here.
+    with hostile(place, dict(everything())[name], decent=int(name in QUERY)) as server:
+        code, said = bench(server, place)
+    assert code == 1 and said.count("error:") == 1
+    assert len(said) < 10_000
+
+
+def test_time_limits_and_sizes_are_named(place: Path) -> None:
+    wanted = {
+        "silent": "not done after 2 s (connect_timeout)",
+        "2 GB announced": "message 'R' of impossible length",
+        "100 KB before authentication": "message 'N' of 100007 bytes during start-up",
+        "SCRAM with 4 billion rounds": "rounds of SCRAM's hash",
+        "an error of 50 MB": "cut after 4000 bytes",
+    }
+    for name, words in wanted.items():
+        words = words.replace("impossible length", "2147483647 bytes during start-up")
+        with hostile(place, START[name]) as server:
+            assert words in drive(server), name
+
+
+def test_a_driver_that_connects_ends_with_its_standard_input(place: Path) -> None:
+    with hostile(place, START["silent"]) as server:
+        spec = {
+            "version": 1,
+            "step": "s",
+            "connection": connection_of(server, connect_timeout_seconds=600),
+            "seconds": 1,
+            "roles": [{"name": "q", "clients": 1, "scripts": [{"text": SCRIPT}]}],
+        }
+        driver = subprocess.Popen(
+            [str(find_driver()), "run"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        )
+        assert driver.stdin
+        driver.stdin.write(json.dumps(spec).encode() + b"\n")
+        driver.stdin.flush()
+        until = time.monotonic() + LIMIT
+        while not psutil.Process(driver.pid).net_connections() and time.monotonic() < until:
+            time.sleep(0.02)
+        assert driver.poll() is None
+        driver.stdin.close()
+        assert driver.wait(LIMIT) == 1
+
+
+def test_the_behaviours_are_many() -> None:
+    assert len(dict(everything())) == len(START) + len(QUERY) >= 90
+    assert HUGE == 50_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_driver")
+@pytest.mark.timeout(3600)
+def test_every_behaviour_against_driver_administrator_and_bench(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of them; the driver with both protocols and engines; bench when its first connection and
+    when only its second one meets the server."""
+    clients: dict[str, Callable[[Hostile], Any]] = {
+        "driver, simple, io_uring": lambda server: drive(server, "simple", "auto"),
+        "driver, simple, blocking": lambda server: drive(server, "simple", "blocking"),
+        "driver, prepared, io_uring": lambda server: drive(server, "prepared", "auto"),
+        "driver, prepared, blocking": lambda server: drive(server, "prepared", "blocking"),
+        "administrator": administer,
+        "bench, first connection": lambda server: bench(server, place),
+        "bench, second connection": lambda server: bench(server, place),
+    }
+
+    def one(case: tuple[str, str, Behaviour]) -> str | None:
+        client, name, behaviour = case
+        try:
+            with hostile(place, behaviour, decent=int("second" in client)) as server:
+                clients[client](server)
+        except Exception as error:
+            return f"{client}: {name}: {type(error).__name__}: {error}"
+        return None
+
+    cases = [(client, name, behaviour) for client in clients for name, behaviour in everything()]
+    with ThreadPoolExecutor(4) as pool:
+        failures = [failure for failure in pool.map(one, cases) if failure]
+    with capsys.disabled():
+        print(f"\n{len(dict(everything()))} behaviours, {len(clients)} clients: {len(cases)} meetings, "
+              f"{len(failures)} that did not end as they should")  # fmt: skip
+    assert not failures, "\n".join(failures)
