@@ -85,7 +85,7 @@ class Cluster:
         self.data_dir = self.folder / DATA
         self.socket_dir = self.folder / "run"
         self.port = PORT
-        self.initdb_options = _initdb_options(server.version_num, initdb)
+        self.initdb_options = initdb_arguments(server.version_num, initdb)
         self.pid: int | None = None
         self._env, self._tcp, self._cpus = dict(env or {}), tcp, tuple(cpus)
         self._memory, self._group = memory, None if memory is None else MemoryGroup(self.folder.name, memory)
@@ -432,7 +432,7 @@ def own_settings(version_num: int, port: int, socket_dir: str, tcp: bool) -> dic
     return {name: value for name, value in wanted.items() if setting(name, known)}
 
 
-def _initdb_options(version_num: int, more: Sequence[str]) -> tuple[str, ...]:
+def initdb_arguments(version_num: int, more: Sequence[str]) -> tuple[str, ...]:
     """Locale C, UTF-8, trust; then the user's, of which the last counts.
 
     Checksums are on by default from 18 on; they are switched off unless asked for, because a

@@ -16,6 +16,7 @@ from pgstrata.server.config.settings import (
     major_name,
     major_of,
     nearest_name,
+    newest_major,
     read_number,
     setting,
     shown,
@@ -150,6 +151,8 @@ def fate(written: Assignment, version_num: int, ram_bytes: int, build: str) -> M
         return MappedSetting("dropped", reason="pgstrata sets it itself")
     if row := setting(name, major):
         return _with_value(written, row, ram_bytes, build)
+    if not history(name) and major > newest_major():
+        return MappedSetting("set", name, value)  # newer than the table: the server says whether it has it
     if not history(name) and name not in _SUCCESSORS:
         near = nearest_name(name, tuple(_SUCCESSORS))
         raise UsageError(

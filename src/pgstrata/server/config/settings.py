@@ -117,6 +117,11 @@ def written(name: str, major: int) -> tuple[str, str, str, str, str] | None:
     return None
 
 
+def newest_major() -> int:
+    """The newest version the table knows: that of its latest addition."""
+    return max(row.first for rows in _table().values() for row in rows)
+
+
 def nearest_name(name: str, also: Sequence[str] = ()) -> str | None:
     """The known name most like a mistyped one."""
     return nearest(name, [*_table(), *also])
