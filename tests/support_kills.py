@@ -232,8 +232,9 @@ def loop(
         phase = phases[number % len(phases)]
         number += 1
         sent, after = draw.choice(SIGNALS), draw.uniform(0, phase.spread)
+        before = len(tally.left)
         strike(room, phase, server, sent, after, tally)
-        said = tally.left[-1] if tally.left else "nothing left"
+        said = "; ".join(tally.left[before:]) or "nothing left"
         say(f"{sum(tally.strikes.values())}/{kills} {phase.name} {sent.name} after {after:.2f} s; {said}")
         assert number < 4 * kills, f"most kills come too late:\n{tally.table()}"
     return tally

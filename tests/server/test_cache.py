@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +28,7 @@ def cache(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place / "cache"
 
 
-@pytest.mark.parametrize("names", [["corpus"], ["tpcds", "sf1"]])
+@pytest.mark.parametrize("names", [["corpus"], ["tpcds", "sf1", "answers"]])
 def test_what_a_killed_maker_left_is_cleared_and_what_is_being_made_is_not(
     cache: Path, names: list[str]
 ) -> None:
@@ -64,3 +66,19 @@ def test_nothing_stays_of_what_fails() -> None:
         (place / "file").write_text("x")
         raise KeyError
     assert [path.name for path in final.parent.iterdir()] == []
+
+
+def test_a_signal_during_the_removal_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    final = cache_folder("corpus", make=True) / "thing"
+    remove, calls = shutil.rmtree, []
+
+    def interrupted(folder: Path, **more: Any) -> None:
+        calls.append(folder)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        remove(folder, **more)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt), building(final):
+        pass
+    assert list(final.parent.iterdir()) == []

@@ -73,9 +73,14 @@ def building(final: Path) -> Iterator[Path]:
             lock = _locked(folder)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if lock >= 0:
-            os.close(lock)
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        except BaseException:  # a signal has come meanwhile
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        finally:
+            if lock >= 0:
+                os.close(lock)
 
 
 def publish(made: Path, final: Path) -> bool:
@@ -111,7 +116,9 @@ def discard(folder: Path) -> None:
 def clear_unfinished() -> list[str]:
     """Removes what killed ones have left unfinished in the cache; one sentence for each."""
     root, said = cache_dir(), []
-    parents = {path.parent for level in ("*", "*/*") for path in root.glob(f"{level}/{_UNFINISHED}")}
+    # As deep as anything is made: the answers of TPC-DS lie in a folder of their own beside its data.
+    levels = ("*", "*/*", "*/*/*")
+    parents = {path.parent for level in levels for path in root.glob(f"{level}/{_UNFINISHED}")}
     for parent in sorted(parents):
         cache_folder(*parent.relative_to(root).parts)
         with alone_in(parent) as alone:

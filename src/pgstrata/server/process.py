@@ -67,7 +67,16 @@ def _on_launcher(job: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen
     except BaseException:
         # Interrupted: the process may only now be about to start, and nobody would know of it.
         _give(undo)
+        settle()
         raise
+
+
+def start(command: Sequence[str], **how: Any) -> subprocess.Popen[Any]:
+    """A helper that is killed when pgstrata ends; `how` is told to Popen. Raises OSError.
+
+    One that is being started when a signal comes is ended again: nobody would know of it.
+    """
+    return _on_launcher(lambda: subprocess.Popen(list(command), preexec_fn=die_with_parent, **how))
 
 
 def _give(job: Callable[[], None]) -> None:

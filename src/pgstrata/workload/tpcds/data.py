@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from pgstrata.errors import ServerError
 from pgstrata.server.cache import building, cache_folder, publish
-from pgstrata.server.process import die_with_parent
+from pgstrata.server.process import start
 from pgstrata.workload.tpcds.source import tables
 
 ABOUT = "about.json"
@@ -85,13 +85,7 @@ def _generate(scale: float, table: str, to: Path, check: Callable[[], None]) -> 
     command = [_generator(), "tpcds", "-s", f"{scale:g}", "-T", table, "--stdout", "-q"]
     with (
         to.open("wb", buffering=0) as out,
-        subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=die_with_parent,
-        ) as generator,
+        start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as generator,
     ):
         assert generator.stdout is not None and generator.stderr is not None
         try:

@@ -27,7 +27,7 @@ import duckdb
 
 from pgstrata.ownership import own_folder
 from pgstrata.server.cache import ADVICE, building
-from pgstrata.server.process import die_with_parent
+from pgstrata.server.process import start
 from pgstrata.workload.tpcds import data
 from pgstrata.workload.tpcds.compare import Answer, close
 from pgstrata.workload.tpcds.schema import types
@@ -100,13 +100,9 @@ def _missing(scale: float, numbers: Sequence[int]) -> list[int]:
 def _run(arguments: Sequence[str], check: Callable[[], None]) -> str | None:
     """Runs Python; the last line that it said where it failed."""
     command = [sys.executable, *arguments]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=die_with_parent,
+    said: str
+    with start(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             while True:
