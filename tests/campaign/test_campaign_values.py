@@ -147,6 +147,15 @@ def test_a_value_of_set_that_makes_no_sense(text: str, said: str) -> None:
         ["run", "--server", "pg:17", "--seed", "9" * 10_000],
         ["run", "--server", "pg:17", "--script", "/dev/zero", "--dry-run"],
         ["config", "explain", "~no-such-user/a.conf", "--server", "pg:17"],
+        ["noise", "--minutes", "nan"],
+        ["noise", "--minutes", "inf"],
+        ["noise", "--slice-seconds", "1e-300"],
+        ["bench", "-T", "1e300"],
+        ["bench", "-T", "nan"],
+        ["bench", "-R", "1e20"],
+        ["bench", "-c", "99999999999999999999"],
+        ["bench", "-t", "99999999999999999999"],
+        ["bench", "--random-seed", "99999999999999999999"],
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_sentence(

@@ -29,13 +29,14 @@ def bench(
     ] = None,
     select_only: Annotated[bool, typer.Option("-S", help="Short for -b select-only.")] = False,
     skip_updates: Annotated[bool, typer.Option("-N", help="Short for -b simple-update.")] = False,
-    clients: Annotated[int, typer.Option("-c", "--client", min=1, help="Connections.")] = 1,
-    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Threads of the driver.")] = 1,
+    clients: Annotated[int, typer.Option("-c", "--client", min=1, max=10_000, help="Connections.")] = 1,
+    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, max=1024, help="Threads of the driver.")] = 1,
     time: Annotated[
         float | None, typer.Option("-T", "--time", metavar="SECONDS", help="How long to run.")
     ] = None,
     transactions: Annotated[
-        int | None, typer.Option("-t", "--transactions", min=1, help="Transactions of each client (10).")
+        int | None,
+        typer.Option("-t", "--transactions", min=1, max=2**53, help="Transactions of each client (10)."),
     ] = None,
     protocol: Annotated[
         Literal["simple", "extended", "prepared"],
@@ -53,12 +54,19 @@ def bench(
     no_vacuum: Annotated[
         bool, typer.Option("-n", "--no-vacuum", help="No vacuum before a built-in script.")
     ] = False,
-    scale: Annotated[int | None, typer.Option("-s", "--scale", min=1, help="What :scale says.")] = None,
-    progress: Annotated[
-        int | None, typer.Option("-P", "--progress", min=1, metavar="SECONDS", help="Say how it goes.")
+    scale: Annotated[
+        int | None, typer.Option("-s", "--scale", min=1, max=2**31 - 1, help="What :scale says.")
     ] = None,
-    max_tries: Annotated[int, typer.Option(min=0, help="Tries after a deadlock; 0: no limit.")] = 1,
-    random_seed: Annotated[int | None, typer.Option(min=0, help="Same seed, same stream.")] = None,
+    progress: Annotated[
+        int | None,
+        typer.Option("-P", "--progress", min=1, max=86_400, metavar="SECONDS", help="Say how it goes."),
+    ] = None,
+    max_tries: Annotated[
+        int, typer.Option(min=0, max=1_000_000, help="Tries after a deadlock; 0: no limit.")
+    ] = 1,
+    random_seed: Annotated[
+        int | None, typer.Option(min=0, max=2**64 - 1, help="Same seed, same stream.")
+    ] = None,
     engine: Annotated[
         Literal["auto", "io_uring", "blocking"], typer.Option(help="Who moves the driver's bytes.")
     ] = "auto",
@@ -83,6 +91,7 @@ def bench(
     from pgstrata.measure.bench.progress import Progress
     from pgstrata.measure.bench.text import text
     from pgstrata.measure.interrupt import Ending, Interrupted
+    from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_RATE, SHORTEST_SECONDS
     from pgstrata.workload.pgbench.steps import BUILT_IN
 
     if builtin == ["list"]:
@@ -90,9 +99,10 @@ def bench(
         raise typer.Exit
     if time is not None and transactions is not None:
         raise UsageError("-T and -t cannot be used together", "give the time or the number, not both")
-    for option, number in {"-T": time, "-R": rate}.items():
-        if number is not None and not number > 0:
-            raise UsageError(f"{option} {number:g} is not above 0")
+    most = {"-T": (time, LONGEST_SECONDS), "-R": (rate, MOST_RATE)}
+    for option, (number, limit) in most.items():
+        if number is not None and not SHORTEST_SECONDS <= number <= limit:
+            raise UsageError(f"{option} {number:g} is not between {SHORTEST_SECONDS} and {limit:,.0f}")
     variables = {}
     for definition in define or []:
         name, equals, value = definition.partition("=")

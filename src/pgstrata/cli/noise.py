@@ -10,6 +10,8 @@ import typer
 from pgstrata.cli.arguments import RESULTS, ResultsOption
 from pgstrata.cli.output import TextOrJson
 
+MOST_MINUTES = 30 * 24 * 60
+
 
 def noise(
     server: Annotated[
@@ -55,8 +57,10 @@ def noise(
     from pgstrata.stats.noise import noise as judge
     from pgstrata.store import Results
 
-    if not 0 < slice_seconds <= 60:
-        raise UsageError(f"--slice-seconds {slice_seconds}: must lie between 0 and 60")
+    if not 0.005 <= slice_seconds <= 60:
+        raise UsageError(f"--slice-seconds {slice_seconds:g}: must lie between 0.005 and 60")
+    if not 0 < minutes <= MOST_MINUTES:
+        raise UsageError(f"--minutes {minutes:g}: must lie above 0 and not above {MOST_MINUTES:,}")
     pairs = round(minutes * 60 / 2 / slice_seconds)
     if not 8 <= pairs <= 100_000:
         raise UsageError(
