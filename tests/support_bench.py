@@ -33,9 +33,10 @@ def url(cluster: Cluster) -> str:
     return f"postgresql:///postgres?host={cluster.socket_dir}&port={cluster.port}&user=postgres"
 
 
-def run_bench(cluster: Cluster, folder: Path, *options: object) -> Done:
-    """`pgstrata bench` in a folder, to its end."""
-    command = [sys.executable, "-m", "pgstrata", "bench", *map(str, options), url(cluster)]
+def run_bench(cluster: Cluster | None, folder: Path, *options: object) -> Done:
+    """`pgstrata bench` in a folder, to its end. cluster: None where the options say where."""
+    command = [sys.executable, "-m", "pgstrata", "bench", *map(str, options)]
+    command += [url(cluster)] if cluster else []
     return subprocess.run(command, cwd=folder, env=environment(), text=True, capture_output=True, timeout=300)
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pgstrata.server.cluster import Cluster
-from support_bench import Bench, json_of, pgbench
+from support_bench import Bench, json_of, pgbench, url
+from support_program import environment, living_in
 
 # script, what pgbench says of it, what is said here, and where
 REFUSED = {
@@ -173,6 +177,33 @@ def test_a_script_that_sends_now_and_then_has_its_rate(bench: Bench) -> None:
     (statement,) = said["statements"]
     assert said["transactions"] == 2000 and 5 < statement["count"] < 100
     assert said["tps"] == pytest.approx(2000 / said["seconds"])
+
+
+def test_a_message_of_fifty_megabytes_is_shown_cut(bench: Bench) -> None:
+    script = "DO $$ BEGIN RAISE EXCEPTION '%', repeat('too much ', 5500000); END $$;"
+    for form in ("text", "json"):
+        done = bench(script, "-t", 1, "--format", form)
+        assert done.returncode == 1
+        assert "too much too much" in done.stderr and "cut" in done.stderr
+        assert len(done.stderr) < 30_000 and len(done.stdout) < 30_000
+
+
+@pytest.mark.parametrize("caught", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_ends_a_bench_whose_script_waits_for_a_program(
+    cluster: Cluster, place: Path, caught: signal.Signals
+) -> None:
+    """Statements that wait are ended elsewhere; here the driver itself is stuck in `\\shell`."""
+    (place / "mine.sql").write_text("SELECT 1;\n\\shell echo begun; exec sleep 1000\n")
+    command = [sys.executable, "-m", "pgstrata", "bench", "-f", "mine.sql", "-T", "600", "--allow-shell"]
+    running = subprocess.Popen(
+        [*command, url(cluster)], cwd=place, env=environment(), text=True, stdout=-1, stderr=-1
+    )
+    assert running.stderr is not None and running.stderr.readline() == "begun\n"
+    running.send_signal(caught)
+    out, _ = running.communicate(timeout=240)
+    assert running.returncode == 128 + caught
+    assert "number of transactions actually processed: 0" in out
+    assert not living_in(place), "the program that it waited for is gone, too"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::engine::{self, ClientConnection, Engine};
 use crate::events::Failure;
+use crate::log::Log;
 use crate::pace::{Control, Lockstep};
 use crate::program::Role;
 use crate::record::RoleRecord;
@@ -20,19 +21,17 @@ use crate::{cancel, clock, connect};
 /// serve them. Lockstep partners share a thread where threads serve several.
 #[allow(clippy::type_complexity)]
 pub fn connect_all<'a>(
-    spec: &Spec,
+    spec: &'a Spec,
     roles: &'a [Role],
     engine: Engine,
     control: &'a Control,
     turns: Option<&'a WindowSchedule>,
     records: &mut [RoleRecord],
+    logs: &[Arc<Log>],
 ) -> Result<(Vec<Vec<ClientConnection<'a>>>, Vec<Vec<i32>>), Failure> {
     let total: usize = roles.iter().map(|r| r.clients as usize).sum();
     allow_files(total + 64);
-    let threads = match engine {
-        Engine::Blocking => total,
-        Engine::IoUring { threads } => threads,
-    };
+    let threads = engine.threads(total);
     let most = roles.iter().map(|r| r.clients).max().unwrap_or(1);
     let cells: Vec<Vec<Arc<AtomicI64>>> =
         (0..most).map(|_| spec.shared.iter().map(|_| Arc::default()).collect()).collect();
@@ -60,6 +59,7 @@ pub fn connect_all<'a>(
                 lockstep: partner(&pairs, role.index, client),
                 keep_rows: spec.results_dir.is_some(),
                 turns,
+                log: logs.get(worker).cloned(),
             };
             let mut session = Session::new(role, client, spec.seed, around);
             for (slot, cell) in role.shared.iter().zip(&cells[client as usize]) {
@@ -69,7 +69,8 @@ pub fn connect_all<'a>(
             of_role.push(opened.pid);
             session.inbox = opened.inbox;
             opened.cancel.into_iter().for_each(cancel::remember);
-            let mut connection = ClientConnection { session, socket: opened.socket };
+            let server = &spec.connection;
+            let mut connection = ClientConnection { session, socket: opened.socket, server, pid: opened.pid };
             bring_to_barrier(&mut connection).map_err(|f| of(role, client, f))?;
             workers[worker].push(connection);
         }
@@ -99,7 +100,7 @@ fn bring_to_barrier(connection: &mut ClientConnection<'_>) -> Result<(), Failure
                 let failure = session.failure.take();
                 return Err(failure.unwrap_or_else(|| Failure::spec("a start op failed")));
             }
-            Want::Push | Want::Blocked => {
+            Want::Push | Want::Blocked | Want::Connect | Want::Disconnect => {
                 return Err(Failure::spec("COPY is not possible before the barrier"));
             }
         }

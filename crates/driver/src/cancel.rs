@@ -45,6 +45,11 @@ pub fn remember(cancel: Cancel) {
     OPEN.lock().unwrap_or_else(|e| e.into_inner()).push(cancel);
 }
 
+/// The connection to this backend is closed: there is nothing to cancel.
+pub fn forget(pid: i32) {
+    OPEN.lock().unwrap_or_else(|e| e.into_inner()).retain(|cancel| cancel.pid != pid);
+}
+
 /// Asks the server to end what any of our connections still asks for; to one that is idle that is nothing.
 /// The process is about to exit: what cannot be sent within a second is not.
 pub fn all() {

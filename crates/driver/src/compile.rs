@@ -1,10 +1,12 @@
 //! From the spec's roles to programs: names become slots, nested ops become flat code.
 
+use crate::clock;
 use crate::events::Failure;
 use crate::generate::Part;
 use crate::program::{CopySource, CopyStatement, Destination, Op, Program, Role, Source, Splice, Statement};
 use crate::spec::{
-    Constant, Mode, OnError, OpSpec, PartSpec, Pipeline, RoleSpec, ScriptSpec, SleepSpec, SqlSpec, Unit,
+    Constant, Mode, OnError, OpSpec, PartSpec, Pipeline, Prepare, RoleSpec, ScriptSpec, SleepSpec, SqlSpec,
+    Unit,
 };
 use crate::wire;
 use pgbench_script::{
@@ -30,6 +32,15 @@ pub fn role(spec: RoleSpec, index: usize, shared: &[String]) -> Result<Role, Fai
     }
     if spec.rate.is_some_and(|r| !(r.per_client > 0.0 && r.per_client.is_finite())) {
         return Err(Failure::spec(format!("the rate of role {} is not above 0", spec.name)));
+    }
+    if spec.latency_limit_seconds.is_some_and(|limit| !(limit > 0.0 && limit.is_finite())) {
+        return Err(Failure::spec(format!("the latency limit of role {} is not above 0", spec.name)));
+    }
+    if spec.reconnect && (spec.prepare == Prepare::Eager || !spec.start.is_empty()) {
+        return Err(Failure::spec(format!(
+            "role {} has a connection for each transaction: nothing can be prepared or done before",
+            spec.name
+        )));
     }
     let mut compiler = Compiler {
         role: spec.name.clone(),
@@ -73,6 +84,8 @@ pub fn role(spec: RoleSpec, index: usize, shared: &[String]) -> Result<Role, Fai
         operations: spec.operations,
         rate: spec.rate,
         retry: spec.retry,
+        latency_limit: spec.latency_limit_seconds.map(clock::nanos),
+        reconnect: spec.reconnect,
         prepare: spec.prepare,
         start,
         programs,

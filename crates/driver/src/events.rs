@@ -25,6 +25,8 @@ pub enum Event {
         engine: &'static str,
         #[schemars(range(min = 1))]
         threads: usize,
+        /// From the first call until all connections were ready.
+        connect_seconds: f64,
         roles: Vec<ReadyRole>,
     },
     /// The warm-up is over: the clock of the step starts.
@@ -78,6 +80,44 @@ pub struct Counts {
     pub retries: u64,
 }
 
+/// What became of transactions that did not simply succeed. Left out where there is none.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Outcomes {
+    /// Of the errors: serialization failures (SQLSTATE 40001).
+    pub serialization_failures: u64,
+    /// Of the errors: deadlocks (SQLSTATE 40P01).
+    pub deadlock_failures: u64,
+    /// Transactions that were tried more than once, whatever came of them.
+    pub retried: u64,
+    /// Transactions that were not begun, because they were due longer ago than the latency limit.
+    pub skipped: u64,
+    /// Transactions that succeeded and took longer than the latency limit.
+    pub late: u64,
+}
+
+impl Outcomes {
+    /// Whether there is nothing to tell.
+    pub fn are_none(&self) -> bool {
+        *self == Outcomes::default()
+    }
+
+    pub fn merge(&mut self, other: &Outcomes) {
+        self.serialization_failures += other.serialization_failures;
+        self.deadlock_failures += other.deadlock_failures;
+        self.retried += other.retried;
+        self.skipped += other.skipped;
+        self.late += other.late;
+    }
+}
+
+/// Connections that were opened while the clock ran, where each transaction has its own.
+#[derive(Debug, Default, Clone, Copy, Serialize, JsonSchema)]
+pub struct Connects {
+    pub count: u64,
+    /// Of all of them together.
+    pub seconds: f64,
+}
+
 /// What one role did in one second.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -92,6 +132,8 @@ pub struct RoleSecond {
     pub latency: Latency,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<Lag>,
+    #[serde(skip_serializing_if = "Outcomes::are_none")]
+    pub outcomes: Outcomes,
     /// Measured windows that have ended since the last event: number from 0, operations, seconds of
     /// all connections added up. More than one of the same number is to be added up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -112,6 +154,10 @@ pub struct RoleDone {
     pub latency: Latency,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<Lag>,
+    #[serde(skip_serializing_if = "Outcomes::are_none")]
+    pub outcomes: Outcomes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connects: Option<Connects>,
     pub statements_by_name: Vec<StatementTotals>,
     /// Where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -149,6 +195,9 @@ pub struct Lag {
 pub struct ScriptTotals {
     pub transactions: u64,
     pub errors: u64,
+    pub retries: u64,
+    #[serde(skip_serializing_if = "Outcomes::are_none")]
+    pub outcomes: Outcomes,
     /// Mean latency in seconds.
     pub mean: f64,
     /// Standard deviation of the latency, in seconds.
@@ -163,7 +212,10 @@ pub struct ScriptTotals {
 pub struct StatementTotals {
     pub name: String,
     pub count: u64,
+    /// Those after which the transaction was tried again included.
     pub errors: u64,
+    /// Errors after which the transaction was tried again.
+    pub retries: u64,
     pub rows: u64,
     pub seconds_total: f64,
     pub seconds_max: f64,

@@ -13,6 +13,7 @@ mod connect;
 mod engine;
 mod events;
 mod generate;
+mod log;
 mod pace;
 mod program;
 mod record;

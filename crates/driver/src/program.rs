@@ -2,6 +2,7 @@
 
 use pgbench_script::{Expr, Names, ShellWord, Sleep, Value};
 
+use crate::clock::Nanos;
 use crate::events::Failure;
 use crate::generate::{self, Part};
 use crate::spec::{Counts, Mode, ParamType, Pipeline, Prepare, RateSpec, RetrySpec};
@@ -127,6 +128,10 @@ pub struct Role {
     pub operations: Option<u64>,
     pub rate: Option<RateSpec>,
     pub retry: Option<RetrySpec>,
+    /// Longer ones are late, and those due longer ago are not begun.
+    pub latency_limit: Option<Nanos>,
+    /// Each transaction has a connection of its own.
+    pub reconnect: bool,
     pub prepare: Prepare,
     pub start: Vec<Op>,
     pub programs: Vec<Program>,

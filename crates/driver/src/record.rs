@@ -8,15 +8,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::clock::{self, Nanos, SECOND};
-use crate::events::{RoleDone, RoleSecond, ScriptTotals, StatementTotals};
+use crate::events::{Connects, Outcomes, RoleDone, RoleSecond, ScriptTotals, StatementTotals};
 use crate::program::Role;
-use crate::tally::{Tally, Times, Transaction};
+use crate::tally::{self, Outcome, Tally, Times, Transaction};
 use crate::windows::EndedWindow;
 
 #[derive(Debug, Default, Clone, Copy)]
 struct StatementStat {
     count: u64,
     errors: u64,
+    retries: u64,
     rows: u64,
     total: Nanos,
     max: Nanos,
@@ -27,6 +28,8 @@ struct StatementStat {
 struct ScriptStat {
     times: Times,
     errors: u64,
+    retries: u64,
+    outcomes: Outcomes,
 }
 
 struct Counters {
@@ -45,6 +48,7 @@ struct Counters {
     turns: BTreeMap<u64, (u64, Nanos)>,
     /// Time of all connections in all windows.
     busy: Nanos,
+    connects: Connects,
 }
 
 /// Where one thread records what one role did.
@@ -63,6 +67,7 @@ impl Recorder {
             last: 0,
             turns: BTreeMap::new(),
             busy: 0,
+            connects: Connects::default(),
         }))
     }
 
@@ -86,10 +91,12 @@ impl Recorder {
         counters.last = counters.last.max(now);
         counters.tally.add(transaction);
         if let Some(stat) = counters.scripts.get_mut(transaction.script) {
-            if transaction.failed {
-                stat.errors += 1;
-            } else {
-                stat.times.add(transaction.latency);
+            tally::count(&mut stat.outcomes, transaction);
+            stat.retries += transaction.retries;
+            match transaction.outcome {
+                Outcome::Done => stat.times.add(transaction.latency),
+                Outcome::Skipped => {}
+                _ => stat.errors += 1,
             }
         }
     }
@@ -106,6 +113,23 @@ impl Recorder {
         stat.rows += rows;
         stat.total += time;
         stat.max = stat.max.max(time);
+    }
+
+    /// The transaction that statement `index` let fail at `now` is tried again.
+    pub fn retried(&self, now: Nanos, index: usize) {
+        let mut counters = self.lock();
+        if now >= counters.begin {
+            counters.statements[index].retries += 1;
+        }
+    }
+
+    /// A connection was opened for one transaction, and was ready at `now`.
+    pub fn connected(&self, now: Nanos, time: Nanos) {
+        let mut counters = self.lock();
+        if now >= counters.begin {
+            counters.connects.count += 1;
+            counters.connects.seconds += clock::seconds(time);
+        }
     }
 
     /// A connection has left a window.
@@ -128,7 +152,8 @@ impl Recorder {
 impl Counters {
     fn close_before(&mut self, second: u64) {
         if second > self.open {
-            if self.tally.counts.transactions + self.tally.counts.errors > 0 {
+            let counts = &self.tally.counts;
+            if counts.transactions + counts.errors + self.tally.outcomes.skipped > 0 {
                 let full = std::mem::replace(&mut self.tally, Tally::new());
                 self.closed.push((self.open, full));
             }
@@ -145,6 +170,8 @@ pub struct RoleRecord {
     scripts: Vec<usize>,
     /// Whether transactions begin at intended times.
     paced: bool,
+    /// Whether each transaction has a connection of its own.
+    reconnects: bool,
     recorders: Vec<Arc<Recorder>>,
     total: Tally,
     seconds: BTreeMap<u64, Tally>,
@@ -158,6 +185,7 @@ impl RoleRecord {
             record.scripts.clone_from(&role.own_statements);
         }
         record.paced = role.rate.is_some();
+        record.reconnects = role.reconnect;
         record
     }
 
@@ -167,6 +195,7 @@ impl RoleRecord {
             statement_names,
             scripts: Vec::new(),
             paced: false,
+            reconnects: false,
             recorders: Vec::new(),
             total: Tally::new(),
             seconds: BTreeMap::new(),
@@ -213,6 +242,7 @@ impl RoleRecord {
             histogram: tally.encoded(),
             latency: tally.latency(),
             lag: self.paced.then(|| tally.lag()),
+            outcomes: tally.outcomes,
             turns: self.turns(turns),
         }
     }
@@ -251,6 +281,7 @@ impl RoleRecord {
             for (sum, stat) in sums.iter_mut().zip(&recorder.lock().statements) {
                 sum.count += stat.count;
                 sum.errors += stat.errors;
+                sum.retries += stat.retries;
                 sum.rows += stat.rows;
                 sum.total += stat.total;
                 sum.max = sum.max.max(stat.max);
@@ -260,6 +291,7 @@ impl RoleRecord {
             name: name.clone(),
             count: s.count,
             errors: s.errors,
+            retries: s.retries,
             rows: s.rows,
             seconds_total: clock::seconds(s.total),
             seconds_max: clock::seconds(s.max),
@@ -271,10 +303,22 @@ impl RoleRecord {
             seconds,
             latency: self.total.latency(),
             lag: self.paced.then(|| self.total.lag()),
+            outcomes: self.total.outcomes,
+            connects: self.reconnects.then(|| self.connects()),
             statements_by_name: statements_by_name.collect(),
             scripts: self.scripts(),
             turns: self.turns(u64::MAX),
         }
+    }
+
+    fn connects(&self) -> Connects {
+        let mut sum = Connects::default();
+        for recorder in &self.recorders {
+            let own = recorder.lock().connects;
+            sum.count += own.count;
+            sum.seconds += own.seconds;
+        }
+        sum
     }
 
     fn scripts(&self) -> Vec<ScriptTotals> {
@@ -283,11 +327,15 @@ impl RoleRecord {
             for (sum, stat) in sums.iter_mut().zip(&recorder.lock().scripts) {
                 sum.times.merge(&stat.times);
                 sum.errors += stat.errors;
+                sum.retries += stat.retries;
+                sum.outcomes.merge(&stat.outcomes);
             }
         }
         let totals = sums.iter().zip(&self.scripts).map(|(sum, &statements)| ScriptTotals {
             transactions: sum.times.count,
             errors: sum.errors,
+            retries: sum.retries,
+            outcomes: sum.outcomes,
             mean: sum.times.mean(),
             stddev: sum.times.stddev(),
             statements,

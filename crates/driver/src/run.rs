@@ -3,6 +3,7 @@
 use std::io::BufRead;
 use std::num::NonZeroU64;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,6 +16,7 @@ use crate::clock::{self, Nanos, SECOND};
 use crate::compile;
 use crate::engine::{self, ClientConnection, Engine};
 use crate::events::{Event, Events, Failure, ReadyRole};
+use crate::log::{self, Log};
 use crate::pace::Control;
 use crate::program::Role;
 use crate::record::RoleRecord;
@@ -116,9 +118,9 @@ fn step(
     roles: &[Role],
     events: &Events,
 ) -> Result<i32, Failure> {
-    let copies = roles.iter().any(|r| !r.copies.is_empty());
+    let needs_blocking = roles.iter().any(|r| !r.copies.is_empty() || r.reconnect);
     let most = roles.iter().map(|r| r.clients as usize).max().unwrap_or(1);
-    let engine = Engine::choose(spec.engine, spec.threads, most, copies).map_err(Failure::spec)?;
+    let engine = Engine::choose(spec.engine, spec.threads, most, needs_blocking).map_err(Failure::spec)?;
     let wake_event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)
         .map_err(|e| Failure::new("io", e.to_string()))?;
     let wake = wake_event.as_raw_fd();
@@ -131,7 +133,14 @@ fn step(
     // From now on, not from the barrier on: a server that does not answer must not keep us.
     let (sender, messages) = mpsc::channel();
     listen(sender.clone());
-    let (workers, pids) = connect_all(spec, roles, engine, &control, turns, &mut records)?;
+    let connections = roles.iter().map(|r| r.clients as usize).sum();
+    let logs = match &spec.log {
+        Some(wanted) => log::open(wanted, engine.threads(connections), spec.seed)?,
+        None => Vec::new(),
+    };
+    let begun = clock::now();
+    let (workers, pids) = connect_all(spec, roles, engine, &control, turns, &mut records, &logs)?;
+    let connect_seconds = clock::seconds(clock::now() - begun);
     std::thread::scope(|scope| {
         let threads = workers.len();
         for mut clients in workers {
@@ -155,9 +164,11 @@ fn step(
             driver: env!("CARGO_PKG_VERSION"),
             engine: engine.name(),
             threads,
+            connect_seconds,
             roles: ready_roles(roles, &pids),
         });
-        let coordinator = Coordinator { spec, turns, roles, events, control: &control, messages: &messages };
+        let (control, messages, logs) = (&control, &messages, &logs);
+        let coordinator = Coordinator { spec, turns, roles, events, control, messages, logs };
         let code = coordinator.run(&mut records, threads);
         // Workers that hang in a call to a dead server cannot be joined.
         std::process::exit(code)
@@ -246,6 +257,7 @@ struct Coordinator<'a> {
     events: &'a Events,
     control: &'a Control,
     messages: &'a Receiver<Message>,
+    logs: &'a [Arc<Log>],
 }
 
 impl Coordinator<'_> {
@@ -274,8 +286,12 @@ impl Coordinator<'_> {
         let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.events.say(&Event::Measuring { unix_time: unix_time.as_secs_f64() });
 
-        let ended = self.measure(records, workers, early, begin, from, deadline);
+        let mut ended = self.measure(records, workers, early, begin, from, deadline);
         let cpu = clock::cpu_seconds() - cpu;
+        for failure in self.logs.iter().filter_map(|log| log.end().err()).take(1) {
+            ended.failed = true;
+            self.events.say(&Event::Error(failure));
+        }
         self.finish(records, from, until, ended.at, ended.said, cpu);
         if ended.active > 0 {
             // What they ask for would run on in the server when we are gone.

@@ -56,8 +56,32 @@ pub struct Spec {
     /// Works in windows only, others in the time between; `warmup_seconds` and `seconds` are inside of them.
     #[serde(default)]
     pub turns: Option<TurnsSpec>,
+    /// A line for each transaction, as pgbench writes it.
+    #[serde(default)]
+    pub log: Option<LogSpec>,
     #[schemars(length(min = 1))]
     pub roles: Vec<RoleSpec>,
+}
+
+/// Files with a line for each transaction or each interval, in the format of pgbench's `--log`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogSpec {
+    /// That of the first thread; those of others have `.1`, `.2`, … behind it.
+    pub path: String,
+    /// Share of the transactions that are written.
+    #[serde(default = "whole")]
+    pub sampling_rate: f64,
+    /// Length of the intervals; null: a line for each transaction.
+    #[serde(default)]
+    pub aggregate_seconds: Option<u64>,
+    /// Tells serialization failures and deadlocks apart.
+    #[serde(default)]
+    pub failures_detailed: bool,
+}
+
+fn whole() -> f64 {
+    1.0
 }
 
 /// The server.
@@ -281,6 +305,13 @@ pub struct RoleSpec {
     pub rate: Option<RateSpec>,
     #[serde(default)]
     pub retry: Option<RetrySpec>,
+    /// Transactions that take longer are counted as late; with a rate, those that are due longer ago than
+    /// this are skipped, and none is tried again after it.
+    #[serde(default)]
+    pub latency_limit_seconds: Option<f64>,
+    /// Each transaction has a connection of its own, as pgbench's `--connect`.
+    #[serde(default)]
+    pub reconnect: bool,
     /// Initial values of variables.
     #[serde(default)]
     #[schemars(extend("propertyNames" = {"pattern": NAME}))]

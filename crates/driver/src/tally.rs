@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
 use crate::clock::{self, Nanos};
-use crate::events::{Counts, Lag, Latency};
+use crate::events::{Counts, Lag, Latency, Outcomes};
 
 /// Largest latency a histogram tells apart: 1 h in microseconds.
 const LONGEST_US: u64 = 3_600_000_000;
@@ -15,6 +15,20 @@ pub fn histogram() -> Histogram<u64> {
     let mut histogram = Histogram::new(3).expect("3 significant digits are within 0..=5");
     histogram.auto(true);
     histogram
+}
+
+/// What became of a transaction.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    #[default]
+    Done,
+    /// SQLSTATE 40001.
+    SerializationFailure,
+    /// SQLSTATE 40P01.
+    Deadlock,
+    OtherFailure,
+    /// It was due too long ago and was not begun.
+    Skipped,
 }
 
 /// One transaction that has ended.
@@ -29,7 +43,21 @@ pub struct Transaction {
     pub statements: u64,
     pub rows: u64,
     pub retries: u64,
-    pub failed: bool,
+    pub outcome: Outcome,
+    /// It succeeded, and took longer than the latency limit.
+    pub late: bool,
+}
+
+/// Counts of transactions by what became of them.
+pub fn count(outcomes: &mut Outcomes, t: &Transaction) {
+    outcomes.retried += u64::from(t.retries > 0);
+    outcomes.late += u64::from(t.late);
+    match t.outcome {
+        Outcome::Done | Outcome::OtherFailure => {}
+        Outcome::SerializationFailure => outcomes.serialization_failures += 1,
+        Outcome::Deadlock => outcomes.deadlock_failures += 1,
+        Outcome::Skipped => outcomes.skipped += 1,
+    }
 }
 
 /// Sums of exact times, from which mean and deviation come.
@@ -69,6 +97,7 @@ impl Times {
 /// Transactions of one role over some time.
 pub struct Tally {
     pub counts: Counts,
+    pub outcomes: Outcomes,
     histogram: Histogram<u64>,
     times: Times,
     max: Nanos,
@@ -81,6 +110,7 @@ impl Tally {
     pub fn new() -> Tally {
         Tally {
             counts: Counts::default(),
+            outcomes: Outcomes::default(),
             histogram: histogram(),
             times: Times::default(),
             max: 0,
@@ -90,11 +120,16 @@ impl Tally {
     }
 
     pub fn add(&mut self, t: &Transaction) {
+        count(&mut self.outcomes, t);
         let c = &mut self.counts;
         c.retries += t.retries;
-        if t.failed {
-            c.errors += 1;
-            return;
+        match t.outcome {
+            Outcome::Done => {}
+            Outcome::Skipped => return,
+            _ => {
+                c.errors += 1;
+                return;
+            }
         }
         c.transactions += 1;
         c.operations += t.operations;
@@ -116,6 +151,7 @@ impl Tally {
         a.rows += b.rows;
         a.errors += b.errors;
         a.retries += b.retries;
+        self.outcomes.merge(&other.outcomes);
         self.times.merge(&other.times);
         self.max = self.max.max(other.max);
         self.lag += other.lag;

@@ -53,6 +53,7 @@ pub const TEXT_RESULTS: [u8; 2] = [0, 0];
 pub const BINARY_RESULTS: [u8; 4] = [0, 1, 0, 1];
 
 pub const SYNC: [u8; 5] = [b'S', 0, 0, 0, 4];
+pub const TERMINATE: [u8; 5] = [b'X', 0, 0, 0, 4];
 pub const COPY_DONE: [u8; 5] = [b'c', 0, 0, 0, 4];
 
 /// Bytes received and not yet understood.

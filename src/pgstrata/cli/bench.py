@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
-from typing import Annotated, Literal
+import time as now
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from pgstrata.cli.output import TextOrJson
+
+if TYPE_CHECKING:
+    from pgstrata.measure.bench import Log
 
 
 def bench(
@@ -61,11 +67,39 @@ def bench(
         int | None,
         typer.Option("-P", "--progress", min=1, max=86_400, metavar="SECONDS", help="Say how it goes."),
     ] = None,
+    latency_limit: Annotated[
+        float | None,
+        typer.Option("-L", "--latency-limit", metavar="MS", help="Count longer ones; -R skips late ones."),
+    ] = None,
+    connect: Annotated[
+        bool, typer.Option("-C", "--connect", help="A connection for each transaction.")
+    ] = False,
     max_tries: Annotated[
         int, typer.Option(min=0, max=1_000_000, help="Tries after a deadlock; 0: no limit.")
     ] = 1,
+    failures_detailed: Annotated[
+        bool, typer.Option("--failures-detailed", help="Tell serialization failures and deadlocks apart.")
+    ] = False,
+    log: Annotated[bool, typer.Option("-l", "--log", help="A file with a line per transaction.")] = False,
+    log_prefix: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Beginning of the log's name (pgbench_log).")
+    ] = None,
+    sampling_rate: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Share of the transactions in the log.")
+    ] = None,
+    aggregate_interval: Annotated[
+        int | None, typer.Option(min=1, max=86_400, metavar="SECONDS", help="A line of the log for so many.")
+    ] = None,
     random_seed: Annotated[
-        int | None, typer.Option(min=0, max=2**64 - 1, help="Same seed, same stream.")
+        str | None, typer.Option(metavar="SEED", help="A number, time or rand. Same seed, same stream.")
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("-h", "--host", help="Host of the server, or folder of its socket.")
+    ] = None,
+    port: Annotated[int | None, typer.Option("-p", "--port", min=1, max=65535, help="Its port.")] = None,
+    username: Annotated[str | None, typer.Option("-U", "--username", help="User to connect as.")] = None,
+    dbname: Annotated[
+        str | None, typer.Option("-d", "--dbname", metavar="URL", help="The same as the argument.")
     ] = None,
     engine: Annotated[
         Literal["auto", "io_uring", "blocking"], typer.Option(help="Who moves the driver's bytes.")
@@ -97,12 +131,20 @@ def bench(
     if builtin == ["list"]:
         print("Built-in scripts:", *BUILT_IN, sep="\n  ")
         raise typer.Exit
+    if dbname is not None and url:
+        raise UsageError("the database is named twice", "leave -d or the argument out")
     if time is not None and transactions is not None:
         raise UsageError("-T and -t cannot be used together", "give the time or the number, not both")
-    most = {"-T": (time, LONGEST_SECONDS), "-R": (rate, MOST_RATE)}
+    most = {
+        "-T": (time, LONGEST_SECONDS),
+        "-R": (rate, MOST_RATE),
+        "-L": (latency_limit, LONGEST_SECONDS * 1e3),
+    }
     for option, (number, limit) in most.items():
         if number is not None and not SHORTEST_SECONDS <= number <= limit:
             raise UsageError(f"{option} {number:g} is not between {SHORTEST_SECONDS} and {limit:,.0f}")
+    if connect and engine == "io_uring":
+        raise UsageError("-C opens connections by waiting for the server: it needs the blocking engine")
     variables = {}
     for definition in define or []:
         name, equals, value = definition.partition("=")
@@ -112,13 +154,33 @@ def bench(
     built_in = [*(builtin or []), *["select-only"] * select_only, *["simple-update"] * skip_updates]
     if time is None and transactions is None:
         transactions = 10
+    given = {"host": host, "port": str(port) if port else None, "user": username}
     wanted = Bench(
-        url, script or [], built_in, clients, jobs, time, transactions, protocol, variables, rate,
-        scale, max_tries, random_seed, not no_vacuum, engine, allow_shell,
-    )  # fmt: skip
+        dbname or url,
+        {name: value for name, value in given.items() if value is not None},
+        script or [],
+        built_in,
+        clients,
+        jobs,
+        time,
+        transactions,
+        protocol,
+        variables,
+        rate,
+        scale,
+        max_tries,
+        _seed(random_seed),
+        not no_vacuum,
+        engine,
+        allow_shell,
+        latency_limit / 1e3 if latency_limit is not None else None,
+        connect,
+        failures_detailed,
+        _log(log, log_prefix, sampling_rate, aggregate_interval, time),
+    )
     with Ending() as ending:
         try:
-            measured = run(wanted, Progress(progress), ending)
+            measured = run(wanted, Progress(progress, wanted), ending)
         except Interrupted as interrupted:
             print("stopped: nothing was measured", file=sys.stderr)
             raise Interruption(interrupted.exit_code) from None
@@ -131,3 +193,44 @@ def bench(
     if measured.failure is not None:
         raise measured.failure
     raise typer.Exit(128 + ending.caught if ending.caught else 0)
+
+
+def _seed(text: str | None) -> int | None:
+    """The seed as pgbench's --random-seed has it, which is said."""
+    from pgstrata.errors import UsageError
+
+    match text:
+        case None:
+            return None
+        case "rand":
+            seed = int.from_bytes(os.urandom(4))
+        case "time":
+            seed = now.time_ns() // 1000 % 2**32
+        case _ if re.fullmatch("[0-9]{1,19}", text) and int(text) < 2**63:
+            seed = int(text)
+        case _:
+            raise UsageError(f"--random-seed {text[:30]}: not a number below 2^63, time or rand")
+    print(f"setting random seed to {seed}", file=sys.stderr)
+    return seed
+
+
+def _log(
+    wanted: bool, prefix: str | None, sampling: float | None, interval: int | None, seconds: float | None
+) -> Log | None:
+    """The log that was asked for; UsageError as pgbench refuses options that do not go together."""
+    from pgstrata.errors import UsageError
+    from pgstrata.measure.bench import Log
+
+    if not wanted:
+        given = {"--log-prefix": prefix, "--sampling-rate": sampling, "--aggregate-interval": interval}
+        for option, value in given.items():
+            if value is not None:
+                raise UsageError(f"{option} is about the log", "write one with -l")
+        return None
+    if sampling is not None and not 0 < sampling <= 1:
+        raise UsageError(f"--sampling-rate {sampling:g} is not above 0 and at most 1")
+    if sampling is not None and interval is not None:
+        raise UsageError("--sampling-rate and --aggregate-interval cannot be used together")
+    if interval is not None and seconds is not None and seconds % interval:
+        raise UsageError(f"-T {seconds:g} is not a multiple of --aggregate-interval {interval}")
+    return Log(prefix or "pgbench_log", 1.0 if sampling is None else sampling, interval)

@@ -68,7 +68,11 @@ def _root(
 
 
 app.command("run", short_help="Run a campaign, or go on with one.")(run.run)
-app.command("bench", short_help="Run pgbench scripts against a running server.")(bench.bench)
+app.command(
+    "bench",
+    short_help="Run pgbench scripts against a running server.",
+    context_settings={"help_option_names": ["--help"]},  # -h names the host, as to pgbench
+)(bench.bench)
 app.command("init", short_help="Write a commented campaign.")(init.init)
 app.command("report", short_help="Write the report of a campaign.")(report.report)
 app.command("runs", short_help="List the runs.")(runs.runs)

@@ -55,7 +55,10 @@ def role_record(role: Role, done: Mapping[str, Any], seconds: float, cpu_seconds
         target_rate=role.target_rows,
         cpu_seconds=cpu_seconds,
         latency=Latency(**done["latency"]),
-        statements_by_name=tuple(StatementRecord(**one) for one in done["statements_by_name"]),
+        statements_by_name=tuple(
+            StatementRecord(**{name: one[name] for name in StatementRecord.__struct_fields__})
+            for one in done["statements_by_name"]
+        ),
     )
 
 

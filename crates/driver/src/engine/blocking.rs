@@ -3,30 +3,47 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::{ClientConnection, publish};
+use crate::cancel;
 use crate::clock;
+use crate::connect;
 use crate::events::Failure;
 use crate::pace::Control;
 use crate::session::{Progress, Session, Want};
 use crate::statements::StatementWriter;
+use crate::wire;
 
 /// Runs one session until it has finished or failed.
 pub fn run(client: &mut ClientConnection<'_>, control: &Control, writer: &StatementWriter<'_>) {
-    let fd = client.socket.as_fd();
     let session = &mut client.session;
     let mut now = clock::now();
     loop {
         let step = match session.advance(now) {
-            Want::Exchange => exchange(session, fd),
-            Want::Push => push(session, fd),
+            Want::Exchange => exchange(session, client.socket.as_fd()),
+            Want::Push => push(session, client.socket.as_fd()),
             Want::Wait(then) => {
                 control.sleep_until(then);
                 Ok(())
             }
             Want::Blocked => {
                 session.wait_for_partner();
+                Ok(())
+            }
+            Want::Connect => {
+                hang_up(client.socket.as_fd());
+                cancel::forget(client.pid);
+                let begun = clock::now();
+                connect::open(client.server).map(|opened| {
+                    client.socket = opened.socket;
+                    client.pid = opened.pid;
+                    opened.cancel.into_iter().for_each(cancel::remember);
+                    session.connected(opened.inbox, begun, clock::now());
+                })
+            }
+            Want::Disconnect => {
+                hang_up(client.socket.as_fd());
                 Ok(())
             }
             Want::Finished => {
@@ -48,6 +65,13 @@ pub fn run(client: &mut ClientConnection<'_>, control: &Control, writer: &Statem
             }
         };
     }
+}
+
+/// Ends a connection as the protocol wants it; one that has been ended stays so.
+fn hang_up(fd: BorrowedFd<'_>) {
+    // Whoever is gone need not be told.
+    let _ = send(fd, &wire::TERMINATE, SendFlags::NOSIGNAL);
+    let _ = shutdown(fd, Shutdown::Both);
 }
 
 /// Sends what the session has and receives until the answer is whole.

@@ -7,13 +7,17 @@ pub mod uring;
 use std::os::fd::OwnedFd;
 
 use crate::session::Session;
-use crate::spec::EngineChoice;
+use crate::spec::{Connection, EngineChoice};
 use crate::statements::StatementWriter;
 
 /// A session and the socket it talks through.
 pub struct ClientConnection<'a> {
     pub session: Session<'a>,
     pub socket: OwnedFd,
+    /// Where it leads, for sessions that want another one for each transaction.
+    pub server: &'a Connection,
+    /// The backend's process id; 0 if it said none.
+    pub pid: i32,
 }
 
 /// The engine that a step runs on.
@@ -33,18 +37,27 @@ impl Engine {
         }
     }
 
+    /// How many threads serve so many connections.
+    pub fn threads(self, connections: usize) -> usize {
+        match self {
+            Engine::Blocking => connections,
+            Engine::IoUring { threads } => threads,
+        }
+    }
+
     /// The engine for a step of `connections` connections, `clients` in its largest role.
     ///
     /// COPY needs the blocking engine: it sends without waiting for answers, and a load is not
-    /// about the client's CPU. Where a choice is left, io_uring is taken if the kernel allows it.
+    /// about the client's CPU. So do connections for single transactions, which are opened by waiting
+    /// for the server. Where a choice is left, io_uring is taken if the kernel allows it.
     ///
     /// # Errors
-    /// io_uring was asked for and the kernel refuses it, or the step has a COPY.
+    /// io_uring was asked for and the kernel refuses it, or the step needs the blocking engine.
     pub fn choose(
         wanted: EngineChoice,
         threads: usize,
         clients: usize,
-        copies: bool,
+        needs_blocking: bool,
     ) -> Result<Engine, String> {
         let threads = match threads {
             0 => clients.div_ceil(CONNECTIONS_PER_THREAD).min(cpus()),
@@ -53,14 +66,15 @@ impl Engine {
         let io_uring = Engine::IoUring { threads: threads.clamp(1, clients.max(1)) };
         match wanted {
             EngineChoice::Blocking => Ok(Engine::Blocking),
-            EngineChoice::Auto if copies => Ok(Engine::Blocking),
+            EngineChoice::Auto if needs_blocking => Ok(Engine::Blocking),
             EngineChoice::Auto => Ok(match uring::probe() {
                 Ok(()) => io_uring,
                 Err(_) => Engine::Blocking,
             }),
-            EngineChoice::IoUring if copies => {
-                Err("COPY needs the blocking engine; leave the engine at auto".to_owned())
-            }
+            EngineChoice::IoUring if needs_blocking => Err(
+                "COPY and a connection for each transaction need the blocking engine; leave the engine at auto"
+                    .to_owned(),
+            ),
             EngineChoice::IoUring => match uring::probe() {
                 Ok(()) => Ok(io_uring),
                 Err(e) => Err(format!("io_uring cannot be used here: {e}; use the blocking engine")),

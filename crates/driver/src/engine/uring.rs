@@ -245,8 +245,8 @@ impl<'l, 'a> Loop<'l, 'a> {
         let session = &mut self.clients[i].session;
         match session.advance(now) {
             Want::Exchange => self.exchange(i)?,
-            Want::Push => {
-                session.fail(Failure::new("io", "COPY needs the blocking engine"));
+            Want::Push | Want::Connect | Want::Disconnect => {
+                session.fail(Failure::new("io", "this needs the blocking engine"));
                 self.active -= 1;
             }
             Want::Wait(then) => self.timers.push(Reverse((then, i))),

@@ -9,6 +9,7 @@ use crate::clock::{self, Nanos};
 use crate::events::{Failure, SqlError, StatementDone};
 use crate::program::{Destination, Op};
 use crate::startup::senseless;
+use crate::tally::Outcome;
 use crate::wire;
 
 /// The answer that is coming in.
@@ -29,6 +30,9 @@ pub(super) struct Answer {
     error: Option<Failure>,
     /// How many were completed when it came.
     failed_after: usize,
+    /// What the error makes of the transaction, and the statement that had it.
+    outcome: Outcome,
+    failed: usize,
     names: Vec<String>,
     values: Vec<Option<Vec<u8>>>,
     row_count: u64,
@@ -288,6 +292,12 @@ impl Session<'_> {
         if !retryable {
             return Err(self.statement_failure(index, failure));
         }
+        self.answer.failed = index;
+        self.answer.outcome = match failure.sqlstate.as_deref() {
+            Some("40001") => Outcome::SerializationFailure,
+            Some("40P01") => Outcome::Deadlock,
+            _ => Outcome::OtherFailure,
+        };
         self.pipelining = false;
         self.state = State::Recovering;
         if self.answer.status == b'I' {
@@ -305,10 +315,15 @@ impl Session<'_> {
         }
         let most = self.role.retry.as_ref().map_or(1, |r| r.max_tries);
         match &self.snapshot {
-            Some(snapshot) if (most == 0 || self.tries < most) && !self.around.control.over(now) => {
+            Some(snapshot)
+                if (most == 0 || self.tries < most)
+                    && !self.around.control.over(now)
+                    && self.role.latency_limit.is_none_or(|limit| now <= self.started + limit) =>
+            {
                 let (vars, rng) = snapshot.as_ref().clone();
                 self.vars = vars;
                 self.rng = rng;
+                self.around.recorder.retried(now, self.answer.failed);
                 self.tries += 1;
                 self.current.retries += 1;
                 self.current.statements = 0;
@@ -319,7 +334,7 @@ impl Session<'_> {
                 self.pc = self.role.programs[self.script].body;
                 self.state = State::Running;
             }
-            _ => self.end_transaction(now, true),
+            _ => self.end_transaction(now, self.answer.outcome),
         }
         false
     }

@@ -15,11 +15,12 @@ use pgbench_script::{Rng, Value, Vars};
 use crate::clock::Nanos;
 use crate::events::{Failure, StatementDone};
 use crate::generate::LocalTime;
+use crate::log::Log;
 use crate::pace::{Control, Lockstep, Pace};
 use crate::program::{Program, Role};
 use crate::record::Recorder;
 use crate::spec::{Counts, Mode, Prepare};
-use crate::tally::Transaction;
+use crate::tally::{Outcome, Transaction};
 use crate::windows::{CurrentWindow, WindowSchedule};
 use crate::wire::{self, Inbox};
 
@@ -39,6 +40,10 @@ pub enum Want {
     Wait(Nanos),
     /// Nothing until its lockstep partner has caught up.
     Blocked,
+    /// Another connection, then `connected`.
+    Connect,
+    /// The end of the connection.
+    Disconnect,
     Finished,
     Failed,
 }
@@ -51,6 +56,10 @@ enum State {
     Idle,
     /// The intended start of the next transaction has been drawn and lies ahead.
     Paced,
+    /// The next transaction waits for a connection of its own.
+    Connecting,
+    /// The connection of the last transaction is to be closed.
+    Leaving,
     Running,
     Copying,
     /// A ROLLBACK is under way after an error that is retried or counted.
@@ -71,6 +80,7 @@ pub struct Surroundings<'a> {
     pub lockstep: Option<(Arc<Lockstep>, usize)>,
     pub keep_rows: bool,
     pub turns: Option<&'a WindowSchedule>,
+    pub log: Option<Arc<Log>>,
 }
 
 pub struct Session<'a> {
@@ -198,6 +208,17 @@ impl<'a> Session<'a> {
         self.begin = begin + self.window.as_ref().map_or(0, CurrentWindow::paused);
         self.measured_from = measured_from;
         self.state = State::Idle;
+        if let Some(log) = &self.around.log {
+            log.begin(measured_from);
+        }
+    }
+
+    /// The connection that was wanted is there since `now`; it was begun at `begun`.
+    pub fn connected(&mut self, inbox: Inbox, begun: Nanos, now: Nanos) {
+        self.inbox = inbox;
+        self.prepared.iter_mut().for_each(|texts| texts.fill(false));
+        self.around.recorder.connected(now, now.saturating_sub(begun));
+        self.state = State::Running;
     }
 
     /// Runs until something has to be waited for. `now` is the latest reading of the clock.
@@ -223,7 +244,15 @@ impl<'a> Session<'a> {
                     if now < self.intended {
                         return Want::Wait(self.intended);
                     }
-                    self.begin_transaction(now);
+                    match self.role.latency_limit {
+                        Some(limit) if self.intended + limit < now => self.skip(now),
+                        _ => self.begin_transaction(now),
+                    }
+                }
+                State::Connecting => return Want::Connect,
+                State::Leaving => {
+                    self.state = State::Idle;
+                    return Want::Disconnect;
                 }
                 State::Running => {
                     let program: &'a Program = &self.role.programs[self.script];
@@ -243,7 +272,7 @@ impl<'a> Session<'a> {
                     if std::mem::take(&mut self.silent) {
                         return Want::Wait(now + 1);
                     }
-                    self.end_transaction(now, false);
+                    self.end_transaction(now, Outcome::Done);
                     if program.source.is_some() && self.left_open() {
                         let last = program.code.len().saturating_sub(1);
                         return self.fail(*self.failure_at(
@@ -349,31 +378,54 @@ impl<'a> Session<'a> {
         self.tries = 1;
         self.current = Transaction::default();
         self.silent = true;
-        self.state = State::Running;
+        self.state = if self.role.reconnect { State::Connecting } else { State::Running };
         if self.role.retry.as_ref().is_some_and(|r| r.max_tries != 1) {
             self.snapshot = Some(Box::new((self.vars.clone(), self.rng.clone())));
         }
     }
 
-    fn end_transaction(&mut self, now: Nanos, failed: bool) {
-        self.transactions += 1;
+    /// The transaction is due for longer than the latency limit allows: it is counted and not begun.
+    fn skip(&mut self, now: Nanos) {
+        let rng = &mut self.rng;
+        let script = self.role.choose(|n| rng.uniform(0, n as i64 - 1) as u64);
+        self.current = Transaction { script, outcome: Outcome::Skipped, ..Transaction::default() };
+        self.count(now, now);
+        self.state = State::Idle;
+    }
+
+    fn end_transaction(&mut self, now: Nanos, outcome: Outcome) {
         self.current.script = self.script;
         self.current.latency = now.saturating_sub(self.started);
-        self.current.failed = failed;
+        self.current.outcome = outcome;
+        if let Some(limit) = self.role.latency_limit {
+            self.current.late = outcome == Outcome::Done && self.current.latency > limit;
+        }
         self.current.operations = match self.role.counts {
             Counts::Transactions => 1,
             Counts::Statements => self.current.statements,
         };
         let mut at = now;
         if let Some(window) = &mut self.window {
-            window.operation(now, if failed { 0 } else { self.current.operations });
+            window.operation(now, if outcome == Outcome::Done { self.current.operations } else { 0 });
             at = window.active(now);
         }
-        self.around.recorder.transaction(at, &self.current);
+        self.count(now, at);
         if let Some((pair, side)) = &self.around.lockstep {
             pair.finished_one(*side);
         }
-        self.state = State::Idle;
+        self.state = if self.role.reconnect { State::Leaving } else { State::Idle };
+    }
+
+    /// The transaction counts. at: `now` in active time.
+    #[inline]
+    fn count(&mut self, now: Nanos, at: Nanos) {
+        self.transactions += 1;
+        self.around.recorder.transaction(at, &self.current);
+        if let Some(log) = &self.around.log
+            && now >= self.measured_from
+        {
+            log.transaction(self.role, self.client, self.transactions, &self.current, now);
+        }
     }
 }
 

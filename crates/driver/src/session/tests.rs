@@ -35,7 +35,7 @@ impl<'a> Bench<'a> {
             role,
             0,
             7,
-            Surroundings { control, recorder, lockstep, keep_rows: true, turns: None },
+            Surroundings { control, recorder, lockstep, keep_rows: true, turns: None, log: None },
         );
         assert!(!session.prepare().unwrap());
         assert_eq!(session.advance(0), Want::Finished, "no start ops");

@@ -2,6 +2,6 @@
 
 from pgstrata.measure.bench.measured import Measured
 from pgstrata.measure.bench.run import run
-from pgstrata.measure.bench.wanted import Bench
+from pgstrata.measure.bench.wanted import Bench, Log
 
-__all__ = ["Bench", "Measured", "run"]
+__all__ = ["Bench", "Log", "Measured", "run"]

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from pgstrata.server.conninfo import Conninfo
 
 APPLICATION = "pgstrata bench"
 
 
-def conninfo(url: str) -> Conninfo:
+def conninfo(url: str, more: Mapping[str, str]) -> Conninfo:
     """Where to connect: of a URL, key=value words or a database's name, else as PG… variables say.
+
+    more: parameters that hold before those of the URL.
 
     Raises UsageError.
     """
     if "=" in url or "://" in url:
-        return Conninfo.parse(url, APPLICATION)
-    return Conninfo({"dbname": url} if url else {}, application=APPLICATION)
+        named = Conninfo.parse(url, APPLICATION)
+    else:
+        named = Conninfo({"dbname": url} if url else {}, application=APPLICATION)
+    return replace(named, given={**named.given, **more})

@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from pgstrata.errors import DriverError
 from pgstrata.measure.bench.wanted import Bench
 from pgstrata.workload.core.language import Json, PgbenchScript
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Transactions by what became of them. retried: tried more than once; late: above the latency limit."""
+
+    transactions: int
+    failed: int
+    retries: int
+    serialization_failures: int = 0
+    deadlock_failures: int = 0
+    retried: int = 0
+    skipped: int = 0
+    late: int = 0
+
+    @classmethod
+    def of(cls, told: Json) -> Counts:
+        """Of a role or a script in the driver's `done`, or of a role in its `second`."""
+        outcomes = told.get("outcomes") or {}
+        return cls(told["transactions"], told["errors"], told["retries"], **outcomes)
+
+    @property
+    def all(self) -> int:
+        return self.transactions + self.failed + self.skipped
 
 
 @dataclass(frozen=True)
@@ -15,8 +39,7 @@ class OfScript:
     statements: its entries of `statements_by_name`."""
 
     script: PgbenchScript
-    transactions: int
-    errors: int
+    counts: Counts
     mean: float
     stddev: float
     statements: list[Json]
@@ -35,6 +58,17 @@ class Measured:
     role: Json
     driver_cpu_seconds: float
     failure: DriverError | None
+    connect_seconds: float
+
+    @property
+    def counts(self) -> Counts:
+        return Counts.of(self.role)
+
+    @property
+    def average_connect_seconds(self) -> float | None:
+        """Where each transaction has a connection of its own."""
+        connects = self.role.get("connects")
+        return connects["seconds"] / connects["count"] if connects and connects["count"] else None
 
     @property
     def sent_nothing(self) -> bool:
@@ -47,7 +81,8 @@ class Measured:
 
     @property
     def tps(self) -> float | None:
-        """Transactions per second, the time of connecting left out; None where nothing was measured."""
+        """Transactions per second, the time of connecting left out unless each has a connection of its own;
+        None where nothing was measured."""
         return self.role["transactions"] / self.seconds if self.has_rate else None
 
     @property
@@ -64,20 +99,20 @@ class Measured:
         found = []
         for script, told in zip(drawn, self.role.get("scripts") or [whole], strict=True):
             own, left = left[: told["statements"]], left[told["statements"] :]
-            counts = told["transactions"], told["errors"]
-            found.append(OfScript(script, *counts, told["mean"], told["stddev"], own))
+            found.append(OfScript(script, Counts.of(told), told["mean"], told["stddev"], own))
         return found
 
     def as_json(self) -> Json:
-        latency, lag = self.role["latency"], self.role.get("lag")
+        latency, lag, counts = self.role["latency"], self.role.get("lag"), self.counts
+        average = self.average_connect_seconds
         keys = ("mean", "stddev", "p50", "p75", "p90", "p95", "p99", "max")
         return {
-            "transactions": self.role["transactions"],
-            "failed": self.role["errors"],
-            "retries": self.role["retries"],
+            **asdict(counts),
             "tps": self.tps,
             "latency_ms": {key: latency[key] * 1e3 if self.has_rate else None for key in keys},
             "schedule_lag_ms": {key: lag[key] * 1e3 for key in ("mean", "max")} if lag else None,
+            "initial_connection_ms": None if self.bench.reconnect else self.connect_seconds * 1e3,
+            "average_connection_ms": None if average is None else average * 1e3,
             "seconds": self.seconds,
             "driver_cpu_seconds": self.driver_cpu_seconds,
             "clients": self.bench.clients,
@@ -90,11 +125,10 @@ class Measured:
                 {
                     "script": of.script.name,
                     "weight": of.script.weight,
-                    "transactions": of.transactions,
-                    "failed": of.errors,
+                    **asdict(of.counts),
                     "latency_ms": {
-                        "mean": of.mean * 1e3 if of.transactions else None,
-                        "stddev": of.stddev * 1e3 if of.transactions else None,
+                        "mean": of.mean * 1e3 if of.counts.transactions else None,
+                        "stddev": of.stddev * 1e3 if of.counts.transactions else None,
                     },
                 }
                 for of in self.by_script()
@@ -103,7 +137,8 @@ class Measured:
                 {
                     "statement": s["name"],
                     "count": s["count"],
-                    "failures": s["errors"],
+                    "failures": s["errors"] - s["retries"],
+                    "retries": s["retries"],
                     "rows": s["rows"],
                     "latency_ms": s["seconds_total"] * 1e3 / s["count"] if s["count"] else None,
                     "max_ms": s["seconds_max"] * 1e3,

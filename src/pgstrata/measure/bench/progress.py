@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from pgstrata.measure.bench.measured import Counts
+from pgstrata.measure.bench.wanted import Bench
 from pgstrata.stats.rates import pooled
 from pgstrata.store.histogram import decode, merge
 
@@ -12,8 +14,9 @@ from pgstrata.store.histogram import decode, merge
 class Progress:
     """A line every so many seconds, about those seconds, as pgbench's -P; nothing for what is left over."""
 
-    def __init__(self, every: int | None) -> None:
+    def __init__(self, every: int | None, bench: Bench) -> None:
         self._every = every
+        self._bench = bench
         self._seconds: list[dict[str, Any]] = []
 
     def __call__(self, event: dict[str, Any]) -> None:
@@ -35,6 +38,12 @@ class Progress:
         if "lag" in roles[0]:
             lag, _ = pooled((r["transactions"], r["lag"]["mean"], 0.0) for r in roles) or (0.0, 0.0)
             parts.append(f"lag {lag * 1e3:.3f} ms")
+        counts = [Counts.of(role) for role in roles]
+        if self._bench.rate is not None and self._bench.latency_limit is not None:
+            parts.append(f"{sum(c.skipped for c in counts)} skipped")
+        if self._bench.max_tries != 1:
+            retried, retries = sum(c.retried for c in counts), sum(c.retries for c in counts)
+            parts.append(f"{retried} retried, {retries} retries")
         p99 = merge([decode(r["histogram"]) for r in roles]).percentile(99) or 0.0
         parts += [f"p99 {p99 * 1e3:.3f} ms", f"max {max(r['max'] for r in roles) * 1e3:.3f} ms"]
         print(", ".join(parts), file=sys.stderr, flush=True)

@@ -56,7 +56,7 @@ def run(bench: Bench, say: Say, ending: Ending) -> Measured:
     """
     scripts = bench.scripts()
     built_in = any(s.name.startswith("<builtin") for s in scripts)
-    wanted = conninfo(bench.url)
+    wanted = conninfo(bench.url, bench.where)
     with wanted.connect() as connection:
         place = wanted.of_session(connection)
         with answering(connection, wanted.seconds):
@@ -88,9 +88,18 @@ def run(bench: Bench, say: Say, ending: Ending) -> Measured:
                 driver.stop(within=UNDER_WAY_SECONDS)
         ending.measuring = False
         driver.close()
-    role = done["roles"][0]
-    cpu = done["driver_cpu_seconds"]
-    return Measured(bench, scripts, server, ready["engine"], scale, done["seconds"], role, cpu, failure)
+    return Measured(
+        bench,
+        scripts,
+        server,
+        ready["engine"],
+        scale,
+        done["seconds"],
+        done["roles"][0],
+        done["driver_cpu_seconds"],
+        failure,
+        ready["connect_seconds"],
+    )
 
 
 def _spec(bench: Bench, scripts: list[PgbenchScript], place: Json, scale: int, seed: int) -> Json:
@@ -106,6 +115,8 @@ def _spec(bench: Bench, scripts: list[PgbenchScript], place: Json, scale: int, s
         rate=Rate(bench.rate / bench.clients, "poisson") if bench.rate else None,
         retry_sqlstates=RETRIED,
         max_tries=bench.max_tries,
+        latency_limit_seconds=bench.latency_limit,
+        reconnect=bench.reconnect,
         variables={**predefined, **bench.define},
     )
     return {
@@ -115,7 +126,20 @@ def _spec(bench: Bench, scripts: list[PgbenchScript], place: Json, scale: int, s
         "engine": bench.engine,
         "threads": bench.threads,
         "seconds": bench.seconds,
+        "log": _log(bench),
         "roles": [role.spec()],
+    }
+
+
+def _log(bench: Bench) -> Json | None:
+    """Where the driver writes its log, named as pgbench names it."""
+    if bench.log is None:
+        return None
+    return {
+        "path": f"{bench.log.prefix}.{os.getpid()}",
+        "sampling_rate": bench.log.sampling_rate,
+        "aggregate_seconds": bench.log.aggregate_seconds,
+        "failures_detailed": bench.failures_detailed,
     }
 
 

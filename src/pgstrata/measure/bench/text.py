@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pgstrata import __version__
-from pgstrata.measure.bench.measured import Measured, OfScript
+from pgstrata.measure.bench.measured import Counts, Measured, OfScript
+from pgstrata.measure.bench.wanted import Bench
 
 
 def text(measured: Measured, per_statement: bool) -> list[str]:
@@ -24,12 +25,15 @@ def text(measured: Measured, per_statement: bool) -> list[str]:
     else:
         lines.append(f"number of transactions per client: {bench.transactions}")
     of = f"/{bench.transactions * bench.clients}" if bench.transactions else ""
-    lines += [
-        f"number of transactions actually processed: {role['transactions']}{of}",
-        _failed(role["errors"], role["transactions"]),
-    ]
-    if bench.max_tries != 1:
-        lines.append(f"total number of retries: {role['retries']}")
+    counts = measured.counts
+    lines.append(f"number of transactions actually processed: {counts.transactions}{of}")
+    lines += _counts(counts, bench)
+    if bench.latency_limit is not None:
+        share = 100 * counts.late / max(counts.transactions, 1)
+        lines.append(
+            f"number of transactions above the {bench.latency_limit * 1e3:.1f} ms latency limit: "
+            f"{counts.late}/{counts.transactions} ({share:.3f}%)"
+        )
     if measured.sent_nothing:
         lines.append("no statement was sent, so there is neither latency nor tps")
     if measured.tps is not None:
@@ -41,25 +45,27 @@ def text(measured: Measured, per_statement: bool) -> list[str]:
             f"latency {', '.join(percentiles)}",
             *([_lag(role["lag"])] if "lag" in role else []),
             f"driver CPU = {cost:.2f} µs per transaction",
-            f"tps = {measured.tps:.6f} (without initial connection time)",
+            *_connecting(measured),
         ]
+        how = "including reconnection times" if bench.reconnect else "without initial connection time"
+        lines.append(f"tps = {measured.tps:.6f} ({how})")
     scripts = measured.by_script()
     weights = sum(of.script.weight for of in scripts)
     for number, of_script in enumerate(scripts, 1):
         lines += [] if one else _of_script(number, of_script, weights, measured)
-        lines += _statements(of_script, "" if one else " - ") if per_statement else []
+        lines += _statements(of_script, "" if one else " - ", bench.max_tries != 1) if per_statement else []
     return lines
 
 
 def _of_script(number: int, of: OfScript, weights: int, measured: Measured) -> list[str]:
-    n, weight = of.transactions, of.script.weight
+    n, weight = of.counts.transactions, of.script.weight
     tps = n / measured.seconds if measured.seconds > 0 else 0.0
     share = 100 * n / max(measured.role["transactions"], 1)
     lines = [
         f"SQL script {number}: {of.script.name}",
         f" - weight: {weight} (targets {100 * weight / weights:.1f}% of total)",
         f" - {n} transactions ({share:.1f}% of total, tps = {tps:.6f})",
-        f" - {_failed(of.errors, n)}",
+        *(f" - {line}" for line in _counts(of.counts, measured.bench)),
     ]
     if n:
         lines += [
@@ -69,17 +75,39 @@ def _of_script(number: int, of: OfScript, weights: int, measured: Measured) -> l
     return lines
 
 
-def _statements(of: OfScript, mark: str) -> list[str]:
-    lines = [f"{mark}statement latencies in milliseconds and failures:"]
+def _statements(of: OfScript, mark: str, retrying: bool) -> list[str]:
+    columns = ", failures and retries" if retrying else " and failures"
+    lines = [f"{mark}statement latencies in milliseconds{columns}:"]
     for s in of.statements:
         mean = s["seconds_total"] * 1e3 / s["count"] if s["count"] else 0.0
-        lines.append(f"  {mean:12.3f} {s['errors']:10d}  {s['name']}")
+        retries = f" {s['retries']:10d}" if retrying else ""
+        lines.append(f"  {mean:12.3f} {s['errors'] - s['retries']:10d}{retries}  {s['name']}")
     return lines
 
 
-def _failed(errors: int, transactions: int) -> str:
-    share = 100 * errors / max(errors + transactions, 1)
-    return f"number of failed transactions: {errors} ({share:.3f}%)"
+def _counts(counts: Counts, bench: Bench) -> list[str]:
+    """What became of transactions that were not simply processed, as far as it was asked for."""
+
+    def share(what: str, n: int) -> str:
+        return f"number of {what}: {n} ({100 * n / max(counts.all, 1):.3f}%)"
+
+    lines = [share("failed transactions", counts.failed)]
+    if bench.failures_detailed:
+        lines.append(share("serialization failures", counts.serialization_failures))
+        lines.append(share("deadlock failures", counts.deadlock_failures))
+    if bench.max_tries != 1:
+        lines.append(share("transactions retried", counts.retried))
+        lines.append(f"total number of retries: {counts.retries}")
+    if bench.rate is not None and bench.latency_limit is not None:
+        lines.append(share("transactions skipped", counts.skipped))
+    return lines
+
+
+def _connecting(measured: Measured) -> list[str]:
+    if not measured.bench.reconnect:
+        return [f"initial connection time = {measured.connect_seconds * 1e3:.3f} ms"]
+    average = measured.average_connect_seconds
+    return [] if average is None else [f"average connection time = {average * 1e3:.3f} ms"]
 
 
 def _lag(lag: dict[str, float]) -> str:

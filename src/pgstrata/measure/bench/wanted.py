@@ -13,14 +13,25 @@ from pgstrata.workload.pgbench.steps import BUILT_IN, read_scripts
 
 
 @dataclass(frozen=True)
+class Log:
+    """Files with a line for each transaction, or for each interval of so many seconds."""
+
+    prefix: str = "pgbench_log"
+    sampling_rate: float = 1.0
+    aggregate_seconds: int | None = None
+
+
+@dataclass(frozen=True)
 class Bench:
     """What to run, in pgbench's terms; `seconds` or `transactions` (per client) ends it.
 
     rate: transactions/s over all clients, None as fast as possible. scale: None reads it from the
-    database where a built-in script runs, as pgbench does.
+    database where a built-in script runs, as pgbench does. latency_limit: in seconds. where: parameters
+    of the connection (host, port, user) that hold before those of the URL.
     """
 
     url: str
+    where: dict[str, str] = field(default_factory=dict)
     files: Sequence[str] = ()
     builtin: Sequence[str] = ()
     clients: int = 1
@@ -36,6 +47,10 @@ class Bench:
     vacuum: bool = True
     engine: Literal["auto", "blocking", "io_uring"] = "auto"
     allow_shell: bool = False
+    latency_limit: float | None = None
+    reconnect: bool = False
+    failures_detailed: bool = False
+    log: Log | None = None
 
     def scripts(self) -> list[PgbenchScript]:
         """The scripts with their weights; TPC-B-like where none is given. Raises UsageError."""

@@ -247,6 +247,8 @@ class Role:
     every client the same; where clients differ (one table each) `Pick("client", 1, clients)` tells
     them apart: the driver sets `client` (1-based) and `client_id` (0-based) for each connection.
     target_rows: rows/s over all clients the role must reach 95 % of (the SLA), if it has a rate.
+    latency_limit_seconds: longer transactions are late, ones due longer ago are skipped. reconnect: each
+    transaction has a connection of its own.
     """
 
     name: str
@@ -263,6 +265,8 @@ class Role:
     target_rows: float | None = None
     retry_sqlstates: Sequence[str] = ()
     max_tries: int = 1
+    latency_limit_seconds: float | None = None
+    reconnect: bool = False
     variables: Mapping[str, int | float | str | bool | None] = field(default_factory=dict)
     start: Sequence[Op] = ()
 
@@ -281,6 +285,8 @@ class Role:
             "retry": {"sqlstates": list(self.retry_sqlstates), "max_tries": self.max_tries}
             if self.retry_sqlstates
             else None,
+            "latency_limit_seconds": self.latency_limit_seconds,
+            "reconnect": self.reconnect,
             "variables": dict(self.variables),
             "start": [o.op() for o in self.start],
             "scripts": [s.spec() for s in self.scripts],
