@@ -413,6 +413,7 @@ DAMAGES = [
     (in_step(started="2026-99-99T00:00:00Z"), "2026-99-99T00:00:00Z is no time"),
     (lambda run: text_of(run, '"repeat": 1', '"repeat": 1e999'), "run.json is damaged: not valid JSON"),
     (put(facts=[[[0]]]), "facts"),
+    (put(status="x" * 100_000), "xxx…"),
 ]
 
 

@@ -21,11 +21,15 @@ from pgstrata.store import disk, sums
 from pgstrata.store.names import RUN_FOLDER, RunKey
 from pgstrata.store.record import FORMAT, RunRecord, StepRecord
 from pgstrata.store.tables import OPTIONAL, TABLES, empty
+from pgstrata.user_files import shown
 
 Json = dict[str, Any]
 
 MOST_BYTES = 256 << 20
 """Of run.json and the other JSON files of a run."""
+
+MOST_REASON = 300
+"""Characters of what is said about a damaged run: it may quote what is in it."""
 
 _PARQUET_END = b"PAR1"
 
@@ -155,7 +159,7 @@ def read_run(folder: Path) -> Run | BrokenRun:
             raise _BrokenError(wrong)
         return run
     except _BrokenError as reason:
-        return BrokenRun(folder, str(reason))
+        return BrokenRun(folder, shown(reason, MOST_REASON))
 
 
 def _record(folder: Path) -> RunRecord:
