@@ -23,24 +23,26 @@ from support_turns import by_variant, write
 
 
 @given(
-    lanes=st.integers(2, 7),
+    participants=st.integers(2, 7),
     slice_=st.sampled_from([0.005, 0.02, 0.1]),
     warmup=st.floats(0, 3),
     seed=st.integers(0, 2**32),
     actives=st.lists(st.floats(0, 60), min_size=1, max_size=20),
 )
 def test_windows_do_not_overlap_and_time_goes_on(
-    lanes: int, slice_: float, warmup: float, seed: int, actives: list[float]
+    participants: int, slice_: float, warmup: float, seed: int, actives: list[float]
 ) -> None:
-    windows = WindowSchedule(slice_, lanes, warmup, seed)
-    for places in zip(*(windows.places(lane) for lane in range(lanes)), strict=True):
-        assert sorted(places) == list(range(lanes))
+    windows = WindowSchedule(slice_, participants, warmup, seed)
+    for positions in zip(
+        *(windows.positions(participant) for participant in range(participants)), strict=True
+    ):
+        assert sorted(positions) == list(range(participants))
     stride = slice_ + windows.gap_seconds
-    for lane in range(lanes):
-        moments = [windows.moment(lane, active) for active in sorted(actives)]
+    for participant in range(participants):
+        moments = [windows.moment(participant, active) for active in sorted(actives)]
         assert moments == sorted(moments)
         assert moments[0] >= warmup - 1e-9
-        begins = [windows.moment(lane, (k + 1e-6) * slice_) / stride for k in range(4 * lanes)]
+        begins = [windows.moment(participant, (k + 1e-6) * slice_) / stride for k in range(4 * participants)]
         assert all(begin == pytest.approx(round(begin), abs=1e-5) for begin in begins)
 
 
@@ -48,17 +50,17 @@ VECTORS = json.loads((Path(__file__).parents[1] / "windows.json").read_text())
 """What the driver's own tests are held against, too."""
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: f"{v['turns']['slice_seconds']} s")
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda v: f"{v['windows']['slice_seconds']} s")
 def test_windows_begin_when_those_of_the_driver_do(vector: dict[str, Any]) -> None:
-    turns, warmup, first = vector["turns"], vector["warmup_seconds"], vector["warmup_windows"]
+    windows, warmup, first = vector["windows"], vector["warmup_seconds"], vector["warmup_windows"]
     begins = [
-        window_moment(turns, warmup, number * turns["slice_seconds"])
+        window_moment(windows, warmup, number * windows["slice_seconds"])
         for number in range(len(vector["starts_ns"]) - first)
     ]
     assert [round(begin * 1e9) for begin in begins] == vector["starts_ns"][first:]
-    half = turns["slice_seconds"] / 2
-    last = (vector["measured_windows"] - 1) * turns["slice_seconds"]
-    assert window_moment(turns, warmup, last + half) == pytest.approx(vector["end_ns"] / 1e9 - half)
+    half = windows["slice_seconds"] / 2
+    last = (vector["measured_windows"] - 1) * windows["slice_seconds"]
+    assert window_moment(windows, warmup, last + half) == pytest.approx(vector["end_ns"] / 1e9 - half)
 
 
 @given(seconds=st.floats(0.001, 10_000))

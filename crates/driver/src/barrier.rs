@@ -12,7 +12,7 @@ use crate::log::Log;
 use crate::pace::{Control, Lockstep};
 use crate::program::Role;
 use crate::record::RoleRecord;
-use crate::session::{Session, Surroundings, Want};
+use crate::session::{Session, SessionContext, Want};
 use crate::spec::Spec;
 use crate::windows::WindowSchedule;
 use crate::{cancel, clock, connect};
@@ -25,7 +25,7 @@ pub fn connect_all<'a>(
     roles: &'a [Role],
     engine: Engine,
     control: &'a Control,
-    turns: Option<&'a WindowSchedule>,
+    windows: Option<&'a WindowSchedule>,
     records: &mut [RoleRecord],
     logs: &[Arc<Log>],
 ) -> Result<(Vec<Vec<ClientConnection<'a>>>, Vec<Vec<i32>>), Failure> {
@@ -53,15 +53,15 @@ pub fn connect_all<'a>(
                 Engine::IoUring { threads } => client as usize % threads,
             };
             next += 1;
-            let around = Surroundings {
+            let context = SessionContext {
                 control,
                 recorder: recorders.get(worker).cloned().unwrap_or_else(|| record.recorder()),
                 lockstep: partner(&pairs, role.index, client),
                 keep_rows: spec.results_dir.is_some(),
-                turns,
+                windows,
                 log: logs.get(worker).cloned(),
             };
-            let mut session = Session::new(role, client, spec.seed, around);
+            let mut session = Session::new(role, client, spec.seed, context);
             for (slot, cell) in role.shared.iter().zip(&cells[client as usize]) {
                 session.share(*slot, Arc::clone(cell));
             }

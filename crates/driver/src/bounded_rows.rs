@@ -13,13 +13,13 @@ pub const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 
 /// The pieces of one row, each with a known longest text.
 pub struct BoundedRows {
-    pieces: Box<[Piece]>,
+    pieces: Box<[BoundedPiece]>,
     /// Most bytes of a row, its separator included.
     most: usize,
 }
 
 /// A piece of a row. Only the functions here make one, so that its longest text is known for sure.
-pub struct Piece(Kind);
+pub struct BoundedPiece(Kind);
 
 enum Kind {
     /// Text of at most 16 bytes, padded.
@@ -41,27 +41,27 @@ const NOW: usize = 21;
 /// `-9223372036854775808`
 const INT: usize = 20;
 
-impl Piece {
+impl BoundedPiece {
     /// None where the text is longer than 16 bytes.
-    pub fn text(text: &[u8]) -> Option<Piece> {
+    pub fn text(text: &[u8]) -> Option<BoundedPiece> {
         let mut padded = [0; 16];
         padded.get_mut(..text.len())?.copy_from_slice(text);
-        Some(Piece(Kind::Short(padded, text.len())))
+        Some(BoundedPiece(Kind::Short(padded, text.len())))
     }
 
     /// An integer from `low` to `low` + `last`.
-    pub fn uniform(low: i64, last: u64) -> Piece {
-        Piece(Kind::Uniform { low, last })
+    pub fn uniform(low: i64, last: u64) -> BoundedPiece {
+        BoundedPiece(Kind::Uniform { low, last })
     }
 
     /// The time that is given when rows are written.
-    pub fn now() -> Piece {
-        Piece(Kind::Now)
+    pub fn now() -> BoundedPiece {
+        BoundedPiece(Kind::Now)
     }
 
     /// None where the text may be too long.
-    pub fn fill(fill: FillSpec) -> Option<Piece> {
-        (fill.max as usize <= FILL).then_some(Piece(Kind::Fill(fill)))
+    pub fn fill(fill: FillSpec) -> Option<BoundedPiece> {
+        (fill.max as usize <= FILL).then_some(BoundedPiece(Kind::Fill(fill)))
     }
 
     /// Most bytes of its text.
@@ -77,10 +77,10 @@ impl Piece {
 
 impl BoundedRows {
     /// Rows of these pieces with `separator` between them; None where that is too long.
-    pub fn new(separator: &[u8], row: impl IntoIterator<Item = Piece>) -> Option<BoundedRows> {
-        let separator = Piece::text(separator)?;
-        let pieces: Box<[Piece]> = std::iter::once(separator).chain(row).collect();
-        let most = pieces.iter().map(Piece::longest).sum();
+    pub fn new(separator: &[u8], row: impl IntoIterator<Item = BoundedPiece>) -> Option<BoundedRows> {
+        let separator = BoundedPiece::text(separator)?;
+        let pieces: Box<[BoundedPiece]> = std::iter::once(separator).chain(row).collect();
+        let most = pieces.iter().map(BoundedPiece::longest).sum();
         Some(BoundedRows { pieces, most })
     }
 

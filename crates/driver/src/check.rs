@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::compile::script_failure;
-use crate::events::{Event, Events, Failure};
+use crate::events::{Event, Events, Failure, FailureKind};
 
 #[derive(clap::Args, Debug)]
 pub struct CheckArgs {
@@ -31,7 +31,7 @@ pub fn run(args: &CheckArgs) -> i32 {
 fn check(args: &CheckArgs) -> Result<(), Failure> {
     let name = args.file.display().to_string();
     let bytes = std::fs::read(&args.file)
-        .map_err(|e| Failure::new("io", format!("cannot read the script {name}: {e}")))?;
+        .map_err(|e| Failure::new(FailureKind::Io, format!("cannot read the script {name}: {e}")))?;
     let text = pgbench_script::decode(&bytes, &name).map_err(script_failure)?;
     let mut names = pgbench_script::Names::new();
     let script =

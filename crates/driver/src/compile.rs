@@ -1,11 +1,11 @@
 //! From the spec's roles to programs: names become slots, nested ops become flat code.
 
 use crate::clock;
-use crate::events::Failure;
-use crate::generate::Part;
+use crate::events::{Failure, FailureKind};
+use crate::generate::Piece;
 use crate::program::{CopySource, CopyStatement, Destination, Op, Program, Role, Source, Splice, Statement};
 use crate::spec::{
-    Constant, Mode, OnError, OpSpec, PartSpec, Pipeline, Prepare, RoleSpec, ScriptSpec, SleepSpec, SqlSpec,
+    Constant, Mode, OnError, OpSpec, PieceSpec, Pipeline, Prepare, RoleSpec, ScriptSpec, SleepSpec, SqlSpec,
     Unit,
 };
 use crate::wire;
@@ -130,7 +130,7 @@ pub fn script_failure(e: ScriptError) -> Failure {
         file: Some(e.file.clone()),
         line: Some(e.line),
         column: Some(e.column),
-        ..Failure::new("script", e.to_string())
+        ..Failure::new(FailureKind::Script, e.to_string())
     }
 }
 
@@ -173,7 +173,7 @@ impl Compiler {
             }
             OpSpec::CopyRows(copy) => {
                 let mut splice = None;
-                let source = CopySource::Rows { rows: copy.rows, row: self.parts(copy.row, &mut splice)? };
+                let source = CopySource::Rows { rows: copy.rows, row: self.pieces(copy.row, &mut splice)? };
                 code.push(Op::Copy(self.copy(copy.copy, copy.name, source)?));
             }
             OpSpec::CopyFile(copy) => {
@@ -259,17 +259,17 @@ impl Compiler {
     }
 
     fn script_sql(&mut self, text: SqlText, name: &str, store: Option<Store>) -> Result<usize, Failure> {
-        let parts = text.parts.into_iter().map(|part| match part {
-            SqlPart::Text(text) => Part::Text(text.into_boxed_bytes()),
-            SqlPart::Var(slot) => Part::Variable(slot, self.names.name(slot).into()),
+        let pieces = text.parts.into_iter().map(|piece| match piece {
+            SqlPart::Text(text) => Piece::Text(text.into_boxed_bytes()),
+            SqlPart::Var(slot) => Piece::Variable(slot, self.names.name(slot).into()),
         });
-        let parts = parts.collect();
+        let pieces = pieces.collect();
         let destination = match store {
             None => Destination::Nothing,
             Some(Store::Gset { prefix }) => Destination::Gset(prefix.into()),
             Some(Store::Aset { prefix }) => Destination::Aset(prefix.into()),
         };
-        self.statement(Statement { destination, ..bare(name.to_owned(), self.mode, parts, None) })
+        self.statement(Statement { destination, ..bare(name.to_owned(), self.mode, pieces, None) })
     }
 
     fn sql(&mut self, sql: SqlSpec) -> Result<usize, Failure> {
@@ -280,13 +280,13 @@ impl Compiler {
             (None, None) => Destination::Slots(sql.into.iter().map(|n| self.names.slot(n)).collect()),
         };
         let mut splice = None;
-        let parts = self.parts(sql.sql, &mut splice)?;
+        let pieces = self.pieces(sql.sql, &mut splice)?;
         self.statement(Statement {
             counted: sql.counted,
             destination,
             record: sql.record,
             record_errors: sql.on_error == OnError::Record,
-            ..bare(sql.name, sql.mode.unwrap_or(self.mode), parts, splice)
+            ..bare(sql.name, sql.mode.unwrap_or(self.mode), pieces, splice)
         })
     }
 
@@ -297,19 +297,19 @@ impl Compiler {
     }
 
     fn copy(&mut self, text: String, name: String, source: CopySource) -> Result<usize, Failure> {
-        let text = vec![Part::Text(text.into_bytes().into())];
+        let text = vec![Piece::Text(text.into_bytes().into())];
         let statement = self.statement(bare(name, Mode::Simple, text, None))?;
         self.copies.push(CopyStatement { statement, source, row_slot: self.row_slot });
         Ok(self.copies.len() - 1)
     }
 
-    fn parts(&mut self, parts: Vec<PartSpec>, splice: &mut Option<Splice>) -> Result<Vec<Part>, Failure> {
-        let mut compiled = Vec::with_capacity(parts.len());
-        for part in parts {
-            compiled.push(match part {
-                PartSpec::Text(text) => Part::Text(text.into_bytes().into()),
-                PartSpec::Expr(e) => Part::Expr(self.expr(&e.expr)?, e.kind),
-                PartSpec::Splice(s) => {
+    fn pieces(&mut self, pieces: Vec<PieceSpec>, splice: &mut Option<Splice>) -> Result<Vec<Piece>, Failure> {
+        let mut compiled = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            compiled.push(match piece {
+                PieceSpec::Text(text) => Piece::Text(text.into_bytes().into()),
+                PieceSpec::Expr(e) => Piece::Expr(self.expr(&e.expr)?, e.kind),
+                PieceSpec::Splice(s) => {
                     let expr = self.expr(&s.text)?;
                     let fixed = matches!(s.text.trim(), ":client" | ":client_id");
                     let same = |old: &Splice| old.from == s.from && old.to == s.to;
@@ -320,20 +320,20 @@ impl Compiler {
                         )));
                     }
                     *splice = Some(Splice { expr, from: s.from, to: s.to, fixed });
-                    Part::Splice
+                    Piece::Splice
                 }
-                PartSpec::Digits(d) => Part::Digits(d.digits.into_bytes().into(), d.kind),
-                PartSpec::Fill(f) => {
+                PieceSpec::Digits(d) => Piece::Digits(d.digits.into_bytes().into(), d.kind),
+                PieceSpec::Fill(f) => {
                     if f.fill.min > f.fill.max || !(0.0..=1.0).contains(&f.fill.random) {
                         return Err(Failure::spec("fill: min is above max, or random not in 0..1"));
                     }
-                    Part::Fill(f.fill)
+                    Piece::Fill(f.fill)
                 }
-                PartSpec::Now(_) => Part::Now,
-                PartSpec::Repeat(r) => {
-                    let of = self.parts(r.of, splice)?;
+                PieceSpec::Now(_) => Piece::Now,
+                PieceSpec::Repeat(r) => {
+                    let of = self.pieces(r.of, splice)?;
                     let separator: Box<[u8]> = r.separator.into_bytes().into();
-                    Part::repeat(r.repeat, of, separator)
+                    Piece::repeat(r.repeat, of, separator)
                 }
             });
         }
@@ -341,11 +341,11 @@ impl Compiler {
     }
 }
 
-fn bare(name: String, mode: Mode, parts: Vec<Part>, splice: Option<Splice>) -> Statement {
+fn bare(name: String, mode: Mode, pieces: Vec<Piece>, splice: Option<Splice>) -> Statement {
     Statement {
         name,
         mode,
-        parts,
+        pieces,
         splice,
         prepared: Vec::new(),
         types: Box::default(),

@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::cancel::Cancel;
-use crate::events::Failure;
+use crate::events::{Failure, FailureKind};
 use crate::spec::Connection;
 use crate::startup::{self, Progress, Startup};
 use crate::wire::Inbox;
@@ -36,14 +36,20 @@ pub fn open(to: &Connection) -> Result<Opened, Failure> {
     let deadline = Deadline { at: Instant::now().checked_add(limit), seconds: to.connect_timeout_seconds };
     let place = to.place();
     let (socket, address) = reach(to, &deadline).map_err(|e| {
-        Failure::new("connection", format!("cannot connect to the server at {place}: {}", deadline.said(&e)))
+        Failure::new(
+            FailureKind::Connection,
+            format!("cannot connect to the server at {place}: {}", deadline.said(&e)),
+        )
     })?;
     let mut startup = Startup::new(to);
     let mut inbox = Inbox::new();
     converse(&socket, &mut startup, &mut inbox, &deadline).map_err(|e| match e {
         Refused::Io(e) => {
             let why = deadline.said(&e);
-            Failure::new("connection", format!("the connection to {place} broke during start-up: {why}"))
+            Failure::new(
+                FailureKind::Connection,
+                format!("the connection to {place} broke during start-up: {why}"),
+            )
         }
         Refused::Said(failure) => *failure,
     })?;

@@ -21,8 +21,7 @@ pub enum Event {
         version: u32,
         /// Version of the driver.
         driver: &'static str,
-        #[schemars(extend("enum" = ["blocking", "io_uring"]))]
-        engine: &'static str,
+        engine: EngineName,
         #[schemars(range(min = 1))]
         threads: usize,
         /// From the first call until all connections were ready.
@@ -55,6 +54,14 @@ pub enum Event {
         roles: Vec<RoleDone>,
     },
     Error(Failure),
+}
+
+/// How bytes are moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EngineName {
+    Blocking,
+    IoUring,
 }
 
 /// The connections of one role.
@@ -137,7 +144,7 @@ pub struct RoleSecond {
     /// Measured windows that have ended since the last event: number from 0, operations, seconds of
     /// all connections added up. More than one of the same number is to be added up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub turns: Vec<(u64, u64, f64)>,
+    pub windows: Vec<(u64, u64, f64)>,
 }
 
 /// What one role did in the whole step.
@@ -164,7 +171,7 @@ pub struct RoleDone {
     pub scripts: Vec<ScriptTotals>,
     /// The windows that no second has reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub turns: Vec<(u64, u64, f64)>,
+    pub windows: Vec<(u64, u64, f64)>,
 }
 
 /// Latency of operations, in seconds.
@@ -245,12 +252,22 @@ pub struct SqlError {
     pub message: String,
 }
 
+/// Who or what a failure is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FailureKind {
+    Spec,
+    Script,
+    Sql,
+    Connection,
+    Io,
+}
+
 /// Why a step ended before its time.
-#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Failure {
-    #[schemars(extend("enum" = ["spec", "script", "sql", "connection", "io"]))]
-    pub kind: &'static str,
+    pub kind: FailureKind,
     /// What is wrong, in a sentence.
     #[schemars(length(min = 1))]
     pub message: String,
@@ -275,13 +292,25 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub fn new(kind: &'static str, message: impl Into<String>) -> Failure {
-        Failure { kind, message: message.into(), ..Failure::default() }
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Failure {
+        Failure {
+            kind,
+            message: message.into(),
+            sqlstate: None,
+            detail: None,
+            hint: None,
+            statement: None,
+            role: None,
+            client: None,
+            file: None,
+            line: None,
+            column: None,
+        }
     }
 
     /// The spec asks for something that cannot be.
     pub fn spec(message: impl Into<String>) -> Failure {
-        Failure::new("spec", message)
+        Failure::new(FailureKind::Spec, message)
     }
 }
 

@@ -1,12 +1,12 @@
-//! Values: the parts of a statement turned into bytes, without allocating.
+//! Values: the pieces of a statement turned into bytes, without allocating.
 
 use pgbench_script::{EvalError, Expr, Rng, Value, Vars, write_int};
 
-use crate::bounded_rows::{BASE64, BoundedRows, Piece};
+use crate::bounded_rows::{BASE64, BoundedPiece, BoundedRows};
 use crate::spec::{FillSpec, ParamType};
 
 /// One piece of a statement or of a row for COPY.
-pub enum Part {
+pub enum Piece {
     Text(Box<[u8]>),
     /// An expression; its type matters where types are declared.
     Expr(Expr, ParamType),
@@ -20,31 +20,31 @@ pub enum Part {
     Splice,
     Repeat {
         n: u32,
-        of: Vec<Part>,
+        of: Vec<Piece>,
         separator: Box<[u8]>,
-        /// A quicker way for literals, where the parts allow it.
+        /// A quicker way for literals, where the pieces allow it.
         bounded: Option<BoundedRows>,
     },
 }
 
-impl Part {
-    /// These parts `n` times.
-    pub fn repeat(n: u32, of: Vec<Part>, separator: Box<[u8]>) -> Part {
+impl Piece {
+    /// These pieces `n` times.
+    pub fn repeat(n: u32, of: Vec<Piece>, separator: Box<[u8]>) -> Piece {
         let bounded = bounded_rows(&of, &separator);
-        Part::Repeat { n, of, separator, bounded }
+        Piece::Repeat { n, of, separator, bounded }
     }
 }
 
-/// None where a part is of a kind whose longest text is not known, or too long.
-fn bounded_rows(parts: &[Part], separator: &[u8]) -> Option<BoundedRows> {
-    let piece = |part: &Part| match part {
-        Part::Text(text) => Piece::text(text),
-        Part::Expr(expr, _) => expr.uniform().map(|(low, last)| Piece::uniform(low, last)),
-        Part::Now => Some(Piece::now()),
-        Part::Fill(fill) => Piece::fill(*fill),
+/// None where a piece is of a kind whose longest text is not known, or too long.
+fn bounded_rows(pieces: &[Piece], separator: &[u8]) -> Option<BoundedRows> {
+    let piece = |piece: &Piece| match piece {
+        Piece::Text(text) => BoundedPiece::text(text),
+        Piece::Expr(expr, _) => expr.uniform().map(|(low, last)| BoundedPiece::uniform(low, last)),
+        Piece::Now => Some(BoundedPiece::now()),
+        Piece::Fill(fill) => BoundedPiece::fill(*fill),
         _ => None,
     };
-    BoundedRows::new(separator, parts.iter().map(piece).collect::<Option<Vec<_>>>()?)
+    BoundedRows::new(separator, pieces.iter().map(piece).collect::<Option<Vec<_>>>()?)
 }
 
 /// What values are drawn from.
@@ -55,21 +55,21 @@ pub struct Inputs<'a> {
     pub now: &'a [u8],
 }
 
-/// Writes the parts as text with values in place: `quote` puts text into quotes (SQL literals),
+/// Writes the pieces as text with values in place: `quote` puts text into quotes (SQL literals),
 /// without it text stands as it is (rows for COPY).
 pub fn literal(
-    parts: &[Part],
+    pieces: &[Piece],
     inputs: &mut Inputs<'_>,
     quote: bool,
     out: &mut Vec<u8>,
 ) -> Result<(), EvalError> {
-    for part in parts {
-        match part {
-            Part::Text(text) => put(text, out),
-            Part::Repeat { n, bounded: Some(rows), .. } if quote => {
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => put(text, out),
+            Piece::Repeat { n, bounded: Some(rows), .. } if quote => {
                 rows.write(*n, inputs.rng, inputs.now, out);
             }
-            Part::Repeat { n, of, separator, .. } => {
+            Piece::Repeat { n, of, separator, .. } => {
                 for i in 0..*n {
                     if i > 0 {
                         put(separator, out);
@@ -77,24 +77,26 @@ pub fn literal(
                     literal(of, inputs, quote, out)?;
                 }
             }
-            Part::Splice => write_int(inputs.splice, out),
-            Part::Expr(expr, ParamType::Text | ParamType::Varchar) if quote => match expr.text(inputs.vars) {
-                Some(text) => quoted(text.as_bytes(), out),
-                None => expr.eval(inputs.vars, inputs.rng)?.write_text(out),
-            },
-            Part::Expr(expr, _) => expr.eval(inputs.vars, inputs.rng)?.write_text(out),
-            Part::Variable(slot, name) => match inputs.vars.read(*slot) {
+            Piece::Splice => write_int(inputs.splice, out),
+            Piece::Expr(expr, ParamType::Text | ParamType::Varchar) if quote => {
+                match expr.text(inputs.vars) {
+                    Some(text) => quoted(text.as_bytes(), out),
+                    None => expr.eval(inputs.vars, inputs.rng)?.write_text(out),
+                }
+            }
+            Piece::Expr(expr, _) => expr.eval(inputs.vars, inputs.rng)?.write_text(out),
+            Piece::Variable(slot, name) => match inputs.vars.read(*slot) {
                 Some(value) => value.write_text(out),
                 None => {
                     out.push(b':');
                     out.extend_from_slice(name.as_bytes());
                 }
             },
-            Part::Digits(..) | Part::Fill(_) | Part::Now => {
+            Piece::Digits(..) | Piece::Fill(_) | Piece::Now => {
                 if quote {
                     out.push(b'\'');
                 }
-                text_value(part, inputs, out);
+                text_value(piece, inputs, out);
                 if quote {
                     out.push(b'\'');
                 }
@@ -104,17 +106,17 @@ pub fn literal(
     Ok(())
 }
 
-/// Writes the values of the parts as Bind parameters, each with its length in front.
-pub fn parameters(parts: &[Part], inputs: &mut Inputs<'_>, out: &mut Vec<u8>) -> Result<(), EvalError> {
-    for part in parts {
-        match part {
-            Part::Text(_) | Part::Splice => {}
-            Part::Repeat { n, of, .. } => {
+/// Writes the values of the pieces as Bind parameters, each with its length in front.
+pub fn parameters(pieces: &[Piece], inputs: &mut Inputs<'_>, out: &mut Vec<u8>) -> Result<(), EvalError> {
+    for piece in pieces {
+        match piece {
+            Piece::Text(_) | Piece::Splice => {}
+            Piece::Repeat { n, of, .. } => {
                 for _ in 0..*n {
                     parameters(of, inputs, out)?;
                 }
             }
-            Part::Expr(expr, kind) => match expr.text(inputs.vars) {
+            Piece::Expr(expr, kind) => match expr.text(inputs.vars) {
                 Some(text) if matches!(kind, ParamType::Text | ParamType::Varchar) => {
                     sized(out, |out| out.extend_from_slice(text.as_bytes()));
                 }
@@ -123,12 +125,12 @@ pub fn parameters(parts: &[Part], inputs: &mut Inputs<'_>, out: &mut Vec<u8>) ->
                     value => sized(out, |out| value.write_text(out)),
                 },
             },
-            Part::Variable(slot, _) => match inputs.vars.read(*slot) {
+            Piece::Variable(slot, _) => match inputs.vars.read(*slot) {
                 Some(value) => sized(out, |out| value.write_text(out)),
                 None => out.extend_from_slice(&(-1i32).to_be_bytes()),
             },
-            Part::Digits(..) | Part::Fill(_) | Part::Now => {
-                sized(out, |out| text_value(part, inputs, out));
+            Piece::Digits(..) | Piece::Fill(_) | Piece::Now => {
+                sized(out, |out| text_value(piece, inputs, out));
             }
         }
     }
@@ -146,12 +148,12 @@ fn put(text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The text to prepare, with `$1`, `$2`, … for values; `params` counts them.
-pub fn template(parts: &[Part], splice: i64, params: &mut u32, out: &mut Vec<u8>) {
-    for part in parts {
-        match part {
-            Part::Text(text) => out.extend_from_slice(text),
-            Part::Splice => write_int(splice, out),
-            Part::Repeat { n, of, separator, .. } => {
+pub fn template(pieces: &[Piece], splice: i64, params: &mut u32, out: &mut Vec<u8>) {
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => out.extend_from_slice(text),
+            Piece::Splice => write_int(splice, out),
+            Piece::Repeat { n, of, separator, .. } => {
                 for i in 0..*n {
                     if i > 0 {
                         out.extend_from_slice(separator);
@@ -169,12 +171,12 @@ pub fn template(parts: &[Part], splice: i64, params: &mut u32, out: &mut Vec<u8>
 }
 
 /// The types of the values in order.
-pub fn types(parts: &[Part], out: &mut Vec<ParamType>) {
-    for part in parts {
-        match part {
-            Part::Text(_) | Part::Splice => {}
-            Part::Repeat { n, of, .. } => (0..*n).for_each(|_| types(of, out)),
-            Part::Expr(_, kind) | Part::Digits(_, kind) => out.push(*kind),
+pub fn types(pieces: &[Piece], out: &mut Vec<ParamType>) {
+    for piece in pieces {
+        match piece {
+            Piece::Text(_) | Piece::Splice => {}
+            Piece::Repeat { n, of, .. } => (0..*n).for_each(|_| types(of, out)),
+            Piece::Expr(_, kind) | Piece::Digits(_, kind) => out.push(*kind),
             _ => out.push(ParamType::Text),
         }
     }
@@ -203,17 +205,17 @@ pub fn quoted(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
 }
 
-fn text_value(part: &Part, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
-    match part {
-        Part::Digits(pattern, _) => digits(pattern, inputs.rng, out),
-        Part::Fill(fill) => fill_text(*fill, inputs.rng, out),
-        Part::Now => out.extend_from_slice(inputs.now),
+fn text_value(piece: &Piece, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
+    match piece {
+        Piece::Digits(pattern, _) => digits(pattern, inputs.rng, out),
+        Piece::Fill(fill) => fill_text(*fill, inputs.rng, out),
+        Piece::Now => out.extend_from_slice(inputs.now),
         _ => {}
     }
 }
 
 /// Eighteen digits from each draw: 10^18 divides the range of a draw to within 6 × 10^-2 of one
-/// part in 10^18, far below what a test of the digits could see.
+/// piece in 10^18, far below what a test of the digits could see.
 fn digits(pattern: &[u8], rng: &mut Rng, out: &mut Vec<u8>) {
     let (mut bits, mut left) = (0u64, 0);
     for &byte in pattern {
@@ -312,21 +314,21 @@ mod tests {
             let high = low.saturating_add(span);
             let mut names = Names::new();
             let fill = FillSpec { min, max: min + more, random: share };
-            let mut parts = || -> Vec<Part> {
-                let mut parts = Vec::new();
+            let mut pieces = || -> Vec<Piece> {
+                let mut pieces = Vec::new();
                 for word in &words {
-                    parts.push(Part::Text(word.as_bytes().into()));
+                    pieces.push(Piece::Text(word.as_bytes().into()));
                     let text = format!("random({low}, {high})");
-                    parts.push(Part::Expr(Expr::parse(&text, &mut names).unwrap(), ParamType::Int8));
-                    parts.push(Part::Now);
-                    parts.push(Part::Fill(fill));
+                    pieces.push(Piece::Expr(Expr::parse(&text, &mut names).unwrap(), ParamType::Int8));
+                    pieces.push(Piece::Now);
+                    pieces.push(Piece::Fill(fill));
                 }
-                parts
+                pieces
             };
-            let rows_of = bounded_rows(&parts(), b",");
+            let rows_of = bounded_rows(&pieces(), b",");
             // Limits that are no constants, as the least bigint, are left to the general way.
             prop_assume!(rows_of.is_some());
-            let general = Part::Repeat { n: rows, of: parts(), separator: b",".as_slice().into(), bounded: None };
+            let general = Piece::Repeat { n: rows, of: pieces(), separator: b",".as_slice().into(), bounded: None };
             let mut vars = Vars::new(&names);
             let mut made = [b"x".to_vec(), b"x".to_vec()];
             for (i, out) in made.iter_mut().enumerate() {

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pgbench_script::Rng;
 
 use crate::clock::{self, Nanos};
-use crate::events::{Failure, Outcomes};
+use crate::events::{Failure, FailureKind, Outcomes};
 use crate::program::Role;
 use crate::spec::LogSpec;
 use crate::tally::{self, Outcome, Transaction};
@@ -17,9 +17,9 @@ use crate::tally::{self, Outcome, Transaction};
 const SECOND_US: u64 = 1_000_000;
 
 /// The file of one thread, which the sessions of that thread share.
-pub struct Log(Mutex<Inside>);
+pub struct Log(Mutex<LogState>);
 
-struct Inside {
+struct LogState {
     path: String,
     file: BufWriter<File>,
     /// Why nothing more is written.
@@ -71,7 +71,7 @@ pub fn open(spec: &LogSpec, threads: usize, seed: u64) -> Result<Vec<Arc<Log>>, 
         let path = if thread == 0 { spec.path.clone() } else { format!("{}.{thread}", spec.path) };
         let file = File::create(&path).map_err(|e| failed(&path, &e))?;
         let sampled = (spec.sampling_rate < 1.0).then(|| Rng::new(seed ^ (thread as u64 + 1)));
-        Ok(Arc::new(Log(Mutex::new(Inside {
+        Ok(Arc::new(Log(Mutex::new(LogState {
             path,
             file: BufWriter::new(file),
             broken: None,
@@ -85,39 +85,39 @@ pub fn open(spec: &LogSpec, threads: usize, seed: u64) -> Result<Vec<Arc<Log>>, 
 }
 
 fn failed(path: &str, error: &std::io::Error) -> Failure {
-    Failure::new("io", format!("the log {path} cannot be written: {error}"))
+    Failure::new(FailureKind::Io, format!("the log {path} cannot be written: {error}"))
 }
 
 impl Log {
-    fn lock(&self) -> MutexGuard<'_, Inside> {
+    fn lock(&self) -> MutexGuard<'_, LogState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The first interval begins.
     pub fn begin(&self, begin: Nanos) {
-        let mut inside = self.lock();
-        let begin = (inside.epoch + begin) / 1000;
-        if let Some(intervals) = &mut inside.intervals {
+        let mut state = self.lock();
+        let begin = (state.epoch + begin) / 1000;
+        if let Some(intervals) = &mut state.intervals {
             intervals.begin = begin;
         }
     }
 
     /// The `number`-th transaction of a client has ended at `now`.
     pub fn transaction(&self, role: &Role, client: u32, number: u64, t: &Transaction, now: Nanos) {
-        let mut inside = self.lock();
-        let inside = &mut *inside;
-        if inside.broken.is_some() {
+        let mut state = self.lock();
+        let state = &mut *state;
+        if state.broken.is_some() {
             return;
         }
-        let at = (inside.epoch + now) / 1000;
-        let written = if let Some(intervals) = &mut inside.intervals {
-            intervals.end_before(at, &mut inside.file).map(|()| intervals.add(t))
-        } else if inside.sampling.as_mut().is_none_or(|(rate, rng)| rng.double() < *rate) {
-            line(&mut inside.file, role, client, number, t, at, inside.failures_detailed)
+        let at = (state.epoch + now) / 1000;
+        let written = if let Some(intervals) = &mut state.intervals {
+            intervals.end_before(at, &mut state.file).map(|()| intervals.add(t))
+        } else if state.sampling.as_mut().is_none_or(|(rate, rng)| rng.double() < *rate) {
+            line(&mut state.file, role, client, number, t, at, state.failures_detailed)
         } else {
             Ok(())
         };
-        inside.broken = written.err();
+        state.broken = written.err();
     }
 
     /// Writes what is held back, the interval that is open included.
@@ -125,16 +125,16 @@ impl Log {
     /// # Errors
     /// `io` where anything could not be written.
     pub fn end(&self) -> Result<(), Failure> {
-        let mut inside = self.lock();
-        let inside = &mut *inside;
-        let mut written = inside.broken.take().map_or(Ok(()), Err);
-        if let Some(intervals) = &mut inside.intervals
+        let mut state = self.lock();
+        let state = &mut *state;
+        let mut written = state.broken.take().map_or(Ok(()), Err);
+        if let Some(intervals) = &mut state.intervals
             && !intervals.is_empty()
         {
-            written = written.and_then(|()| intervals.write(&mut inside.file));
+            written = written.and_then(|()| intervals.write(&mut state.file));
             *intervals = Intervals::new(intervals.length, intervals.begin + intervals.length);
         }
-        written.and_then(|()| inside.file.flush()).map_err(|e| failed(&inside.path, &e))
+        written.and_then(|()| state.file.flush()).map_err(|e| failed(&state.path, &e))
     }
 }
 

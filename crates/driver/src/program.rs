@@ -4,8 +4,8 @@ use pgbench_script::{Expr, Names, ShellWord, Sleep, Value};
 
 use crate::clock::Nanos;
 use crate::events::Failure;
-use crate::generate::{self, Part};
-use crate::spec::{Counts, Mode, ParamType, Pipeline, Prepare, RateSpec, RetrySpec};
+use crate::generate::{self, Piece};
+use crate::spec::{Mode, OperationUnit, ParamType, Pipeline, Prepare, RateSpec, RetrySpec};
 use crate::wire;
 
 /// One instruction. Jump targets are indices into the same code.
@@ -78,7 +78,7 @@ pub enum Destination {
 pub struct Statement {
     pub name: String,
     pub mode: Mode,
-    pub parts: Vec<Part>,
+    pub pieces: Vec<Piece>,
     /// The expression spliced into the text, and the range of its values.
     pub splice: Option<Splice>,
     /// Text to prepare, one for each splice value; none in simple mode.
@@ -108,7 +108,7 @@ pub struct Prepared {
 }
 
 pub enum CopySource {
-    Rows { rows: u64, row: Vec<Part> },
+    Rows { rows: u64, row: Vec<Piece> },
     File(String),
 }
 
@@ -124,7 +124,7 @@ pub struct Role {
     pub name: String,
     pub index: usize,
     pub clients: u32,
-    pub counts: Counts,
+    pub counts: OperationUnit,
     pub operations: Option<u64>,
     pub rate: Option<RateSpec>,
     pub retry: Option<RetrySpec>,
@@ -167,7 +167,7 @@ impl Statement {
         for value in from..=to {
             params = 0;
             let mut text = Vec::new();
-            generate::template(&self.parts, value, &mut params, &mut text);
+            generate::template(&self.pieces, value, &mut params, &mut text);
             self.prepared.push(Prepared { name: format!("s{index}_{value}"), text: text.into() });
         }
         if params > MOST_PARAMS {
@@ -179,7 +179,7 @@ impl Statement {
         self.params = params as u16;
         if declare {
             let mut types = Vec::new();
-            generate::types(&self.parts, &mut types);
+            generate::types(&self.pieces, &mut types);
             let oid = |kind: &ParamType| match kind {
                 ParamType::Int4 => INT4_OID,
                 ParamType::Int8 => INT8_OID,
@@ -198,7 +198,7 @@ impl Statement {
     /// The text as a person would want it in a message.
     pub fn shown(&self, splice: i64) -> String {
         let (mut params, mut text) = (0, Vec::new());
-        generate::template(&self.parts, splice, &mut params, &mut text);
+        generate::template(&self.pieces, splice, &mut params, &mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 

@@ -45,7 +45,7 @@ struct Counters {
     scripts: Vec<ScriptStat>,
     last: Nanos,
     /// Ended windows by their number: operations and busy time, not yet reported.
-    turns: BTreeMap<u64, (u64, Nanos)>,
+    windows: BTreeMap<u64, (u64, Nanos)>,
     /// Time of all connections in all windows.
     busy: Nanos,
     connects: Connects,
@@ -65,7 +65,7 @@ impl Recorder {
             statements: vec![StatementStat::default(); statements],
             scripts: vec![ScriptStat::default(); scripts],
             last: 0,
-            turns: BTreeMap::new(),
+            windows: BTreeMap::new(),
             busy: 0,
             connects: Connects::default(),
         }))
@@ -136,7 +136,7 @@ impl Recorder {
     pub fn window(&self, ended: EndedWindow) {
         let mut counters = self.lock();
         counters.busy += ended.busy;
-        let sum = counters.turns.entry(ended.number).or_default();
+        let sum = counters.windows.entry(ended.number).or_default();
         sum.0 += ended.operations;
         sum.1 += ended.busy;
     }
@@ -233,8 +233,8 @@ impl RoleRecord {
     }
 
     /// What happened in `second`, which has been collected; zeros if nothing did.
-    /// `turns`: the windows before this one are reported, too.
-    pub fn second(&mut self, second: u64, turns: u64) -> RoleSecond {
+    /// `windows`: the windows before this one are reported, too.
+    pub fn second(&mut self, second: u64, windows: u64) -> RoleSecond {
         let tally = self.seconds.remove(&second).unwrap_or_else(Tally::new);
         RoleSecond {
             name: self.name.clone(),
@@ -243,7 +243,7 @@ impl RoleRecord {
             latency: tally.latency(),
             lag: self.paced.then(|| tally.lag()),
             outcomes: tally.outcomes,
-            turns: self.turns(turns),
+            windows: self.windows(windows),
         }
     }
 
@@ -253,12 +253,12 @@ impl RoleRecord {
     }
 
     /// Windows before `before` that have ended, once each: number, operations, busy seconds.
-    pub fn turns(&self, before: u64) -> Vec<(u64, u64, f64)> {
+    pub fn windows(&self, before: u64) -> Vec<(u64, u64, f64)> {
         let mut windows = Vec::new();
         for recorder in &self.recorders {
             let mut counters = recorder.lock();
-            let rest = counters.turns.split_off(&before);
-            let ended = std::mem::replace(&mut counters.turns, rest);
+            let rest = counters.windows.split_off(&before);
+            let ended = std::mem::replace(&mut counters.windows, rest);
             windows.extend(ended.into_iter().map(|(number, (n, busy))| (number, n, clock::seconds(busy))));
         }
         windows
@@ -307,7 +307,7 @@ impl RoleRecord {
             connects: self.reconnects.then(|| self.connects()),
             statements_by_name: statements_by_name.collect(),
             scripts: self.scripts(),
-            turns: self.turns(u64::MAX),
+            windows: self.windows(u64::MAX),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::cancel;
 use crate::clock::{self, Nanos, SECOND};
 use crate::compile;
 use crate::engine::{self, ClientConnection, Engine};
-use crate::events::{Event, Events, Failure, ReadyRole};
+use crate::events::{Event, Events, Failure, FailureKind, ReadyRole};
 use crate::log::{self, Log};
 use crate::pace::Control;
 use crate::program::Role;
@@ -65,7 +65,7 @@ pub fn run() -> i32 {
     let prepared =
         parse(&line).and_then(|mut spec| Ok((compile_roles(&mut spec)?, WindowSchedule::of(&spec)?, spec)));
     match prepared {
-        Ok((roles, turns, spec)) => match step(&spec, turns.as_ref(), &roles, &events) {
+        Ok((roles, windows, spec)) => match step(&spec, windows.as_ref(), &roles, &events) {
             Ok(code) => code,
             Err(failure) => {
                 events.say(&Event::Error(failure));
@@ -114,7 +114,7 @@ fn compile_roles(spec: &mut Spec) -> Result<Vec<Role>, Failure> {
 
 fn step(
     spec: &Spec,
-    turns: Option<&WindowSchedule>,
+    windows: Option<&WindowSchedule>,
     roles: &[Role],
     events: &Events,
 ) -> Result<i32, Failure> {
@@ -122,7 +122,7 @@ fn step(
     let most = roles.iter().map(|r| r.clients as usize).max().unwrap_or(1);
     let engine = Engine::choose(spec.engine, spec.threads, most, needs_blocking).map_err(Failure::spec)?;
     let wake_event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)
-        .map_err(|e| Failure::new("io", e.to_string()))?;
+        .map_err(|e| Failure::new(FailureKind::Io, e.to_string()))?;
     let wake = wake_event.as_raw_fd();
     let ends_by_time = spec.seconds.is_some();
     let finite = roles.iter().filter(|r| !ends_by_time && r.operations.is_some());
@@ -139,7 +139,7 @@ fn step(
         None => Vec::new(),
     };
     let begun = clock::now();
-    let (workers, pids) = connect_all(spec, roles, engine, &control, turns, &mut records, &logs)?;
+    let (workers, pids) = connect_all(spec, roles, engine, &control, windows, &mut records, &logs)?;
     let connect_seconds = clock::seconds(clock::now() - begun);
     std::thread::scope(|scope| {
         let threads = workers.len();
@@ -155,7 +155,8 @@ fn step(
             let thread = std::thread::Builder::new().stack_size(256 * 1024).spawn_scoped(scope, work);
             if let Err(e) = thread {
                 // The threads that wait at the barrier would be waited for: end them with the process.
-                events.say(&Event::Error(Failure::new("io", format!("cannot start a thread: {e}"))));
+                events
+                    .say(&Event::Error(Failure::new(FailureKind::Io, format!("cannot start a thread: {e}"))));
                 std::process::exit(1);
             }
         }
@@ -168,7 +169,7 @@ fn step(
             roles: ready_roles(roles, &pids),
         });
         let (control, messages, logs) = (&control, &messages, &logs);
-        let coordinator = Coordinator { spec, turns, roles, events, control, messages, logs };
+        let coordinator = Coordinator { spec, windows, roles, events, control, messages, logs };
         let code = coordinator.run(&mut records, threads);
         // Workers that hang in a call to a dead server cannot be joined.
         std::process::exit(code)
@@ -252,7 +253,7 @@ fn listen(sender: mpsc::Sender<Message>) {
 
 struct Coordinator<'a> {
     spec: &'a Spec,
-    turns: Option<&'a WindowSchedule>,
+    windows: Option<&'a WindowSchedule>,
     roles: &'a [Role],
     events: &'a Events,
     control: &'a Control,
@@ -273,12 +274,12 @@ impl Coordinator<'_> {
             }
         };
         let begin = clock::now().max(at);
-        // Records keep to active time, which is the clock's own where no turns are taken.
-        let warmup = self.turns.map_or(clock::nanos(self.spec.warmup_seconds), WindowSchedule::warm_active);
+        // Records keep to active time, which is the clock's own where there are no windows.
+        let warmup = self.windows.map_or(clock::nanos(self.spec.warmup_seconds), WindowSchedule::warm_active);
         let from = begin + warmup;
         let until = self.spec.seconds.map_or(Nanos::MAX, |s| from + clock::nanos(s));
         let (measuring, deadline) =
-            self.turns.map_or((from, until), |t| (begin + t.measured_start(), begin + t.end()));
+            self.windows.map_or((from, until), |t| (begin + t.measured_start(), begin + t.end()));
         records.iter().for_each(|b| b.begin(from));
         self.control.open(begin, deadline);
         let early = self.warm_up(measuring);
@@ -353,8 +354,8 @@ impl Coordinator<'_> {
         let mut stopped = false;
         let mut early = early.into_iter();
         while active > 0 {
-            let due = match self.turns {
-                Some(turns) => turns.when((said + 1) * SECOND).map_or(Nanos::MAX, |then| begin + then),
+            let due = match self.windows {
+                Some(windows) => windows.when((said + 1) * SECOND).map_or(Nanos::MAX, |then| begin + then),
                 None => from + (said + 1) * SECOND,
             };
             let now = clock::now();
@@ -362,7 +363,7 @@ impl Coordinator<'_> {
                 if !failed && !stopped {
                     failed = true;
                     self.events.say(&Event::Error(Failure::new(
-                        "connection",
+                        FailureKind::Connection,
                         format!(
                             "{overtime} s after the end of the step there are statements without an answer"
                         ),
@@ -396,7 +397,7 @@ impl Coordinator<'_> {
                 Err(RecvTimeoutError::Timeout) if clock::now() >= due => {
                     said += 1;
                     records.iter_mut().for_each(|b| b.collect(said));
-                    let open = self.turns.map_or(0, |t| t.open_at(clock::now() - begin));
+                    let open = self.windows.map_or(0, |t| t.open_at(clock::now() - begin));
                     self.say_second(records, said - 1, 1.0, open);
                 }
                 Err(_) => {}
@@ -422,7 +423,7 @@ impl Coordinator<'_> {
         let end = if until <= ended { last.max(until) } else { last };
         // Operations that outlast their windows make the busy time longer than its seconds, and windows
         // that were left out make it shorter.
-        let (length, number) = match self.turns {
+        let (length, number) = match self.windows {
             Some(_) => {
                 (self.mean_busy(records), records.iter().map(RoleRecord::unreported).max().unwrap_or(0))
             }
@@ -451,8 +452,8 @@ impl Coordinator<'_> {
         records.iter().map(RoleRecord::busy).sum::<Nanos>() / clients.max(1)
     }
 
-    fn say_second(&self, records: &mut [RoleRecord], second: u64, seconds: f64, turns: u64) {
-        let roles = records.iter_mut().map(|b| b.second(second, turns)).collect();
+    fn say_second(&self, records: &mut [RoleRecord], second: u64, seconds: f64, windows: u64) {
+        let roles = records.iter_mut().map(|b| b.second(second, windows)).collect();
         self.events.say(&Event::Second { second, seconds, roles });
     }
 }

@@ -1,6 +1,6 @@
 //! `sample`: the statements of a step with sample values, to ask a server for their plans.
 //!
-//! A sample takes the middle of each distribution (of the n-th of m repeats: the n-th of m parts), so it
+//! A sample takes the middle of each distribution (of the n-th of m repeats: the n-th of m pieces), so it
 //! is the same for every server. What cannot be known before the step runs, say a value that an earlier
 //! statement returned, is 1.
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compile;
 use crate::events::{Event, Events, Failure};
-use crate::generate::{self, LocalTime, Part};
+use crate::generate::{self, LocalTime, Piece};
 use crate::program::{INT4_OID, INT8_OID, Op, Role, Statement, VARCHAR_OID};
 use crate::spec::{Mode, ParamType, RoleSpec};
 
@@ -131,7 +131,7 @@ impl Collector<'_> {
             text: Vec::new(),
             values: Vec::new(),
         };
-        writer.parts(&statement.parts, MIDDLE);
+        writer.pieces(&statement.pieces, MIDDLE);
         let Writer { text, values, .. } = writer;
         let text = String::from_utf8_lossy(&text);
         if let Some((name, prepared)) = SqlPrepared::parse(&text) {
@@ -239,20 +239,20 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn parts(&mut self, parts: &[Part], place: f64) {
-        for part in parts {
-            match part {
-                Part::Text(text) => self.text.extend_from_slice(text),
-                Part::Splice => self.text.extend_from_slice(self.splice.to_string().as_bytes()),
-                Part::Repeat { n, of, separator, .. } => {
+    fn pieces(&mut self, pieces: &[Piece], place: f64) {
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => self.text.extend_from_slice(text),
+                Piece::Splice => self.text.extend_from_slice(self.splice.to_string().as_bytes()),
+                Piece::Repeat { n, of, separator, .. } => {
                     for i in 0..*n {
                         if i > 0 {
                             self.text.extend_from_slice(separator);
                         }
-                        self.parts(of, (f64::from(i) + MIDDLE) / f64::from(*n));
+                        self.pieces(of, (f64::from(i) + MIDDLE) / f64::from(*n));
                     }
                 }
-                Part::Expr(expr, kind) => match expr.text(self.vars) {
+                Piece::Expr(expr, kind) => match expr.text(self.vars) {
                     Some(text) if matches!(kind, ParamType::Text | ParamType::Varchar) => {
                         self.value(ValueRef::Text(text), true);
                     }
@@ -264,17 +264,17 @@ impl Writer<'_> {
                         self.value(value.as_ref(), true);
                     }
                 },
-                Part::Variable(slot, name) => match self.vars.read(*slot) {
+                Piece::Variable(slot, name) => match self.vars.read(*slot) {
                     Some(value) => self.value(value, self.parameters),
                     None if self.parameters => self.value(UNKNOWN.as_ref(), true),
                     None => self.text.extend_from_slice(format!(":{name}").as_bytes()),
                 },
-                Part::Digits(pattern, _) => {
+                Piece::Digits(pattern, _) => {
                     let digits = String::from_utf8_lossy(pattern).replace('#', "5");
                     self.value(ValueRef::Text(&digits), true);
                 }
-                Part::Fill(fill) => self.value(ValueRef::Text(&"a".repeat(fill.min as usize)), true),
-                Part::Now => {
+                Piece::Fill(fill) => self.value(ValueRef::Text(&"a".repeat(fill.min as usize)), true),
+                Piece::Now => {
                     let now = LocalTime::new().text();
                     self.value(ValueRef::Text(&String::from_utf8_lossy(&now)), true);
                 }

@@ -55,7 +55,7 @@ pub struct Spec {
     pub lockstep: Vec<LockstepSpec>,
     /// Works in windows only, others in the time between; `warmup_seconds` and `seconds` are inside of them.
     #[serde(default)]
-    pub turns: Option<TurnsSpec>,
+    pub windows: Option<WindowsSpec>,
     /// A line for each transaction, as pgbench writes it.
     #[serde(default)]
     pub log: Option<LogSpec>,
@@ -111,7 +111,7 @@ pub struct Connection {
     /// What the server may ask for; null: everything over a Unix socket, elsewhere nothing that lets the
     /// password out.
     #[serde(default)]
-    pub auth: Option<Vec<Way>>,
+    pub auth: Option<Vec<AuthMethod>>,
     #[serde(default)]
     pub keepalives: Keepalives,
 }
@@ -148,19 +148,21 @@ impl Connection {
         self.host.starts_with(['/', '@'])
     }
 
-    /// The ways of authentication that the server may ask for.
-    pub fn allowed_ways(&self) -> &[Way] {
+    /// The methods of authentication that the server may ask for.
+    pub fn allowed_methods(&self) -> &[AuthMethod] {
         match &self.auth {
-            Some(ways) => ways,
-            None if self.is_local() => &[Way::None, Way::Password, Way::Md5, Way::ScramSha256],
-            None => &[Way::None, Way::ScramSha256],
+            Some(methods) => methods,
+            None if self.is_local() => {
+                &[AuthMethod::None, AuthMethod::Password, AuthMethod::Md5, AuthMethod::ScramSha256]
+            }
+            None => &[AuthMethod::None, AuthMethod::ScramSha256],
         }
     }
 }
 
-/// A way of authentication, by libpq's names (`require_auth`).
+/// A method of authentication, by libpq's names (`require_auth`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-pub enum Way {
+pub enum AuthMethod {
     #[serde(rename = "none")]
     None,
     #[serde(rename = "password")]
@@ -171,13 +173,13 @@ pub enum Way {
     ScramSha256,
 }
 
-impl Way {
+impl AuthMethod {
     pub fn name(self) -> &'static str {
         match self {
-            Way::None => "none",
-            Way::Password => "password",
-            Way::Md5 => "md5",
-            Way::ScramSha256 => "scram-sha-256",
+            AuthMethod::None => "none",
+            AuthMethod::Password => "password",
+            AuthMethod::Md5 => "md5",
+            AuthMethod::ScramSha256 => "scram-sha-256",
         }
     }
 }
@@ -230,19 +232,19 @@ pub struct LockstepSpec {
     pub ahead: u64,
 }
 
-/// The windows of one of `lanes` drivers that share zero and lengths: the k-th is slice number
-/// k × lanes + places[k mod length], the next slice begins a gap later.
+/// The windows of one of `participants` drivers that share zero and lengths: the k-th is slice number
+/// k × participants + positions[k mod length], the next slice begins a gap later.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct TurnsSpec {
+pub struct WindowsSpec {
     #[schemars(range(min = 0.001))]
     pub slice_seconds: f64,
     #[schemars(range(min = 0.0))]
     pub gap_seconds: f64,
     #[schemars(range(min = 1))]
-    pub lanes: u32,
+    pub participants: u32,
     #[schemars(length(min = 1))]
-    pub places: Vec<u32>,
+    pub positions: Vec<u32>,
 }
 
 /// Protocol of a statement.
@@ -267,7 +269,7 @@ pub enum Prepare {
 /// What one operation of a role is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Counts {
+pub enum OperationUnit {
     #[default]
     Transactions,
     Statements,
@@ -296,7 +298,7 @@ pub struct RoleSpec {
     #[serde(default)]
     pub allow_shell: bool,
     #[serde(default)]
-    pub counts: Counts,
+    pub counts: OperationUnit,
     /// Transactions per client, then the client is finished; null: until the step ends.
     #[serde(default)]
     #[schemars(range(min = 1))]
@@ -435,7 +437,7 @@ pub struct SetSpec {
 #[serde(deny_unknown_fields)]
 pub struct SqlSpec {
     #[schemars(length(min = 1))]
-    pub sql: Vec<PartSpec>,
+    pub sql: Vec<PieceSpec>,
     /// What its figures are kept under.
     #[serde(default)]
     pub name: String,
@@ -481,7 +483,7 @@ pub struct CopyRowsSpec {
     pub rows: u64,
     /// A row in COPY's text format, tabs included; the variable `row` counts from 1.
     #[schemars(length(min = 1))]
-    pub row: Vec<PartSpec>,
+    pub row: Vec<PieceSpec>,
 }
 
 /// COPY … FROM STDIN of the bytes of a file.
@@ -553,14 +555,14 @@ pub enum Pipeline {
 /// A piece of a statement or of a row.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum PartSpec {
+pub enum PieceSpec {
     Text(String),
-    Expr(ExprPart),
-    Splice(SplicePart),
-    Digits(DigitsPart),
-    Fill(FillPart),
-    Now(NowPart),
-    Repeat(RepeatPart),
+    Expr(ExprPiece),
+    Splice(SplicePiece),
+    Digits(DigitsPiece),
+    Fill(FillPiece),
+    Now(NowPiece),
+    Repeat(RepeatPiece),
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -576,7 +578,7 @@ pub enum ParamType {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ExprPart {
+pub struct ExprPiece {
     /// An expression of pgbench's language.
     #[schemars(length(min = 1))]
     pub expr: String,
@@ -587,7 +589,7 @@ pub struct ExprPart {
 /// A value that becomes part of the text also of a prepared statement, one text for each value.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SplicePart {
+pub struct SplicePiece {
     /// An expression of pgbench's language.
     #[schemars(length(min = 1))]
     pub text: String,
@@ -597,7 +599,7 @@ pub struct SplicePart {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct DigitsPart {
+pub struct DigitsPiece {
     /// Text in which each `#` becomes a random digit.
     pub digits: String,
     #[serde(default, rename = "type")]
@@ -606,7 +608,7 @@ pub struct DigitsPart {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct FillPart {
+pub struct FillPiece {
     pub fill: FillSpec,
 }
 
@@ -623,7 +625,7 @@ pub struct FillSpec {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NowPart {
+pub struct NowPiece {
     #[expect(dead_code, reason = "there is one unit so far")]
     now: NowUnit,
 }
@@ -636,10 +638,10 @@ pub enum NowUnit {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RepeatPart {
+pub struct RepeatPiece {
     #[schemars(range(min = 1))]
     pub repeat: u32,
-    pub of: Vec<PartSpec>,
+    pub of: Vec<PieceSpec>,
     #[serde(default = "comma")]
     pub separator: String,
 }

@@ -10,8 +10,8 @@ use bytes::BytesMut;
 use postgres_protocol::authentication::{md5_hash, sasl};
 use postgres_protocol::message::frontend;
 
-use crate::events::Failure;
-use crate::spec::{Connection, Way};
+use crate::events::{Failure, FailureKind};
+use crate::spec::{AuthMethod, Connection};
 use crate::wire;
 
 /// Largest message before authentication; servers of every version stay far below it.
@@ -108,14 +108,15 @@ impl<'a> Startup<'a> {
         let written = match u32::from_be_bytes(*code) {
             0 => return self.admit(),
             3 => {
-                let password = self.password(Way::Password)?;
+                let password = self.password(AuthMethod::Password)?;
                 frontend::password_message(password.as_bytes(), out)
             }
             5 => {
                 let Some(salt) = rest.first_chunk::<4>() else {
                     return Err(senseless("a request for an MD5 password without its salt"));
                 };
-                let hash = md5_hash(self.to.user.as_bytes(), self.password(Way::Md5)?.as_bytes(), *salt);
+                let hash =
+                    md5_hash(self.to.user.as_bytes(), self.password(AuthMethod::Md5)?.as_bytes(), *salt);
                 frontend::password_message(hash.as_bytes(), out)
             }
             10 => return self.begin_scram(rest, out),
@@ -129,19 +130,20 @@ impl<'a> Startup<'a> {
             code => return Err(unknown_way(code)),
         };
         self.asked = true;
-        written.map_err(|e| Failure::new("connection", format!("the password cannot be sent: {e}")))
+        written
+            .map_err(|e| Failure::new(FailureKind::Connection, format!("the password cannot be sent: {e}")))
     }
 
     fn admit(&mut self) -> Result<(), Failure> {
         // Whoever does not know the password must not get around proving that by ending early.
         if self.scram.is_some() {
             return Err(Failure::new(
-                "connection",
+                FailureKind::Connection,
                 "the server ends SCRAM before it has proved that it knows the password",
             ));
         }
         if !self.asked && !self.proved {
-            self.check(Way::None)?;
+            self.check(AuthMethod::None)?;
         }
         self.admitted = true;
         Ok(())
@@ -157,12 +159,12 @@ impl<'a> Startup<'a> {
             return Err(Failure {
                 hint: Some("use trust, password, md5 or scram-sha-256".to_owned()),
                 ..Failure::new(
-                    "connection",
-                    format!("the server asks for a way of authentication that is not supported: {names}"),
+                    FailureKind::Connection,
+                    format!("the server asks for a method of authentication that is not supported: {names}"),
                 )
             });
         }
-        let password = self.password(Way::ScramSha256)?;
+        let password = self.password(AuthMethod::ScramSha256)?;
         let scram = sasl::ScramSha256::new(password.as_bytes(), sasl::ChannelBinding::unsupported());
         let written = frontend::sasl_initial_response(sasl::SCRAM_SHA_256, scram.message(), out);
         self.scram = Some(scram);
@@ -175,7 +177,7 @@ impl<'a> Startup<'a> {
         let rounds = rounds.and_then(|n| std::str::from_utf8(n).ok()).and_then(|n| n.parse::<u64>().ok());
         if rounds.is_some_and(|n| n > MOST_ROUNDS) {
             return Err(Failure::new(
-                "connection",
+                FailureKind::Connection,
                 format!("the server asks for more than {MOST_ROUNDS} rounds of SCRAM's hash"),
             ));
         }
@@ -184,47 +186,50 @@ impl<'a> Startup<'a> {
     }
 
     /// The password, if the server may have it this way.
-    fn password(&self, way: Way) -> Result<&'a str, Failure> {
-        self.check(way)?;
+    fn password(&self, method: AuthMethod) -> Result<&'a str, Failure> {
+        self.check(method)?;
         self.to.password.as_deref().ok_or_else(|| {
             Failure::new(
-                "connection",
+                FailureKind::Connection,
                 format!("the server asks for a password for user {}, and none was given", self.to.user),
             )
         })
     }
 
-    fn check(&self, way: Way) -> Result<(), Failure> {
-        let allowed = self.to.allowed_ways();
-        if allowed.contains(&way) {
+    fn check(&self, method: AuthMethod) -> Result<(), Failure> {
+        let allowed = self.to.allowed_methods();
+        if allowed.contains(&method) {
             return Ok(());
         }
         let names: Vec<_> = allowed.iter().map(|w| w.name()).collect();
         let names = names.join(", ");
-        let asks = match way {
-            Way::None => "the server asks for no authentication at all".to_owned(),
-            Way::Password => "the server asks for the password in the clear".to_owned(),
-            Way::Md5 => {
+        let asks = match method {
+            AuthMethod::None => "the server asks for no authentication at all".to_owned(),
+            AuthMethod::Password => "the server asks for the password in the clear".to_owned(),
+            AuthMethod::Md5 => {
                 "the server asks for the password as MD5, which is as good as in the clear".to_owned()
             }
-            Way::ScramSha256 => "the server asks for SCRAM".to_owned(),
+            AuthMethod::ScramSha256 => "the server asks for SCRAM".to_owned(),
         };
-        let hint = match way {
-            Way::Password | Way::Md5 => {
+        let hint = match method {
+            AuthMethod::Password | AuthMethod::Md5 => {
                 "let the server use scram-sha-256; where the network can be trusted, sslmode=disable lets it out"
             }
-            Way::None | Way::ScramSha256 => "require_auth says which ways are allowed",
+            AuthMethod::None | AuthMethod::ScramSha256 => "require_auth says which methods are allowed",
         };
         Err(Failure {
             hint: Some(hint.to_owned()),
-            ..Failure::new("connection", format!("{asks}; this connection allows {names} only"))
+            ..Failure::new(FailureKind::Connection, format!("{asks}; this connection allows {names} only"))
         })
     }
 }
 
 /// The server's answer is not that of a PostgreSQL server.
 pub fn senseless(what: &str) -> Failure {
-    Failure::new("connection", format!("what answers there is no PostgreSQL server: it sent {what}"))
+    Failure::new(
+        FailureKind::Connection,
+        format!("what answers there is no PostgreSQL server: it sent {what}"),
+    )
 }
 
 fn out_of_order() -> Failure {
@@ -233,7 +238,7 @@ fn out_of_order() -> Failure {
 
 fn broken_scram(e: &io::Error) -> Failure {
     let text = e.to_string();
-    Failure::new("connection", format!("authentication by SCRAM failed: {}", wire::cut(&text)))
+    Failure::new(FailureKind::Connection, format!("authentication by SCRAM failed: {}", wire::cut(&text)))
 }
 
 /// Codes of the protocol, those that servers still send by name.
@@ -248,14 +253,14 @@ fn unknown_way(code: u32) -> Failure {
     Failure {
         hint: Some("use trust, password, md5 or scram-sha-256".to_owned()),
         ..Failure::new(
-            "connection",
-            format!("the server asks for a way of authentication that is not supported: {name}"),
+            FailureKind::Connection,
+            format!("the server asks for a method of authentication that is not supported: {name}"),
         )
     }
 }
 
 fn refusal(body: &[u8]) -> Failure {
-    let mut failure = Failure::new("connection", "the server refused the connection");
+    let mut failure = Failure::new(FailureKind::Connection, "the server refused the connection");
     for (code, text) in wire::error_fields(body) {
         match code {
             b'M' => failure.message = format!("the server refused the connection: {text}"),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::events::{Event, Events, Failure};
+use crate::events::{Event, Events, Failure, FailureKind};
 use crate::session::RecordedStatement;
 
 /// Takes what sessions record, after their clocks have stopped.
@@ -30,7 +30,7 @@ impl<'e> StatementWriter<'e> {
             match fs::write(folder.join(&name), &recorded.rows) {
                 Ok(()) => done.result = Some(name),
                 Err(e) => self.events.say(&Event::Error(Failure::new(
-                    "io",
+                    FailureKind::Io,
                     format!("cannot write the rows of {}: {e}", done.name),
                 ))),
             }

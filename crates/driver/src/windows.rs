@@ -1,19 +1,19 @@
 //! WindowSchedule: windows of time in which this driver works while the drivers of other servers wait.
 //!
 //! All drivers of a comparison are told the same zero on the monotonic clock and the same lengths, each
-//! its own places. Active time is the time inside of one's own windows: it stands still between them.
+//! its own positions. Active time is the time inside of one's own windows: it stands still between them.
 
 use crate::clock::{self, Nanos};
 use crate::events::Failure;
-use crate::spec::{Spec, TurnsSpec};
+use crate::spec::{Spec, WindowsSpec};
 
 /// When the windows of this driver begin.
 #[derive(Debug, Clone)]
 pub struct WindowSchedule {
     slice: Nanos,
     stride: Nanos,
-    lanes: u64,
-    places: Vec<u64>,
+    participants: u64,
+    positions: Vec<u64>,
     /// Windows that are warm-up.
     pub warm: u64,
     /// Windows that are measured.
@@ -21,34 +21,34 @@ pub struct WindowSchedule {
 }
 
 impl WindowSchedule {
-    /// The schedule of a step; None where it does not take turns.
+    /// The schedule of a step; None where it is not cut into windows.
     ///
     /// # Errors
     /// A step that cannot be cut into windows.
     pub fn of(spec: &Spec) -> Result<Option<WindowSchedule>, Failure> {
-        let Some(turns) = &spec.turns else { return Ok(None) };
+        let Some(windows) = &spec.windows else { return Ok(None) };
         let Some(seconds) = spec.seconds else {
-            return Err(Failure::spec("turns need a step that ends by time"));
+            return Err(Failure::spec("windows need a step that ends by time"));
         };
-        WindowSchedule::new(turns, spec.warmup_seconds, seconds).map(Some)
+        WindowSchedule::new(windows, spec.warmup_seconds, seconds).map(Some)
     }
 
-    fn new(spec: &TurnsSpec, warmup: f64, seconds: f64) -> Result<WindowSchedule, Failure> {
+    fn new(spec: &WindowsSpec, warmup: f64, seconds: f64) -> Result<WindowSchedule, Failure> {
         let slice = clock::nanos(spec.slice_seconds);
-        let lanes = u64::from(spec.lanes);
+        let participants = u64::from(spec.participants);
         if slice < 1_000_000 {
-            return Err(Failure::spec("turns need slices of at least 0.001 s"));
+            return Err(Failure::spec("windows need slices of at least 0.001 s"));
         }
-        if spec.places.is_empty() || spec.places.iter().any(|p| *p >= spec.lanes) {
+        if spec.positions.is_empty() || spec.positions.iter().any(|p| *p >= spec.participants) {
             return Err(Failure::spec(
-                "turns need the place of each window: from 0, below the number of lanes",
+                "windows need a position in each pair: from 0, below the number of participants",
             ));
         }
         Ok(WindowSchedule {
             slice,
             stride: slice + clock::nanos(spec.gap_seconds),
-            lanes,
-            places: spec.places.iter().map(|p| u64::from(*p)).collect(),
+            participants,
+            positions: spec.positions.iter().map(|p| u64::from(*p)).collect(),
             warm: clock::nanos(warmup).div_ceil(slice),
             count: clock::nanos(seconds).div_ceil(slice).max(1),
         })
@@ -56,8 +56,8 @@ impl WindowSchedule {
 
     /// When window `number` begins, counted from the common zero.
     fn start(&self, number: u64) -> Nanos {
-        let place = self.places[number as usize % self.places.len()];
-        (number * self.lanes + place) * self.stride
+        let position = self.positions[number as usize % self.positions.len()];
+        (number * self.participants + position) * self.stride
     }
 
     /// When the first measured window begins.
@@ -83,7 +83,7 @@ impl WindowSchedule {
 
     /// The first measured window, from 0, that has not certainly ended by `now`, counted from zero.
     pub fn open_at(&self, now: Nanos) -> u64 {
-        (now / (self.stride * self.lanes)).saturating_sub(self.warm + 1)
+        (now / (self.stride * self.participants)).saturating_sub(self.warm + 1)
     }
 }
 
@@ -100,7 +100,7 @@ pub struct EndedWindow {
 /// Where one connection is in the schedule.
 #[derive(Debug)]
 pub struct CurrentWindow<'a> {
-    turns: &'a WindowSchedule,
+    schedule: &'a WindowSchedule,
     zero: Nanos,
     number: u64,
     from: Nanos,
@@ -110,23 +110,24 @@ pub struct CurrentWindow<'a> {
 }
 
 impl<'a> CurrentWindow<'a> {
-    pub fn new(turns: &'a WindowSchedule, zero: Nanos) -> CurrentWindow<'a> {
-        let mut window = CurrentWindow { turns, zero, number: 0, from: 0, ends: 0, operations: 0, last: 0 };
+    pub fn new(schedule: &'a WindowSchedule, zero: Nanos) -> CurrentWindow<'a> {
+        let mut window =
+            CurrentWindow { schedule, zero, number: 0, from: 0, ends: 0, operations: 0, last: 0 };
         window.enter(0);
         window
     }
 
     fn enter(&mut self, number: u64) {
         self.number = number;
-        self.from = self.zero + self.turns.start(number);
-        self.ends = self.from + self.turns.slice;
+        self.from = self.zero + self.schedule.start(number);
+        self.ends = self.from + self.schedule.slice;
         self.operations = 0;
         self.last = 0;
     }
 
     /// How much later than its active time everything in this window happens.
     pub fn paused(&self) -> Nanos {
-        self.from - self.zero - self.number * self.turns.slice
+        self.from - self.zero - self.number * self.schedule.slice
     }
 
     /// Active time at `now`; what ends after its window counts to it.
@@ -154,7 +155,7 @@ impl<'a> CurrentWindow<'a> {
 
     /// Closes the window; `now`: when the step is stopped in it. None for a window of the warm-up.
     pub fn close(&self, now: Nanos) -> Option<EndedWindow> {
-        let number = self.number.checked_sub(self.turns.warm)?;
+        let number = self.number.checked_sub(self.schedule.warm)?;
         let end = self.ends.min(now).max(self.last).max(self.from);
         Some(EndedWindow { number, operations: self.operations, busy: end - self.from })
     }
@@ -178,14 +179,19 @@ mod tests {
 
     const MS: Nanos = 1_000_000;
 
-    fn turns(places: &[u32], warmup: f64, seconds: f64) -> WindowSchedule {
-        let spec = TurnsSpec { slice_seconds: 0.02, gap_seconds: 0.001, lanes: 2, places: places.to_vec() };
+    fn schedule(positions: &[u32], warmup: f64, seconds: f64) -> WindowSchedule {
+        let spec = WindowsSpec {
+            slice_seconds: 0.02,
+            gap_seconds: 0.001,
+            participants: 2,
+            positions: positions.to_vec(),
+        };
         WindowSchedule::new(&spec, warmup, seconds).unwrap()
     }
 
     #[test]
     fn two_drivers_never_work_at_the_same_time_and_leave_out_nothing() {
-        let (a, b) = (turns(&[0, 1, 1, 0], 0.1, 2.0), turns(&[1, 0, 0, 1], 0.1, 2.0));
+        let (a, b) = (schedule(&[0, 1, 1, 0], 0.1, 2.0), schedule(&[1, 0, 0, 1], 0.1, 2.0));
         let mut starts: Vec<Nanos> = (0..50).flat_map(|k| [a.start(k), b.start(k)]).collect();
         starts.sort_unstable();
         for (i, start) in starts.into_iter().enumerate() {
@@ -196,7 +202,7 @@ mod tests {
     /// The vectors that pgstrata's own schedule is held against.
     #[derive(serde::Deserialize)]
     struct Vector {
-        turns: TurnsSpec,
+        windows: WindowsSpec,
         warmup_seconds: f64,
         seconds: f64,
         warmup_windows: u64,
@@ -209,18 +215,18 @@ mod tests {
     fn windows_begin_when_the_vectors_say() {
         let vectors: Vec<Vector> = serde_json::from_str(include_str!("../../../tests/windows.json")).unwrap();
         for v in vectors {
-            let turns = WindowSchedule::new(&v.turns, v.warmup_seconds, v.seconds).unwrap();
-            assert_eq!((turns.warm, turns.count), (v.warmup_windows, v.measured_windows));
-            let starts: Vec<Nanos> = (0..v.starts_ns.len() as u64).map(|k| turns.start(k)).collect();
+            let schedule = WindowSchedule::new(&v.windows, v.warmup_seconds, v.seconds).unwrap();
+            assert_eq!((schedule.warm, schedule.count), (v.warmup_windows, v.measured_windows));
+            let starts: Vec<Nanos> = (0..v.starts_ns.len() as u64).map(|k| schedule.start(k)).collect();
             assert_eq!(starts, v.starts_ns);
-            assert_eq!(turns.measured_start(), v.starts_ns[v.warmup_windows as usize]);
-            assert_eq!(turns.end(), v.end_ns);
+            assert_eq!(schedule.measured_start(), v.starts_ns[v.warmup_windows as usize]);
+            assert_eq!(schedule.end(), v.end_ns);
         }
     }
 
     #[test]
     fn the_step_lasts_as_long_as_its_windows() {
-        let a = turns(&[0, 1, 1, 0], 0.1, 2.0);
+        let a = schedule(&[0, 1, 1, 0], 0.1, 2.0);
         assert_eq!((a.warm, a.count), (5, 100));
         assert_eq!(a.measured_start(), a.start(5));
         assert_eq!(a.end(), a.start(104) + 20 * MS);
@@ -230,7 +236,7 @@ mod tests {
 
     #[test]
     fn active_time_stands_still_between_windows() {
-        let schedule = turns(&[1, 0], 0.0, 2.0);
+        let schedule = schedule(&[1, 0], 0.0, 2.0);
         let mut window = CurrentWindow::new(&schedule, 500 * MS);
         assert_eq!(window.waits(500 * MS), Some(521 * MS));
         assert_eq!(window.waits(521 * MS), None);
@@ -245,7 +251,7 @@ mod tests {
 
     #[test]
     fn an_operation_longer_than_its_window_counts_there_and_skips_others() {
-        let schedule = turns(&[0, 1, 1, 0], 0.0, 2.0);
+        let schedule = schedule(&[0, 1, 1, 0], 0.0, 2.0);
         let mut window = CurrentWindow::new(&schedule, 0);
         window.operation(100 * MS, 1);
         assert_eq!(window.active(100 * MS), 20 * MS - 1);
@@ -257,7 +263,7 @@ mod tests {
     proptest! {
         #[test]
         fn time_never_goes_backwards(times in prop::collection::vec(0u64..5_000 * MS, 1..200)) {
-            let schedule = turns(&[0, 1, 1, 0], 0.06, 2.0);
+            let schedule = schedule(&[0, 1, 1, 0], 0.06, 2.0);
             let mut window = CurrentWindow::new(&schedule, 0);
             let (mut times, mut last) = (times, 0);
             times.sort_unstable();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::error::{EvalError, ScriptError};
 use super::expr::Expr;
-use super::source::Wrong;
+use super::source::SyntaxError;
 use super::sql::SqlText;
 use super::value::ValueRef;
 use super::vars::Vars;
@@ -91,7 +91,7 @@ impl Script {
         let before = lines.take_while(|line| !line.trim_start().starts_with("\\startpipeline"));
         let offset = before.map(str::len).sum();
         let message = "cannot use pipeline mode with the simple query protocol".to_owned();
-        Err(super::source::locate(&self.file, text, Wrong { offset, message }))
+        Err(super::source::locate(&self.file, text, SyntaxError { offset, message }))
     }
 
     /// Checks what only the extended and the prepared mode demand: that no statement has more than
@@ -106,7 +106,7 @@ impl Script {
                     SqlText::MAX_VARIABLES
                 );
                 let offset = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
-                return Err(super::source::locate(&self.file, text, Wrong { offset, message }));
+                return Err(super::source::locate(&self.file, text, SyntaxError { offset, message }));
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use super::expr::{Expr, Origin};
 use super::lexer::Lexer;
 use super::nearest::nearest;
 use super::scanner::{Scanner, Stop};
-use super::source::{Wrong, locate};
+use super::source::{SyntaxError, locate};
 use super::sql::SqlText;
 use super::vars::Names;
 
@@ -96,9 +96,9 @@ struct Branches {
 }
 
 impl<'a> Compiler<'a, '_> {
-    fn script(&mut self) -> Result<(), Wrong> {
+    fn script(&mut self) -> Result<(), SyntaxError> {
         if let Some(offset) = self.text.find('\0') {
-            return Wrong::at(offset, "a NUL character cannot be part of a script");
+            return SyntaxError::at(offset, "a NUL character cannot be part of a script");
         }
         loop {
             let (at, sql, stop) = self.scanner.sql()?;
@@ -112,10 +112,10 @@ impl<'a> Compiler<'a, '_> {
             }
         }
         if let Some(branches) = self.open.last() {
-            return Wrong::at(branches.at, "\\if without matching \\endif");
+            return SyntaxError::at(branches.at, "\\if without matching \\endif");
         }
         if self.counted == 0 {
-            return Wrong::at(0, "the script is empty: it has no statement and no meta-command");
+            return SyntaxError::at(0, "the script is empty: it has no statement and no meta-command");
         }
         Ok(())
     }
@@ -140,14 +140,14 @@ impl<'a> Compiler<'a, '_> {
     }
 
     /// A meta-command; `at` is its backslash. A backslash alone in its line is nothing.
-    fn meta_command(&mut self, at: usize) -> Result<(), Wrong> {
+    fn meta_command(&mut self, at: usize) -> Result<(), SyntaxError> {
         let Some((_, word)) = self.scanner.word() else {
             return Ok(());
         };
         let Some(command) = META_COMMANDS.iter().find(|known| known.eq_ignore_ascii_case(word)) else {
             let hint = nearest(word, META_COMMANDS)
                 .map_or(String::new(), |known| format!("; did you mean \"\\{known}\"?"));
-            return Wrong::at(at, format!("invalid command \"\\{word}\"{hint}"));
+            return SyntaxError::at(at, format!("invalid command \"\\{word}\"{hint}"));
         };
         if matches!(*command, "gset" | "aset") {
             return self.store(at, command);
@@ -161,7 +161,7 @@ impl<'a> Compiler<'a, '_> {
     }
 
     /// What stands behind the name of a meta-command that is no part of a statement.
-    fn command(&mut self, at: usize, command: &str) -> Result<(), Wrong> {
+    fn command(&mut self, at: usize, command: &str) -> Result<(), SyntaxError> {
         match command {
             "set" => {
                 let (slot, _) = self.variable("set")?;
@@ -207,7 +207,7 @@ impl<'a> Compiler<'a, '_> {
             }
             command => {
                 if !self.allow_shell {
-                    return Wrong::at(
+                    return SyntaxError::at(
                         at,
                         format!("\\{command} runs a program on this machine, which is not allowed here"),
                     );
@@ -224,11 +224,13 @@ impl<'a> Compiler<'a, '_> {
     }
 
     /// The name of the variable that a command sets, and where it stands.
-    fn variable(&mut self, command: &str) -> Result<(u32, usize), Wrong> {
+    fn variable(&mut self, command: &str) -> Result<(u32, usize), SyntaxError> {
         let end = self.scanner.at;
         match self.scanner.word() {
-            None => Wrong::at(end, format!("missing argument: \\{command} needs the name of a variable")),
-            Some((at, name)) if !Names::is_valid(name) => Wrong::at(
+            None => {
+                SyntaxError::at(end, format!("missing argument: \\{command} needs the name of a variable"))
+            }
+            Some((at, name)) if !Names::is_valid(name) => SyntaxError::at(
                 at,
                 format!(
                     "invalid variable name: \"{name}\"; a name has letters, digits and underscores and begins with no digit"
@@ -239,7 +241,7 @@ impl<'a> Compiler<'a, '_> {
     }
 
     /// The expression that is the rest of the command whose backslash is at `at`.
-    fn expression(&mut self, at: usize) -> Result<Expr, Wrong> {
+    fn expression(&mut self, at: usize) -> Result<Expr, SyntaxError> {
         let text = self.text[at..].lines().next().unwrap_or_default();
         let origin = Origin {
             file: self.file.clone(),
@@ -253,11 +255,11 @@ impl<'a> Compiler<'a, '_> {
         Ok(expr)
     }
 
-    fn no_arguments(&mut self, command: &str) -> Result<(), Wrong> {
+    fn no_arguments(&mut self, command: &str) -> Result<(), SyntaxError> {
         match self.scanner.word() {
             None => Ok(()),
             Some((at, word)) => {
-                Wrong::at(at, format!("unexpected argument \"{word}\": \\{command} has none"))
+                SyntaxError::at(at, format!("unexpected argument \"{word}\": \\{command} has none"))
             }
         }
     }
@@ -270,13 +272,13 @@ impl<'a> Compiler<'a, '_> {
     }
 
     /// Ends the branch before an `\elif` or `\else` at `at`.
-    fn end_branch(&mut self, at: usize, command: &str) -> Result<(), Wrong> {
+    fn end_branch(&mut self, at: usize, command: &str) -> Result<(), SyntaxError> {
         let here = self.commands.len();
         let Some(branches) = self.open.last_mut() else {
-            return Wrong::at(at, format!("\\{command} without matching \\if"));
+            return SyntaxError::at(at, format!("\\{command} without matching \\if"));
         };
         if branches.has_else {
-            return Wrong::at(at, format!("\\{command} after \\else"));
+            return SyntaxError::at(at, format!("\\{command} after \\else"));
         }
         branches.ends.push(here);
         let unless = branches.unless.take();
@@ -285,9 +287,9 @@ impl<'a> Compiler<'a, '_> {
         Ok(())
     }
 
-    fn end_if(&mut self, at: usize) -> Result<(), Wrong> {
+    fn end_if(&mut self, at: usize) -> Result<(), SyntaxError> {
         let Some(branches) = self.open.pop() else {
-            return Wrong::at(at, "\\endif without matching \\if");
+            return SyntaxError::at(at, "\\endif without matching \\if");
         };
         self.land(branches.unless.into_iter().chain(branches.ends));
         Ok(())
@@ -304,12 +306,12 @@ impl<'a> Compiler<'a, '_> {
     }
 
     /// `\gset` and `\aset`: belong to the statement before them.
-    fn store(&mut self, at: usize, command: &str) -> Result<(), Wrong> {
+    fn store(&mut self, at: usize, command: &str) -> Result<(), SyntaxError> {
         let prefix = match self.scanner.word() {
             None => "",
             Some((at, prefix)) => {
                 if !Names::is_valid(prefix) {
-                    return Wrong::at(at, format!("invalid prefix of variable names: \"{prefix}\""));
+                    return SyntaxError::at(at, format!("invalid prefix of variable names: \"{prefix}\""));
                 }
                 self.no_more(command)?;
                 prefix
@@ -317,25 +319,27 @@ impl<'a> Compiler<'a, '_> {
         };
         let statement = self.last_sql.map(|index| &mut self.commands[index]);
         let Some(Command::Sql { store: store @ None, .. }) = statement else {
-            return Wrong::at(at, format!("\\{command} must follow an SQL command"));
+            return SyntaxError::at(at, format!("\\{command} must follow an SQL command"));
         };
         let prefix = prefix.into();
         *store = Some(if command == "gset" { Store::Gset { prefix } } else { Store::Aset { prefix } });
         Ok(())
     }
 
-    fn no_more(&mut self, command: &str) -> Result<(), Wrong> {
+    fn no_more(&mut self, command: &str) -> Result<(), SyntaxError> {
         match self.scanner.word() {
             None => Ok(()),
-            Some((at, word)) => Wrong::at(at, format!("too many arguments for \\{command}: \"{word}\"")),
+            Some((at, word)) => {
+                SyntaxError::at(at, format!("too many arguments for \\{command}: \"{word}\""))
+            }
         }
     }
 
     /// `\sleep number [unit]`, also without the blank between them.
-    fn sleep(&mut self) -> Result<Sleep, Wrong> {
+    fn sleep(&mut self) -> Result<Sleep, SyntaxError> {
         let end = self.scanner.at;
         let Some((at, number)) = self.scanner.word() else {
-            return Wrong::at(end, "missing argument: \\sleep needs a time");
+            return SyntaxError::at(end, "missing argument: \\sleep needs a time");
         };
         let mut unit = self.scanner.word();
         if unit.is_some() {
@@ -350,11 +354,11 @@ impl<'a> Compiler<'a, '_> {
             if end < number.len() && unit.is_none() && digits > 0 {
                 unit = Some((at + end, &number[end..]));
             } else if digits == 0 || end < number.len() {
-                return Wrong::at(at, format!("invalid sleep time, must be an integer: \"{number}\""));
+                return SyntaxError::at(at, format!("invalid sleep time, must be an integer: \"{number}\""));
             }
             match number[..end].parse() {
                 Ok(count) => SleepTime::Constant(count),
-                Err(_) => return Wrong::at(at, format!("sleep time out of range: \"{number}\"")),
+                Err(_) => return SyntaxError::at(at, format!("sleep time out of range: \"{number}\"")),
             }
         };
         let unit = match unit {
@@ -362,7 +366,10 @@ impl<'a> Compiler<'a, '_> {
             Some((at, name)) => match TimeUnit::find(name) {
                 Some(unit) => unit,
                 None => {
-                    return Wrong::at(at, format!("unrecognized time unit, must be us, ms or s: \"{name}\""));
+                    return SyntaxError::at(
+                        at,
+                        format!("unrecognized time unit, must be us, ms or s: \"{name}\""),
+                    );
                 }
             },
         };
@@ -370,12 +377,12 @@ impl<'a> Compiler<'a, '_> {
     }
 
     /// The words of a shell command: `:name` is a variable, `::text` the text `:text`.
-    fn shell_words(&mut self, command: &str) -> Result<Box<[ShellWord]>, Wrong> {
+    fn shell_words(&mut self, command: &str) -> Result<Box<[ShellWord]>, SyntaxError> {
         let mut end = self.scanner.at;
         let mut words = Vec::new();
         while let Some((at, word)) = self.scanner.word() {
             if words.len() >= MAX_WORDS - 1 {
-                return Wrong::at(at, format!("too many arguments for \\{command}"));
+                return SyntaxError::at(at, format!("too many arguments for \\{command}"));
             }
             end = self.scanner.at;
             words.push(match word.strip_prefix(':') {
@@ -385,7 +392,7 @@ impl<'a> Compiler<'a, '_> {
             });
         }
         if words.is_empty() {
-            return Wrong::at(end, format!("missing command: \\{command} needs one to run"));
+            return SyntaxError::at(end, format!("missing command: \\{command} needs one to run"));
         }
         Ok(words.into())
     }

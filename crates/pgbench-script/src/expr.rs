@@ -8,7 +8,7 @@ use super::node::Node;
 use super::number::{Number, Outcome};
 use super::parser::Parser;
 use super::rng::Rng;
-use super::source::{Wrong, locate};
+use super::source::{SyntaxError, locate};
 use super::value::{Value, ValueRef};
 use super::vars::{Names, Vars};
 
@@ -38,7 +38,7 @@ impl Expr {
     pub fn parse(text: &str, names: &mut Names) -> Result<Expr, ScriptError> {
         if let Some(offset) = text.find('\0') {
             let message = "a NUL character cannot be part of an expression".into();
-            return Err(locate("", text, Wrong { offset, message }));
+            return Err(locate("", text, SyntaxError { offset, message }));
         }
         Expr::parse_at(&mut Lexer::new(text, 0, false), names, None).map_err(|wrong| locate("", text, wrong))
     }
@@ -48,7 +48,7 @@ impl Expr {
         lexer: &mut Lexer<'_>,
         names: &mut Names,
         origin: Option<Origin>,
-    ) -> Result<Expr, Wrong> {
+    ) -> Result<Expr, SyntaxError> {
         let place = origin.as_ref().map_or_else(
             || "expression".to_owned(),
             |origin| format!("script={},command={}", origin.file, origin.command),

@@ -1,6 +1,6 @@
 //! Expressions cut into tokens.
 
-use super::source::Wrong;
+use super::source::SyntaxError;
 use super::vars::is_name_byte;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,7 +42,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// The next token and the byte it begins at.
-    pub fn next(&mut self) -> Result<(usize, Token<'a>), Wrong> {
+    pub fn next(&mut self) -> Result<(usize, Token<'a>), SyntaxError> {
         self.skip_space();
         let start = self.at;
         let rest = &self.text[start..];
@@ -74,7 +74,7 @@ impl<'a> Lexer<'a> {
                 }
                 None => {
                     let character: String = rest.chars().take(1).collect();
-                    return Wrong::at(start, format!("unexpected character \"{character}\""));
+                    return SyntaxError::at(start, format!("unexpected character \"{character}\""));
                 }
             },
         };
@@ -96,7 +96,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// An integer, or a double if it has a point or an exponent.
-    fn number(&mut self, start: usize) -> Result<Token<'a>, Wrong> {
+    fn number(&mut self, start: usize) -> Result<Token<'a>, SyntaxError> {
         let digits = |at: usize| run(&self.text[at..], |byte| byte.is_ascii_digit());
         let byte = |at: usize| self.text.as_bytes().get(at).copied();
         let mut end = start + digits(start);
@@ -119,14 +119,14 @@ impl<'a> Lexer<'a> {
             return match text.parse() {
                 Ok(value) => Ok(Token::Int(value)),
                 Err(_) if text == "9223372036854775808" => Ok(Token::IntLimit),
-                Err(_) => Wrong::at(start, format!("bigint constant overflow ({text})")),
+                Err(_) => SyntaxError::at(start, format!("bigint constant overflow ({text})")),
             };
         }
         let mantissa = text.split(['e', 'E']).next().unwrap_or(text);
         let zero = !mantissa.bytes().any(|byte| (b'1'..=b'9').contains(&byte));
         match text.parse::<f64>() {
             Ok(value) if value.is_normal() || zero => Ok(Token::Double(value)),
-            _ => Wrong::at(start, format!("double constant overflow ({text})")),
+            _ => SyntaxError::at(start, format!("double constant overflow ({text})")),
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) enum Node {
     Draw(Draw, Box<[Node; 3]>),
     SysbenchZipf(Box<SysbenchZipf>),
     Permute(Box<[Node; 3]>),
-    Debug(Box<Debug>),
+    Debug(Box<DebugCall>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,7 +97,7 @@ pub(super) struct SysbenchZipf {
 }
 
 #[derive(Debug)]
-pub(super) struct Debug {
+pub(super) struct DebugCall {
     pub argument: Node,
     /// What is printed in parentheses before the value.
     pub place: Box<str>,

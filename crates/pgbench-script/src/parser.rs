@@ -5,11 +5,11 @@ use std::sync::OnceLock;
 use super::evaluate::range;
 use super::function::Function;
 use super::lexer::{Lexer, Token};
-use super::node::{Binary, Case, Debug, Draw, Extreme, Node, SysbenchZipf, Unary};
+use super::node::{Binary, Case, DebugCall, Draw, Extreme, Node, SysbenchZipf, Unary};
 use super::number::Number;
 use super::operator::{BITS, COMPARISON, IS, Infix, NOT, SIGN, infix};
 use super::rng::Rng;
-use super::source::Wrong;
+use super::source::SyntaxError;
 use super::vars::{Names, Vars};
 
 /// How deeply expressions may stand within each other.
@@ -30,21 +30,21 @@ pub(super) struct Parser<'a, 'l, 'n> {
 }
 
 /// A node and how deep it is.
-struct Part {
+struct Operand {
     node: Node,
     depth: usize,
 }
 
 impl<'a, 'l, 'n> Parser<'a, 'l, 'n> {
-    pub fn new(lexer: &'l mut Lexer<'a>, names: &'n mut Names, place: &'n str) -> Result<Self, Wrong> {
+    pub fn new(lexer: &'l mut Lexer<'a>, names: &'n mut Names, place: &'n str) -> Result<Self, SyntaxError> {
         let (at, token) = lexer.next()?;
         Ok(Parser { lexer, names, place, token, at, nesting: 0, variables: Vec::new() })
     }
 
     /// One expression and then the end.
-    pub fn parse(&mut self) -> Result<Node, Wrong> {
+    pub fn parse(&mut self) -> Result<Node, SyntaxError> {
         if self.token == Token::End {
-            return Wrong::at(self.at, "an expression is missing");
+            return SyntaxError::at(self.at, "an expression is missing");
         }
         let part = self.expression(0)?;
         if self.token != Token::End {
@@ -53,34 +53,39 @@ impl<'a, 'l, 'n> Parser<'a, 'l, 'n> {
         Ok(part.node)
     }
 
-    fn advance(&mut self) -> Result<(), Wrong> {
+    fn advance(&mut self) -> Result<(), SyntaxError> {
         (self.at, self.token) = self.lexer.next()?;
         Ok(())
     }
 
-    fn unexpected<T>(&self, expected: &str) -> Result<T, Wrong> {
+    fn unexpected<T>(&self, expected: &str) -> Result<T, SyntaxError> {
         let found = match self.token {
             Token::End => "the end of the line".into(),
             Token::Null => "\"null\"".into(),
             Token::Boolean(value) => format!("\"{value}\""),
             Token::Int(value) => format!("\"{value}\""),
-            Token::IntLimit => return Wrong::at(self.at, "bigint constant overflow (9223372036854775808)"),
+            Token::IntLimit => {
+                return SyntaxError::at(self.at, "bigint constant overflow (9223372036854775808)");
+            }
             Token::Double(value) => format!("\"{value}\""),
             Token::Variable(name) => format!("\":{name}\""),
             Token::Name(name) => format!("\"{name}\""),
             Token::Symbol(text) | Token::Word(text) => format!("\"{text}\""),
         };
-        Wrong::at(self.at, format!("syntax error: expected {expected}, found {found}"))
+        SyntaxError::at(self.at, format!("syntax error: expected {expected}, found {found}"))
     }
 
-    fn expect(&mut self, token: Token<'static>, name: &str) -> Result<(), Wrong> {
+    fn expect(&mut self, token: Token<'static>, name: &str) -> Result<(), SyntaxError> {
         if self.token == token { self.advance() } else { self.unexpected(name) }
     }
 
     /// An expression whose operators rank at least `lowest`.
-    fn expression(&mut self, lowest: u8) -> Result<Part, Wrong> {
+    fn expression(&mut self, lowest: u8) -> Result<Operand, SyntaxError> {
         if self.nesting >= MAX_NESTING {
-            return Wrong::at(self.at, format!("more than {MAX_NESTING} expressions within each other"));
+            return SyntaxError::at(
+                self.at,
+                format!("more than {MAX_NESTING} expressions within each other"),
+            );
         }
         self.nesting += 1;
         let mut left = self.operand()?;
@@ -101,7 +106,7 @@ impl<'a, 'l, 'n> Parser<'a, 'l, 'n> {
                 break;
             }
             if rank == COMPARISON && compared {
-                return Wrong::at(at, "syntax error: a comparison of a comparison needs parentheses");
+                return SyntaxError::at(at, "syntax error: a comparison of a comparison needs parentheses");
             }
             self.advance()?;
             let right = self.expression(rank + 1)?;
@@ -113,7 +118,7 @@ impl<'a, 'l, 'n> Parser<'a, 'l, 'n> {
     }
 
     /// What stands behind an expression in `IS …`, ISNULL or NOTNULL.
-    fn test(&mut self) -> Result<Unary, Wrong> {
+    fn test(&mut self) -> Result<Unary, SyntaxError> {
         let word = self.token;
         self.advance()?;
         match word {
@@ -135,7 +140,7 @@ impl<'a, 'l, 'n> Parser<'a, 'l, 'n> {
     }
 
     /// A constant, a variable, a call, a CASE, or a sign or NOT with what it belongs to.
-    fn operand(&mut self) -> Result<Part, Wrong> {
+    fn operand(&mut self) -> Result<Operand, SyntaxError> {
         let (at, token) = (self.at, self.token);
         if matches!(token, Token::End | Token::IntLimit) {
             return self.unexpected("a value");
@@ -180,14 +185,14 @@ impl<'a, 'l, 'n> Parser<'a, 'l, 'n> {
         }
     }
 
-    fn variable(&mut self, name: &str) -> Part {
+    fn variable(&mut self, name: &str) -> Operand {
         let slot = self.names.slot(name);
         self.variables.push(slot);
-        Part { node: Node::Variable(slot), depth: 1 }
+        Operand { node: Node::Variable(slot), depth: 1 }
     }
 
     /// CASE WHEN … THEN … [ELSE …] END, behind CASE.
-    fn case(&mut self, at: usize) -> Result<Part, Wrong> {
+    fn case(&mut self, at: usize) -> Result<Operand, SyntaxError> {
         let mut branches = Vec::new();
         let mut depth = 0;
         self.expect_word("when")?;
@@ -212,24 +217,24 @@ impl<'a, 'l, 'n> Parser<'a, 'l, 'n> {
         self.expect_word("end")?;
         let depth = depth.max(otherwise.depth);
         let case = Case { branches: branches.into(), otherwise: otherwise.node };
-        self.part(at, Node::Case(Box::new(case)), depth)
+        self.deeper(at, Node::Case(Box::new(case)), depth)
     }
 
-    fn expect_word(&mut self, word: &'static str) -> Result<(), Wrong> {
+    fn expect_word(&mut self, word: &'static str) -> Result<(), SyntaxError> {
         self.expect(Token::Word(word), &word.to_ascii_uppercase())
     }
 
     /// A call, behind the name of the function.
-    fn call(&mut self, at: usize, name: &str) -> Result<Part, Wrong> {
+    fn call(&mut self, at: usize, name: &str) -> Result<Operand, SyntaxError> {
         if self.token != Token::Symbol("(") {
-            return Wrong::at(
+            return SyntaxError::at(
                 at,
                 format!(
                     "syntax error: \"{name}\" is no value; a variable is written \":{name}\", a call \"{name}(…)\""
                 ),
             );
         }
-        let function = Function::find(name).or_else(|message| Wrong::at(at, message))?;
+        let function = Function::find(name).or_else(|message| SyntaxError::at(at, message))?;
         self.advance()?;
         let mut arguments = Vec::new();
         if self.token != Token::Symbol(")") {
@@ -242,13 +247,18 @@ impl<'a, 'l, 'n> Parser<'a, 'l, 'n> {
                 }
             }
         }
-        Function::check_arguments(name, arguments.len()).or_else(|message| Wrong::at(at, message))?;
+        Function::check_arguments(name, arguments.len()).or_else(|message| SyntaxError::at(at, message))?;
         self.advance()?;
         self.function(at, function, arguments)
     }
 
     /// The node of a call with a right number of arguments.
-    fn function(&mut self, at: usize, function: Function, mut arguments: Vec<Part>) -> Result<Part, Wrong> {
+    fn function(
+        &mut self,
+        at: usize,
+        function: Function,
+        mut arguments: Vec<Operand>,
+    ) -> Result<Operand, SyntaxError> {
         let seeded = match function {
             Function::HashFnv1a | Function::HashMurmur2 => 2,
             Function::Permute => 3,
@@ -284,47 +294,59 @@ impl<'a, 'l, 'n> Parser<'a, 'l, 'n> {
             Function::Greatest => Node::Extreme(Extreme::Greatest, nodes.into()),
             Function::Debug => {
                 let [argument] = *exactly(nodes);
-                Node::Debug(Box::new(Debug { argument, place: self.place.into() }))
+                Node::Debug(Box::new(DebugCall { argument, place: self.place.into() }))
             }
         };
-        self.part(at, node, depth)
+        self.deeper(at, node, depth)
     }
 
-    fn infix(&self, at: usize, operator: Infix, left: Part, right: Part) -> Result<Part, Wrong> {
+    fn infix(
+        &self,
+        at: usize,
+        operator: Infix,
+        left: Operand,
+        right: Operand,
+    ) -> Result<Operand, SyntaxError> {
         match operator {
             Infix::Plain(operator) => self.binary(at, operator, left, right),
             // ">" is "<" the other way round: the right side is evaluated first, as pgbench does.
             Infix::Swapped(operator) => self.binary(at, operator, right, left),
             Infix::Logic(operator) => {
                 let depth = left.depth.max(right.depth);
-                self.part(at, Node::Logic(operator, Box::new([left.node, right.node])), depth)
+                self.deeper(at, Node::Logic(operator, Box::new([left.node, right.node])), depth)
             }
         }
     }
 
-    fn binary(&self, at: usize, operator: Binary, left: Part, right: Part) -> Result<Part, Wrong> {
+    fn binary(
+        &self,
+        at: usize,
+        operator: Binary,
+        left: Operand,
+        right: Operand,
+    ) -> Result<Operand, SyntaxError> {
         let depth = left.depth.max(right.depth);
-        self.part(at, Node::Binary(operator, Box::new([left.node, right.node])), depth)
+        self.deeper(at, Node::Binary(operator, Box::new([left.node, right.node])), depth)
     }
 
-    fn unary(&self, at: usize, operator: Unary, operand: Part) -> Result<Part, Wrong> {
-        self.part(at, Node::Unary(operator, Box::new(operand.node)), operand.depth)
+    fn unary(&self, at: usize, operator: Unary, operand: Operand) -> Result<Operand, SyntaxError> {
+        self.deeper(at, Node::Unary(operator, Box::new(operand.node)), operand.depth)
     }
 
     /// A node above others of the given depth, computed now if it is always the same.
-    fn part(&self, at: usize, node: Node, depth: usize) -> Result<Part, Wrong> {
+    fn deeper(&self, at: usize, node: Node, depth: usize) -> Result<Operand, SyntaxError> {
         if depth >= MAX_DEPTH {
-            return Wrong::at(at, format!("more than {MAX_DEPTH} operations within each other"));
+            return SyntaxError::at(at, format!("more than {MAX_DEPTH} operations within each other"));
         }
         Ok(match folded(&node) {
             Some(value) => constant(value),
-            None => Part { node, depth: depth + 1 },
+            None => Operand { node, depth: depth + 1 },
         })
     }
 }
 
-fn constant(value: Number) -> Part {
-    Part { node: Node::Constant(value), depth: 1 }
+fn constant(value: Number) -> Operand {
+    Operand { node: Node::Constant(value), depth: 1 }
 }
 
 fn one(operator: Unary, nodes: Vec<Node>) -> Node {

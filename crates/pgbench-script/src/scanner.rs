@@ -4,7 +4,7 @@
 //! outside quotes, comments, parentheses and the BEGIN … END body of a function, or at a backslash.
 
 use super::lexer::continuation;
-use super::source::Wrong;
+use super::source::SyntaxError;
 
 /// What ended a piece of SQL.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,7 +58,7 @@ impl<'a> Scanner<'a> {
 
     /// The next SQL text, where it begins, and what ended it. Blanks and `--` comments before it are
     /// left out; what is between statements is empty.
-    pub fn sql(&mut self) -> Result<(usize, String, Stop), Wrong> {
+    pub fn sql(&mut self) -> Result<(usize, String, Stop), SyntaxError> {
         self.skip_blanks_and_comments();
         let start = self.at;
         let mut piece = start;
@@ -110,7 +110,7 @@ impl<'a> Scanner<'a> {
             }
         };
         if stop == Stop::EndOfScript && self.parentheses > 0 {
-            return Wrong::at(self.opened_at, "parenthesis is never closed");
+            return SyntaxError::at(self.opened_at, "parenthesis is never closed");
         }
         sql.push_str(&self.text[piece..self.at]);
         sql.truncate(sql.trim_end().len());
@@ -168,7 +168,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// A comment in /* */; they nest.
-    fn comment(&mut self) -> Result<(), Wrong> {
+    fn comment(&mut self) -> Result<(), SyntaxError> {
         let start = self.at;
         let mut depth = 0usize;
         loop {
@@ -185,18 +185,18 @@ impl<'a> Scanner<'a> {
                     }
                 }
                 (Some(_), _) => self.at += 1,
-                (None, _) => return Wrong::at(start, "comment is never closed"),
+                (None, _) => return SyntaxError::at(start, "comment is never closed"),
             }
         }
     }
 
     /// A string in single quotes, from its first quote; with backslash escapes if it is one of E''.
-    fn quoted(&mut self, escapes: bool) -> Result<(), Wrong> {
+    fn quoted(&mut self, escapes: bool) -> Result<(), SyntaxError> {
         let start = self.at;
         self.at += 1;
         loop {
             match self.bytes.get(self.at) {
-                None => return Wrong::at(start, "quoted string is never closed"),
+                None => return SyntaxError::at(start, "quoted string is never closed"),
                 Some(b'\\') if escapes => self.at += 2,
                 Some(b'\'') if self.follows(b'\'') => self.at += 2,
                 Some(b'\'') => {
@@ -234,19 +234,19 @@ impl<'a> Scanner<'a> {
 
     /// An identifier in double quotes. A doubled quote looks like two identifiers side by side,
     /// which end at the same place.
-    fn delimited(&mut self) -> Result<(), Wrong> {
+    fn delimited(&mut self) -> Result<(), SyntaxError> {
         let start = self.at;
         match self.bytes[start + 1..].iter().position(|&byte| byte == b'"') {
             Some(length) => {
                 self.at = start + length + 2;
                 Ok(())
             }
-            None => Wrong::at(start, "quoted identifier is never closed"),
+            None => SyntaxError::at(start, "quoted identifier is never closed"),
         }
     }
 
     /// A string in $tag$ … $tag$, or just the dollar if no tag begins here.
-    fn dollar_quoted(&mut self) -> Result<(), Wrong> {
+    fn dollar_quoted(&mut self) -> Result<(), SyntaxError> {
         let start = self.at;
         let tag_start = start + 1;
         let is_tag = |byte: &u8| is_identifier_start(*byte) || byte.is_ascii_digit();
@@ -263,12 +263,12 @@ impl<'a> Scanner<'a> {
                 self.at = end + 1 + length + delimiter.len();
                 Ok(())
             }
-            None => Wrong::at(start, format!("dollar-quoted string {delimiter} is never closed")),
+            None => SyntaxError::at(start, format!("dollar-quoted string {delimiter} is never closed")),
         }
     }
 
     /// A name or key word, and the string that an E in front of it makes one with escapes.
-    fn identifier(&mut self) -> Result<(), Wrong> {
+    fn identifier(&mut self) -> Result<(), SyntaxError> {
         let start = self.at;
         let is_part = |byte: &u8| is_identifier_start(*byte) || byte.is_ascii_digit() || *byte == b'$';
         let rest = &self.bytes[start..];

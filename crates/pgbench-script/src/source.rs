@@ -5,22 +5,22 @@ use super::error::ScriptError;
 /// Characters of a line shown before and after the place of an error.
 const SHOWN: usize = 60;
 
-/// Something wrong at a byte of the text.
+/// An error at a byte of the text.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Wrong {
+pub(super) struct SyntaxError {
     pub offset: usize,
     pub message: String,
 }
 
-impl Wrong {
-    pub fn at<T>(offset: usize, message: impl Into<String>) -> Result<T, Wrong> {
-        Err(Wrong { offset, message: message.into() })
+impl SyntaxError {
+    pub fn at<T>(offset: usize, message: impl Into<String>) -> Result<T, SyntaxError> {
+        Err(SyntaxError { offset, message: message.into() })
     }
 }
 
-/// The error for `wrong` in `text`.
-pub(super) fn locate(file: &str, text: &str, wrong: Wrong) -> ScriptError {
-    let offset = (0..=wrong.offset.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+/// The `error` in `text`.
+pub(super) fn locate(file: &str, text: &str, error: SyntaxError) -> ScriptError {
+    let offset = (0..=error.offset.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     let before = &text[..offset];
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
     let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
@@ -38,7 +38,7 @@ pub(super) fn locate(file: &str, text: &str, wrong: Wrong) -> ScriptError {
         file: file.into(),
         line,
         column: column + 1,
-        message: wrong.message,
+        message: error.message,
         source_line: shown.trim_end().into(),
         caret: column - skipped,
     }
@@ -50,6 +50,6 @@ pub fn decode<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, ScriptError> {
         let good = error.valid_up_to();
         let text = String::from_utf8_lossy(&bytes[..bytes.len().min(good + SHOWN)]);
         let message = format!("byte 0x{:02x} is not UTF-8; save the script in UTF-8", bytes[good]);
-        locate(file, &text, Wrong { offset: good, message })
+        locate(file, &text, SyntaxError { offset: good, message })
     })
 }

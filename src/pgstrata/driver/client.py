@@ -156,7 +156,7 @@ class Driver:
     # --- what it is told ----------------------------------------------------------------------
 
     def start(self, at: int | None = None) -> None:
-        """Opens the barrier. at: zero of a step that takes turns, in nanoseconds of the monotonic clock."""
+        """Opens the barrier. at: zero of a step in windows, in nanoseconds of the monotonic clock."""
         self._write({"command": "start"} if at is None else {"command": "start", "at": at})
 
     def stop(self, within: float | None = None) -> None:
@@ -218,9 +218,9 @@ class Driver:
         then follows; an `error` before it is raised.
         """
         measuring, failed = False, None
-        # Where drivers take turns, a second of one takes as many as there are drivers.
-        lanes = float((self.spec.get("turns") or {}).get("lanes", 1))
-        patience = self.silence + lanes * 1.5 * float(self.spec.get("warmup_seconds") or 0)
+        # Where drivers work in windows, a second of one takes as many as there are drivers.
+        participants = float((self.spec.get("windows") or {}).get("participants", 1))
+        patience = self.silence + participants * 1.5 * float(self.spec.get("warmup_seconds") or 0)
         while True:
             event = self._next(patience)
             if event is None:

@@ -35,7 +35,7 @@ class Windows(Protocol):
     """The stretches of time in which one variant works while connections of all variants stay open."""
 
     def spec(self) -> Json:
-        """`turns` of the driver's spec."""
+        """`windows` of the driver's spec."""
         ...
 
     def moment(self, active: float) -> float:
@@ -189,7 +189,7 @@ class StepMeasurement:
             results_dir=str(self._rows) if self._rows else None,
         )
         if part.windows is not None:
-            spec["turns"] = part.windows.spec()
+            spec["windows"] = part.windows.spec()
         if not self._spec:
             self._spec = shown(spec)
             where.builder.spec(self.order, self.step.name, self._spec)

@@ -6,6 +6,7 @@ pub mod uring;
 
 use std::os::fd::OwnedFd;
 
+use crate::events::EngineName;
 use crate::session::Session;
 use crate::spec::{Connection, EngineChoice};
 use crate::statements::StatementWriter;
@@ -30,10 +31,10 @@ pub enum Engine {
 }
 
 impl Engine {
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> EngineName {
         match self {
-            Engine::Blocking => "blocking",
-            Engine::IoUring { .. } => "io_uring",
+            Engine::Blocking => EngineName::Blocking,
+            Engine::IoUring { .. } => EngineName::IoUring,
         }
     }
 

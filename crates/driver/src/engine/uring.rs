@@ -16,7 +16,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use super::buffers::{Buffers, GROUP};
 use super::{ClientConnection, publish};
 use crate::clock::{self, Nanos};
-use crate::events::Failure;
+use crate::events::{Failure, FailureKind};
 use crate::pace::Control;
 use crate::session::{Progress, Want};
 use crate::statements::StatementWriter;
@@ -73,7 +73,7 @@ pub fn run(
     give_way(clients);
     if let Err(e) = Loop::new(clients, control, writer).and_then(|mut l| l.run(wake)) {
         for client in clients {
-            let failure = Failure::new("io", format!("io_uring failed: {e}"));
+            let failure = Failure::new(FailureKind::Io, format!("io_uring failed: {e}"));
             client.session.fail(failure);
         }
     }
@@ -246,7 +246,7 @@ impl<'l, 'a> Loop<'l, 'a> {
         match session.advance(now) {
             Want::Exchange => self.exchange(i)?,
             Want::Push | Want::Connect | Want::Disconnect => {
-                session.fail(Failure::new("io", "this needs the blocking engine"));
+                session.fail(Failure::new(FailureKind::Io, "this needs the blocking engine"));
                 self.active -= 1;
             }
             Want::Wait(then) => self.timers.push(Reverse((then, i))),

@@ -6,7 +6,7 @@ use pgbench_script::{EvalError, Names, Value};
 
 use super::{RecordedStatement, Session, State};
 use crate::clock::{self, Nanos};
-use crate::events::{Failure, SqlError, StatementDone};
+use crate::events::{Failure, FailureKind, SqlError, StatementDone};
 use crate::program::{Destination, Op};
 use crate::startup::senseless;
 use crate::tally::Outcome;
@@ -90,7 +90,10 @@ impl Session<'_> {
                 b'G' if self.copy.is_none() => {
                     return Err(Failure {
                         statement: self.statement_text(),
-                        ..Failure::new("sql", "the server waits for the rows of a COPY, and there are none")
+                        ..Failure::new(
+                            FailureKind::Sql,
+                            "the server waits for the rows of a COPY, and there are none",
+                        )
                     });
                 }
                 b'G' => {
@@ -122,7 +125,7 @@ impl Session<'_> {
     /// The server has closed the connection, or the system has.
     pub fn lost(&mut self, why: &str) -> Failure {
         let last_words = self.answer.error.take();
-        let mut failure = Failure::new("connection", format!("the connection was lost: {why}"));
+        let mut failure = Failure::new(FailureKind::Connection, format!("the connection was lost: {why}"));
         if let Some(words) = last_words {
             failure.message = format!("the connection was lost: the server said: {}", words.message);
             failure.sqlstate = words.sqlstate;
@@ -146,7 +149,7 @@ impl Session<'_> {
         self.answer.row_count += 1;
         let statement = &self.role.statements[index];
         if statement.record {
-            if self.around.keep_rows {
+            if self.context.keep_rows {
                 tab_separated(row, &mut self.answer.kept);
             }
         } else {
@@ -175,7 +178,7 @@ impl Session<'_> {
             let name = format!("{prefix}{name}");
             if !Names::is_valid(&name) {
                 let message = format!("a column cannot become a variable: invalid variable name \"{name}\"");
-                return Err(Failure::new("script", message));
+                return Err(Failure::new(FailureKind::Script, message));
             }
             // A name nobody uses has no slot; there is nothing to keep for it.
             if let Some(slot) = self.role.names.get(&name) {
@@ -210,7 +213,7 @@ impl Session<'_> {
                 let share = time / count as u64;
                 let rows = if count == 1 { rows } else { 0 };
                 let at = self.window.as_ref().map_or(now, |window| window.active(now));
-                self.around.recorder.statement(at, index, share, rows, error.is_some());
+                self.context.recorder.statement(at, index, share, rows, error.is_some());
             }
             if self.timed && statement.counted && error.is_none() {
                 self.current.statements += 1;
@@ -249,7 +252,7 @@ impl Session<'_> {
                 let rows = std::mem::take(&mut self.answer.row_count);
                 if rows != 1 {
                     let message = format!("\\gset expects one row, and the query gave {rows}");
-                    return Err(self.statement_failure(index, Failure::new("script", message)));
+                    return Err(self.statement_failure(index, Failure::new(FailureKind::Script, message)));
                 }
                 self.assign_by_name(prefix).map_err(|failure| self.statement_failure(index, failure))
             }
@@ -317,13 +320,13 @@ impl Session<'_> {
         match &self.snapshot {
             Some(snapshot)
                 if (most == 0 || self.tries < most)
-                    && !self.around.control.over(now)
+                    && !self.context.control.over(now)
                     && self.role.latency_limit.is_none_or(|limit| now <= self.started + limit) =>
             {
                 let (vars, rng) = snapshot.as_ref().clone();
                 self.vars = vars;
                 self.rng = rng;
-                self.around.recorder.retried(now, self.answer.failed);
+                self.context.recorder.retried(now, self.answer.failed);
                 self.tries += 1;
                 self.current.retries += 1;
                 self.current.statements = 0;
@@ -340,7 +343,7 @@ impl Session<'_> {
     }
 
     fn server_error(&self, body: std::ops::Range<usize>) -> Failure {
-        let mut failure = Failure::new("sql", "the server reported an error without a message");
+        let mut failure = Failure::new(FailureKind::Sql, "the server reported an error without a message");
         for (code, text) in wire::error_fields(self.inbox.body(body)) {
             match code {
                 b'C' => failure.sqlstate = Some(text),
@@ -359,7 +362,7 @@ impl Session<'_> {
     }
 
     pub(super) fn script_failure(&self, e: &EvalError, index: usize) -> Box<Failure> {
-        let failure = Failure::new("script", e.to_string());
+        let failure = Failure::new(FailureKind::Script, e.to_string());
         Box::new(Failure {
             statement: Some(self.role.statements[index].shown(0)),
             ..self.statement_failure(index, failure)
@@ -379,8 +382,8 @@ impl Session<'_> {
     }
 
     /// The failure of the script's instruction at `pc`.
-    pub(super) fn failure_at(&self, pc: usize, message: impl std::convert::Into<String>) -> Box<Failure> {
-        let failure = Failure::new("script", message);
+    pub(super) fn failure_at(&self, pc: usize, message: impl Into<String>) -> Box<Failure> {
+        let failure = Failure::new(FailureKind::Script, message);
         Box::new(match self.state {
             State::Start => failure,
             _ => self.role.programs[self.script].placed(pc, failure),
@@ -388,7 +391,7 @@ impl Session<'_> {
     }
 
     pub(super) fn expression_failure(&self, e: &EvalError) -> Box<Failure> {
-        Box::new(Failure::new("script", e.to_string()))
+        Box::new(Failure::new(FailureKind::Script, e.to_string()))
     }
 }
 

@@ -5,8 +5,8 @@ use std::io::Read;
 
 use pgbench_script::{Rng, Value, Vars};
 
-use crate::events::Failure;
-use crate::generate::{self, Inputs, LocalTime, Part};
+use crate::events::{Failure, FailureKind};
+use crate::generate::{self, Inputs, LocalTime, Piece};
 use crate::program::{CopySource, CopyStatement};
 use crate::wire;
 
@@ -15,7 +15,7 @@ const CHUNK: usize = 64 * 1024;
 
 /// What is still to be sent of one COPY.
 pub(super) enum CopyStream<'a> {
-    Rows { row: &'a [Part], next: u64, last: u64, slot: u32 },
+    Rows { row: &'a [Piece], next: u64, last: u64, slot: u32 },
     File { path: &'a str, file: File },
 }
 
@@ -26,8 +26,9 @@ impl<'a> CopyStream<'a> {
                 Ok(CopyStream::Rows { row, next: 1, last: *rows, slot: copy.row_slot })
             }
             CopySource::File(path) => {
-                let file = File::open(path)
-                    .map_err(|e| Failure::new("io", format!("cannot read {path} for COPY: {e}")))?;
+                let file = File::open(path).map_err(|e| {
+                    Failure::new(FailureKind::Io, format!("cannot read {path} for COPY: {e}"))
+                })?;
                 Ok(CopyStream::File { path, file })
             }
         }
@@ -52,7 +53,7 @@ impl<'a> CopyStream<'a> {
                     *next += 1;
                     let mut inputs = Inputs { vars, rng, splice: 0, now: &now };
                     if let Err(e) = generate::literal(row, &mut inputs, false, out) {
-                        failure = Some(Failure::new("script", e.to_string()));
+                        failure = Some(Failure::new(FailureKind::Script, e.to_string()));
                         return;
                     }
                     out.push(b'\n');
@@ -68,7 +69,8 @@ impl<'a> CopyStream<'a> {
                         more = n > 0;
                     }
                     Err(e) => {
-                        failure = Some(Failure::new("io", format!("cannot read {path} for COPY: {e}")));
+                        failure =
+                            Some(Failure::new(FailureKind::Io, format!("cannot read {path} for COPY: {e}")));
                     }
                 }
             }

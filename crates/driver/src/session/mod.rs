@@ -19,7 +19,7 @@ use crate::log::Log;
 use crate::pace::{Control, Lockstep, Pace};
 use crate::program::{Program, Role};
 use crate::record::Recorder;
-use crate::spec::{Counts, Mode, Prepare};
+use crate::spec::{Mode, OperationUnit, Prepare};
 use crate::tally::{Outcome, Transaction};
 use crate::windows::{CurrentWindow, WindowSchedule};
 use crate::wire::{self, Inbox};
@@ -74,12 +74,12 @@ pub struct RecordedStatement {
 }
 
 /// What a session belongs to and shares with others.
-pub struct Surroundings<'a> {
+pub struct SessionContext<'a> {
     pub control: &'a Control,
     pub recorder: Arc<Recorder>,
     pub lockstep: Option<(Arc<Lockstep>, usize)>,
     pub keep_rows: bool,
-    pub turns: Option<&'a WindowSchedule>,
+    pub windows: Option<&'a WindowSchedule>,
     pub log: Option<Arc<Log>>,
 }
 
@@ -90,7 +90,7 @@ pub struct Session<'a> {
     pub inbox: Inbox,
     pub failure: Option<Failure>,
     pub recorded: Vec<RecordedStatement>,
-    around: Surroundings<'a>,
+    context: SessionContext<'a>,
     state: State,
     script: usize,
     pc: usize,
@@ -121,7 +121,7 @@ pub struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// A session of client `client` (0-based) of `role`; `seed` is the whole step's.
-    pub fn new(role: &'a Role, client: u32, seed: u64, around: Surroundings<'a>) -> Session<'a> {
+    pub fn new(role: &'a Role, client: u32, seed: u64, context: SessionContext<'a>) -> Session<'a> {
         let mut vars = Vars::new(&role.names);
         vars.set(role.client_slot, Value::Int(i64::from(client) + 1));
         vars.set(role.client_id_slot, Value::Int(i64::from(client)));
@@ -136,7 +136,7 @@ impl<'a> Session<'a> {
             inbox: Inbox::new(),
             failure: None,
             recorded: Vec::new(),
-            around,
+            context,
             state: State::Start,
             script: 0,
             pc: 0,
@@ -204,11 +204,11 @@ impl<'a> Session<'a> {
 
     /// The barrier has opened at `begin`; what is recorded counts from `measured_from`.
     pub fn open(&mut self, begin: Nanos, measured_from: Nanos) {
-        self.window = self.around.turns.map(|turns| CurrentWindow::new(turns, begin));
+        self.window = self.context.windows.map(|schedule| CurrentWindow::new(schedule, begin));
         self.begin = begin + self.window.as_ref().map_or(0, CurrentWindow::paused);
         self.measured_from = measured_from;
         self.state = State::Idle;
-        if let Some(log) = &self.around.log {
+        if let Some(log) = &self.context.log {
             log.begin(measured_from);
         }
     }
@@ -217,7 +217,7 @@ impl<'a> Session<'a> {
     pub fn connected(&mut self, inbox: Inbox, begun: Nanos, now: Nanos) {
         self.inbox = inbox;
         self.prepared.iter_mut().for_each(|texts| texts.fill(false));
-        self.around.recorder.connected(now, now.saturating_sub(begun));
+        self.context.recorder.connected(now, now.saturating_sub(begun));
         self.state = State::Running;
     }
 
@@ -238,7 +238,7 @@ impl<'a> Session<'a> {
                     if let Some(then) = self.outside_window(now) {
                         return Want::Wait(then);
                     }
-                    if self.around.control.over(now) {
+                    if self.context.control.over(now) {
                         return self.finish(now);
                     }
                     if now < self.intended {
@@ -307,8 +307,8 @@ impl<'a> Session<'a> {
 
     /// Waits for the partner of a lockstep, for engines that may block.
     pub fn wait_for_partner(&self) {
-        if let Some((pair, side)) = &self.around.lockstep {
-            pair.wait(*side, self.around.control);
+        if let Some((pair, side)) = &self.context.lockstep {
+            pair.wait(*side, self.context.control);
         }
     }
 
@@ -316,12 +316,12 @@ impl<'a> Session<'a> {
     #[inline]
     fn outside_window(&mut self, now: Nanos) -> Option<Nanos> {
         let window = self.window.as_mut()?;
-        if self.around.control.over(now) {
+        if self.context.control.over(now) {
             return None;
         }
         if window.is_over(now) {
             if let Some(ended) = window.close(now) {
-                self.around.recorder.window(ended);
+                self.context.recorder.window(ended);
             }
             let longer = window.next(now);
             self.begin += longer;
@@ -333,14 +333,14 @@ impl<'a> Session<'a> {
 
     fn finish(&mut self, now: Nanos) -> Want {
         if let Some(ended) = self.window.as_ref().and_then(|window| window.close(now)) {
-            self.around.recorder.window(ended);
+            self.context.recorder.window(ended);
         }
         self.leave(Want::Finished)
     }
 
     fn leave(&mut self, want: Want) -> Want {
         self.state = State::Finished;
-        if let Some((pair, side)) = &self.around.lockstep {
+        if let Some((pair, side)) = &self.context.lockstep {
             pair.leave(*side);
         }
         want
@@ -348,10 +348,10 @@ impl<'a> Session<'a> {
 
     fn idle(&mut self, now: Nanos) -> Option<Want> {
         let finished = self.role.operations.is_some_and(|n| self.transactions >= n);
-        if finished || self.around.control.over(now) {
+        if finished || self.context.control.over(now) {
             return Some(self.finish(now));
         }
-        if let Some((pair, side)) = &self.around.lockstep
+        if let Some((pair, side)) = &self.context.lockstep
             && !pair.may_start(*side)
         {
             return Some(Want::Blocked);
@@ -401,8 +401,8 @@ impl<'a> Session<'a> {
             self.current.late = outcome == Outcome::Done && self.current.latency > limit;
         }
         self.current.operations = match self.role.counts {
-            Counts::Transactions => 1,
-            Counts::Statements => self.current.statements,
+            OperationUnit::Transactions => 1,
+            OperationUnit::Statements => self.current.statements,
         };
         let mut at = now;
         if let Some(window) = &mut self.window {
@@ -410,7 +410,7 @@ impl<'a> Session<'a> {
             at = window.active(now);
         }
         self.count(now, at);
-        if let Some((pair, side)) = &self.around.lockstep {
+        if let Some((pair, side)) = &self.context.lockstep {
             pair.finished_one(*side);
         }
         self.state = if self.role.reconnect { State::Leaving } else { State::Idle };
@@ -420,8 +420,8 @@ impl<'a> Session<'a> {
     #[inline]
     fn count(&mut self, now: Nanos, at: Nanos) {
         self.transactions += 1;
-        self.around.recorder.transaction(at, &self.current);
-        if let Some(log) = &self.around.log
+        self.context.recorder.transaction(at, &self.current);
+        if let Some(log) = &self.context.log
             && now >= self.measured_from
         {
             log.transaction(self.role, self.client, self.transactions, &self.current, now);

@@ -148,7 +148,7 @@ impl<'a> Session<'a> {
         let mut result = Ok(());
         if statement.mode == Mode::Simple {
             wire::message(&mut self.out, b'Q', |out| {
-                result = generate::literal(&statement.parts, &mut inputs, true, out);
+                result = generate::literal(&statement.pieces, &mut inputs, true, out);
                 out.push(0);
             });
         } else {
@@ -159,7 +159,7 @@ impl<'a> Session<'a> {
                 *known = true;
             }
             result = statement.execute(splice, &mut self.out, |out| {
-                generate::parameters(&statement.parts, &mut inputs, out)
+                generate::parameters(&statement.pieces, &mut inputs, out)
             });
         }
         result?;

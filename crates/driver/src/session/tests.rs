@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::{Progress, Session, Surroundings, Want};
+use super::{Progress, Session, SessionContext, Want};
 use crate::clock::{Nanos, SECOND};
 use crate::compile;
-use crate::events::{Failure, RoleDone};
+use crate::events::{Failure, FailureKind, RoleDone};
 use crate::pace::{Control, Lockstep};
 use crate::program::Role;
 use crate::record::RoleRecord;
@@ -22,26 +22,26 @@ fn query(ops: Json) -> Json {
 }
 
 /// A session past the barrier, with the record that it records on.
-struct Bench<'a> {
+struct Fixture<'a> {
     session: Session<'a>,
     record: RoleRecord,
 }
 
-impl<'a> Bench<'a> {
-    fn new(role: &'a Role, control: &'a Control, lockstep: Option<(Arc<Lockstep>, usize)>) -> Bench<'a> {
+impl<'a> Fixture<'a> {
+    fn new(role: &'a Role, control: &'a Control, lockstep: Option<(Arc<Lockstep>, usize)>) -> Fixture<'a> {
         let mut record = RoleRecord::of(role);
         let recorder = record.recorder();
         let mut session = Session::new(
             role,
             0,
             7,
-            Surroundings { control, recorder, lockstep, keep_rows: true, turns: None, log: None },
+            SessionContext { control, recorder, lockstep, keep_rows: true, windows: None, log: None },
         );
         assert!(!session.prepare().unwrap());
         assert_eq!(session.advance(0), Want::Finished, "no start ops");
         record.begin(0);
         session.open(0, 0);
-        Bench { session, record }
+        Fixture { session, record }
     }
 
     /// What the session sends next, at `now`.
@@ -108,7 +108,7 @@ fn control() -> Control {
 fn an_answer_may_come_in_any_pieces() {
     let role = role(query(json!([{"sql": ["SELECT 1"], "name": "one"}])));
     let control = control();
-    let mut bench = Bench::new(&role, &control, None);
+    let mut bench = Fixture::new(&role, &control, None);
     assert!(bench.sent(10).contains("SELECT 1"));
     let answer = rows("one", &["1"]);
     for byte in &answer[..answer.len() - 1] {
@@ -130,7 +130,7 @@ fn what_runs_before_is_neither_timed_nor_counted() {
                 {"set": "shared", "expr": ":shared + 5"}]}]});
     let role = role(spec);
     let control = control();
-    let mut bench = Bench::new(&role, &control, None);
+    let mut bench = Fixture::new(&role, &control, None);
     let mut texts = Vec::new();
     for at in 0..7u64 {
         let now = at * 1_000_000;
@@ -157,7 +157,7 @@ fn a_late_start_counts_from_when_it_was_due() {
     spec["rate"] = json!({"per_client": 10.0});
     let role = role(spec);
     let control = control();
-    let mut bench = Bench::new(&role, &control, None);
+    let mut bench = Fixture::new(&role, &control, None);
     bench.sent(0);
     bench.answer(&complete("SELECT 1"), SECOND).unwrap();
     // The second was due at 0.1 s and starts at 1 s.
@@ -175,7 +175,7 @@ fn an_early_start_waits() {
     spec["rate"] = json!({"per_client": 2.0});
     let role = role(spec);
     let control = control();
-    let mut bench = Bench::new(&role, &control, None);
+    let mut bench = Fixture::new(&role, &control, None);
     bench.sent(0);
     bench.answer(&complete("SELECT 1"), 1_000).unwrap();
     assert_eq!(bench.session.advance(1_000), Want::Wait(SECOND / 2));
@@ -190,7 +190,7 @@ fn a_retried_transaction_repeats_its_values() {
     spec["retry"] = json!({"sqlstates": ["40001"], "max_tries": 2});
     let role = role(spec);
     let control = control();
-    let mut bench = Bench::new(&role, &control, None);
+    let mut bench = Fixture::new(&role, &control, None);
     let mut updates = Vec::new();
     for _ in 0..2 {
         bench.sent(0);
@@ -212,10 +212,10 @@ fn a_retried_transaction_repeats_its_values() {
 fn another_error_ends_the_step_with_the_servers_words() {
     let role = role(query(json!([{"sql": ["SELECT ", {"expr": "1 + 1"}], "name": "sum"}])));
     let control = control();
-    let mut bench = Bench::new(&role, &control, None);
+    let mut bench = Fixture::new(&role, &control, None);
     bench.sent(0);
     let failure = bench.answer(&error("42P01", b'I'), 0).unwrap_err();
-    assert_eq!(failure.kind, "sql");
+    assert_eq!(failure.kind, FailureKind::Sql);
     assert_eq!(failure.sqlstate.as_deref(), Some("42P01"));
     assert_eq!(failure.message, "no luck");
     assert_eq!(failure.statement.as_deref(), Some("SELECT $1"));
@@ -227,7 +227,7 @@ fn gset_takes_one_row_and_only_one() {
     let spec = json!({"name": "query", "clients": 1, "scripts": [{"name": "s", "text": text}]});
     let role = role(spec);
     let control = control();
-    let mut bench = Bench::new(&role, &control, None);
+    let mut bench = Fixture::new(&role, &control, None);
     bench.sent(0);
     bench.answer(&rows("n", &["41"]), 0).unwrap();
     assert!(bench.sent(0).contains("SELECT 41 + 1"));
@@ -242,7 +242,7 @@ fn a_column_without_a_usable_name_is_refused() {
     let text = "SELECT 1 \\gset\n";
     let role = role(json!({"name": "query", "clients": 1, "scripts": [{"name": "s", "text": text}]}));
     let control = control();
-    let mut bench = Bench::new(&role, &control, None);
+    let mut bench = Fixture::new(&role, &control, None);
     bench.sent(0);
     let failure = bench.answer(&rows("?column?", &["1"]), 0).unwrap_err();
     assert!(failure.message.contains("?column?"), "{}", failure.message);
@@ -255,7 +255,7 @@ fn a_pipeline_is_one_exchange() {
                "counts": "statements", "scripts": [{"name": "s", "text": text}]});
     let role = role(spec);
     let control = control();
-    let mut bench = Bench::new(&role, &control, None);
+    let mut bench = Fixture::new(&role, &control, None);
     let sent = bench.sent(0);
     assert!(sent.contains("SELECT 1") && sent.contains("SELECT 2"));
     let mut answer = Vec::new();
@@ -274,7 +274,7 @@ fn lockstep_blocks_the_side_that_is_ahead() {
     let role = role(query(json!([{"sql": ["SELECT 1"], "name": "one"}])));
     let control = control();
     let pair = Arc::new(Lockstep::new(8));
-    let mut bench = Bench::new(&role, &control, Some((Arc::clone(&pair), 0)));
+    let mut bench = Fixture::new(&role, &control, Some((Arc::clone(&pair), 0)));
     for _ in 0..8 {
         bench.sent(0);
         bench.answer(&complete("SELECT 1"), 0).unwrap();
@@ -288,7 +288,7 @@ fn lockstep_blocks_the_side_that_is_ahead() {
 fn a_sleep_is_waited_for_once() {
     let role = role(query(json!([{"sleep": "5", "unit": "ms"}, {"sql": ["SELECT 1"], "name": "one"}])));
     let control = control();
-    let mut bench = Bench::new(&role, &control, None);
+    let mut bench = Fixture::new(&role, &control, None);
     assert_eq!(bench.session.advance(0), Want::Wait(5_000_000));
     bench.sent(5_000_000);
 }
@@ -298,7 +298,7 @@ fn the_end_of_the_step_lets_a_transaction_finish() {
     let ops = json!([{"sql": ["BEGIN"], "name": "b"}, {"sql": ["COMMIT"], "name": "c"}]);
     let role = role(query(ops));
     let control = control();
-    let mut bench = Bench::new(&role, &control, None);
+    let mut bench = Fixture::new(&role, &control, None);
     bench.sent(0);
     control.stop();
     bench.answer(&complete("BEGIN"), 5).unwrap();

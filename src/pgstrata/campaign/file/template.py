@@ -59,7 +59,7 @@ repeats = 1
 # "interleaved": all variants are up together and take turns every few seconds: the smallest differences.
 order = "sequential"
 
-# For "interleaved": seconds of a turn; turns of steps that write, which are repeated whole; and whether to
+# For "interleaved": seconds of a slice; rounds of steps that write, which are repeated whole; and whether to
 # stop as soon as the verdict is known ("verdict", at most max_seconds for a step) or after the step's time.
 # Slices of 0.02 s see least of what else happens on a shared machine (docs/verdicts.md).
 # slice_seconds = 2.0

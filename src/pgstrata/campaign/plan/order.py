@@ -49,13 +49,13 @@ How = Literal["once", "slices", "windows", "whole", "rounds"]
 
 @dataclass(frozen=True)
 class Schedule:
-    """How often and in what way the variants take turns at one step.
+    """How often and in what way the variants are measured in turn at one step.
 
     `once`: no comparison, run on each variant. `slices`: cut into `count` of each variant. `windows`: the
     same, so short that connections stay open between them. `whole`: repeated so often, all clusters up.
     `rounds`: the same from a snapshot, no other cluster up.
 
-    `step`: what one turn measures; with `windows` all of them together.
+    `step`: what one slice or round measures; with `windows` all of them together.
     """
 
     how: How
@@ -80,7 +80,7 @@ def schedule_of(step: Step, spec: CampaignSpec) -> Schedule:
 
 
 def order_of_pair(pair: int, variants: int) -> list[int]:
-    """Who comes when in one pair (from 1): places of the variants, in their order.
+    """Who comes when in one pair (from 1): numbers of the variants, in their order.
 
     Every second pair is the one before it backwards, so that a steady drift cancels, and each such block
     begins with another variant: two take turns A B, B A, B A, A B. Were it always the same, the first would
@@ -88,7 +88,7 @@ def order_of_pair(pair: int, variants: int) -> list[int]:
     """
     step = next(s for s in range(max(1, variants // 2), variants + 1) if math.gcd(s, variants) == 1)
     block, backwards = divmod(pair - 1, 2)
-    order = [(place + block * step) % variants for place in range(variants)]
+    order = [(number + block * step) % variants for number in range(variants)]
     return order[::-1] if backwards else order
 
 
@@ -98,7 +98,7 @@ ORDERS = 256
 
 @dataclass(frozen=True)
 class WindowSchedule:
-    """The schedule of slices without new connections, as docs/driver.md has it (`turns`).
+    """The schedule of slices without new connections, as docs/driver.md has it (`windows`).
 
     Every second pair is the one before it backwards; the order of the first is drawn from `seed`. A regular
     order would make an enemy of everything on the machine that comes in a beat near to its own: another
@@ -106,7 +106,7 @@ class WindowSchedule:
     """
 
     slice_seconds: float
-    lanes: int
+    participants: int
     warmup: float
     seed: int
 
@@ -117,42 +117,44 @@ class WindowSchedule:
     @cached_property
     def _orders(self) -> list[list[int]]:
         dice = random.Random(self.seed)
-        drawn = (dice.sample(range(self.lanes), self.lanes) for _ in range(ORDERS))
+        drawn = (dice.sample(range(self.participants), self.participants) for _ in range(ORDERS))
         return [order for first in drawn for order in (first, first[::-1])]
 
     @cached_property
-    def _places(self) -> list[list[int]]:
-        return [[order.index(lane) for order in self._orders] for lane in range(self.lanes)]
+    def _positions(self) -> list[list[int]]:
+        return [
+            [order.index(participant) for order in self._orders] for participant in range(self.participants)
+        ]
 
-    def places(self, lane: int) -> list[int]:
-        """When this lane comes in each of the pairs, until they repeat."""
-        return self._places[lane]
+    def positions(self, participant: int) -> list[int]:
+        """When this participant comes in each of the pairs, until they repeat."""
+        return self._positions[participant]
 
-    def spec(self, lane: int) -> dict[str, Any]:
-        """`turns` of the driver's spec."""
+    def spec(self, participant: int) -> dict[str, Any]:
+        """`windows` of the driver's spec."""
         return {
             "slice_seconds": self.slice_seconds,
             "gap_seconds": self.gap_seconds,
-            "lanes": self.lanes,
-            "places": self.places(lane),
+            "participants": self.participants,
+            "positions": self.positions(participant),
         }
 
-    def moment(self, lane: int, active: float) -> float:
-        """Seconds from the common zero until so many have been measured of this lane."""
-        return window_moment(self.spec(lane), self.warmup, active)
+    def moment(self, participant: int, active: float) -> float:
+        """Seconds from the common zero until so many have been measured of this participant."""
+        return window_moment(self.spec(participant), self.warmup, active)
 
 
-def window_moment(turns: Mapping[str, Any], warmup: float, active: float) -> float:
-    """Seconds from the common zero until `active` seconds have been measured in the windows of `turns`,
-    a driver's spec; where a window ends, the begin of the next one.
+def window_moment(windows: Mapping[str, Any], warmup: float, active: float) -> float:
+    """Seconds from the common zero until `active` seconds have been measured in the `windows` of a
+    driver's spec; where a window ends, the begin of the next one.
 
     In nanoseconds, as the driver counts: in binary fractions 1.1 s would be twelve slices of 0.1 s.
     """
-    slice_, gap = _nanoseconds(turns["slice_seconds"]), _nanoseconds(turns["gap_seconds"])
+    slice_, gap = _nanoseconds(windows["slice_seconds"]), _nanoseconds(windows["gap_seconds"])
     number, inside = divmod(_nanoseconds(active), slice_)
     window = -(-_nanoseconds(warmup) // slice_) + number
-    places = turns["places"]
-    at = window * turns["lanes"] + places[window % len(places)]
+    positions = windows["positions"]
+    at = window * windows["participants"] + positions[window % len(positions)]
     return float(at * (slice_ + gap) + inside) / 1e9
 
 
@@ -181,7 +183,7 @@ def block_lengths(seconds: float) -> list[float]:
 
 
 def warmed_up(step: Step, spec: CampaignSpec, first: bool) -> Step:
-    """The step of one turn with its warm-up; first: of this cluster, whose caches are cold.
+    """The step of one slice with its warm-up; first: of this cluster, whose caches are cold.
 
     A step that ends after its operations has none: the driver would count them off.
     """
@@ -215,9 +217,9 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
     copied = next(v for v in variants if data_of(v) == data_of(run.variant)) is not run.variant and end > 0
     copy_seconds = run.disk_bytes / COPIED_BYTES
     seconds, snapshots = run.seconds, False
-    for place, phase in enumerate(phases):
+    for index, phase in enumerate(phases):
         once = _seconds(phase)
-        if place < end:
+        if index < end:
             seconds -= once if copied else 0.0
         elif isinstance(phase, Step):
             schedule = schedule_of(phase, spec)

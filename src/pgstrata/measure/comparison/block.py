@@ -55,21 +55,21 @@ class CommonStart:
 
 
 class OwnWindows:
-    """The windows of one variant in the schedule of all. place: of the variant, from 0."""
+    """The windows of one variant in the schedule of all. number: of the variant, from 0."""
 
-    def __init__(self, schedule: WindowSchedule, place: int, start: CommonStart) -> None:
-        self._schedule, self._place, self._start = schedule, place, start
+    def __init__(self, schedule: WindowSchedule, number: int, start: CommonStart) -> None:
+        self._schedule, self._number, self._start = schedule, number, start
         self.ready = threading.Event()
         self.driver: Driver | None = None
 
     def spec(self) -> Json:
-        return self._schedule.spec(self._place)
+        return self._schedule.spec(self._number)
 
     def moment(self, active: float) -> float:
-        return self._start.nanoseconds / 1e9 + self._schedule.moment(self._place, active)
+        return self._start.nanoseconds / 1e9 + self._schedule.moment(self._number, active)
 
     def span(self, seconds: float) -> float:
-        return self._schedule.moment(self._place, seconds) - self._schedule.moment(self._place, 0.0)
+        return self._schedule.moment(self._number, seconds) - self._schedule.moment(self._number, 0.0)
 
     def begin(self, driver: Driver) -> None:
         self.driver = driver
@@ -133,8 +133,8 @@ class Block:
         )
         self.start = CommonStart()
         self.work = [
-            _Work(participant, OwnWindows(schedule, place, self.start), shown=place == 0)
-            for place, participant in enumerate(participants)
+            _Work(participant, OwnWindows(schedule, index, self.start), shown=index == 0)
+            for index, participant in enumerate(participants)
         ]
 
     def measure(self) -> list[tuple[Participant, PgstrataError]]:
@@ -202,7 +202,7 @@ class Block:
 
     def _take(self, work: _Work, roles: Sequence[Json]) -> None:
         for role in roles:
-            windows = role.pop("turns", [])
+            windows = role.pop("windows", [])
             if role["name"] == self.role:
                 work.take(windows)
 

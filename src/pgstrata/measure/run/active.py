@@ -248,7 +248,7 @@ class ActiveRun:
         if stored.plans:
             self._plans[measurement.step.name] = list(stored.plans)
         if slices is not None:
-            self.progress.say(f"  {self.planned.key.variant}, {len(slices)} turns:")
+            self.progress.say(f"  {self.planned.key.variant}, {len(slices)} slices:")
         self.progress.step_ended(result.record)
         if slices is None and result.error is not None:
             raise cut_short(measurement.step, result.error)
