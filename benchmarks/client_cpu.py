@@ -69,12 +69,12 @@ class Pair:
     name: str
     peer: str
     clients: int
-    theirs: Callable[[Place, int], Sample]
-    ours: Callable[[Place, int], Sample]
+    theirs: Callable[[Target, int], Sample]
+    ours: Callable[[Target, int], Sample]
 
 
 @dataclass(frozen=True)
-class Place:
+class Target:
     host: str
     port: int
     seconds: int
@@ -93,21 +93,21 @@ def _finish(process: subprocess.Popen[str]) -> tuple[str, float]:
     return text, usage.ru_utime + usage.ru_stime
 
 
-def pgbench(builtin: str) -> Callable[[Place, int], Sample]:
-    def run(place: Place, clients: int) -> Sample:
+def pgbench(builtin: str) -> Callable[[Target, int], Sample]:
+    def run(target: Target, clients: int) -> Sample:
         command = [
             "pgbench",
             "-h",
-            place.host,
+            target.host,
             "-p",
-            str(place.port),
+            str(target.port),
             "-U",
             "postgres",
             "-n",
             "-M",
             "prepared",
         ]
-        command += ["-b", builtin, "-c", str(clients), "-j", "1", "-T", str(place.seconds), "bench"]
+        command += ["-b", builtin, "-c", str(clients), "-j", "1", "-T", str(target.seconds), "bench"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         text, cpu = _finish(process)
         done = re.search(r"actually processed: (\d+)", text)
@@ -118,17 +118,23 @@ def pgbench(builtin: str) -> Callable[[Place, int], Sample]:
     return run
 
 
-def sysbench(script: str, *options: str) -> Callable[[Place, int], Sample]:
-    def run(place: Place, clients: int) -> Sample:
+def sysbench(script: str, *options: str) -> Callable[[Target, int], Sample]:
+    def run(target: Target, clients: int) -> Sample:
         command = [
             "sysbench",
             script,
             "--db-driver=pgsql",
-            f"--pgsql-host={place.host}",
+            f"--pgsql-host={target.host}",
             "--pgsql-user=postgres",
         ]
-        command += [f"--pgsql-port={place.port}", "--pgsql-db=bench", "--tables=1", f"--table-size={ROWS}"]
-        command += [f"--threads={clients}", f"--time={place.seconds}", "--rand-type=uniform", *options, "run"]
+        command += [f"--pgsql-port={target.port}", "--pgsql-db=bench", "--tables=1", f"--table-size={ROWS}"]
+        command += [
+            f"--threads={clients}",
+            f"--time={target.seconds}",
+            "--rand-type=uniform",
+            *options,
+            "run",
+        ]
         text, cpu = _finish(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         queries = re.search(r"queries: +(\d+) +\(([\d.]+) per sec", text)
         assert queries, text
@@ -137,14 +143,14 @@ def sysbench(script: str, *options: str) -> Callable[[Place, int], Sample]:
     return run
 
 
-def drive(place: Place, spec: dict[str, Any]) -> Sample:
+def drive(target: Target, spec: dict[str, Any]) -> Sample:
     process = subprocess.Popen(
-        [place.driver, "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        [target.driver, "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     )
     assert process.stdin and process.stdout
-    where = {"host": place.host, "port": place.port, "user": "postgres", "database": "bench"}
-    whole = {"version": 1, "step": "pair", "connection": where, "engine": place.engine, "threads": 1}
-    process.stdin.write(json.dumps({**whole, "seconds": place.seconds, **spec}) + "\n")
+    where = {"host": target.host, "port": target.port, "user": "postgres", "database": "bench"}
+    whole = {"version": 1, "step": "pair", "connection": where, "engine": target.engine, "threads": 1}
+    process.stdin.write(json.dumps({**whole, "seconds": target.seconds, **spec}) + "\n")
     done: dict[str, Any] = {}
     for line in process.stdout:
         event = json.loads(line)
@@ -160,21 +166,21 @@ def drive(place: Place, spec: dict[str, Any]) -> Sample:
     return Sample(role["operations"] / done["seconds"], cpu * 1e6 / role["operations"])
 
 
-def script(text: str) -> Callable[[Place, int], Sample]:
-    def run(place: Place, clients: int) -> Sample:
+def script(text: str) -> Callable[[Target, int], Sample]:
+    def run(target: Target, clients: int) -> Sample:
         role = {"name": "query", "clients": clients, "mode": "prepared", "variables": {"scale": SCALE}}
-        return drive(place, {"roles": [{**role, "scripts": [{"name": "script", "text": text}]}]})
+        return drive(target, {"roles": [{**role, "scripts": [{"name": "script", "text": text}]}]})
 
     return run
 
 
-def statement(*parts: Any) -> Callable[[Place, int], Sample]:
-    def run(place: Place, clients: int) -> Sample:
+def statement(*parts: Any) -> Callable[[Target, int], Sample]:
+    def run(target: Target, clients: int) -> Sample:
         # sysbench declares integers as int8; the server plans `k IN (…)` of another type another way
         as_sysbench = {"mode": "prepared", "declare_types": True, "binary_results": True}
         role = {"name": "query", "clients": clients, **as_sysbench}
         op = {"sql": list(parts), "name": "statement"}
-        return drive(place, {"roles": [{**role, "scripts": [{"name": "event", "ops": [op]}]}]})
+        return drive(target, {"roles": [{**role, "scripts": [{"name": "event", "ops": [op]}]}]})
 
     return run
 
@@ -193,18 +199,20 @@ PAIRS = [
 ]
 
 
-def measure(pair: Pair, place: Place, rounds: int, against: Path | None) -> dict[str, float]:
+def measure(pair: Pair, target: Target, rounds: int, against: Path | None) -> dict[str, float]:
     """Both sides in turn, as often as `rounds`. against: a driver that takes the place of the peer."""
 
-    def other(place: Place, clients: int) -> Sample:
-        return pair.ours(replace(place, driver=against), clients) if against else pair.theirs(place, clients)
+    def other(target: Target, clients: int) -> Sample:
+        return (
+            pair.ours(replace(target, driver=against), clients) if against else pair.theirs(target, clients)
+        )
 
     theirs: list[Sample] = []
     ours: list[Sample] = []
     for i in range(rounds):
         both = [(other, theirs), (pair.ours, ours)]
         for side, samples in both if i % 2 == 0 else reversed(both):
-            samples.append(side(place, pair.clients))
+            samples.append(side(target, pair.clients))
 
     def median(values: list[float]) -> float:
         return statistics.median(values)
@@ -230,7 +238,7 @@ def main() -> None:
         with cluster.connect("bench") as admin:
             admin.execute("VACUUM ANALYZE")
             admin.execute("CHECKPOINT")
-        place = Place(str(cluster.socket_dir), cluster.port, args.seconds, args.engine, find_driver())
+        target = Target(str(cluster.socket_dir), cluster.port, args.seconds, args.engine, find_driver())
         if args.format == "table":
             print(
                 f"server {server.label}, engine {args.engine}, {args.rounds} rounds, {args.seconds} s a side"
@@ -238,7 +246,7 @@ def main() -> None:
             head = f"\n{'work':<20}{'clients':>8}  {'peer':<9}{'peer/s':>10}{'pgstrata/s':>12}{'ratio':>8}"
             print(head + f"{'peer µs/op':>13}{'pgstrata µs/op':>16}{'CPU ratio':>11}", flush=True)
         for pair in pairs:
-            r = measure(pair, place, args.rounds, args.against)
+            r = measure(pair, target, args.rounds, args.against)
             if args.format == "json":
                 print(
                     json.dumps({"work": pair.name, "peer": pair.peer, "clients": pair.clients, **r}),

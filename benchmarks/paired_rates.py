@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any
 
 import psycopg
-from client_cpu import Place, Sample, drive, pgbench, sysbench
+from client_cpu import Sample, Target, drive, pgbench, sysbench
 from peers import ROWS, options, serving
 from scipy.stats import t as student
 
@@ -73,17 +73,17 @@ class Pair:
     name: str
     peer: str
     step: Step
-    theirs: Callable[[Place, int], Sample]
-    theirs_fixed: Callable[[Place], list[str]]
+    theirs: Callable[[Target, int], Sample]
+    theirs_fixed: Callable[[Target], list[str]]
 
 
-def pgbench_command(place: Place, builtin: str) -> list[str]:
-    where = ["-h", place.host, "-p", str(place.port), "-U", "postgres"]
+def pgbench_command(target: Target, builtin: str) -> list[str]:
+    where = ["-h", target.host, "-p", str(target.port), "-U", "postgres"]
     return ["pgbench", *where, "-n", "-M", "prepared", "-b", builtin, "-t", str(EVENTS), "bench"]
 
 
-def sysbench_command(place: Place, script: Sequence[str]) -> list[str]:
-    where = [f"--pgsql-host={place.host}", f"--pgsql-port={place.port}", "--pgsql-user=postgres"]
+def sysbench_command(target: Target, script: Sequence[str]) -> list[str]:
+    where = [f"--pgsql-host={target.host}", f"--pgsql-port={target.port}", "--pgsql-user=postgres"]
     many = ["--tables=1", f"--table-size={ROWS}", "--rand-type=uniform", "--time=0", f"--events={EVENTS}"]
     return ["sysbench", script[0], "--db-driver=pgsql", "--pgsql-db=bench", *where, *many, *script[1:], "run"]
 
@@ -107,15 +107,15 @@ def steps(workload: str, options: dict[str, Any]) -> list[Step]:
     return [phase for phase in phases if isinstance(phase, Step) and phase.measured]
 
 
-def ours(pair: Pair, place: Place, seed: int) -> Sample:
-    spec = replace(pair.step, seconds=place.seconds, warmup=0).spec()
-    return drive(place, {**spec, "seconds": place.seconds, "seed": seed})
+def ours(pair: Pair, target: Target, seed: int) -> Sample:
+    spec = replace(pair.step, seconds=target.seconds, warmup=0).spec()
+    return drive(target, {**spec, "seconds": target.seconds, "seed": seed})
 
 
-def ours_fixed(pair: Pair, place: Place) -> None:
+def ours_fixed(pair: Pair, target: Target) -> None:
     roles = [replace(role, operations=EVENTS) for role in pair.step.roles]
     spec = replace(pair.step, roles=roles, seconds=None, warmup=0).spec()
-    drive(place, {**spec, "seconds": None})
+    drive(target, {**spec, "seconds": None})
 
 
 def calls(admin: psycopg.Connection[Any], run: Callable[[], object]) -> tuple[dict[str, float], float]:
@@ -150,12 +150,12 @@ class Compared:
         return "same" if same else "differs"
 
 
-def compare(pair: Pair, place: Place, admin: psycopg.Connection[Any], rounds: int) -> Compared:
+def compare(pair: Pair, target: Target, admin: psycopg.Connection[Any], rounds: int) -> Compared:
     def peer_fixed() -> None:
-        subprocess.run(pair.theirs_fixed(place), check=True, capture_output=True)
+        subprocess.run(pair.theirs_fixed(target), check=True, capture_output=True)
 
     seen, their_rows = calls(admin, peer_fixed)
-    also_seen, our_rows = calls(admin, lambda: ours_fixed(pair, place))
+    also_seen, our_rows = calls(admin, lambda: ours_fixed(pair, target))
     # keys that are not there would make a peer look fast
     alike = seen == also_seen and abs(their_rows - our_rows) <= 0.1 * max(their_rows, our_rows)
     mine: list[Sample] = []
@@ -163,9 +163,9 @@ def compare(pair: Pair, place: Place, admin: psycopg.Connection[Any], rounds: in
     for i in range(rounds):
         for side in "ab" if i % 2 == 0 else "ba":
             if side == "a":
-                peers.append(pair.theirs(place, 1))
+                peers.append(pair.theirs(target, 1))
             else:
-                mine.append(ours(pair, place, i + 1))
+                mine.append(ours(pair, target, i + 1))
     logs = [math.log(m.rate / p.rate) for m, p in zip(mine, peers, strict=True)]
     middle = statistics.fmean(logs)
     reach = float(student.ppf(0.975, rounds - 1)) * statistics.stdev(logs) / math.sqrt(rounds)
@@ -190,7 +190,7 @@ def main() -> None:
         cluster.connect("bench") as admin,
     ):
         admin.execute("CREATE EXTENSION pg_stat_statements")
-        place = Place(str(cluster.socket_dir), cluster.port, args.seconds, args.engine, find_driver())
+        target = Target(str(cluster.socket_dir), cluster.port, args.seconds, args.engine, find_driver())
         print("| work | peer | statements | peer/s | pgstrata/s | ratio | 95 % interval | by client CPU | |")
         print("|---|---|---|---:|---:|---:|---:|---:|---|", flush=True)
         for pair in pairs():
@@ -198,7 +198,7 @@ def main() -> None:
                 continue
             admin.execute("VACUUM ANALYZE")
             admin.execute("CHECKPOINT")
-            r = compare(pair, place, admin, args.rounds)
+            r = compare(pair, target, admin, args.rounds)
             print(
                 f"| {pair.name} | {pair.peer} | {r.statements}, {'alike' if r.alike else 'NOT ALIKE'} "
                 f"| {r.their_rate:,.0f} | {r.our_rate:,.0f} | {r.ratio:.3f} | {r.low:.3f} – {r.high:.3f} "

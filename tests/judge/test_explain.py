@@ -238,8 +238,8 @@ def test_shape_of_a_plan() -> None:
     assert shape(INDEX) == "Limit(Index Scan pi1_pdc on pi1)"
     assert shape(INDEX[0]) == shape(INDEX[0]["Plan"]) == shape(INDEX)
     below = [{"Node Type": "Hash"}, {"Node Type": "X"}]
-    joined = plan(**{"Node Type": "Hash Join", "Join Type": "Left", "Plans": below})
-    assert shape(joined) == "Hash Join [Left](Hash, X)"
+    joined = plan(**{"Node Type": "Hash Join", "Join Type": "LeftOut", "Plans": below})
+    assert shape(joined) == "Hash Join [LeftOut](Hash, X)"
 
 
 @pytest.mark.parametrize("odd", [None, [], {}, "text", [1], {"Plan": None}, {"Plan": {"Plans": "x"}}])

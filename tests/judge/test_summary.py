@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.judge.summary import Summary, Table, summarise
+from pgstrata.judge.summary import Summary, SummaryTable, summarise
 from pgstrata.store import Results, Run
 from pgstrata.store.record import StepRecord
 from support_records import step_record, stored_run
@@ -22,7 +22,7 @@ def run(variant: str, repeat: int, *steps: StepRecord, workload: str = "w", stat
     return stored_run(variant, repeat, *steps, workload=workload, status=status)
 
 
-def marks(table: Table, name: str) -> dict[str, str]:
+def marks(table: SummaryTable, name: str) -> dict[str, str]:
     return {row.variant: table.cell(row.variant, name).mark for row in table.rows}
 
 

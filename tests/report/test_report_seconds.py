@@ -46,7 +46,7 @@ def test_a_second_has_the_percentiles_of_all_repeats_together(
     results: RunSet, most: int, seconds: range
 ) -> None:
     step = results.workloads[0].steps[step_of(results, STEP)]
-    found = Frames(results).responses(step.places[VARIANTS[1]], STEP, ROLE, most)
+    found = Frames(results).responses(step.by_variant[VARIANTS[1]], STEP, ROLE, most)
     place = found.second.tolist().index(seconds[0])
     texts = of_second(results, VARIANTS[1], seconds)
     assert len(texts) == 2 * len(seconds)
@@ -93,6 +93,6 @@ def test_the_table_of_a_step_has_all_repeats_added_up(results: RunSet, tmp_path:
     step = results.workloads[0].steps[step_of(results, STEP)]
     runs = results.runs_of(VARIANTS[0])
     together = merge([decode(run.histograms[STEP][ROLE]) for run in runs])
-    latency = step.places[VARIANTS[0]].latencies[ROLE]
+    latency = step.by_variant[VARIANTS[0]].latencies[ROLE]
     assert [latency.p50, latency.p99] == together.percentiles((50, 99))
     assert latency.max == max(run.steps[step_of(results, STEP)].roles[ROLE].latency.max or 0 for run in runs)

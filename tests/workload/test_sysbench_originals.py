@@ -15,8 +15,7 @@ import pytest
 from pgstrata.server.cluster import Cluster
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
-from pgstrata.workload.sysbench.options import SysbenchOptions
-from pgstrata.workload.sysbench.steps import ALL
+from pgstrata.workload.sysbench.steps import ALL, SysbenchOptions
 from support_steps import database, forget_calls, run_phase, run_step, statement_rows, with_transactions
 
 SYSBENCH = catalog.find("sysbench")

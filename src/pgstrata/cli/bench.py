@@ -13,7 +13,7 @@ import typer
 from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
-    from pgstrata.measure.bench import Log
+    from pgstrata.measure.bench import LogOptions
 
 
 def bench(
@@ -121,8 +121,8 @@ def bench(
     """
     from pgstrata.cli.ending import Interruption
     from pgstrata.errors import UsageError
-    from pgstrata.measure.bench import Bench, run
-    from pgstrata.measure.bench.progress import Progress
+    from pgstrata.measure.bench import BenchOptions, run
+    from pgstrata.measure.bench.progress import BenchProgress
     from pgstrata.measure.bench.text import text
     from pgstrata.measure.interrupt import Ending, Interrupted
     from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_RATE, SHORTEST_SECONDS
@@ -155,7 +155,7 @@ def bench(
     if time is None and transactions is None:
         transactions = 10
     given = {"host": host, "port": str(port) if port else None, "user": username}
-    wanted = Bench(
+    options = BenchOptions(
         dbname or url,
         {name: value for name, value in given.items() if value is not None},
         script or [],
@@ -180,18 +180,18 @@ def bench(
     )
     with Ending() as ending:
         try:
-            measured = run(wanted, Progress(progress, wanted), ending)
+            result = run(options, BenchProgress(progress, options), ending)
         except Interrupted as interrupted:
             print("stopped: nothing was measured", file=sys.stderr)
             raise Interruption(interrupted.exit_code) from None
     if format is TextOrJson.json:
         from pgstrata.cli.output import print_json
 
-        print_json(measured.as_json())
+        print_json(result.as_json())
     else:
-        print("\n".join(text(measured, report)))
-    if measured.failure is not None:
-        raise measured.failure
+        print("\n".join(text(result, report)))
+    if result.failure is not None:
+        raise result.failure
     raise typer.Exit(128 + ending.caught if ending.caught else 0)
 
 
@@ -216,10 +216,10 @@ def _seed(text: str | None) -> int | None:
 
 def _log(
     wanted: bool, prefix: str | None, sampling: float | None, interval: int | None, seconds: float | None
-) -> Log | None:
+) -> LogOptions | None:
     """The log that was asked for; UsageError as pgbench refuses options that do not go together."""
     from pgstrata.errors import UsageError
-    from pgstrata.measure.bench import Log
+    from pgstrata.measure.bench import LogOptions
 
     if not wanted:
         given = {"--log-prefix": prefix, "--sampling-rate": sampling, "--aggregate-interval": interval}
@@ -233,4 +233,4 @@ def _log(
         raise UsageError("--sampling-rate and --aggregate-interval cannot be used together")
     if interval is not None and seconds is not None and seconds % interval:
         raise UsageError(f"-T {seconds:g} is not a multiple of --aggregate-interval {interval}")
-    return Log(prefix or "pgbench_log", 1.0 if sampling is None else sampling, interval)
+    return LogOptions(prefix or "pgbench_log", 1.0 if sampling is None else sampling, interval)

@@ -12,7 +12,7 @@ import typer
 from pgstrata.cli.arguments import RESULTS, ResultsOption
 
 if TYPE_CHECKING:
-    from pgstrata.judge.compare import Comparison, StepVerdict
+    from pgstrata.judge.compare import SideComparison, StepVerdict
     from pgstrata.store.choose import Side
 
 
@@ -172,7 +172,7 @@ def _compare(
     confidence: float,
     across_hosts: bool,
     despite_options: bool,
-) -> list[Comparison]:
+) -> list[SideComparison]:
     from pgstrata.errors import UsageError
     from pgstrata.judge.compare import compare_all
 
@@ -198,7 +198,7 @@ def _compare(
     return found
 
 
-def _print(found: list[Comparison], form: VerdictFormat, slower: list[StepVerdict]) -> None:
+def _print(found: list[SideComparison], form: VerdictFormat, slower: list[StepVerdict]) -> None:
     from pgstrata.cli.output import aligned, print_json
     from pgstrata.report import verdicts
 

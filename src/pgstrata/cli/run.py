@@ -14,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from pgstrata.campaign.file.models import Campaign
     from pgstrata.campaign.plan.runs import Plan
-    from pgstrata.measure.campaign import Outcome
+    from pgstrata.measure.campaign import CampaignOutcome
 
 
 def run(
@@ -156,7 +156,7 @@ def _execute(campaign: Campaign, fresh: bool, *, report: bool) -> int:
     return 1 if outcome.failed else 0
 
 
-def _report(outcome: Outcome, results: Path, console: object) -> None:
+def _report(outcome: CampaignOutcome, results: Path, console: object) -> None:
     from pgstrata.cli.report import report_folder, write_and_show
 
     name = outcome.plan.campaign.name

@@ -25,6 +25,7 @@ from pgstrata.stats.rates import over_repeats, per_second
 from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, compare, set_aside
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
+from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import ComparisonRecord, StepRecord
 
 Json = dict[str, Any]
@@ -58,7 +59,7 @@ class StepVerdict:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SideComparison:
     """Other against base: verdicts in the order of the steps.
 
     `doubts`: differences that make rates hard to compare. `only_base`, `only_other`: steps
@@ -85,13 +86,7 @@ class Comparison:
         }
 
 
-@dataclass(frozen=True)
-class _Measured:
-    run: Run
-    record: StepRecord
-
-
-_Steps = dict[tuple[str, str], dict[int, _Measured]]
+_Steps = dict[tuple[str, str], dict[int, MeasuredStep]]
 
 
 def compare_all(
@@ -101,7 +96,7 @@ def compare_all(
     margin: float = MARGIN,
     confidence: float = CONFIDENCE,
     steps: Iterable[str] = (),
-) -> list[Comparison]:
+) -> list[SideComparison]:
     """Verdicts of each other side against the base, on every measured step that both have.
 
     Adjusted for the number of all of them together (Benjamini–Hochberg). steps: only these. Failed runs
@@ -123,7 +118,7 @@ def compare_all(
             verdicts[key] = _set_aside(verdict, [*ours.values(), *theirs.values()])
     found = adjust_verdicts(verdicts)
     return [
-        Comparison(
+        SideComparison(
             base.name,
             other.name,
             tuple(
@@ -160,12 +155,12 @@ def _by_step(runs: Sequence[Run]) -> _Steps:
     for run in sorted(runs, key=lambda r: (r.done, r.record.started)):
         for record in run.steps:
             if record.measured:
-                found.setdefault((run.workload, record.name), {})[run.repeat] = _Measured(run, record)
+                found.setdefault((run.workload, record.name), {})[run.repeat] = MeasuredStep(run, record)
     return found
 
 
 def _verdict(
-    base: Mapping[int, _Measured], other: Mapping[int, _Measured], margin: float, confidence: float
+    base: Mapping[int, MeasuredStep], other: Mapping[int, MeasuredStep], margin: float, confidence: float
 ) -> tuple[Evidence, Verdict]:
     common = sorted(base.keys() & other.keys())
     left: list[float] = []
@@ -206,7 +201,7 @@ def _together(base: Run, other: Run) -> ComparisonRecord | None:
     return ours if ours is not None and theirs is not None and ours.id == theirs.id else None
 
 
-def _seconds(measured: _Measured) -> list[float]:
+def _seconds(measured: MeasuredStep) -> list[float]:
     """Rates of the headline's seconds; those of a step judged by a fixed amount say nothing."""
     record = measured.record
     if not any(structs.astuple(record.rate_percentiles)):
@@ -217,7 +212,7 @@ def _seconds(measured: _Measured) -> list[float]:
     return [rate for _, rate in per_second(rows, record.role, counts)]
 
 
-def _set_aside(verdict: Verdict, measured: Iterable[_Measured]) -> Verdict:
+def _set_aside(verdict: Verdict, measured: Iterable[MeasuredStep]) -> Verdict:
     for m in measured:
         if not m.run.done:
             message = m.run.record.error.message if m.run.record.error else "it ended early"
@@ -227,12 +222,12 @@ def _set_aside(verdict: Verdict, measured: Iterable[_Measured]) -> Verdict:
     return verdict
 
 
-def _rate(measured: Mapping[int, _Measured]) -> float | None:
+def _rate(measured: Mapping[int, MeasuredStep]) -> float | None:
     rate = over_repeats([m.record.rate for m in measured.values() if m.record.rate is not None])
     return None if rate is None else rate.value
 
 
-def _first(measured: Mapping[int, _Measured]) -> _Measured:
+def _first(measured: Mapping[int, MeasuredStep]) -> MeasuredStep:
     return measured[min(measured)]
 
 

@@ -82,7 +82,7 @@ def faster(base: Timing | None, own: Timing | None) -> float | None:
 
 
 @dataclass(frozen=True)
-class Shift:
+class QueryShift:
     """How single queries moved between two variants: shares 0 … 1 of all that both ran.
 
     slower, faster, even: of the queries that took the base a millisecond or more; unsure: the others.
@@ -97,7 +97,7 @@ class Shift:
 
 def shift(
     base: Mapping[str, Timing], other: Mapping[str, Timing], thresholds: tuple[float, float]
-) -> Shift | None:
+) -> QueryShift | None:
     """thresholds: relative rates (base seconds ÷ seconds) that count as slower and as faster."""
     both = common({"base": base, "other": other})
     if not both:
@@ -111,4 +111,4 @@ def shift(
             continue
         relative = before / after if after > 0 else math.inf
         counts["slower" if relative <= worse else "faster" if relative >= better else "even"] += 1
-    return Shift(len(both), **{name: n / len(both) for name, n in counts.items()})
+    return QueryShift(len(both), **{name: n / len(both) for name, n in counts.items()})

@@ -61,7 +61,7 @@ def shares(stacks: Stacks) -> tuple[dict[str, float], dict[str, float]]:
 
 
 @dataclass(frozen=True)
-class Moved:
+class ShareChange:
     """A function whose own share differs. error: standard error of the difference of the shares."""
 
     function: str
@@ -76,7 +76,7 @@ class Moved:
         return self.own - self.own_base
 
 
-def moved(base: Stacks, base_samples: int, other: Stacks, samples: int, most: int = 15) -> list[Moved]:
+def moved(base: Stacks, base_samples: int, other: Stacks, samples: int, most: int = 15) -> list[ShareChange]:
     """Functions whose own share changed by more than CERTAIN standard errors, the largest change first.
 
     The standard error is that of the difference of two proportions, p (1 − p) ÷ n each, with samples
@@ -93,7 +93,9 @@ def moved(base: Stacks, base_samples: int, other: Stacks, samples: int, most: in
         error = math.sqrt(_variance(before, base_samples) + _variance(after, samples))
         if abs(after - before) > CERTAIN * error:
             found.append(
-                Moved(function, before, after, total_base.get(function, 0.0), total.get(function, 0.0), error)
+                ShareChange(
+                    function, before, after, total_base.get(function, 0.0), total.get(function, 0.0), error
+                )
             )
     return sorted(found, key=lambda m: (-abs(m.change), m.function))[:most]
 

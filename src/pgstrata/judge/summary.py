@@ -23,7 +23,7 @@ from pgstrata.store.record import StepRecord
 
 
 @dataclass(frozen=True)
-class Cell:
+class SummaryCell:
     """A number with what is known of its error.
 
     value: a rate per second, or a ratio; low, high: over the repeats; n: how many repeats; std_error: of
@@ -40,7 +40,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Column:
+class SummaryColumn:
     """A step; `unit` is that of its rate."""
 
     step: str
@@ -49,22 +49,22 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
+class SummaryRow:
     """A variant's cells, one for each column."""
 
     variant: str
-    cells: tuple[Cell, ...]
+    cells: tuple[SummaryCell, ...]
 
 
 @dataclass(frozen=True)
-class Table:
+class SummaryTable:
     """`target`: rows/s asked for, by column, in the table of background rates."""
 
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: tuple[SummaryColumn, ...]
+    rows: tuple[SummaryRow, ...]
     target: tuple[float | None, ...] = ()
 
-    def cell(self, variant: str, step: str) -> Cell:
+    def cell(self, variant: str, step: str) -> SummaryCell:
         """Raises KeyError when the table has no such row or column."""
         for row in self.rows:
             for column, cell in zip(self.columns, row.cells, strict=True):
@@ -79,9 +79,9 @@ class Summary:
 
     workload: str
     base: str
-    absolute: Table
-    relative: Table
-    background: Table | None
+    absolute: SummaryTable
+    relative: SummaryTable
+    background: SummaryTable | None
 
 
 def summarise(
@@ -111,7 +111,7 @@ def summarise(
     ]
 
 
-def step_columns(records: Iterable[StepRecord]) -> tuple[Column, ...]:
+def step_columns(records: Iterable[StepRecord]) -> tuple[SummaryColumn, ...]:
     """The measured steps of several runs, each once, in the workload's order."""
     first: dict[str, StepRecord] = {}
     order: dict[str, int] = {}
@@ -120,7 +120,7 @@ def step_columns(records: Iterable[StepRecord]) -> tuple[Column, ...]:
             first.setdefault(record.name, record)
             order[record.name] = max(order.get(record.name, 0), record.order)
     return tuple(
-        Column(name, first[name].rate_unit, first[name].group)
+        SummaryColumn(name, first[name].rate_unit, first[name].group)
         for name in sorted(first, key=lambda name: order[name])
     )
 
@@ -138,7 +138,7 @@ def _workload(
         for step in run.steps:
             found.setdefault((run.variant, step.name), []).append(step)
 
-    def at(variant: str, column: Column) -> list[StepRecord]:
+    def at(variant: str, column: SummaryColumn) -> list[StepRecord]:
         return found.get((variant, column.step), [])
 
     absolute = [_absolute_column([at(variant, column) for variant in variants]) for column in columns]
@@ -164,39 +164,40 @@ def _workload(
 
 
 def _table(
-    columns: Sequence[Column],
+    columns: Sequence[SummaryColumn],
     variants: Sequence[str],
-    by_column: Sequence[Sequence[Cell]],
+    by_column: Sequence[Sequence[SummaryCell]],
     target: Sequence[float | None] = (),
-) -> Table:
+) -> SummaryTable:
     rows = [
-        Row(variant, tuple(cells[number] for cells in by_column)) for number, variant in enumerate(variants)
+        SummaryRow(variant, tuple(cells[number] for cells in by_column))
+        for number, variant in enumerate(variants)
     ]
-    return Table(tuple(columns), tuple(rows), tuple(target))
+    return SummaryTable(tuple(columns), tuple(rows), tuple(target))
 
 
-def _absolute_column(repeats: Sequence[Sequence[StepRecord]]) -> list[Cell]:
+def _absolute_column(repeats: Sequence[Sequence[StepRecord]]) -> list[SummaryCell]:
     rates = [_rate(records) for records in repeats]
     met = [sla_of(records) for records in repeats]
     marks = column_marks([rate.value if rate else None for rate in rates], met)
     return [
-        Cell(rate.value, mark, rate.n, rate.low, rate.high, rate.std_error, ok)
+        SummaryCell(rate.value, mark, rate.n, rate.low, rate.high, rate.std_error, ok)
         if rate
-        else Cell(None, "missing")
+        else SummaryCell(None, "missing")
         for rate, mark, ok in zip(rates, marks, met, strict=True)
     ]
 
 
 def _relative_cell(
     records: Sequence[StepRecord], base: Sequence[StepRecord], thresholds: tuple[float, float]
-) -> Cell:
+) -> SummaryCell:
     rate = _rate(records)
     ratio = relative(rate, _rate(base))
     if rate is None or ratio is None:
-        return Cell(None, "missing")
+        return SummaryCell(None, "missing")
     met = sla_of(records)
     comparable = met is not False and sla_of(base) is not False
-    return Cell(
+    return SummaryCell(
         ratio.value,
         relative_mark(ratio.value, thresholds, comparable=comparable),
         rate.n,
@@ -207,12 +208,12 @@ def _relative_cell(
     )
 
 
-def _background_cell(records: Sequence[StepRecord]) -> Cell:
+def _background_cell(records: Sequence[StepRecord]) -> SummaryCell:
     rate = over_repeats([r.background_rate for r in records if r.background_rate is not None])
     if rate is None:
-        return Cell(None, "missing")
+        return SummaryCell(None, "missing")
     met = sla_of(records)
-    return Cell(rate.value, background_mark(met), rate.n, rate.low, rate.high, rate.std_error, met)
+    return SummaryCell(rate.value, background_mark(met), rate.n, rate.low, rate.high, rate.std_error, met)
 
 
 def sla_of(records: Sequence[StepRecord]) -> bool | None:

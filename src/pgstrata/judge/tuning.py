@@ -86,7 +86,7 @@ class RelativeRate:
 
 
 @dataclass(frozen=True)
-class Entry:
+class StudyEntry:
     """One overlay in one set-up. `between`: the value lies between two bands, the nearer was taken.
 
     `proven`: the interval leaves out 1; None without an interval.
@@ -100,7 +100,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Left:
+class LeftOut:
     """An overlay that is not in the combination, and why."""
 
     overlay: str
@@ -112,7 +112,7 @@ class Combination:
     """The overlays worth trying together, and those left out for one of their own kind."""
 
     overlays: tuple[str, ...]
-    left: tuple[Left, ...]
+    left: tuple[LeftOut, ...]
 
 
 @dataclass(frozen=True)
@@ -124,14 +124,14 @@ class StudyTable:
     """
 
     set_ups: tuple[str, ...]
-    entries: Mapping[str, tuple[Entry, ...]]
+    entries: Mapping[str, tuple[StudyEntry, ...]]
     duplicates: Mapping[str, str | None]
     unsafe: Mapping[str, tuple[str, ...]]
     noted: Mapping[str, tuple[str, ...]]
     base_warnings: tuple[str, ...]
     next: Combination
 
-    def cell(self, cls: Class, set_up: str) -> tuple[Entry, ...]:
+    def cell(self, cls: Class, set_up: str) -> tuple[StudyEntry, ...]:
         return tuple(e for e in self.entries[set_up] if e.cls == cls)
 
 
@@ -156,7 +156,7 @@ def differences(
 ) -> dict[str, tuple[str | None, str | None]]:
     """Settings whose values differ: name → (in base, in other), None where a side lacks it.
 
-    Both as SHOW ALL says them, so `1800s` and `30min` are the same. Left out is where a cluster lives.
+    Both as SHOW ALL says them, so `1800s` and `30min` are the same. LeftOut out is where a cluster lives.
     """
     return {
         name: (base.get(name), other.get(name))
@@ -226,7 +226,7 @@ def study(
 
 
 def combine(
-    base: Mapping[str, str], overlays: Sequence[Overlay], entries: Mapping[str, Sequence[Entry]]
+    base: Mapping[str, str], overlays: Sequence[Overlay], entries: Mapping[str, Sequence[StudyEntry]]
 ) -> Combination:
     """The winners together.
 
@@ -235,12 +235,12 @@ def combine(
     of their relative rates, highest first: one that sets a setting to another value than a winner already
     in stays out, and so does one that only joins what is in.
     """
-    by_overlay: dict[str, list[Entry]] = {}
+    by_overlay: dict[str, list[StudyEntry]] = {}
     for row in entries.values():
         for entry in row:
             by_overlay.setdefault(entry.overlay, []).append(entry)
     winners: list[Overlay] = []
-    left: list[Left] = []
+    left: list[LeftOut] = []
     for overlay in overlays:
         own = by_overlay.get(overlay.name, [])
         benefits = [e for e in own if e.cls in ("significant benefit", "small benefit")]
@@ -249,9 +249,9 @@ def combine(
         if hurt := [
             s for s, row in entries.items() for e in row if e.overlay == overlay.name and e.cls == "hurt"
         ]:
-            left.append(Left(overlay.name, f"hurts in {', '.join(hurt)}"))
+            left.append(LeftOut(overlay.name, f"hurts in {', '.join(hurt)}"))
         elif all(e.proven is False for e in benefits):
-            left.append(Left(overlay.name, "its benefit may be noise: the interval holds 1"))
+            left.append(LeftOut(overlay.name, "its benefit may be noise: the interval holds 1"))
         else:
             winners.append(overlay)
     strength = {
@@ -268,9 +268,9 @@ def combine(
         own_changes = changes[overlay.name]
         rivals = [taken[n][1] for n, v in own_changes.items() if n in taken and taken[n][0] != v]
         if rivals:
-            left.append(Left(overlay.name, f"sets the same as {rivals[0]} to another value"))
+            left.append(LeftOut(overlay.name, f"sets the same as {rivals[0]} to another value"))
         elif all(n in taken for n in own_changes):
-            left.append(Left(overlay.name, "only joins overlays that are in already"))
+            left.append(LeftOut(overlay.name, "only joins overlays that are in already"))
         else:
             kept.append(overlay)
             taken.update({n: (v, overlay.name) for n, v in own_changes.items() if n not in taken})
@@ -295,11 +295,11 @@ def next_configs(
     return [tuple(base), *alone, together]
 
 
-def _entry(overlay: str, relative: RelativeRate, ignored: bool) -> Entry:
+def _entry(overlay: str, relative: RelativeRate, ignored: bool) -> StudyEntry:
     proven = None
     if relative.low is not None and relative.high is not None:
         proven = relative.low > 1 or relative.high < 1
     if ignored:
-        return Entry(overlay, relative, "ignored", False, proven)
+        return StudyEntry(overlay, relative, "ignored", False, proven)
     cls, between = classify(relative.ratio)
-    return Entry(overlay, relative, cls, between, proven)
+    return StudyEntry(overlay, relative, cls, between, proven)

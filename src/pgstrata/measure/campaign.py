@@ -38,7 +38,7 @@ AGAIN = (
 
 
 @dataclass
-class Outcome:
+class CampaignOutcome:
     """What became of a campaign: folders of the runs made now, and what failed why."""
 
     plan: Plan
@@ -89,7 +89,9 @@ def plan_campaign(
     return make_plan(campaign, results, find, fresh=fresh)
 
 
-def execute(campaign: Campaign, results: Results, console: Console, *, fresh: bool = False) -> Outcome:
+def execute(
+    campaign: Campaign, results: Results, console: Console, *, fresh: bool = False
+) -> CampaignOutcome:
     """Plans and makes all missing runs.
 
     A run that fails is stored as failed and the next one begins. Raises Interrupted when a signal
@@ -109,7 +111,7 @@ def execute(campaign: Campaign, results: Results, console: Console, *, fresh: bo
             say(f"cleared what an earlier pgstrata left: {text}")
         plan = plan_campaign(campaign, results, say, fresh=fresh)
         _check_space(plan, root)
-        outcome = Outcome(plan)
+        outcome = CampaignOutcome(plan)
         _announce(plan, say)
         if plan.missing:
             _warn(root, plan, say)
@@ -139,7 +141,7 @@ def _make(
     root: Path,
     progress: Progress,
     interrupts: Interrupts,
-    outcome: Outcome,
+    outcome: CampaignOutcome,
 ) -> str | None:
     with interrupts.shield():
         builder = results.begin(run.key)
@@ -186,7 +188,7 @@ def _interleave(
     root: Path,
     progress: Progress,
     interrupts: Interrupts,
-    outcome: Outcome,
+    outcome: CampaignOutcome,
 ) -> None:
     """The missing runs, those of one workload and repeat together."""
     number = 1
@@ -263,4 +265,4 @@ def _warn(root: Path, plan: Plan, say: Callable[[str], None]) -> None:
             say(f"warning: {check.name}: {check.seen}. {check.fix}")
 
 
-__all__ = ["Interrupted", "Outcome", "data_root", "default_data_dir", "execute", "plan_campaign"]
+__all__ = ["CampaignOutcome", "Interrupted", "data_root", "default_data_dir", "execute", "plan_campaign"]

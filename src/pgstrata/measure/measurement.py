@@ -83,7 +83,7 @@ class Timings:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class RunContext:
     """Where a step is measured and where its results go. The same for all steps of a run."""
 
     cluster: Cluster | ForeignCluster
@@ -94,7 +94,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredStep:
     """A step that is over and in its run folder. plans: of recorded statements (`plans.json`)."""
 
     result: StepResult
@@ -109,7 +109,7 @@ class StepMeasurement:
     """
 
     def __init__(
-        self, where: Surroundings, step: Step, order: int, seed: int, *, parts: int = 1, last: bool = False
+        self, where: RunContext, step: Step, order: int, seed: int, *, parts: int = 1, last: bool = False
     ) -> None:
         self.step, self.order = step, order
         self.parts: list[StepResult] = []
@@ -195,7 +195,7 @@ class StepMeasurement:
             where.builder.spec(self.order, self.step.name, self._spec)
         return spec
 
-    def store(self, slices: Sequence[Slice] | None = None, *, reachable: bool = True) -> Stored:
+    def store(self, slices: Sequence[Slice] | None = None, *, reachable: bool = True) -> StoredStep:
         """Puts the parts together, asks why (profile, plans), and stores the step.
 
         slices: of the step record, where variants took turns. reachable: whether the server still answers.
@@ -220,7 +220,7 @@ class StepMeasurement:
                 pgstat=result.observed.pgstat,
                 queries=digest.queries,
             )
-        return Stored(result, digest.plans)
+        return StoredStep(result, digest.plans)
 
     def _ask_why(self, result: StepResult, reachable: bool) -> None:
         record = result.record

@@ -35,7 +35,7 @@ _ELAPSED = re.compile(r"system usage: CPU.{0,80}?elapsed:? (\d{1,9}\.\d{1,6}) s"
 
 
 @dataclass(frozen=True)
-class Entry:
+class LogMessage:
     """One LOG message that may be an event: when it was written (Unix time), by whom, its text."""
 
     time: float
@@ -43,7 +43,7 @@ class Entry:
     text: str
 
 
-def entries(lines: Iterable[bytes]) -> Iterator[Entry]:
+def entries(lines: Iterable[bytes]) -> Iterator[LogMessage]:
     """The messages that begin with `checkpoint`, `restartpoint` or `automatic`, their lines joined by \\n.
 
     Memory stays flat whatever is in the log.
@@ -56,7 +56,7 @@ def entries(lines: Iterable[bytes]) -> Iterator[Entry]:
                 parts.append(_decode(line))
             continue
         if head is not None:
-            yield Entry(*head, "\n".join(parts))
+            yield LogMessage(*head, "\n".join(parts))
             head = None
         if not _HEAD.match(line):
             continue
@@ -67,7 +67,7 @@ def entries(lines: Iterable[bytes]) -> Iterator[Entry]:
         if when is not None:
             head, parts = (when, int(match[3])), [_decode(match[4])]
     if head is not None:
-        yield Entry(*head, "\n".join(parts))
+        yield LogMessage(*head, "\n".join(parts))
 
 
 def _decode(line: bytes) -> str:
@@ -85,13 +85,13 @@ def _time(stamp: bytes, zone: bytes) -> float | None:
         return None
 
 
-def events(found: Iterable[Entry], begin: float, end: float) -> list[LogEvent]:
+def events(found: Iterable[LogMessage], begin: float, end: float) -> list[LogEvent]:
     """What overlaps the time from `begin` to `end` (Unix time), in order.
 
     `second` and `until` count from `begin`; `until` may lie behind the end.
     """
     spans: list[tuple[Kind, float, float | None, str]] = []
-    starting: dict[int, Entry] = {}
+    starting: dict[int, LogMessage] = {}
     for entry in found:
         if _STARTING.match(entry.text):
             starting[entry.pid] = entry

@@ -11,7 +11,7 @@ from pgstrata.judge.queries import Timing, faster
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Block, Cell, Column, Listing, Prose, Row, Table, words
 from pgstrata.page.queries import Queries, relative
-from pgstrata.page.results import RunSet, WorkloadOf
+from pgstrata.page.results import RunSet, WorkloadResults
 
 MOST_LISTINGS = 40
 """Pairs of plans that are spelled out, those whose duration changed most first."""
@@ -20,7 +20,7 @@ ByVariant = Mapping[str, Mapping[str, Timing]]
 
 
 def changed_plans(
-    results: RunSet, workload: WorkloadOf, by_variant: ByVariant, found: Queries
+    results: RunSet, workload: WorkloadResults, by_variant: ByVariant, found: Queries
 ) -> list[Block]:
     base = found.plans.get(results.base)
     if base is None or not results.others:

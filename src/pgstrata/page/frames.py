@@ -67,10 +67,10 @@ class Frames:
 
     def __init__(self, results: RunSet) -> None:
         drawn = {
-            place.shown.run.run_id: place.shown.run
+            own.shown.run.run_id: own.shown.run
             for workload in results.workloads
             for step in workload.steps
-            for place in step.places.values()
+            for own in step.by_variant.values()
         }
         columns = ("run_id", "step", "role", "second", "seconds", "operations", "rows")
         self.rates: Mapping[Key, RoleRates] = _rates(_read(drawn.values(), "series", columns))

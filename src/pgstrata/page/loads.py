@@ -8,22 +8,22 @@ from typing import Any
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Cell, Chart, Column, Row, Table, missing, words
 from pgstrata.page.charts import axis, color, label, rounded
-from pgstrata.page.results import RunSet, StepOf, WorkloadOf, anchor
+from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 
 
-def seconds(step: StepOf | None, variant: str) -> float | None:
+def seconds(step: StepResults | None, variant: str) -> float | None:
     """Median seconds of a step over the repeats; None where it was not measured."""
-    place = step.places.get(variant) if step else None
-    return None if place is None else place.median(lambda m: m.record.seconds)
+    repeats = step.by_variant.get(variant) if step else None
+    return None if repeats is None else repeats.median(lambda m: m.record.seconds)
 
 
-def step_named(workload: WorkloadOf, name: str) -> StepOf | None:
+def step_named(workload: WorkloadResults, name: str) -> StepResults | None:
     return next((step for step in workload.steps if step.name == name), None)
 
 
 def stacked(
     results: RunSet,
-    workload: WorkloadOf,
+    workload: WorkloadResults,
     phases: Mapping[str, Mapping[str, float | None]],
     title: str,
     how: str,
@@ -54,7 +54,7 @@ def stacked(
 
 def phase_table(
     results: RunSet,
-    workload: WorkloadOf,
+    workload: WorkloadResults,
     phases: Mapping[str, Mapping[str, float | None]],
     title: str,
     how: str,
@@ -80,12 +80,12 @@ def _cell(value: float | None) -> Cell:
     return missing() if value is None else Cell(value, numbers.significant(value))
 
 
-def sizes(step: StepOf | None, variant: str, tables: Sequence[str] = ()) -> tuple[float, float] | None:
+def sizes(step: StepResults | None, variant: str, tables: Sequence[str] = ()) -> tuple[float, float] | None:
     """Bytes of the tables and of their indexes after a step; all of its tables unless named."""
-    place = step.places.get(variant) if step else None
-    if place is None:
+    repeats = step.by_variant.get(variant) if step else None
+    if repeats is None:
         return None
-    found = place.shown.record.sizes.tables
+    found = repeats.shown.record.sizes.tables
     own = [v for name, v in found.items() if not tables or name in tables]
     if not own:
         return None

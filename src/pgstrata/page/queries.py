@@ -10,7 +10,7 @@ from pgstrata.judge.marks import relative_mark
 from pgstrata.judge.queries import Timing, timings
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Cell, missing
-from pgstrata.page.results import RunSet, WorkloadOf
+from pgstrata.page.results import RunSet, WorkloadResults
 
 Json = dict[str, Any]
 
@@ -27,7 +27,7 @@ class Queries:
     buffers: Mapping[str, Mapping[str, Json]]
 
 
-def read(results: RunSet, workload: WorkloadOf) -> Queries:
+def read(results: RunSet, workload: WorkloadResults) -> Queries:
     """Variants in the order of the campaign; those without queries are left out."""
     rows: dict[str, dict[str, list[Json]]] = {}
     plans: dict[str, dict[str, Any]] = {}
@@ -49,7 +49,7 @@ def read(results: RunSet, workload: WorkloadOf) -> Queries:
     return Queries(by_step, plans, buffers)
 
 
-def facts(workload: WorkloadOf, variant: str, *path: str) -> Any:
+def facts(workload: WorkloadResults, variant: str, *path: str) -> Any:
     """A fact that the workload found out about its data, of the variant's last run that has it."""
     for run in reversed(workload.runs):
         if run.variant == variant:
@@ -61,7 +61,7 @@ def facts(workload: WorkloadOf, variant: str, *path: str) -> Any:
     return None
 
 
-def has(workload: WorkloadOf, fact: str) -> bool:
+def has(workload: WorkloadResults, fact: str) -> bool:
     """Whether any run of the workload has this fact, which tells what kind of workload it is."""
     return any(run.record.facts.get(fact) is not None for run in workload.runs)
 

@@ -14,40 +14,14 @@ from pgstrata.errors import StoreError, UsageError
 from pgstrata.judge.compare import StepVerdict, compare_all
 from pgstrata.judge.latency import over_repeats
 from pgstrata.judge.marks import THRESHOLDS, check_thresholds
-from pgstrata.judge.summary import Cell, Summary, summarise
+from pgstrata.judge.summary import Summary, SummaryCell, summarise
 from pgstrata.store import BrokenRun, Results, Run
 from pgstrata.store.choose import Side
 from pgstrata.store.comparisons import counted
-from pgstrata.store.record import Latency, LogEvent, RoleRecord, StepRecord
+from pgstrata.store.read import MeasuredStep
+from pgstrata.store.record import Latency
 
 Json = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class MeasuredStep:
-    """One step of one finished run."""
-
-    run: Run
-    record: StepRecord
-
-    @property
-    def rate(self) -> float | None:
-        """The headline, per second; None where nothing was sent."""
-        return self.record.rate
-
-    @property
-    def sla_met(self) -> bool:
-        """False only where there was a target and it was missed."""
-        return self.record.sla_met is not False
-
-    @property
-    def roles(self) -> Mapping[str, RoleRecord]:
-        return self.record.roles
-
-    @property
-    def events(self) -> Sequence[LogEvent]:
-        """Checkpoints and autovacuums that the server's log told of."""
-        return self.record.events
 
 
 @dataclass(frozen=True)
@@ -90,7 +64,7 @@ class Repeats:
 
 
 @dataclass(frozen=True)
-class StepOf:
+class StepResults:
     """A step of a workload over all variants that measured it."""
 
     workload: str
@@ -99,31 +73,31 @@ class StepOf:
     unit: str
     measured: bool
     anchor: str
-    places: Mapping[str, Repeats]
+    by_variant: Mapping[str, Repeats]
 
     @cached_property
     def role_names(self) -> list[str]:
         """Every role any variant had in this step, the headline's first."""
         names: dict[str, None] = {}
-        for place in self.places.values():
-            for measured in place.repeats:
+        for repeats in self.by_variant.values():
+            for measured in repeats.repeats:
                 names.setdefault(measured.record.role)
-                for name in measured.roles:
+                for name in measured.record.roles:
                     names.setdefault(name)
         return list(names)
 
 
 @dataclass(frozen=True)
-class WorkloadOf:
+class WorkloadResults:
     """A workload of the campaign, its steps in order, loads included, and its summary tables."""
 
     name: str
-    steps: tuple[StepOf, ...]
+    steps: tuple[StepResults, ...]
     runs: tuple[Run, ...]
     summary: Summary
 
     @property
-    def compared(self) -> tuple[StepOf, ...]:
+    def compared(self) -> tuple[StepResults, ...]:
         """The steps that take part in comparisons."""
         return tuple(step for step in self.steps if step.measured)
 
@@ -136,22 +110,22 @@ class RunSet:
     campaign: str
     variants: tuple[str, ...]
     base: str
-    workloads: tuple[WorkloadOf, ...]
+    workloads: tuple[WorkloadResults, ...]
     runs: tuple[Run, ...]
     failed: tuple[Run, ...] = ()
     unable: tuple[Run, ...] = ()
     broken: tuple[BrokenRun, ...] = ()
     thresholds: tuple[float, float] = THRESHOLDS
     _index: Mapping[str, int] = field(default_factory=dict)
-    _ratios: Mapping[tuple[str, str, str], Cell] = field(default_factory=dict)
+    _ratios: Mapping[tuple[str, str, str], SummaryCell] = field(default_factory=dict)
 
     def color(self, variant: str) -> int:
         """The variant's place in the order of colours."""
         return self._index.get(variant, 0)
 
-    def ratio(self, step: StepOf, variant: str) -> Cell:
+    def ratio(self, step: StepResults, variant: str) -> SummaryCell:
         """The relative rate of a variant in a step, with its mark."""
-        return self._ratios.get((step.workload, variant, step.name), Cell(None, "missing"))
+        return self._ratios.get((step.workload, variant, step.name), SummaryCell(None, "missing"))
 
     @cached_property
     def verdicts(self) -> Mapping[tuple[str, str, str], StepVerdict]:
@@ -166,7 +140,7 @@ class RunSet:
             for s in comparison.steps
         }
 
-    def verdict(self, step: StepOf, variant: str) -> StepVerdict | None:
+    def verdict(self, step: StepResults, variant: str) -> StepVerdict | None:
         """None for the base, and where one of the two was not measured."""
         return self.verdicts.get((step.workload, variant, step.name))
 
@@ -196,7 +170,8 @@ class RunSet:
     @cached_property
     def most_repeats(self) -> int:
         return max(
-            (len(p.repeats) for w in self.workloads for s in w.steps for p in s.places.values()), default=0
+            (len(p.repeats) for w in self.workloads for s in w.steps for p in s.by_variant.values()),
+            default=0,
         )
 
 
@@ -307,35 +282,35 @@ def _newest(runs: Iterable[Run]) -> list[Run]:
     return sorted(kept.values(), key=lambda r: (r.key, r.run_id))
 
 
-def _workload(runs: Sequence[Run], variants: Sequence[str], summary: Summary) -> WorkloadOf:
+def _workload(runs: Sequence[Run], variants: Sequence[str], summary: Summary) -> WorkloadResults:
     own = tuple(run for run in runs if run.workload == summary.workload)
-    return WorkloadOf(summary.workload, tuple(_steps(summary.workload, own, variants)), own, summary)
+    return WorkloadResults(summary.workload, tuple(_steps(summary.workload, own, variants)), own, summary)
 
 
-def _steps(workload: str, runs: Sequence[Run], variants: Sequence[str]) -> list[StepOf]:
+def _steps(workload: str, runs: Sequence[Run], variants: Sequence[str]) -> list[StepResults]:
     found: dict[str, list[MeasuredStep]] = {}
-    place: dict[str, int] = {}
+    order: dict[str, int] = {}
     for run in runs:
         for record in run.steps:
             found.setdefault(record.name, []).append(MeasuredStep(run, record))
-            place.setdefault(record.name, record.order)
-    made: list[StepOf] = []
+            order.setdefault(record.name, record.order)
+    made: list[StepResults] = []
     taken: set[str] = set()
-    for name in sorted(found, key=lambda n: place[n]):
+    for name in sorted(found, key=lambda n: order[n]):
         record = found[name][0].record
         link = anchor("step", workload, name)
         while link in taken:
             link += "-"
         taken.add(link)
         made.append(
-            StepOf(
+            StepResults(
                 workload=workload,
                 name=name,
                 group=record.group,
                 unit=record.rate_unit,
                 measured=record.measured,
                 anchor=link,
-                places={
+                by_variant={
                     v: Repeats(tuple(own))
                     for v in variants
                     if (own := [m for m in found[name] if m.run.variant == v])

@@ -74,8 +74,8 @@ class _Style:
 
 def _styled(table: Table) -> list[_Style]:
     made = []
-    for place, column in enumerate(table.columns):
-        names = [column.align, "lead" if place < table.lead else "", "rule" if column.rule else ""]
+    for index, column in enumerate(table.columns):
+        names = [column.align, "lead" if index < table.lead else "", "rule" if column.rule else ""]
         css = " ".join(name for name in names if name)
         made.append(_Style(css, column.align == "left", column.key == "variant"))
     return made

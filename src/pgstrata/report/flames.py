@@ -46,17 +46,17 @@ def read_flames(results: RunSet) -> dict[Key, dict[str, Flame]]:
     found: dict[Key, dict[str, Flame]] = {}
     for workload in results.workloads:
         for step in workload.steps:
-            for variant, place in step.places.items():
+            for variant, own in step.by_variant.items():
                 for role in step.role_names:
-                    if flame := _of_place(place, role):
+                    if flame := _of_repeats(own, role):
                         found.setdefault((workload.name, step.name, role), {})[variant] = flame
     return found
 
 
-def _of_place(place: Repeats, role: str) -> Flame | None:
+def _of_repeats(own: Repeats, role: str) -> Flame | None:
     parts: list[Counter[str]] = []
     samples, event = 0, ""
-    for measured in place.repeats:
+    for measured in own.repeats:
         entry = (measured.record.profile or {}).get(role)
         if entry is None or entry.file is None:
             continue

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pgstrata.page.blocks import Block, Section, Table
 from pgstrata.page.frames import Frames
 from pgstrata.page.numbers import count, moment
-from pgstrata.page.results import RunSet, WorkloadOf
+from pgstrata.page.results import RunSet, WorkloadResults
 from pgstrata.report.flames import Flames
 from pgstrata.report.sections.compared import compared
 from pgstrata.report.sections.failures import failures
@@ -39,7 +39,7 @@ def sections(
     return [section for section in made if section is not None]
 
 
-def own_section(results: RunSet, workload: WorkloadOf) -> Section | None:
+def own_section(results: RunSet, workload: WorkloadResults) -> Section | None:
     """What the workload itself has to say of its runs; None where that is nothing."""
     name = workload.runs[0].record.workload_name if workload.runs else ""
     found = catalog.find(name) if name in catalog.names() else None

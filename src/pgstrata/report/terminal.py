@@ -72,8 +72,8 @@ def _findings(block: Findings, console: Console) -> None:
 def _table(table: Table, console: Console) -> None:
     console.print()
     console.print(Text(table.title, "bold"))
-    for place, (columns, rows) in enumerate(split(table, console.width)):
-        if place:
+    for index, (columns, rows) in enumerate(split(table, console.width)):
+        if index:
             console.print()
         made = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
         for column in columns:

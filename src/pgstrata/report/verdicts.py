@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from pgstrata.judge.compare import Comparison, StepVerdict
+from pgstrata.judge.compare import SideComparison, StepVerdict
 from pgstrata.page import numbers
 
 Cells = list[str]
@@ -20,7 +20,7 @@ def interval(low: float, high: float) -> str:
     return f"{low:.3f} … {high:.3f}" if low > 0 and high != float("inf") else "none"
 
 
-def rows(comparison: Comparison) -> tuple[Cells, list[Cells]]:
+def rows(comparison: SideComparison) -> tuple[Cells, list[Cells]]:
     """Columns and rows of the table of one comparison."""
     columns = [c if c != "95 %" else f"{_confidence(comparison)} interval" for c in COLUMNS]
     return columns, [
@@ -38,7 +38,7 @@ def rows(comparison: Comparison) -> tuple[Cells, list[Cells]]:
     ]
 
 
-def notes(comparison: Comparison) -> list[str]:
+def notes(comparison: SideComparison) -> list[str]:
     """What a reader must know beside the table: doubts, steps of one side only, why something is unclear."""
     said = [f"warning: the sides differ: {difference}" for difference in comparison.doubts]
     said += [f"only {comparison.base} has {step}" for step in comparison.only_base]
@@ -57,7 +57,7 @@ def notes(comparison: Comparison) -> list[str]:
     return said
 
 
-def markdown(comparisons: Sequence[Comparison]) -> str:
+def markdown(comparisons: Sequence[SideComparison]) -> str:
     """A table for each comparison, to paste into a mail or a pull request."""
     parts = []
     for comparison in comparisons:
@@ -70,7 +70,7 @@ def markdown(comparisons: Sequence[Comparison]) -> str:
     return "\n".join(parts)
 
 
-def junit(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> str:
+def junit(comparisons: Sequence[SideComparison], failing: Sequence[StepVerdict]) -> str:
     """JUnit XML: a test per step; slower ones (`failing`) fail, unclear ones are skipped."""
     root = ElementTree.Element("testsuites", name="pgstrata")
     for comparison in comparisons:
@@ -97,7 +97,7 @@ def junit(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> 
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def github(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> str:
+def github(comparisons: Sequence[SideComparison], failing: Sequence[StepVerdict]) -> str:
     """Workflow commands of GitHub: an error per slower step, a warning per unclear one and per doubt."""
     lines = []
     for comparison in comparisons:
@@ -109,7 +109,7 @@ def github(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) ->
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def sentence(comparison: Comparison, s: StepVerdict) -> str:
+def sentence(comparison: SideComparison, s: StepVerdict) -> str:
     """One step in one sentence."""
     v = s.verdict
     return (
@@ -119,7 +119,7 @@ def sentence(comparison: Comparison, s: StepVerdict) -> str:
     )
 
 
-def _confidence(comparison: Comparison) -> str:
+def _confidence(comparison: SideComparison) -> str:
     return f"{comparison.steps[0].verdict.confidence:.0%}" if comparison.steps else "95%"
 
 

@@ -23,7 +23,7 @@ from pgstrata.server.process import server_env
 from pgstrata.server.secrets import shown_spec, without_secrets
 from pgstrata.server.session import answering
 from pgstrata.server.source.build import BuiltServer, build
-from pgstrata.server.source.progress import BuildProgress, Spoken
+from pgstrata.server.source.progress import BuildProgress, PlainBuildProgress
 from pgstrata.server.source.recipe import DEFAULT, Build, find_build
 from pgstrata.server.source.spec import KINDS, SourceSpec, find_tree, is_source
 from pgstrata.server.source.tree import Tree
@@ -96,7 +96,9 @@ def acquire(
         speak = say or (lambda text: None)
         tree = find_tree(spec, speak, folder)
         how = how or find_build("o2")
-        made = build(tree, how, say=speak, progress=progress or Spoken(speak), check=check, again=again)
+        made = build(
+            tree, how, say=speak, progress=progress or PlainBuildProgress(speak), check=check, again=again
+        )
         check_reachable(made.bin_dir, server_account(), "the server")
         return of_build(tree, how, made)
     if kind == "pg":

@@ -32,7 +32,7 @@ from pgstrata.ownership import own_file, own_folder
 from pgstrata.server import ipc, memory
 from pgstrata.server.account import Account, server_account
 from pgstrata.server.alone import alone_in
-from pgstrata.server.running import Found, processes_of, wait_until_none
+from pgstrata.server.running import ServerProcess, processes_of, wait_until_none
 
 MARKER = ".pgstrata-cluster.json"
 DATA = "data"
@@ -110,9 +110,9 @@ class ClaimedFolder:
     @classmethod
     def left(cls, folder: Path, lock: int, facts: Json) -> ClaimedFolder:
         """One whose owner is gone and whose marker is locked now, to be cleared."""
-        place = cls(folder)
-        place._lock, place.facts = lock, facts
-        return place
+        claimed = cls(folder)
+        claimed._lock, claimed.facts = lock, facts
+        return claimed
 
     def record(self, **facts: Any) -> None:
         """Adds facts to the marker: what a later pgstrata needs to clear up."""
@@ -206,7 +206,7 @@ def end_server(folder: Path, facts: Json) -> int:
     return len(running)
 
 
-def _segments(data: Path, running: list[Found]) -> set[str]:
+def _segments(data: Path, running: list[ServerProcess]) -> set[str]:
     if not running:
         return set()
     owner = data.lstat().st_uid
@@ -230,12 +230,12 @@ def clear_leftovers(root: Path) -> list[str]:
                     if alone:
                         _clear_torn(folder, lock)
                     continue
-            place = ClaimedFolder.left(folder, lock, facts)
+            claimed = ClaimedFolder.left(folder, lock, facts)
             if facts.get("kept"):
-                place.release()
+                claimed.release()
                 continue
             running = end_server(folder, facts)
-            place.clear()
+            claimed.clear()
             ended = f", {running} processes ended" if running else ""
             said.append(f"the cluster in {folder}, left by process {facts.get('owner', 'unknown')}{ended}")
     return said

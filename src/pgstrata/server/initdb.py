@@ -139,10 +139,10 @@ def _long(word: str, rest: Iterator[str]) -> Option:
 
 def _bundle(word: str, rest: Iterator[str]) -> Iterator[Option]:
     letters = word[1:]
-    for place, letter in enumerate(letters):
+    for index, letter in enumerate(letters):
         name = _SHORT.get(letter, letter)
         if name in _WITH_VALUE:
-            yield Option(name, letters[place + 1 :] or next(rest, None), word)
+            yield Option(name, letters[index + 1 :] or next(rest, None), word)
             return
         yield Option(name, None, word)
 

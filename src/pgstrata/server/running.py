@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
-class Found:
+class ServerProcess:
     """One process. started: clock ticks after boot, which with the number makes it unique; program: the
     path of its executable."""
 
@@ -45,7 +45,7 @@ class Found:
                 os.close(handle)
 
 
-def processes_of(data: Path, programs: Path | None) -> list[Found]:
+def processes_of(data: Path, programs: Path | None) -> list[ServerProcess]:
     """The processes of the cluster in the data folder `data`.
 
     programs: the folder of its server's programs (bin), None where that is not known.
@@ -67,7 +67,7 @@ def processes_of(data: Path, programs: Path | None) -> list[Found]:
     return found
 
 
-def _one(pid: int, data: os.stat_result, path: str, programs: Path | None) -> Found | None:
+def _one(pid: int, data: os.stat_result, path: str, programs: Path | None) -> ServerProcess | None:
     place = f"/proc/{pid}"
     started = started_at(pid)
     if started is None or Path(place).stat().st_uid != data.st_uid:
@@ -78,7 +78,7 @@ def _one(pid: int, data: os.stat_result, path: str, programs: Path | None) -> Fo
     program = os.readlink(f"{place}/exe").removesuffix(" (deleted)")  # noqa: PTH115
     its_own = programs is not None and Path(program).is_relative_to(programs)
     if its_own or f"PGDATA={path}".encode() in Path(f"{place}/environ").read_bytes().split(b"\0"):
-        return Found(pid, started, program)
+        return ServerProcess(pid, started, program)
     return None
 
 

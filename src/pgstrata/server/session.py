@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 from psycopg.abc import RV, PQGen
@@ -15,6 +15,12 @@ from psycopg.abc import RV, PQGen
 from pgstrata.errors import ServerError, server_said
 
 _CANCEL_SECONDS = 1.0
+
+
+class Connects(Protocol):
+    """What has databases to connect to: a cluster, or a running server."""
+
+    def connect(self, database: str = "postgres") -> psycopg.Connection[Any]: ...
 
 
 class Session(psycopg.Connection[Any]):

@@ -274,3 +274,21 @@ def _optional_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """One step of one finished run."""
+
+    run: Run
+    record: StepRecord
+
+    @property
+    def rate(self) -> float | None:
+        """The headline, per second; None where nothing was sent."""
+        return self.record.rate
+
+    @property
+    def sla_met(self) -> bool:
+        """False only where there was a target and it was missed."""
+        return self.record.sla_met is not False

@@ -80,14 +80,14 @@ def _check(document: dict[str, Any], source: str, file: Path | None, overrides: 
         )
     if not spec.workloads:
         raise UsageError(f"{source}: nothing to run", 'add [[workloads]] with name = "insert"')
-    for place, variant in enumerate(variants):
-        with _where(variants, place, spec, source):
+    for index, variant in enumerate(variants):
+        with _where(variants, index, spec, source):
             _check_variant(variant, file)
     workloads = _choose(spec, source, file, overrides)
     name = spec.name or (file.stem if file else _name_of(workloads, overrides))
     campaign = Campaign(name=name, file=file, spec=spec, variants=variants, workloads=workloads)
-    for place, variant in enumerate(variants):
-        with _where(variants, place, spec, source):
+    for index, variant in enumerate(variants):
+        with _where(variants, index, spec, source):
             campaign.build_of(variant)
     return campaign
 
@@ -129,13 +129,13 @@ def _check_variant(variant: VariantSpec, file: Path | None) -> None:
 
 
 @contextmanager
-def _where(variants: Sequence[VariantSpec], place: int, spec: CampaignSpec, source: str) -> Iterator[None]:
+def _where(variants: Sequence[VariantSpec], index: int, spec: CampaignSpec, source: str) -> Iterator[None]:
     """Says of which variant a UsageError is."""
     try:
         yield
     except UsageError as error:
         product = len(variants) - len(spec.variants)
-        where = f"variants[{place - product + 1}]" if place >= product else "servers and configs"
+        where = f"variants[{index - product + 1}]" if index >= product else "servers and configs"
         raise UsageError(f"{source}: {where}: {error.message}", error.hint) from error
 
 
@@ -167,8 +167,8 @@ def _choose(spec: CampaignSpec, source: str, file: Path | None, overrides: Overr
             )
     used: set[int] = set()
     chosen = []
-    for place, wanted in enumerate(spec.workloads):
-        where = f"workloads[{place + 1}]"
+    for index, wanted in enumerate(spec.workloads):
+        where = f"workloads[{index + 1}]"
         if wanted.name not in catalog.names():
             raise UsageError(
                 f"{source}: `{where}.name`: there is no workload `{wanted.name}`",
@@ -186,7 +186,7 @@ def _choose(spec: CampaignSpec, source: str, file: Path | None, overrides: Overr
             values.update(workload.scales[scale])
         values.update(wanted.options)
         for number, (whose, key, value) in enumerate(sets):
-            if whose in (None, labels[place]) and (key in workload.Options.model_fields or whose):
+            if whose in (None, labels[index]) and (key in workload.Options.model_fields or whose):
                 values[key] = value
                 used.add(number)
         try:
@@ -195,7 +195,7 @@ def _choose(spec: CampaignSpec, source: str, file: Path | None, overrides: Overr
             options = workload.Options.model_validate(values, context=context)
         except ValidationError as error:
             raise explain(error, workload.Options, source, f"{where}.options") from error
-        chosen.append(ChosenWorkload(label=labels[place], workload=workload, options=options))
+        chosen.append(ChosenWorkload(label=labels[index], workload=workload, options=options))
     for number, (whose, key, _) in enumerate(sets):
         if number not in used:
             _refuse_set(whose, key, labels, [c.workload for c in chosen])

@@ -15,14 +15,14 @@ from pgstrata.store.names import RunKey
 class Variant:
     """A variant of the campaign with its server found and its configuration resolved.
 
-    place: from 0, in the campaign's order. memory: most bytes the server may use, None without a limit.
+    number: from 0, in the campaign's order. memory: most bytes the server may use, None without a limit.
     """
 
     spec: VariantSpec
     server: Server
     config: Resolved
     label: str
-    place: int = 0
+    number: int = 0
     memory: int | None = None
 
 

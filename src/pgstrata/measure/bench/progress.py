@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from pgstrata.measure.bench.measured import Counts
-from pgstrata.measure.bench.wanted import Bench
+from pgstrata.measure.bench.options import BenchOptions
+from pgstrata.measure.bench.result import Counts
 from pgstrata.stats.rates import pooled
 from pgstrata.store.histogram import decode, merge
 
 
-class Progress:
+class BenchProgress:
     """A line every so many seconds, about those seconds, as pgbench's -P; nothing for what is left over."""
 
-    def __init__(self, every: int | None, bench: Bench) -> None:
+    def __init__(self, every: int | None, bench: BenchOptions) -> None:
         self._every = every
         self._bench = bench
         self._seconds: list[dict[str, Any]] = []

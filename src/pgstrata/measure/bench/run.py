@@ -12,11 +12,11 @@ import psycopg
 from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.errors import DriverError, UsageError, server_said
 from pgstrata.measure.bench.connection import conninfo
-from pgstrata.measure.bench.measured import Measured
-from pgstrata.measure.bench.wanted import Bench
+from pgstrata.measure.bench.options import BenchOptions
+from pgstrata.measure.bench.result import BenchResult
 from pgstrata.measure.interrupt import Ending
 from pgstrata.server.session import answering
-from pgstrata.workload.core.language import Json, PgbenchScript, Rate, Role
+from pgstrata.workload.core.language import FixedRate, Json, PgbenchScript, Role
 from pgstrata.workload.pgbench.steps import RETRIED
 
 Say = Callable[[Json], None]
@@ -25,7 +25,7 @@ UNDER_WAY_SECONDS = 1.0
 """What is under way when a bench is stopped may take so long; what takes longer is cancelled."""
 
 
-def _scale(bench: Bench, connection: psycopg.Connection[Any], built_in: bool) -> int:
+def _scale(bench: BenchOptions, connection: psycopg.Connection[Any], built_in: bool) -> int:
     if not built_in:
         return bench.scale or 1
     try:
@@ -47,7 +47,7 @@ def _vacuum(connection: psycopg.Connection[Any]) -> None:
         connection.execute(statement)  # as pgbench does before a built-in script, unless -n
 
 
-def run(bench: Bench, say: Say, ending: Ending) -> Measured:
+def run(bench: BenchOptions, say: Say, ending: Ending) -> BenchResult:
     """Runs to the end, or until `ending` has caught something; each second goes to `say`.
 
     Raises UsageError for scripts that do not compile, ServerError and DriverError where nothing
@@ -88,7 +88,7 @@ def run(bench: Bench, say: Say, ending: Ending) -> Measured:
                 driver.stop(within=UNDER_WAY_SECONDS)
         ending.measuring = False
         driver.close()
-    return Measured(
+    return BenchResult(
         bench,
         scripts,
         server,
@@ -102,7 +102,7 @@ def run(bench: Bench, say: Say, ending: Ending) -> Measured:
     )
 
 
-def _spec(bench: Bench, scripts: list[PgbenchScript], place: Json, scale: int, seed: int) -> Json:
+def _spec(bench: BenchOptions, scripts: list[PgbenchScript], place: Json, scale: int, seed: int) -> Json:
     predefined = {"scale": scale, "random_seed": seed, "default_seed": seed}
     role = Role(
         "query",
@@ -112,7 +112,7 @@ def _spec(bench: Bench, scripts: list[PgbenchScript], place: Json, scale: int, s
         prepare="lazy",
         allow_shell=bench.allow_shell,
         operations=bench.transactions,
-        rate=Rate(bench.rate / bench.clients, "poisson") if bench.rate else None,
+        rate=FixedRate(bench.rate / bench.clients, "poisson") if bench.rate else None,
         retry_sqlstates=RETRIED,
         max_tries=bench.max_tries,
         latency_limit_seconds=bench.latency_limit,
@@ -131,7 +131,7 @@ def _spec(bench: Bench, scripts: list[PgbenchScript], place: Json, scale: int, s
     }
 
 
-def _log(bench: Bench) -> Json | None:
+def _log(bench: BenchOptions) -> Json | None:
     """Where the driver writes its log, named as pgbench names it."""
     if bench.log is None:
         return None

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from pgstrata import __version__
-from pgstrata.measure.bench.measured import Counts, Measured, OfScript
-from pgstrata.measure.bench.wanted import Bench
+from pgstrata.measure.bench.options import BenchOptions
+from pgstrata.measure.bench.result import BenchResult, Counts, ScriptResult
 
 
-def text(measured: Measured, per_statement: bool) -> list[str]:
-    bench, role, latency = measured.bench, measured.role, measured.role["latency"]
-    one = len(measured.scripts) == 1
+def text(result: BenchResult, per_statement: bool) -> list[str]:
+    bench, role, latency = result.bench, result.role, result.role["latency"]
+    one = len(result.scripts) == 1
     lines = [
-        f"pgstrata {__version__} (server {measured.server})",
-        f"transaction type: {measured.scripts[0].name if one else 'multiple scripts'}",
-        f"scaling factor: {measured.scale}",
+        f"pgstrata {__version__} (server {result.server})",
+        f"transaction type: {result.scripts[0].name if one else 'multiple scripts'}",
+        f"scaling factor: {result.scale}",
         f"query mode: {bench.mode}",
         f"number of clients: {bench.clients}",
-        f"number of threads: {measured.threads}",
-        f"engine: {measured.engine}",
+        f"number of threads: {result.threads}",
+        f"engine: {result.engine}",
         f"maximum number of tries: {bench.max_tries or 'unlimited'}",
     ]
     if bench.seconds is not None:
@@ -25,7 +25,7 @@ def text(measured: Measured, per_statement: bool) -> list[str]:
     else:
         lines.append(f"number of transactions per client: {bench.transactions}")
     of = f"/{bench.transactions * bench.clients}" if bench.transactions else ""
-    counts = measured.counts
+    counts = result.counts
     lines.append(f"number of transactions actually processed: {counts.transactions}{of}")
     lines += _counts(counts, bench)
     if bench.latency_limit is not None:
@@ -34,38 +34,38 @@ def text(measured: Measured, per_statement: bool) -> list[str]:
             f"number of transactions above the {bench.latency_limit * 1e3:.1f} ms latency limit: "
             f"{counts.late}/{counts.transactions} ({share:.3f}%)"
         )
-    if measured.sent_nothing:
+    if result.sent_nothing:
         lines.append("no statement was sent, so there is neither latency nor tps")
-    if measured.tps is not None:
+    if result.tps is not None:
         percentiles = (f"{key} = {latency[key] * 1e3:.3f} ms" for key in ("p50", "p95", "p99", "max"))
-        cost = measured.driver_cpu_seconds * 1e6 / role["transactions"]
+        cost = result.driver_cpu_seconds * 1e6 / role["transactions"]
         lines += [
             f"latency average = {latency['mean'] * 1e3:.3f} ms",
             f"latency stddev = {latency['stddev'] * 1e3:.3f} ms",
             f"latency {', '.join(percentiles)}",
             *([_lag(role["lag"])] if "lag" in role else []),
             f"driver CPU = {cost:.2f} µs per transaction",
-            *_connecting(measured),
+            *_connecting(result),
         ]
         how = "including reconnection times" if bench.reconnect else "without initial connection time"
-        lines.append(f"tps = {measured.tps:.6f} ({how})")
-    scripts = measured.by_script()
+        lines.append(f"tps = {result.tps:.6f} ({how})")
+    scripts = result.by_script()
     weights = sum(of.script.weight for of in scripts)
     for number, of_script in enumerate(scripts, 1):
-        lines += [] if one else _of_script(number, of_script, weights, measured)
+        lines += [] if one else _of_script(number, of_script, weights, result)
         lines += _statements(of_script, "" if one else " - ", bench.max_tries != 1) if per_statement else []
     return lines
 
 
-def _of_script(number: int, of: OfScript, weights: int, measured: Measured) -> list[str]:
+def _of_script(number: int, of: ScriptResult, weights: int, result: BenchResult) -> list[str]:
     n, weight = of.counts.transactions, of.script.weight
-    tps = n / measured.seconds if measured.seconds > 0 else 0.0
-    share = 100 * n / max(measured.role["transactions"], 1)
+    tps = n / result.seconds if result.seconds > 0 else 0.0
+    share = 100 * n / max(result.role["transactions"], 1)
     lines = [
         f"SQL script {number}: {of.script.name}",
         f" - weight: {weight} (targets {100 * weight / weights:.1f}% of total)",
         f" - {n} transactions ({share:.1f}% of total, tps = {tps:.6f})",
-        *(f" - {line}" for line in _counts(of.counts, measured.bench)),
+        *(f" - {line}" for line in _counts(of.counts, result.bench)),
     ]
     if n:
         lines += [
@@ -75,7 +75,7 @@ def _of_script(number: int, of: OfScript, weights: int, measured: Measured) -> l
     return lines
 
 
-def _statements(of: OfScript, mark: str, retrying: bool) -> list[str]:
+def _statements(of: ScriptResult, mark: str, retrying: bool) -> list[str]:
     columns = ", failures and retries" if retrying else " and failures"
     lines = [f"{mark}statement latencies in milliseconds{columns}:"]
     for s in of.statements:
@@ -85,7 +85,7 @@ def _statements(of: OfScript, mark: str, retrying: bool) -> list[str]:
     return lines
 
 
-def _counts(counts: Counts, bench: Bench) -> list[str]:
+def _counts(counts: Counts, bench: BenchOptions) -> list[str]:
     """What became of transactions that were not simply processed, as far as it was asked for."""
 
     def share(what: str, n: int) -> str:
@@ -103,10 +103,10 @@ def _counts(counts: Counts, bench: Bench) -> list[str]:
     return lines
 
 
-def _connecting(measured: Measured) -> list[str]:
-    if not measured.bench.reconnect:
-        return [f"initial connection time = {measured.connect_seconds * 1e3:.3f} ms"]
-    average = measured.average_connect_seconds
+def _connecting(result: BenchResult) -> list[str]:
+    if not result.bench.reconnect:
+        return [f"initial connection time = {result.connect_seconds * 1e3:.3f} ms"]
+    average = result.average_connect_seconds
     return [] if average is None else [f"average connection time = {average * 1e3:.3f} ms"]
 
 

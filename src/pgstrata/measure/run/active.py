@@ -15,7 +15,7 @@ from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError, server_said
 from pgstrata.measure.interrupt import Interrupts
-from pgstrata.measure.measurement import Part, StepMeasurement, Surroundings, Timings, cut_short
+from pgstrata.measure.measurement import Part, RunContext, StepMeasurement, Timings, cut_short
 from pgstrata.measure.progress import Progress
 from pgstrata.measure.run.borrowed import borrowed_database
 from pgstrata.measure.run.modules import create_modules
@@ -226,7 +226,7 @@ class ActiveRun:
 
     def measurement(self, step: Step, order: int, *, parts: int = 1, last: bool = False) -> StepMeasurement:
         """One step of this run, to be measured in parts. order: from 1."""
-        where = Surroundings(self.cluster, self._database, self._builder, self.timings, self.settings)
+        where = RunContext(self.cluster, self._database, self._builder, self.timings, self.settings)
         # The seed is that of the workload, or of the campaign where it has none of its own.
         seed = getattr(self.planned.workload.options, "seed", self.settings.seed)
         seed = step_seed(seed, self.planned.key.repeat, order, step.name)
@@ -308,7 +308,7 @@ class ActiveRun:
                 options=self.planned.workload.all_options,
                 seed=self.settings.seed,
                 order=self.settings.order,
-                variant_order=variant.place,
+                variant_order=variant.number,
                 base=self.settings.base,
                 host=self._host,
                 timings=self.timings.seconds,

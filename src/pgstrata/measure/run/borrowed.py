@@ -10,23 +10,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from pgstrata.errors import ServerError, server_said
 from pgstrata.server.conninfo import Conninfo
+from pgstrata.server.session import Connects
 from pgstrata.workload.core.language import Phase, Step
 
 DATABASE = "pgstrata"
 MARKER = "pgstrata_marker"
 
 Connection = psycopg.Connection[Any]
-
-
-class Connects(Protocol):
-    def connect(self, database: str = "postgres") -> Connection: ...
 
 
 def database_of(dsn: str) -> str | None:

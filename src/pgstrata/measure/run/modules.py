@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
 import psycopg
 from psycopg import sql
 
 from pgstrata.errors import ServerError
 from pgstrata.server.model import Server
-
-
-class Connects(Protocol):
-    """The part of a cluster that is needed here."""
-
-    def connect(self, database: str = "postgres") -> psycopg.Connection[Any]: ...
+from pgstrata.server.session import Connects
 
 
 def create_modules(cluster: Connects, server: Server, database: str) -> None:

@@ -5,18 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
 import psycopg
 
 from pgstrata.errors import ServerError, server_said
+from pgstrata.server.session import Connects
 from pgstrata.workload.core.language import Admin, Settle
-
-
-class Connects(Protocol):
-    """The part of a cluster that is needed here."""
-
-    def connect(self, database: str = "postgres") -> psycopg.Connection[tuple[object, ...]]: ...
 
 
 def run_admin(cluster: Connects, phase: Admin, database: str) -> None:

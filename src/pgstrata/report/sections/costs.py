@@ -8,8 +8,9 @@ from pgstrata.judge.marks import Mark, relative_mark
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.page.frames import Frames
-from pgstrata.page.results import MeasuredStep, Repeats, RunSet, StepOf
+from pgstrata.page.results import Repeats, RunSet, StepResults
 from pgstrata.stats.metrics import METRICS
+from pgstrata.store.read import MeasuredStep
 
 Keys = Sequence[tuple[str, str]]
 
@@ -20,24 +21,24 @@ _LESS = {"rpq", "rkbpq", "wpi", "wkbpi", "cspq", "cpupq", "cpuo", "maxop", "maxa
 _MORE = {"p50", "p99", "p50c", "p99c"}
 
 
-def cpu_table(results: RunSet, step: StepOf, frames: Frames, keys: Keys) -> Table | None:
+def cpu_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) -> Table | None:
     """CPU seconds per connection by role, of the rest of the server, and of the driver."""
     roles = [
-        r for r in step.role_names if any(_connections(p, step, r, frames) for p in step.places.values())
+        r for r in step.role_names if any(_connections(p, step, r, frames) for p in step.by_variant.values())
     ]
     if not roles:
         return None
     rows: list[Row] = []
     for variant in results.variants:
-        place = step.places.get(variant)
-        if place is None:
+        own = step.by_variant.get(variant)
+        if own is None:
             continue
         cells = [words(variant)]
         for role in roles:
-            cells.append(_spread(_connections(place, step, role, frames)))
-        cells.append(_spread(_connections(place, step, SERVER, frames)))
-        server = place.median(lambda m: m.record.server_cpu_seconds)
-        driver = place.median(lambda m: m.record.driver_cpu_seconds)
+            cells.append(_spread(_connections(own, step, role, frames)))
+        cells.append(_spread(_connections(own, step, SERVER, frames)))
+        server = own.median(lambda m: m.record.server_cpu_seconds)
+        driver = own.median(lambda m: m.record.driver_cpu_seconds)
         cells += [_figure(server), _figure(driver)]
         share = driver / server if driver is not None and server else None
         cells.append(
@@ -65,11 +66,11 @@ def cpu_table(results: RunSet, step: StepOf, frames: Frames, keys: Keys) -> Tabl
     )
 
 
-def _connections(place: Repeats, step: StepOf, role: str, frames: Frames) -> list[float]:
+def _connections(own: Repeats, step: StepResults, role: str, frames: Frames) -> list[float]:
     """CPU seconds of each connection of a role, over all repeats."""
     return [
         seconds
-        for measured in place.repeats
+        for measured in own.repeats
         for seconds in frames.backends.get((measured.run.run_id, step.name, role), ())
     ]
 
@@ -82,12 +83,12 @@ def _spread(values: Sequence[float]) -> Cell:
     return Cell(mean, numbers.significant(mean), small=f"{low} – {high}" if low != high else "")
 
 
-def metric_tables(results: RunSet, step: StepOf, keys: Keys) -> list[Table]:
+def metric_tables(results: RunSet, step: StepResults, keys: Keys) -> list[Table]:
     """The metric line of the field, absolute, and relative to the base where there is one."""
     found = {
-        variant: {name: _metric(place, name) for name in METRICS}
+        variant: {name: _metric(own, name) for name in METRICS}
         for variant in results.variants
-        if (place := step.places.get(variant)) is not None
+        if (own := step.by_variant.get(variant)) is not None
     }
     seen = [name for name in METRICS if any(values[name] is not None for values in found.values())]
     if not seen:
@@ -117,12 +118,12 @@ def _names(seen: Sequence[str]) -> str:
     return "; ".join(f"{METRICS[name][0]}: {METRICS[name][1]}" for name in seen)
 
 
-def _metric(place: Repeats, name: str) -> float | None:
+def _metric(own: Repeats, name: str) -> float | None:
     def of(measured: MeasuredStep) -> float | None:
         value: float | None = getattr(measured.record.metrics, name)
         return value
 
-    return place.median(of)
+    return own.median(of)
 
 
 def _figure(value: float | None) -> Cell:

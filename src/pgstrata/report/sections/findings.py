@@ -6,7 +6,7 @@ from pgstrata.judge.builds import unlike
 from pgstrata.judge.marks import Mark
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Block, Cell, Finding, Findings, Prose
-from pgstrata.page.results import RunSet, StepOf, WorkloadOf
+from pgstrata.page.results import RunSet, StepResults, WorkloadResults
 from pgstrata.report.sections.summary import relative_cell
 from pgstrata.stats.rates import geometric_mean
 
@@ -60,9 +60,9 @@ def _builds(results: RunSet) -> dict[str, str]:
     }
 
 
-def _finding(results: RunSet, workload: WorkloadOf, variant: str) -> Finding:
+def _finding(results: RunSet, workload: WorkloadResults, variant: str) -> Finding:
     cells = [(step, relative_cell(results, step, variant)) for step in workload.compared]
-    by_mark: dict[str, list[tuple[StepOf, Cell]]] = {}
+    by_mark: dict[str, list[tuple[StepResults, Cell]]] = {}
     for step, cell in cells:
         by_mark.setdefault(cell.mark, []).append((step, cell))
     slower = sorted(by_mark.get("bad", []), key=lambda pair: _ratio(pair[1]))
@@ -91,7 +91,7 @@ def _finding(results: RunSet, workload: WorkloadOf, variant: str) -> Finding:
     return Finding(variant, results.color(variant), _headline(results, words, fair), items)
 
 
-def _proven(results: RunSet, variant: str, word: str, steps: list[tuple[StepOf, Cell]]) -> str:
+def _proven(results: RunSet, variant: str, word: str, steps: list[tuple[StepResults, Cell]]) -> str:
     """How many of these steps have that verdict, where it is not all of them."""
     found = [results.verdict(step, variant) for step, _ in steps]
     proven = sum(f is not None and f.verdict.word == word for f in found)
@@ -130,7 +130,7 @@ def _ratio(cell: Cell) -> float:
     return float(cell.value) if isinstance(cell.value, int | float) else 1.0
 
 
-def _named(pairs: list[tuple[StepOf, Cell]], ratios: bool = True) -> list[tuple[str, str, str]]:
+def _named(pairs: list[tuple[StepResults, Cell]], ratios: bool = True) -> list[tuple[str, str, str]]:
     named = [(step.name, cell.text if ratios else "", step.anchor) for step, cell in pairs[:MOST_NAMED]]
     if len(pairs) > MOST_NAMED:
         named.append((f"and {len(pairs) - MOST_NAMED} more", "", "summary"))

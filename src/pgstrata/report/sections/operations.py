@@ -10,14 +10,16 @@ from pgstrata.judge.costs import step_cost
 from pgstrata.judge.marks import relative_mark
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Cell, Column, Row, Section, Table, missing, words
-from pgstrata.page.results import Repeats, RunSet, StepOf, WorkloadOf
+from pgstrata.page.results import Repeats, RunSet, StepResults, WorkloadResults
 from pgstrata.report.sections.summary import relative_cell
 from pgstrata.stats.metrics import PER_OPERATION, PerOperation, relative_cost
 
 
-def operations(results: RunSet, workload: WorkloadOf) -> Section | None:
+def operations(results: RunSet, workload: WorkloadResults) -> Section | None:
     """Absolute and relative cost per operation; None where nothing was observed."""
-    costs = {step.name: {v: _cost(p) for v, p in step.places.items() if p.rate} for step in workload.compared}
+    costs = {
+        step.name: {v: _cost(p) for v, p in step.by_variant.items() if p.rate} for step in workload.compared
+    }
     seen = [
         name
         for name in PER_OPERATION
@@ -36,9 +38,9 @@ def operations(results: RunSet, workload: WorkloadOf) -> Section | None:
     )
 
 
-def _cost(place: Repeats) -> PerOperation:
+def _cost(own: Repeats) -> PerOperation:
     """The median of each figure over the repeats."""
-    found = [step_cost(measured.record) for measured in place.repeats]
+    found = [step_cost(measured.record) for measured in own.repeats]
     known = {name: [v for c in found if (v := getattr(c, name)) is not None] for name in PER_OPERATION}
     return PerOperation(**{name: median(values) if values else None for name, values in known.items()})
 
@@ -46,9 +48,9 @@ def _cost(place: Repeats) -> PerOperation:
 Costs = dict[str, dict[str, PerOperation]]
 
 
-def _absolute(results: RunSet, workload: WorkloadOf, costs: Costs, seen: Sequence[str]) -> Table:
-    def cells(step: StepOf, variant: str) -> list[Cell]:
-        cost, rate = costs[step.name][variant], step.places[variant].rate
+def _absolute(results: RunSet, workload: WorkloadResults, costs: Costs, seen: Sequence[str]) -> Table:
+    def cells(step: StepResults, variant: str) -> list[Cell]:
+        cost, rate = costs[step.name][variant], step.by_variant[variant].rate
         figures = [getattr(cost, name) for name in seen]
         return [
             Cell(rate, numbers.rate(rate)),
@@ -77,10 +79,10 @@ def _absolute(results: RunSet, workload: WorkloadOf, costs: Costs, seen: Sequenc
     )
 
 
-def _relative(results: RunSet, workload: WorkloadOf, costs: Costs, seen: Sequence[str]) -> Table:
+def _relative(results: RunSet, workload: WorkloadResults, costs: Costs, seen: Sequence[str]) -> Table:
     low, high = results.thresholds
 
-    def cells(step: StepOf, variant: str) -> list[Cell]:
+    def cells(step: StepResults, variant: str) -> list[Cell]:
         made = [replace(relative_cell(results, step, variant), small="")]
         base = costs[step.name].get(results.base)
         ratios = relative_cost(costs[step.name][variant], base) if base is not None else None
@@ -114,14 +116,14 @@ def _relative(results: RunSet, workload: WorkloadOf, costs: Costs, seen: Sequenc
 
 def _rows(
     variants: Sequence[str],
-    workload: WorkloadOf,
+    workload: WorkloadResults,
     costs: Costs,
-    cells: Callable[[StepOf, str], list[Cell]],
+    cells: Callable[[StepResults, str], list[Cell]],
 ) -> list[Row]:
     rows: list[Row] = []
     for step in workload.compared:
         present = [v for v in variants if v in costs[step.name]]
-        for place, variant in enumerate(present):
+        for index, variant in enumerate(present):
             own = [words(step.name), words(variant), *cells(step, variant)]
-            rows.append(Row(own, "next" if place else "", variant))
+            rows.append(Row(own, "next" if index else "", variant))
     return rows

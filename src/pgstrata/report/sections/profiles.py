@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pgstrata.judge.stacks import CERTAIN, Moved, moved
+from pgstrata.judge.stacks import CERTAIN, ShareChange, moved
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Block, Cell, Column, Picture, Prose, Row, Section, Table, words
-from pgstrata.page.results import MeasuredStep, RunSet, StepOf, WorkloadOf, anchor
+from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.report.flames import Flame, Flames
+from pgstrata.store.read import MeasuredStep
 
 
-def profile_parts(results: RunSet, workload: WorkloadOf, flames: Flames) -> list[Section]:
+def profile_parts(results: RunSet, workload: WorkloadResults, flames: Flames) -> list[Section]:
     """A folded part for each profiled step."""
     parts = []
     for step in workload.compared:
@@ -20,7 +21,7 @@ def profile_parts(results: RunSet, workload: WorkloadOf, flames: Flames) -> list
             by_variant = flames.get((workload.name, step.name, role), {})
             if by_variant:
                 blocks += _role(results, step, role, by_variant, workload)
-        notes = sorted({note for place in step.places.values() for note in _notes(place.repeats)})
+        notes = sorted({note for own in step.by_variant.values() for note in _notes(own.repeats)})
         blocks += [Prose(note, "even") for note in notes]
         if blocks:
             link = anchor("profile", workload.name, step.name)
@@ -39,7 +40,7 @@ def _notes(repeats: Iterable[MeasuredStep]) -> list[str]:
 
 
 def _role(
-    results: RunSet, step: StepOf, role: str, flames: Mapping[str, Flame], workload: WorkloadOf
+    results: RunSet, step: StepResults, role: str, flames: Mapping[str, Flame], workload: WorkloadResults
 ) -> list[Block]:
     blocks: list[Block] = []
     base = flames.get(results.base)
@@ -73,7 +74,13 @@ def _role(
 
 
 def _changed(
-    results: RunSet, step: StepOf, role: str, variant: str, base: Flame, flame: Flame, workload: WorkloadOf
+    results: RunSet,
+    step: StepResults,
+    role: str,
+    variant: str,
+    base: Flame,
+    flame: Flame,
+    workload: WorkloadResults,
 ) -> list[Block]:
     found = moved(base.stacks, base.samples, flame.stacks, flame.samples)
     samples = f"{numbers.count(base.samples)} and {numbers.count(flame.samples)} samples"
@@ -108,7 +115,7 @@ def _changed(
     ]
 
 
-def _row(one: Moved, variant: str, costs: list[float | None]) -> Row:
+def _row(one: ShareChange, variant: str, costs: list[float | None]) -> Row:
     sign = "+" if one.change > 0 else "−"
     change = Cell(
         one.change * 100,
@@ -127,16 +134,16 @@ def _row(one: Moved, variant: str, costs: list[float | None]) -> Row:
     return Row([words(one.function), *cells[:2], change, *cells[2:], *money], variant=variant)
 
 
-def _cpu_per_operation(step: StepOf, variant: str, role: str) -> float | None:
+def _cpu_per_operation(step: StepResults, variant: str, role: str) -> float | None:
     """µs of CPU of a role's backends per operation of that role, median of the repeats."""
-    place = step.places.get(variant)
-    if place is None:
+    own = step.by_variant.get(variant)
+    if own is None:
         return None
 
     def cost(measured: MeasuredStep) -> float | None:
-        own = measured.roles.get(role)
+        own = measured.record.roles.get(role)
         if own is None or own.cpu_seconds is None or not own.operations:
             return None
         return own.cpu_seconds * 1e6 / own.operations
 
-    return place.median(cost)
+    return own.median(cost)

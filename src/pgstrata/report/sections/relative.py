@@ -9,26 +9,26 @@ from typing import Any
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Chart
 from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, label, trace
-from pgstrata.page.results import RunSet, StepOf, WorkloadOf, anchor
+from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.report.sections.summary import relative_cell
 
 # The field's axis: small differences show, and one outlier does not flatten the rest.
 FLOOR, CEILING = 0.80, 1.50
 
 
-def relative_charts(results: RunSet, workload: WorkloadOf) -> list[Chart]:
+def relative_charts(results: RunSet, workload: WorkloadResults) -> list[Chart]:
     """One chart per group of steps where the steps come in groups and are many, else one."""
     if not results.others or not workload.compared:
         return []
     if len(workload.compared) <= 12:
         return [_chart(results, workload, "", workload.compared)]
-    grouped: dict[str, list[StepOf]] = {}
+    grouped: dict[str, list[StepResults]] = {}
     for group, steps in groupby(workload.compared, key=lambda s: s.group):
         grouped.setdefault(group, []).extend(steps)
     return [_chart(results, workload, group, steps) for group, steps in grouped.items()]
 
 
-def _chart(results: RunSet, workload: WorkloadOf, group: str, steps: Sequence[StepOf]) -> Chart:
+def _chart(results: RunSet, workload: WorkloadResults, group: str, steps: Sequence[StepResults]) -> Chart:
     data: list[dict[str, Any]] = []
     for variant in results.others:
         values, texts, notes = [], [], []
@@ -107,7 +107,7 @@ def _chart(results: RunSet, workload: WorkloadOf, group: str, steps: Sequence[St
     )
 
 
-def _reach(results: RunSet, step: StepOf, variant: str, shown: float | None) -> tuple[float, float]:
+def _reach(results: RunSet, step: StepResults, variant: str, shown: float | None) -> tuple[float, float]:
     """How far the interval reaches above and below the end of the bar, within the axis."""
     found = results.verdict(step, variant)
     if found is None or shown is None or not (found.verdict.low > 0 and found.verdict.high < float("inf")):

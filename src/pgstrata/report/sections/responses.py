@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.page.frames import Frames
-from pgstrata.page.results import MeasuredStep, Repeats, RunSet, StepOf
+from pgstrata.page.results import Repeats, RunSet, StepResults
 from pgstrata.store.histogram import BUCKETS
+from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import StatementRecord
 
 Keys = Sequence[tuple[str, str]]
@@ -17,16 +18,16 @@ _LATENCIES = ("mean", "stddev", "p50", "p75", "p90", "p95", "p99", "max")
 _TITLES = {"stddev": "deviation"}
 
 
-def response_table(results: RunSet, step: StepOf, frames: Frames, keys: Keys) -> Table | None:
+def response_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) -> Table | None:
     """Share of responses in each of the field's buckets, by role and variant, and the longest."""
     rows: list[Row] = []
     for role in step.role_names:
         for variant in results.variants:
-            place = step.places.get(variant)
-            latency = place.latencies.get(role) if place else None
-            if place is None or latency is None:
+            own = step.by_variant.get(variant)
+            latency = own.latencies.get(role) if own else None
+            if own is None or latency is None:
                 continue
-            counts = _counts(place, step, role, frames)
+            counts = _counts(own, step, role, frames)
             total = sum(counts)
             cells = [words(variant), words(role), Cell(total, numbers.count(total))]
             for bucket in counts:
@@ -61,29 +62,29 @@ def response_table(results: RunSet, step: StepOf, frames: Frames, keys: Keys) ->
     )
 
 
-def _counts(place: Repeats, step: StepOf, role: str, frames: Frames) -> list[int]:
+def _counts(repeats: Repeats, step: StepResults, role: str, frames: Frames) -> list[int]:
     counts = [0] * len(BUCKETS)
-    for measured in place.repeats:
+    for measured in repeats.repeats:
         own = frames.buckets.get((measured.run.run_id, step.name, role), ())
         for i, responses in enumerate(own):
             counts[i] += responses
     return counts
 
 
-def latency_table(results: RunSet, step: StepOf, keys: Keys) -> Table | None:
+def latency_table(results: RunSet, step: StepResults, keys: Keys) -> Table | None:
     """Mean and percentiles of the response time by role and variant, in ms."""
     rows: list[Row] = []
     for role in step.role_names:
         for variant in results.variants:
-            place = step.places.get(variant)
-            latency = place.latencies.get(role) if place else None
-            if place is None or latency is None:
+            repeats = step.by_variant.get(variant)
+            latency = repeats.latencies.get(role) if repeats else None
+            if repeats is None or latency is None:
                 continue
             cells = [words(variant), words(role)]
             for name in _LATENCIES:
                 value = getattr(latency, name)
                 cells.append(Cell(None if value is None else value * 1e3, numbers.milliseconds(value)))
-            own = [m.roles[role] for m in place.repeats if role in m.roles]
+            own = [m.record.roles[role] for m in repeats.repeats if role in m.record.roles]
             for count in (sum(r.errors for r in own), sum(r.retries for r in own)):
                 cells.append(Cell(count, numbers.count(count), "bad" if count else ""))
             rows.append(Row(cells, variant=variant))
@@ -107,18 +108,18 @@ def latency_table(results: RunSet, step: StepOf, keys: Keys) -> Table | None:
     )
 
 
-def slow_seconds_table(results: RunSet, step: StepOf, keys: Keys) -> Table | None:
+def slow_seconds_table(results: RunSet, step: StepResults, keys: Keys) -> Table | None:
     """Percentiles over the per-second rates, slowest end."""
     names = ("p50", "p75", "p90", "p95", "p99")
     rows: list[Row] = []
     for variant in results.variants:
-        place = step.places.get(variant)
-        if place is None:
+        own = step.by_variant.get(variant)
+        if own is None:
             continue
-        found = [place.median(lambda m, n=name: getattr(m.record.rate_percentiles, n)) for name in names]  # type: ignore[misc]
+        found = [own.median(lambda m, n=name: getattr(m.record.rate_percentiles, n)) for name in names]  # type: ignore[misc]
         if all(value is None for value in found):
             continue
-        rate = place.rate
+        rate = own.rate
         share = found[-1] / rate if found[-1] is not None and rate else None
         rows.append(
             Row(
@@ -149,14 +150,14 @@ def slow_seconds_table(results: RunSet, step: StepOf, keys: Keys) -> Table | Non
     )
 
 
-def statement_table(results: RunSet, step: StepOf, keys: Keys) -> Table | None:
+def statement_table(results: RunSet, step: StepResults, keys: Keys) -> Table | None:
     """Time by statement: how often, how long in total, on average and at most."""
     rows: list[Row] = []
     for role in step.role_names:
         for name in _statements(step, role):
             for variant in results.variants:
-                place = step.places.get(variant)
-                found = None if place is None else _statement(place.shown, role, name)
+                own = step.by_variant.get(variant)
+                found = None if own is None else _statement(own.shown, role, name)
                 if found is None:
                     continue
                 mean = found.seconds_total / found.count if found.count else None
@@ -197,18 +198,18 @@ def statement_table(results: RunSet, step: StepOf, keys: Keys) -> Table | None:
     )
 
 
-def _statements(step: StepOf, role: str) -> list[str]:
+def _statements(step: StepResults, role: str) -> list[str]:
     names: dict[str, None] = {}
-    for place in step.places.values():
-        for entry in _entries(place.repeats, role):
+    for own in step.by_variant.values():
+        for entry in _entries(own.repeats, role):
             names.setdefault(entry.name)
     return list(names)
 
 
 def _entries(repeats: Iterable[MeasuredStep], role: str) -> Iterable[StatementRecord]:
     for measured in repeats:
-        if role in measured.roles:
-            yield from measured.roles[role].statements_by_name
+        if role in measured.record.roles:
+            yield from measured.record.roles[role].statements_by_name
 
 
 def _statement(measured: MeasuredStep, role: str, name: str) -> StatementRecord | None:

@@ -8,7 +8,7 @@ from typing import Any
 from pgstrata.page.blocks import Chart
 from pgstrata.page.charts import SHOWN_AT_FIRST, axis, budget, color, dash, label, rounded, thinned, trace
 from pgstrata.page.frames import Floats, Frames, RoleRates, RoleResponses
-from pgstrata.page.results import RunSet, StepOf
+from pgstrata.page.results import RunSet, StepResults
 from pgstrata.stats.metrics import counts_rows
 from pgstrata.store.record import LogEvent
 
@@ -27,17 +27,17 @@ _EVENTS: Mapping[str, tuple[float, float, str]] = {
 }
 
 
-def seconds_chart(results: RunSet, step: StepOf, frames: Frames) -> Chart | None:
+def seconds_chart(results: RunSet, step: StepResults, frames: Frames) -> Chart | None:
     """One figure per step: for each role its rate and its response times, and the server's events.
 
     All rows share the axis of time, so that a stall stands right above its cause. None where no run has
     a per-second series worth drawing.
     """
-    variants = [v for v in results.variants if v in step.places]
+    variants = [v for v in results.variants if v in step.by_variant]
     roles = [role for role in step.role_names if any(_rates(results, step, frames, role))]
     if not roles:
         return None
-    with_events = [v for v in variants if step.places[v].shown.events]
+    with_events = [v for v in variants if step.by_variant[v].shown.record.events]
     lane = 22.0
     heights = [float(_ROW_HEIGHT)] * (2 * len(roles))
     if with_events:
@@ -56,7 +56,7 @@ def seconds_chart(results: RunSet, step: StepOf, frames: Frames) -> Chart | None
         for variant, line in _rates(results, step, frames, role):
             rates = line.rows if by_rows else line.operations
             data.append(_line(results, variant, upper, *thinned(line.second, rates, most), legend=upper == 1))
-            found.append(frames.responses(step.places[variant], step.name, role, most))
+            found.append(frames.responses(step.by_variant[variant], step.name, role, most))
             data += _response_lines(results, variant, lower, found[-1], filled=filled)
         title = f"{role}\nresponse, ms"
         layout[f"yaxis{lower}"] = axis(title, domain=domains[lower - 1], type="log", dtick=_ticks(found))
@@ -70,8 +70,8 @@ def seconds_chart(results: RunSet, step: StepOf, frames: Frames) -> Chart | None
             showgrid=False,
             fixedrange=True,
         )
-        for place, variant in enumerate(with_events):
-            data += _events(results, variant, place, row, step.places[variant].shown.events)
+        for index, variant in enumerate(with_events):
+            data += _events(results, variant, index, row, step.by_variant[variant].shown.record.events)
         if filled:
             layout["shapes"] = _bands(results, step, variants)
     layout["xaxis"]["anchor"] = f"y{len(domains)}"
@@ -143,22 +143,22 @@ def _layout(domains: Sequence[Sequence[float]]) -> dict[str, Any]:
     }
 
 
-def _by_rows(step: StepOf, role: str) -> bool:
+def _by_rows(step: StepResults, role: str) -> bool:
     if counts_rows(step.unit):
         return True
     return any(
-        (part := measured.roles.get(role)) is not None and part.target_rate
-        for place in step.places.values()
-        for measured in place.repeats
+        (part := measured.record.roles.get(role)) is not None and part.target_rate
+        for own in step.by_variant.values()
+        for measured in own.repeats
     )
 
 
-def _rates(results: RunSet, step: StepOf, frames: Frames, role: str) -> list[tuple[str, RoleRates]]:
+def _rates(results: RunSet, step: StepResults, frames: Frames, role: str) -> list[tuple[str, RoleRates]]:
     """The seconds of a role by variant; one with a handful of operations is no line."""
     found = []
     for variant in results.variants:
-        if variant in step.places:
-            run = step.places[variant].shown.run
+        if variant in step.by_variant:
+            run = step.by_variant[variant].shown.run
             rates = frames.rates.get((run.run_id, step.name, role))
             if rates is not None and rates.total_operations >= _FEWEST_OPERATIONS:
                 found.append((variant, rates))
@@ -216,7 +216,7 @@ def _response_lines(
 
 
 def _events(
-    results: RunSet, variant: str, place: int, row: int, events: Sequence[LogEvent]
+    results: RunSet, variant: str, index: int, row: int, events: Sequence[LogEvent]
 ) -> list[dict[str, Any]]:
     index = results.color(variant)
     made = []
@@ -238,7 +238,7 @@ def _events(
                 shown=index < SHOWN_AT_FIRST,
                 type="bar",
                 orientation="h",
-                y=[place] * len(own),
+                y=[index] * len(own),
                 base=rounded(starts),
                 x=rounded(spans),
                 width=width,
@@ -254,11 +254,11 @@ def _events(
     return made
 
 
-def _bands(results: RunSet, step: StepOf, variants: Sequence[str]) -> list[dict[str, Any]]:
+def _bands(results: RunSet, step: StepResults, variants: Sequence[str]) -> list[dict[str, Any]]:
     """Checkpoints as faint bands through all rows."""
     bands = []
     for variant in variants:
-        for event in step.places[variant].shown.events:
+        for event in step.by_variant[variant].shown.record.events:
             start, end = event.second, event.until
             if event.kind == "checkpoint" and end is not None:
                 bands.append(

@@ -8,7 +8,7 @@ from textwrap import wrap
 from pgstrata.judge.plan_shape import shape
 from pgstrata.judge.plan_text import outline, side_by_side
 from pgstrata.page.blocks import Block, Cell, Column, Listing, Prose, Row, Table, words
-from pgstrata.page.results import Repeats, RunSet, StepOf, WorkloadOf
+from pgstrata.page.results import Repeats, RunSet, StepResults, WorkloadResults
 from pgstrata.store.record import QueryPlan
 
 DIFFERS = "differs"
@@ -18,7 +18,7 @@ MOST_LISTINGS = 60
 _SHOWN = 160
 
 
-def plan_blocks(results: RunSet, workload: WorkloadOf) -> list[Block]:
+def plan_blocks(results: RunSet, workload: WorkloadResults) -> list[Block]:
     """A table of shapes; where one differs, both plans side by side. Empty where no plan was kept."""
     rows: list[Row] = []
     listings: list[Block] = []
@@ -86,19 +86,19 @@ def _alike(found: dict[str, tuple[str, str]], reference: str) -> list[list[str]]
     return list(groups.values())
 
 
-def _plans(results: RunSet, step: StepOf) -> dict[str, dict[str, QueryPlan]]:
+def _plans(results: RunSet, step: StepResults) -> dict[str, dict[str, QueryPlan]]:
     """Statement → variant → its plan, of the last repeat that has plans."""
     found: dict[str, dict[str, QueryPlan]] = {}
     for variant in results.variants:
-        place = step.places.get(variant)
-        for entry in _last(place) if place else ():
+        own = step.by_variant.get(variant)
+        for entry in _last(own) if own else ():
             if shape(entry.plan):
                 found.setdefault(entry.name, {})[variant] = entry
     return found
 
 
-def _last(place: Repeats) -> Sequence[QueryPlan]:
-    return next((m.record.plans for m in reversed(place.repeats) if m.record.plans), ())
+def _last(own: Repeats) -> Sequence[QueryPlan]:
+    return next((m.record.plans for m in reversed(own.repeats) if m.record.plans), ())
 
 
 def _wrapped(statement: str) -> str:

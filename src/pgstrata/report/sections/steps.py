@@ -5,7 +5,7 @@ from __future__ import annotations
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Bar, Bars, Block, Section
 from pgstrata.page.frames import Frames
-from pgstrata.page.results import MeasuredStep, RunSet, StepOf, WorkloadOf, anchor
+from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.report.sections.costs import cpu_table, metric_tables
 from pgstrata.report.sections.responses import (
     latency_table,
@@ -15,12 +15,13 @@ from pgstrata.report.sections.responses import (
 )
 from pgstrata.report.sections.seconds import seconds_chart
 from pgstrata.report.sections.summary import MISSED, relative_cell
+from pgstrata.store.read import MeasuredStep
 
 # More steps than this are folded, so that a page of 42 microbenchmarks can be scrolled.
 MOST_OPEN = 12
 
 
-def steps_section(results: RunSet, workload: WorkloadOf, frames: Frames) -> Section | None:
+def steps_section(results: RunSet, workload: WorkloadResults, frames: Frames) -> Section | None:
     """All steps of a workload; None where there is none."""
     if not workload.steps:
         return None
@@ -29,7 +30,9 @@ def steps_section(results: RunSet, workload: WorkloadOf, frames: Frames) -> Sect
     return Section(anchor("steps", workload.name), f"Steps of {workload.name}", parts=parts)
 
 
-def _step(results: RunSet, workload: WorkloadOf, step: StepOf, frames: Frames, folded: bool) -> Section:
+def _step(
+    results: RunSet, workload: WorkloadResults, step: StepResults, frames: Frames, folded: bool
+) -> Section:
     keys = (("workload", workload.name), ("step", step.name))
     blocks: list[Block | None] = [
         _bars(results, step),
@@ -50,10 +53,10 @@ def _step(results: RunSet, workload: WorkloadOf, step: StepOf, frames: Frames, f
     )
 
 
-def _brief(step: StepOf) -> str:
+def _brief(step: StepResults) -> str:
     """How long, by how many connections, at which background rate."""
-    measured = next(iter(step.places.values())).repeats[0]
-    spans = [m.record.seconds for p in step.places.values() for m in p.repeats]
+    measured = next(iter(step.by_variant.values())).repeats[0]
+    spans = [m.record.seconds for p in step.by_variant.values() for m in p.repeats]
     low, high = min(spans), max(spans)
     alike = high - low < 0.02 * high + 0.05
     span = numbers.duration(high) if alike else f"{numbers.duration(low)} to {numbers.duration(high)}"
@@ -67,16 +70,16 @@ def _brief(step: StepOf) -> str:
 
 
 def _connections(measured: MeasuredStep) -> str:
-    counts = [f"{role.clients} {name}" for name, role in measured.roles.items()]
+    counts = [f"{role.clients} {name}" for name, role in measured.record.roles.items()]
     return f"connections: {', '.join(counts)}" if counts else ""
 
 
-def _bars(results: RunSet, step: StepOf) -> Bars:
-    longest = max((max(p.rates, default=0.0) for p in step.places.values()), default=0.0) or 1.0
+def _bars(results: RunSet, step: StepResults) -> Bars:
+    longest = max((max(p.rates, default=0.0) for p in step.by_variant.values()), default=0.0) or 1.0
     bars = []
     for variant in results.variants:
-        place = step.places.get(variant)
-        if place is None or place.rate is None:
+        own = step.by_variant.get(variant)
+        if own is None or own.rate is None:
             failed = any(run.variant == variant for run in results.failed)
             why = results.cannot(variant, step.workload) or ("failed" if failed else "no data")
             bars.append(Bar(variant, None, why, results.color(variant), "missing"))
@@ -85,19 +88,19 @@ def _bars(results: RunSet, step: StepOf) -> Bars:
         small = (
             "" if variant == results.base or ratio.value is None else f"{ratio.sign} ×{ratio.text}".strip()
         )
-        low, high = (min(place.rates), max(place.rates)) if len(place.rates) > 1 else (None, None)
-        note = f"{numbers.rate(low)} to {numbers.rate(high)} over {len(place.rates)} repeats" if high else ""
+        low, high = (min(own.rates), max(own.rates)) if len(own.rates) > 1 else (None, None)
+        note = f"{numbers.rate(low)} to {numbers.rate(high)} over {len(own.rates)} repeats" if high else ""
         bars.append(
             Bar(
                 label=variant,
-                share=place.rate / longest,
-                text=numbers.rate(place.rate),
+                share=own.rate / longest,
+                text=numbers.rate(own.rate),
                 color=results.color(variant),
-                mark="" if place.sla_met else "missed",
+                mark="" if own.sla_met else "missed",
                 small=small,
                 low=None if low is None else low / longest,
                 high=None if high is None else high / longest,
-                note="; ".join(part for part in (note, "" if place.sla_met else MISSED) if part),
+                note="; ".join(part for part in (note, "" if own.sla_met else MISSED) if part),
             )
         )
     how = ""

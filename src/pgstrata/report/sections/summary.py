@@ -8,7 +8,7 @@ from pgstrata.judge import summary as analysis
 from pgstrata.judge.marks import Mark
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
-from pgstrata.page.results import RunSet, StepOf, WorkloadOf
+from pgstrata.page.results import RunSet, StepResults, WorkloadResults
 from pgstrata.report.verdicts import EVIDENCE
 
 MOST_COLUMNS = 12
@@ -37,7 +37,7 @@ _BACKGROUND_HOW = (
 )
 
 
-def absolute_table(results: RunSet, workload: WorkloadOf) -> Table:
+def absolute_table(results: RunSet, workload: WorkloadResults) -> Table:
     """Rates by variant and step."""
     repeats = (
         ", and the median of the repeats with the smallest and the largest below it"
@@ -45,7 +45,7 @@ def absolute_table(results: RunSet, workload: WorkloadOf) -> Table:
         else ""
     )
 
-    def cell(of: analysis.Cell, variant: str, step: str) -> Cell:
+    def cell(of: analysis.SummaryCell, variant: str, step: str) -> Cell:
         if of.value is None:
             return _absent(results, variant, workload.name)
         note = MISSED if of.mark == "missed" else ""
@@ -63,7 +63,7 @@ def absolute_table(results: RunSet, workload: WorkloadOf) -> Table:
     )
 
 
-def relative_table(results: RunSet, workload: WorkloadOf) -> Table | None:
+def relative_table(results: RunSet, workload: WorkloadResults) -> Table | None:
     """Rates relative to the base; None where there is nothing to compare with."""
     if not results.others:
         return None
@@ -87,13 +87,13 @@ def relative_table(results: RunSet, workload: WorkloadOf) -> Table | None:
     )
 
 
-def background_table(results: RunSet, workload: WorkloadOf) -> Table | None:
+def background_table(results: RunSet, workload: WorkloadResults) -> Table | None:
     """Background write rates of the steps that have a target; the target is the last row."""
     table = workload.summary.background
     if table is None:
         return None
 
-    def cell(of: analysis.Cell, variant: str, step: str) -> Cell:
+    def cell(of: analysis.SummaryCell, variant: str, step: str) -> Cell:
         if of.value is None:
             return _absent(results, variant, workload.name)
         note = "below 95 % of the target" if of.mark == "bad" else ""
@@ -112,12 +112,12 @@ def background_table(results: RunSet, workload: WorkloadOf) -> Table | None:
     )
 
 
-def relative_cell(results: RunSet, step: StepOf, variant: str) -> Cell:
+def relative_cell(results: RunSet, step: StepResults, variant: str) -> Cell:
     """The relative rate of one variant in one step, with the range of the ratios where there are repeats."""
     of = results.ratio(step, variant)
     if of.value is None:
-        place = step.places.get(variant)
-        if place is None or place.rate is None:
+        own = step.by_variant.get(variant)
+        if own is None or own.rate is None:
             return _absent(results, variant, step.workload)
         return missing(f"{results.base} has no rate here to compare with")
     text = numbers.ratio(of.value)
@@ -132,7 +132,7 @@ def relative_cell(results: RunSet, step: StepOf, variant: str) -> Cell:
     )
 
 
-def _judged(results: RunSet, step: StepOf, variant: str) -> str:
+def _judged(results: RunSet, step: StepResults, variant: str) -> str:
     """The verdict and its interval, as short as they go."""
     found = results.verdict(step, variant)
     if found is None:
@@ -148,13 +148,13 @@ def _judged(results: RunSet, step: StepOf, variant: str) -> str:
     return f"{v.word}: measured once" if v.n == 1 else v.word
 
 
-def _why(results: RunSet, step: StepOf, variant: str) -> str:
+def _why(results: RunSet, step: StepResults, variant: str) -> str:
     """What the verdict stands on."""
     found = results.verdict(step, variant)
     return "" if found is None else f"{found.verdict.n} {EVIDENCE[found.evidence]}: {found.verdict.reason}"
 
 
-def _range(of: analysis.Cell, write: Callable[[float | None], str]) -> str:
+def _range(of: analysis.SummaryCell, write: Callable[[float | None], str]) -> str:
     """Smallest and largest over the repeats, where there are several."""
     return f"{write(of.low)} – {write(of.high)}" if of.low != of.high else ""
 
@@ -169,8 +169,8 @@ def _absent(results: RunSet, variant: str, workload: str) -> Cell:
 
 def _table(
     results: RunSet,
-    table: analysis.Table,
-    cell: Callable[[analysis.Cell, str, str], Cell],
+    table: analysis.SummaryTable,
+    cell: Callable[[analysis.SummaryCell, str, str], Cell],
     *,
     name: str,
     title: str,
@@ -209,12 +209,12 @@ def _table(
     group = ""
     # a group may come again, as sysbench's writes after its reads: each stands in one place
     groups = list(dict.fromkeys(step.group for step in steps))
-    for place in sorted(range(len(steps)), key=lambda p: groups.index(steps[p].group)):
-        step = steps[place]
+    for index in sorted(range(len(steps)), key=lambda p: groups.index(steps[p].group)):
+        step = steps[index]
         if step.group and step.group != group:
             rows.append(Row([words(step.group)], "group"))
         group = step.group
-        cells = [words(step.step), *([] if one is not None else [words(unit_of[place])])]
-        cells += [by_variant[place] for by_variant in worded]
-        rows.append(Row(cells + ([targets[place]] if targets else [])))
+        cells = [words(step.step), *([] if one is not None else [words(unit_of[index])])]
+        cells += [by_variant[index] for by_variant in worded]
+        rows.append(Row(cells + ([targets[index]] if targets else [])))
     return Table(name, title, columns, rows, how, keys=keys, legend=legend)

@@ -8,22 +8,22 @@ from typing import Any
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
 from pgstrata.page.charts import PALETTE, axis, label, rounded
-from pgstrata.page.results import RunSet, StepOf, WorkloadOf, anchor, natural
+from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor, natural
 from pgstrata.stats.changepoint import Shift, Version, shifts
 
 FEWEST_VERSIONS = 3
 STEPS_PER_CHART = 8
 
 
-def trends(results: RunSet, workload: WorkloadOf) -> Section | None:
+def trends(results: RunSet, workload: WorkloadResults) -> Section | None:
     """None where fewer than three versions were measured with one config."""
     rows = [row for row in _rows(results) if len(row) >= FEWEST_VERSIONS]
     if not rows or not workload.compared:
         return None
     blocks: list[Block] = []
-    found: list[tuple[StepOf, Shift]] = []
+    found: list[tuple[StepResults, Shift]] = []
     for row in rows:
-        steps = [s for s in workload.compared if sum(v in s.places for v in row) >= FEWEST_VERSIONS]
+        steps = [s for s in workload.compared if sum(v in s.by_variant for v in row) >= FEWEST_VERSIONS]
         for begin in range(0, len(steps), STEPS_PER_CHART):
             part = steps[begin : begin + STEPS_PER_CHART]
             marks = {step.name: _shifts(step, row) for step in part}
@@ -47,22 +47,22 @@ def _rows(results: RunSet) -> list[list[str]]:
     ]
 
 
-def _shifts(step: StepOf, row: Sequence[str]) -> list[Shift]:
+def _shifts(step: StepResults, row: Sequence[str]) -> list[Shift]:
     versions = [
         Version(v, tuple(rates))
         for v in row
-        if v in step.places and (rates := [r for r in step.places[v].rates if r > 0])
+        if v in step.by_variant and (rates := [r for r in step.by_variant[v].rates if r > 0])
     ]
     return shifts(versions) if len(versions) >= FEWEST_VERSIONS else []
 
 
 def _chart(
-    workload: WorkloadOf, row: Sequence[str], steps: Sequence[StepOf], marks: dict[str, list[Shift]]
+    workload: WorkloadResults, row: Sequence[str], steps: Sequence[StepResults], marks: dict[str, list[Shift]]
 ) -> Chart:
     data: list[dict[str, Any]] = []
     notes: list[dict[str, Any]] = []
     for index, step in enumerate(steps):
-        rates = [step.places[v].rate if v in step.places else None for v in row]
+        rates = [step.by_variant[v].rate if v in step.by_variant else None for v in row]
         first = next((r for r in rates if r), None)
         relative = [r / first if r is not None and first else None for r in rates]
         colour = PALETTE[index % len(PALETTE)]
@@ -78,11 +78,11 @@ def _chart(
             }
         )
         for shift in marks[step.name]:
-            place = list(row).index(shift.label)
+            index = list(row).index(shift.label)
             notes.append(
                 {
                     "x": label(shift.label),
-                    "y": relative[place],
+                    "y": relative[index],
                     "text": label(f"{'▼' if shift.ratio < 1 else '▲'} {numbers.ratio(shift.ratio)}"),
                     "font": {"color": colour},
                     "showarrow": True,
@@ -110,7 +110,7 @@ def _chart(
     )
 
 
-def _table(workload: WorkloadOf, found: Sequence[tuple[StepOf, Shift]]) -> Table:
+def _table(workload: WorkloadResults, found: Sequence[tuple[StepResults, Shift]]) -> Table:
     rows = []
     for step, shift in found:
         known = shift.low > 0 and shift.high < float("inf")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgstrata.judge.overlays import TuningStudy, tuning_study
-from pgstrata.judge.tuning import CLASSES, Entry
+from pgstrata.judge.tuning import CLASSES, StudyEntry
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
 from pgstrata.page.results import RunSet
@@ -34,7 +34,7 @@ def table(found: TuningStudy) -> Table:
         cells = [Cell(cls, f"{cls} ({_BANDS[cls]})")]
         for set_up in t.set_ups:
             entries = t.cell(cls, set_up)
-            cells.append(words(", ".join(_told(found, entry) for entry in entries) or numbers.UNKNOWN))
+            cells.append(words(", ".join(_cell_text(found, entry) for entry in entries) or numbers.UNKNOWN))
         rows.append(Row(cells))
     return Table(
         name="tuning-study",
@@ -79,7 +79,7 @@ def next_sentence(found: TuningStudy) -> str:
     return f"To try next: {what}; `pgstrata study next` writes that campaign."
 
 
-def _told(found: TuningStudy, entry: Entry) -> str:
+def _cell_text(found: TuningStudy, entry: StudyEntry) -> str:
     marks = ("~" if entry.between else "") + ("?" if entry.proven is False else "")
     why = ""
     if entry.cls == "ignored":

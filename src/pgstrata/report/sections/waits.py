@@ -7,7 +7,7 @@ from statistics import mean
 
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
-from pgstrata.page.results import RunSet, StepOf, WorkloadOf
+from pgstrata.page.results import RunSet, StepResults, WorkloadResults
 from pgstrata.store.record import StepRecord
 
 # What is seen less often than this under every variant is left out.
@@ -17,14 +17,14 @@ _IDLE = "activity:"  # background processes that have nothing to do
 Shares = dict[str, dict[str, dict[str, float]]]  # role → event → variant → share
 
 
-def wait_tables(results: RunSet, workload: WorkloadOf) -> list[Table]:
+def wait_tables(results: RunSet, workload: WorkloadResults) -> list[Table]:
     """One table for each step in which wait events were sampled."""
     return [table for step in workload.compared if (table := _table(results, workload, step))]
 
 
-def _table(results: RunSet, workload: WorkloadOf, step: StepOf) -> Table | None:
+def _table(results: RunSet, workload: WorkloadResults, step: StepResults) -> Table | None:
     sampled = {
-        v: [m.record for m in place.repeats if m.record.waits is not None] for v, place in step.places.items()
+        v: [m.record for m in own.repeats if m.record.waits is not None] for v, own in step.by_variant.items()
     }
     variants = [v for v in results.variants if sampled.get(v)]
     if not variants:
@@ -36,11 +36,11 @@ def _table(results: RunSet, workload: WorkloadOf, step: StepOf) -> Table | None:
             for name, by_variant in events.items()
             if max(by_variant.values()) >= LEAST and not name.casefold().startswith(_IDLE)
         ]
-        for place, (_, name, by_variant) in enumerate(sorted(shown, key=lambda e: (-e[0], e[1]))):
+        for index, (_, name, by_variant) in enumerate(sorted(shown, key=lambda e: (-e[0], e[1]))):
             cells = [words(role), words(name)]
             for variant in variants:
                 cells.append(_cell(by_variant.get(variant, 0.0)))
-            rows.append(Row(cells, "next" if place else ""))
+            rows.append(Row(cells, "next" if index else ""))
     if not rows:
         return None
     return Table(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pgstrata.judge.explain import explain
 from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
-from pgstrata.page.results import RunSet, WorkloadOf, anchor
+from pgstrata.page.results import RunSet, WorkloadResults, anchor
 from pgstrata.report.flames import Flames
 from pgstrata.report.sections.profiles import profile_parts
 from pgstrata.report.sections.statement_plans import plan_blocks
@@ -14,7 +14,7 @@ from pgstrata.report.sections.summary import relative_cell
 from pgstrata.report.sections.waits import wait_tables
 
 
-def why(results: RunSet, workload: WorkloadOf, flames: Flames, trouble: str = "") -> Section | None:
+def why(results: RunSet, workload: WorkloadResults, flames: Flames, trouble: str = "") -> Section | None:
     """Everything that can say why a rate of this workload moved; None where nothing was looked at."""
     parts = [
         _part(workload, "Plans of the statements", plan_blocks(results, workload)),
@@ -34,12 +34,12 @@ def why(results: RunSet, workload: WorkloadOf, flames: Flames, trouble: str = ""
 
 
 def _part(
-    workload: WorkloadOf, title: str, blocks: Sequence[Block], *, folded: bool = False
+    workload: WorkloadResults, title: str, blocks: Sequence[Block], *, folded: bool = False
 ) -> Section | None:
     return Section(anchor(title, workload.name), title, blocks, folded=folded) if blocks else None
 
 
-def _profiles(results: RunSet, workload: WorkloadOf, flames: Flames, trouble: str) -> Section | None:
+def _profiles(results: RunSet, workload: WorkloadResults, flames: Flames, trouble: str) -> Section | None:
     steps = profile_parts(results, workload, flames)
     if not steps:
         return None
@@ -47,22 +47,22 @@ def _profiles(results: RunSet, workload: WorkloadOf, flames: Flames, trouble: st
     return Section(anchor("profiles", workload.name), "Profiles", blocks, parts=steps)
 
 
-def _sentences(results: RunSet, workload: WorkloadOf) -> list[Block]:
+def _sentences(results: RunSet, workload: WorkloadResults) -> list[Block]:
     if not results.others:
         return []
     rows: list[Row] = []
     cells = 0
     for step in workload.compared:
-        base = step.places.get(results.base)
+        base = step.by_variant.get(results.base)
         for variant in results.others:
-            place = step.places.get(variant)
+            own = step.by_variant.get(variant)
             cell = relative_cell(results, step, variant)
-            if base is None or place is None or cell.value is None:
+            if base is None or own is None or cell.value is None:
                 continue
             cells += 1
             if cell.mark not in ("good", "bad"):
                 continue
-            found = explain([m.record for m in base.repeats], [m.record for m in place.repeats])
+            found = explain([m.record for m in base.repeats], [m.record for m in own.repeats])
             if found is not None:
                 sentence = Cell(found.sentence, found.sentence)
                 rows.append(Row([words(step.name), words(variant), cell, sentence], variant=variant))

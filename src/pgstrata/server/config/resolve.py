@@ -19,8 +19,8 @@ __all__ = [
     "Change",
     "Fragment",
     "MappedSetting",
-    "Outcome",
     "Resolved",
+    "SettingOutcome",
     "explain",
     "find_fragment",
     "quoted",
@@ -73,7 +73,7 @@ class Resolved:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SettingOutcome:
     """What became of one assignment: for `pgstrata config explain`.
 
     kind: `set`, `mapped` (name or value changed), `dropped`, or `overridden` by a later one.
@@ -133,7 +133,7 @@ def _read(file: Path, name: str, path: Path | None) -> Fragment:
 
 def explain(
     fragments: Sequence[Fragment], version_num: int, ram_bytes: int, build: str = ""
-) -> list[Outcome]:
+) -> list[SettingOutcome]:
     """What a version makes of every assignment, in the order they were written.
 
     version_num: as the server counts (170011); ram_bytes: what shares of memory refer to; build:
@@ -145,14 +145,14 @@ def explain(
         for fragment in fragments
         for assignment in assignments(fragment)
     ]
-    last = {result.to: place for place, (_, result) in enumerate(found) if result.to}
+    last = {result.to: index for index, (_, result) in enumerate(found) if result.to}
     outcomes = []
-    for place, (assignment, result) in enumerate(found):
-        if result.to and last[result.to] != place:
+    for index, (assignment, result) in enumerate(found):
+        if result.to and last[result.to] != index:
             reason = f"set again in {found[last[result.to]][0].place}"
-            outcomes.append(Outcome("overridden", assignment, result.to, result.value, reason))
+            outcomes.append(SettingOutcome("overridden", assignment, result.to, result.value, reason))
         else:
-            outcomes.append(Outcome(result.kind, assignment, result.to, result.value, result.reason))
+            outcomes.append(SettingOutcome(result.kind, assignment, result.to, result.value, result.reason))
     return outcomes
 
 

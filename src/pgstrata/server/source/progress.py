@@ -37,7 +37,7 @@ class BuildProgress:
         return text
 
 
-class Spoken:
+class PlainBuildProgress:
     """Progress as sentences: one when a stage begins, and every 15 s of a long one."""
 
     def __init__(self, say: Callable[[str], None]) -> None:

@@ -50,6 +50,7 @@ __all__ = [
     "Every",
     "Expr",
     "Fill",
+    "FixedRate",
     "Headline",
     "If",
     "Json",
@@ -59,7 +60,6 @@ __all__ = [
     "PgbenchScript",
     "Phase",
     "Pick",
-    "Rate",
     "Repeat",
     "Role",
     "Script",
@@ -229,7 +229,7 @@ class PgbenchScript:
 
 
 @dataclass(frozen=True)
-class Rate:
+class FixedRate:
     """A fixed rate: transactions per second for each client; latency counts from the intended start."""
 
     per_client: float
@@ -261,7 +261,7 @@ class Role:
     allow_shell: bool = False
     counts: Literal["transactions", "statements"] = "transactions"
     operations: int | None = None
-    rate: Rate | None = None
+    rate: FixedRate | None = None
     target_rows: float | None = None
     retry_sqlstates: Sequence[str] = ()
     max_tries: int = 1

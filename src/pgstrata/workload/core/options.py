@@ -13,7 +13,7 @@ from pgstrata.workload.core.language import Phase
 
 if TYPE_CHECKING:
     from pgstrata.page.blocks import Section
-    from pgstrata.page.results import RunSet, WorkloadOf
+    from pgstrata.page.results import RunSet, WorkloadResults
 
 SHORTEST_SECONDS = 0.001
 LONGEST_SECONDS = 30 * 86_400.0
@@ -105,6 +105,6 @@ class Workload(Protocol):
 class OwnReport(Protocol):
     """A workload that has a section of its own in the report."""
 
-    def report(self, results: RunSet, workload: WorkloadOf) -> Section | None:
+    def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
         """Of one workload of the campaign; None where its runs have nothing of the kind."""
         ...

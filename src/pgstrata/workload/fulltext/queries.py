@@ -62,8 +62,8 @@ def _terms(dice: random.Random, kind: int, frequent: Sequence[str], rare: Sequen
     pools = ([frequent], [rare], [frequent, rare])[kind]
     wanted = dice.randint(2 if kind == 2 else 1, _MOST_TERMS)
     terms: dict[str, None] = {}
-    for place in range(wanted):
-        terms.setdefault(dice.choice(pools[place % len(pools)]))
+    for index in range(wanted):
+        terms.setdefault(dice.choice(pools[index % len(pools)]))
     return list(terms)
 
 

@@ -13,7 +13,7 @@ from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table
 from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, label, rounded, trace
 from pgstrata.page.loads import phase_table, seconds, sizes, step_named
 from pgstrata.page.queries import facts, has, read
-from pgstrata.page.results import RunSet, WorkloadOf, anchor
+from pgstrata.page.results import RunSet, WorkloadResults, anchor
 
 KINDS = {"gin": "GIN", "gist": "GiST"}
 MOST_POINTS = 2_500
@@ -22,7 +22,7 @@ MOST_POINTS = 2_500
 ByVariant = Mapping[str, Mapping[str, Timing]]
 
 
-def fulltext(results: RunSet, workload: WorkloadOf) -> Section | None:
+def fulltext(results: RunSet, workload: WorkloadResults) -> Section | None:
     """None for workloads of another kind."""
     if not has(workload, "fulltext"):
         return None
@@ -47,7 +47,7 @@ def fulltext(results: RunSet, workload: WorkloadOf) -> Section | None:
 # --- loads ------------------------------------------------------------------------------------
 
 
-def _loads(results: RunSet, workload: WorkloadOf) -> list[Block]:
+def _loads(results: RunSet, workload: WorkloadResults) -> list[Block]:
     def took(name: str, variant: str) -> float | None:
         return seconds(step_named(workload, name), variant)
 
@@ -85,7 +85,9 @@ def _loads(results: RunSet, workload: WorkloadOf) -> list[Block]:
     return [_grouped(results, workload, ways), table] if ways else [table]
 
 
-def _grouped(results: RunSet, workload: WorkloadOf, ways: Mapping[str, Mapping[str, float | None]]) -> Chart:
+def _grouped(
+    results: RunSet, workload: WorkloadResults, ways: Mapping[str, Mapping[str, float | None]]
+) -> Chart:
     data = [
         trace(
             variant,
@@ -122,7 +124,7 @@ def _bars(unit: str) -> dict[str, Any]:
     }
 
 
-def _indexes(results: RunSet, workload: WorkloadOf) -> Table:
+def _indexes(results: RunSet, workload: WorkloadResults) -> Table:
     rows = []
     for variant in results.variants:
         cells = [words(variant)]
@@ -153,7 +155,7 @@ def _indexes(results: RunSet, workload: WorkloadOf) -> Table:
 # --- queries ----------------------------------------------------------------------------------
 
 
-def _totals_chart(results: RunSet, workload: WorkloadOf, by_kind: Mapping[str, ByVariant]) -> Chart:
+def _totals_chart(results: RunSet, workload: WorkloadResults, by_kind: Mapping[str, ByVariant]) -> Chart:
     data: list[dict[str, Any]] = []
     for index, (kind, by_variant) in enumerate(by_kind.items()):
         same = common(by_variant)
@@ -179,7 +181,7 @@ def _totals_chart(results: RunSet, workload: WorkloadOf, by_kind: Mapping[str, B
     )
 
 
-def _totals(results: RunSet, workload: WorkloadOf, by_kind: Mapping[str, ByVariant]) -> Table:
+def _totals(results: RunSet, workload: WorkloadResults, by_kind: Mapping[str, ByVariant]) -> Table:
     rows = []
     for kind, by_variant in by_kind.items():
         same = common(by_variant)
@@ -236,7 +238,7 @@ def _totals(results: RunSet, workload: WorkloadOf, by_kind: Mapping[str, ByVaria
     )
 
 
-def _scatter(results: RunSet, workload: WorkloadOf, kind: str, by_variant: ByVariant) -> Chart:
+def _scatter(results: RunSet, workload: WorkloadResults, kind: str, by_variant: ByVariant) -> Chart:
     base = by_variant[results.base]
     data: list[dict[str, Any]] = []
     longest = SUB_MILLISECOND
@@ -318,11 +320,11 @@ def _points(base: Mapping[str, Timing], own: Mapping[str, Timing]) -> list[tuple
     return found[:: max(1, stride)]
 
 
-def _shifts(results: RunSet, workload: WorkloadOf, by_kind: Mapping[str, ByVariant]) -> Table:
+def _shifts(results: RunSet, workload: WorkloadResults, by_kind: Mapping[str, ByVariant]) -> Table:
     rows: list[Row] = []
     for kind, by_variant in by_kind.items():
         base = by_variant.get(results.base)
-        for place, variant in enumerate(results.others):
+        for index, variant in enumerate(results.others):
             own = by_variant.get(variant)
             found = shift(base, own, results.thresholds) if base and own else None
             if found is None:
@@ -336,7 +338,7 @@ def _shifts(results: RunSet, workload: WorkloadOf, by_kind: Mapping[str, ByVaria
                         Cell(found.queries, numbers.count(found.queries)),
                         *(Cell(share, numbers.significant(share * 100)) for share in shares),
                     ],
-                    "next" if place else "",
+                    "next" if index else "",
                     variant,
                 )
             )

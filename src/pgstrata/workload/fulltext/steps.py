@@ -33,7 +33,7 @@ from pgstrata.workload.fulltext.options import FulltextOptions
 
 if TYPE_CHECKING:
     from pgstrata.page.blocks import Section
-    from pgstrata.page.results import RunSet, WorkloadOf
+    from pgstrata.page.results import RunSet, WorkloadResults
 
 TABLE = "messages"
 VECTORS = "pgstrata_vectors"
@@ -83,7 +83,7 @@ class Fulltext:
                 phases.append(Admin("drop index", [f"DROP INDEX {_index_name(kind)}"]))
         return phases
 
-    def report(self, results: RunSet, workload: WorkloadOf) -> Section | None:
+    def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
         """Its section of the report."""
         from pgstrata.workload.fulltext.report import (
             fulltext,  # what draws is loaded where something is drawn

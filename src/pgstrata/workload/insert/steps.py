@@ -16,13 +16,13 @@ from pgstrata.workload.core.language import (
     Every,
     Expr,
     Fill,
+    FixedRate,
     Headline,
     Mode,
     Now,
     Op,
     Phase,
     Pick,
-    Rate,
     Repeat,
     Role,
     Script,
@@ -112,7 +112,7 @@ def _inserter(o: InsertOptions, batch: int, *, operations: int | None, rate: int
         o.clients,
         [Script(_insert(o, batch))],
         operations=operations,
-        rate=None if rate is None else Rate(math.ceil(rate / batch)),
+        rate=None if rate is None else FixedRate(math.ceil(rate / batch)),
         target_rows=None if rate is None else float(rate * o.clients),
     )
 
@@ -167,7 +167,7 @@ def _deleter(o: InsertOptions, batch: int, *, operations: int | None, rate: int 
             )
         ],
         operations=operations,
-        rate=None if rate is None else Rate(math.ceil(rate / batch)),
+        rate=None if rate is None else FixedRate(math.ceil(rate / batch)),
         target_rows=None if rate is None else float(rate * o.clients),
         start=begin,
     )

@@ -10,7 +10,7 @@ from typing import Any
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
 from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, dash, label, rounded, trace
-from pgstrata.page.results import Repeats, RunSet, StepOf, WorkloadOf, anchor, natural
+from pgstrata.page.results import Repeats, RunSet, StepResults, WorkloadResults, anchor, natural
 
 # Steps that differ in the number of clients only share a group and end like this (workload/pgbench/steps.py).
 _CLIENTS = re.compile(r"-c(\d+)$")
@@ -20,7 +20,7 @@ _LATENCIES = ("mean", "p95", "p99")
 _LEFT, _RIGHT, _UPPER, _LOWER = [0.0, 0.46], [0.54, 1.0], [0.58, 1.0], [0.0, 0.42]
 _PANELS = ((_LEFT, _UPPER), (_RIGHT, _UPPER), (_LEFT, _LOWER), (_RIGHT, _LOWER))
 
-Scale = Mapping[int, StepOf]
+Scale = Mapping[int, StepResults]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Facet:
         return f", {self.config}" if self.config else ""
 
 
-def _facets(results: RunSet, workload: WorkloadOf) -> list[Facet]:
+def _facets(results: RunSet, workload: WorkloadResults) -> list[Facet]:
     """One for each config where several versions ran under several configs; in the order of the campaign."""
     of_run = {
         run.variant: (
@@ -65,9 +65,9 @@ def _facets(results: RunSet, workload: WorkloadOf) -> list[Facet]:
     return [Facet("", everything, everything, "variant")]
 
 
-def scaling(results: RunSet, workload: WorkloadOf) -> Section | None:
+def scaling(results: RunSet, workload: WorkloadResults) -> Section | None:
     """None where no two steps of a group differ in their number of clients."""
-    found: dict[str, dict[int, StepOf]] = {}
+    found: dict[str, dict[int, StepResults]] = {}
     for step in workload.compared:
         if match := _CLIENTS.search(step.name):
             found.setdefault(step.group or step.name[: match.start()], {})[int(match.group(1))] = step
@@ -86,14 +86,14 @@ def scaling(results: RunSet, workload: WorkloadOf) -> Section | None:
     return Section(anchor("clients", workload.name), title, blocks)
 
 
-def _latency(place: Repeats, name: str) -> float | None:
+def _latency(own: Repeats, name: str) -> float | None:
     """Of the role the headline counts, in ms, all repeats added up."""
-    latency = place.latencies.get(place.shown.record.role)
+    latency = own.latencies.get(own.shown.record.role)
     value: float | None = getattr(latency, name) if latency else None
     return None if value is None else value * 1e3
 
 
-def _by_clients(results: RunSet, workload: WorkloadOf, group: str, steps: Scale, facet: Facet) -> Chart:
+def _by_clients(results: RunSet, workload: WorkloadResults, group: str, steps: Scale, facet: Facet) -> Chart:
     unit = next(iter(steps.values())).unit
     ticks = [str(clients) for clients in steps]
     layout: dict[str, Any] = {
@@ -110,10 +110,10 @@ def _by_clients(results: RunSet, workload: WorkloadOf, group: str, steps: Scale,
         layout[f"yaxis{panel}"] = axis(title, domain=up, anchor=f"x{panel}", rangemode="tozero")
     data: list[dict[str, Any]] = []
     for variant, name in zip(facet.variants, facet.ticks, strict=True):
-        places = [step.places.get(variant) for step in steps.values()]
+        repeats = [step.by_variant.get(variant) for step in steps.values()]
         index = results.color(variant)
         for panel, latency in enumerate(("", *_LATENCIES), 1):
-            values = [None if p is None else _latency(p, latency) if latency else p.rate for p in places]
+            values = [None if p is None else _latency(p, latency) if latency else p.rate for p in repeats]
             data.append(
                 trace(
                     variant,
@@ -144,15 +144,15 @@ def _by_clients(results: RunSet, workload: WorkloadOf, group: str, steps: Scale,
     )
 
 
-def _by_version(workload: WorkloadOf, group: str, steps: Scale, facet: Facet) -> Chart:
+def _by_version(workload: WorkloadResults, group: str, steps: Scale, facet: Facet) -> Chart:
     unit = next(iter(steps.values())).unit
     ticks = [label(tick) for tick in facet.ticks]
     data: list[dict[str, Any]] = []
     for index, (clients, step) in enumerate(steps.items()):
-        places = [step.places.get(v) for v in facet.variants]
+        repeats = [step.by_variant.get(v) for v in facet.variants]
         panels = (
-            [p.rate if p else None for p in places],
-            [_latency(p, "p95") if p else None for p in places],
+            [p.rate if p else None for p in repeats],
+            [_latency(p, "p95") if p else None for p in repeats],
         )
         for panel, values in enumerate(panels, 1):
             data.append(
@@ -193,12 +193,12 @@ def _by_version(workload: WorkloadOf, group: str, steps: Scale, facet: Facet) ->
     )
 
 
-def _table(results: RunSet, workload: WorkloadOf, group: str, steps: Scale) -> Table:
+def _table(results: RunSet, workload: WorkloadResults, group: str, steps: Scale) -> Table:
     rows: list[Row] = []
     for clients, step in steps.items():
-        present = [v for v in results.variants if v in step.places]
-        for place, variant in enumerate(present):
-            at = step.places[variant]
+        present = [v for v in results.variants if v in step.by_variant]
+        for index, variant in enumerate(present):
+            at = step.by_variant[variant]
             latencies = [_latency(at, name) for name in _LATENCIES]
             rows.append(
                 Row(
@@ -208,7 +208,7 @@ def _table(results: RunSet, workload: WorkloadOf, group: str, steps: Scale) -> T
                         Cell(at.rate, numbers.rate(at.rate)),
                         *(Cell(value, numbers.significant(value)) for value in latencies),
                     ],
-                    "next" if place else "",
+                    "next" if index else "",
                     variant,
                 )
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import UsageError
 from pgstrata.user_files import read_text
-from pgstrata.workload.core.language import Admin, Headline, PgbenchScript, Phase, Rate, Role, Step
+from pgstrata.workload.core.language import Admin, FixedRate, Headline, PgbenchScript, Phase, Role, Step
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
 from pgstrata.workload.pgbench.load import (
     ACCOUNTS_PER_SCALE,
@@ -22,7 +22,7 @@ from pgstrata.workload.pgbench.options import BYTES_PER_SCALE, BuiltIn, Mode, Pg
 
 if TYPE_CHECKING:
     from pgstrata.page.blocks import Section
-    from pgstrata.page.results import RunSet, WorkloadOf
+    from pgstrata.page.results import RunSet, WorkloadResults
 
 _AID = f"\\set aid random(1, {ACCOUNTS_PER_SCALE} * :scale)\n"
 _BID = "\\set bid random(1, 1 * :scale)\n"
@@ -82,7 +82,7 @@ def step(
         mode=mode,
         prepare="lazy",
         allow_shell=o.allow_shell,
-        rate=None if o.rate is None else Rate(o.rate / clients, "poisson"),
+        rate=None if o.rate is None else FixedRate(o.rate / clients, "poisson"),
         retry_sqlstates=RETRIED if o.max_tries > 1 else (),
         max_tries=o.max_tries,
         variables={**predefined, **o.define},
@@ -151,7 +151,7 @@ class Pgbench:
                     phases.append(step(o, name, scripts, mode, clients, reads_only=reads_only))
         return phases
 
-    def report(self, results: RunSet, workload: WorkloadOf) -> Section | None:
+    def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
         """Its section of the report."""
         from pgstrata.workload.pgbench.report import scaling  # what draws is loaded where something is drawn
 

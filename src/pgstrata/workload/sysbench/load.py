@@ -19,19 +19,19 @@ from pgstrata.workload.core.language import (
     Step,
     Uniform,
 )
-from pgstrata.workload.sysbench.options import SysbenchOptions
+from pgstrata.workload.sysbench.options import TableOptions
 
 #: 10 and 5 groups of 11 random digits.
 C = Digits("-".join(["#" * 11] * 10), "varchar")
 PAD = Digits("-".join(["#" * 11] * 5), "varchar")
 
 
-def key(o: SysbenchOptions) -> Expr:
+def key(o: TableOptions) -> Expr:
     """A uniform id, which is also what column k holds."""
     return Uniform(1, o.rows, "int8")
 
 
-def _spread(o: SysbenchOptions, ops: Callable[[int], Sequence[Op]]) -> list[Op]:
+def _spread(o: TableOptions, ops: Callable[[int], Sequence[Op]]) -> list[Op]:
     """What each table needs, table n done by connection (n − 1) mod load_connections."""
     connections = min(o.tables, o.load_connections)
     if connections == 1:
@@ -42,9 +42,7 @@ def _spread(o: SysbenchOptions, ops: Callable[[int], Sequence[Op]]) -> list[Op]:
     ]
 
 
-def once(
-    o: SysbenchOptions, name: str, ops: Callable[[int], Sequence[Op]], unit: str, seconds: float
-) -> Step:
+def once(o: TableOptions, name: str, ops: Callable[[int], Sequence[Op]], unit: str, seconds: float) -> Step:
     """A step outside the comparison that does something once to every table."""
     return Step(
         name,
@@ -57,7 +55,7 @@ def once(
     )
 
 
-def create(o: SysbenchOptions) -> Admin:
+def create(o: TableOptions) -> Admin:
     key = "" if o.secondary else ", PRIMARY KEY (id)"
     return Admin(
         "create tables",
@@ -69,7 +67,7 @@ def create(o: SysbenchOptions) -> Admin:
     )
 
 
-def load(o: SysbenchOptions) -> list[Phase]:
+def load(o: TableOptions) -> list[Phase]:
     """Rows by COPY, then the indexes; ids go on where the rows end."""
     rows = float(o.tables * o.rows)
 

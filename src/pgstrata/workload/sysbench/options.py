@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from pgstrata.workload.core.options import Seconds, Wait, WaitPerMillion, WorkloadOptions
 
 
-class SysbenchOptions(WorkloadOptions):
+class TableOptions(WorkloadOptions):
     """Options of the sysbench microbenchmarks."""
 
     tables: int = Field(1, ge=1, le=1000, description="tables sbtest1 … sbtestN")

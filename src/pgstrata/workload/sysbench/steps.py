@@ -33,7 +33,7 @@ from pgstrata.workload.core.language import (
 )
 from pgstrata.workload.core.options import RunCost, WorkloadOptions, need_version
 from pgstrata.workload.sysbench.load import PAD, C, key, load
-from pgstrata.workload.sysbench.options import SysbenchOptions as _Options
+from pgstrata.workload.sysbench.options import TableOptions
 
 #: Errors after which sysbench starts the event again: deadlock, serialization failure, and the
 #: unique violation of two clients that delete and insert the same id.
@@ -42,7 +42,7 @@ RETRIED = ("40P01", "40001", "23505")
 # --- what events are made of -------------------------------------------------------------------
 
 
-def _on_a_table(o: _Options, *statements: Callable[[dict[str, Value]], Sequence[Op]]) -> list[Op]:
+def _on_a_table(o: TableOptions, *statements: Callable[[dict[str, Value]], Sequence[Op]]) -> list[Op]:
     """Statements that share one table, drawn uniformly; {t} in their text is its number."""
     ops: list[Op] = [Set("t", f"random(1, {o.tables})")] if o.tables > 1 else []
     table: dict[str, Value] = {"t": Pick("t" if o.tables > 1 else "1", 1, o.tables)}
@@ -51,20 +51,20 @@ def _on_a_table(o: _Options, *statements: Callable[[dict[str, Value]], Sequence[
     return ops
 
 
-def points(o: _Options, n: int) -> list[Op]:
+def points(o: TableOptions, n: int) -> list[Op]:
     """n point selects."""
     one = "SELECT c FROM sbtest{t} WHERE id={id}"
     return _on_a_table(o, *[lambda t: [Sql(one, name="point-select", values=t, id=key(o))]] * n)
 
 
-def in_list(o: _Options, columns: str, column: str, n: int, keys: Value | None = None) -> list[Op]:
+def in_list(o: TableOptions, columns: str, column: str, n: int, keys: Value | None = None) -> list[Op]:
     """One select of n keys, uniform unless given."""
     sql = f"SELECT {columns} FROM sbtest{{t}} WHERE {column} IN ({{keys}})"
     many = keys or Repeat(n, "{key}", ", ", key=key(o))
     return _on_a_table(o, lambda t: [Sql(sql, name="select", values=t, keys=many)])
 
 
-def hot_points(o: _Options, n: int) -> list[Op]:
+def hot_points(o: TableOptions, n: int) -> list[Op]:
     """One select of n keys that are always the same: consecutive ones in the middle of the table."""
     keys = {f"key{i}": Expr(str(o.rows // 2 + i)) for i in range(1, n + 1)}
     in_braces = ", ".join(f"{{{name}}}" for name in keys)
@@ -73,7 +73,7 @@ def hot_points(o: _Options, n: int) -> list[Op]:
 
 
 def between(
-    o: _Options, select: str, column: str, width: int, after: str = "", name: str = "select"
+    o: TableOptions, select: str, column: str, width: int, after: str = "", name: str = "select"
 ) -> list[Op]:
     """One select of the range [low, low + width], low uniform."""
     sql = f"SELECT {select} FROM sbtest{{t}} WHERE {column} BETWEEN {{low}} AND {{high}}{after}"
@@ -87,54 +87,54 @@ def between(
 # The four ranges of the read-only family, and the count: [id, id + size − 1].
 
 
-def simple_range(o: _Options, size: int) -> list[Op]:
+def simple_range(o: TableOptions, size: int) -> list[Op]:
     return between(o, "c", "id", size - 1, name="simple-range")
 
 
-def sum_range(o: _Options, size: int) -> list[Op]:
+def sum_range(o: TableOptions, size: int) -> list[Op]:
     return between(o, "SUM(k)", "id", size - 1, name="sum-range")
 
 
-def order_range(o: _Options, size: int) -> list[Op]:
+def order_range(o: TableOptions, size: int) -> list[Op]:
     return between(o, "c", "id", size - 1, " ORDER BY c", name="order-range")
 
 
-def distinct_range(o: _Options, size: int) -> list[Op]:
+def distinct_range(o: TableOptions, size: int) -> list[Op]:
     return between(o, "DISTINCT c", "id", size - 1, " ORDER BY c", name="distinct-range")
 
 
-def count_range(o: _Options, size: int) -> list[Op]:
+def count_range(o: TableOptions, size: int) -> list[Op]:
     return between(o, "count(c)", "id", size - 1, name="count-range")
 
 
-def reads(o: _Options, size: int) -> list[Op]:
+def reads(o: TableOptions, size: int) -> list[Op]:
     """What read-only does between BEGIN and COMMIT."""
     ranges = (simple_range, sum_range, order_range, distinct_range)
     return points(o, 10) + [op for one in ranges for op in one(o, size)]
 
 
-def update_inlist(o: _Options, n: int) -> list[Op]:
+def update_inlist(o: TableOptions, n: int) -> list[Op]:
     sql = "UPDATE sbtest{t} SET c={c} WHERE id IN ({keys})"
     keys = Repeat(n, "{key}", ", ", key=key(o))
     return _on_a_table(o, lambda t: [Sql(sql, name="update", values=t, c=C, keys=keys)])
 
 
-def update_index(o: _Options) -> list[Op]:
+def update_index(o: TableOptions) -> list[Op]:
     sql = "UPDATE sbtest{t} SET k=k+1 WHERE id={id}"
     return _on_a_table(o, lambda t: [Sql(sql, name="update-index", values=t, id=key(o))])
 
 
-def update_nonindex(o: _Options, only: Expr | None = None) -> list[Op]:
+def update_nonindex(o: TableOptions, only: Expr | None = None) -> list[Op]:
     sql = "UPDATE sbtest{t} SET c={c} WHERE id={id}"
     return _on_a_table(o, lambda t: [Sql(sql, name="update-nonindex", values=t, c=C, id=only or key(o))])
 
 
-def delete(o: _Options) -> list[Op]:
+def delete(o: TableOptions) -> list[Op]:
     sql = "DELETE FROM sbtest{t} WHERE id={id}"
     return _on_a_table(o, lambda t: [Sql(sql, name="delete", values=t, id=key(o))])
 
 
-def delete_insert(o: _Options) -> list[Op]:
+def delete_insert(o: TableOptions) -> list[Op]:
     """Deletes a row and puts one with its id back, in one table."""
     gone = "DELETE FROM sbtest{t} WHERE id={id}"
     back = "INSERT INTO sbtest{t} (id, k, c, pad) VALUES ({id}, {k}, {c}, {pad})"
@@ -148,19 +148,19 @@ def delete_insert(o: _Options) -> list[Op]:
     )
 
 
-def writes(o: _Options) -> list[Op]:
+def writes(o: TableOptions) -> list[Op]:
     """What write-only does between BEGIN and COMMIT."""
     return update_index(o) + update_nonindex(o) + delete_insert(o)
 
 
-def insert(o: _Options) -> list[Op]:
+def insert(o: TableOptions) -> list[Op]:
     sql = "INSERT INTO sbtest{t} (k, c, pad) VALUES ({k}, {c}, {pad})"
     return _on_a_table(
         o, lambda t: [Sql(sql, name="insert", mode="simple", values=t, k=key(o), c=C, pad=PAD)]
     )
 
 
-def scan(o: _Options) -> list[Op]:
+def scan(o: TableOptions) -> list[Op]:
     """Reads all rows and returns none; each connection has its own table."""
     table = Pick(f":client_id % {o.tables} + 1", 1, o.tables)
     return [Sql("SELECT * FROM sbtest{t} WHERE LENGTH(c) < 0", name="scan", mode="simple", t=table)]
@@ -182,14 +182,14 @@ _WRITE = "writes"
 class Microbenchmark:
     name: str
     group: str
-    event: Callable[[_Options], list[Op]]
+    event: Callable[[TableOptions], list[Op]]
 
 
 def _read_only(n: int) -> Microbenchmark:
     return Microbenchmark(f"read-only={n}", _AGGREGATE, lambda o: transaction(reads(o, n)))
 
 
-def _one_range(name: str, range_: Callable[[_Options, int], list[Op]]) -> Microbenchmark:
+def _one_range(name: str, range_: Callable[[TableOptions, int], list[Op]]) -> Microbenchmark:
     """read-only with all of its point selects and one of its ranges."""
     return Microbenchmark(name, _AGGREGATE, lambda o: transaction(points(o, 10) + range_(o, 1000)))
 
@@ -287,7 +287,7 @@ def matches(m: Microbenchmark, pattern: str) -> bool:
     return fnmatch.fnmatchcase(m.name, pattern) or family == pattern
 
 
-class SysbenchOptions(_Options):
+class SysbenchOptions(TableOptions):
     """Options of the sysbench microbenchmarks."""
 
     @model_validator(mode="after")
@@ -301,13 +301,13 @@ class SysbenchOptions(_Options):
 # --- phases ---------------------------------------------------------------------------------------
 
 
-def seconds_of(o: _Options, m: Microbenchmark) -> float:
+def seconds_of(o: TableOptions, m: Microbenchmark) -> float:
     """Seconds a microbenchmark is measured; write-only has those of a read, as in the original scripts."""
     return o.write_seconds if m.group == _WRITE and m.name != "write-only" else o.read_seconds
 
 
 def step(
-    o: _Options,
+    o: TableOptions,
     m: Microbenchmark,
     *,
     seconds: float | None = None,
@@ -348,7 +348,7 @@ def step(
     )
 
 
-def warm(o: _Options, name: str, m: Microbenchmark, *, clients: int | None = None) -> list[Step]:
+def warm(o: TableOptions, name: str, m: Microbenchmark, *, clients: int | None = None) -> list[Step]:
     """A step that fills caches, shown and in no comparison; none where nothing is to be warmed."""
     seconds = o.read_seconds if o.cache_seconds is None else o.cache_seconds
     if not seconds:

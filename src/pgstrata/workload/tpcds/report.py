@@ -24,13 +24,13 @@ from pgstrata.page.changed_plans import changed_plans
 from pgstrata.page.charts import axis, label
 from pgstrata.page.loads import phase_table, seconds, sizes, stacked, step_named
 from pgstrata.page.queries import Queries, facts, has, read, relative
-from pgstrata.page.results import RunSet, WorkloadOf, anchor
+from pgstrata.page.results import RunSet, WorkloadResults, anchor
 
 PHASES = ("copy", "indexes", "vacuum", "analyze")
 ByVariant = Mapping[str, Mapping[str, Timing]]
 
 
-def tpcds(results: RunSet, workload: WorkloadOf) -> Section | None:
+def tpcds(results: RunSet, workload: WorkloadResults) -> Section | None:
     """None for workloads of another kind."""
     if not has(workload, "tpcds"):
         return None
@@ -65,7 +65,7 @@ def tpcds(results: RunSet, workload: WorkloadOf) -> Section | None:
     return Section(anchor("tpcds", workload.name), f"TPC-DS ({workload.name})", blocks)
 
 
-def _size_table(results: RunSet, workload: WorkloadOf) -> Table:
+def _size_table(results: RunSet, workload: WorkloadResults) -> Table:
     rows = []
     last = [name for name in PHASES if step_named(workload, name) is not None][-1:]
     for variant in results.variants:
@@ -97,7 +97,7 @@ def _size_table(results: RunSet, workload: WorkloadOf) -> Table:
 
 
 def _queries(
-    results: RunSet, workload: WorkloadOf, step: str, by_variant: ByVariant, found: Queries
+    results: RunSet, workload: WorkloadResults, step: str, by_variant: ByVariant, found: Queries
 ) -> list[Block]:
     same = common(by_variant)
     every = sorted({q for own in by_variant.values() for q in own})
@@ -111,7 +111,12 @@ def _queries(
 
 
 def _totals(
-    results: RunSet, workload: WorkloadOf, step: str, by_variant: ByVariant, same: Sequence[str], every: int
+    results: RunSet,
+    workload: WorkloadResults,
+    step: str,
+    by_variant: ByVariant,
+    same: Sequence[str],
+    every: int,
 ) -> Table:
     base = by_variant.get(results.base)
     rows = []
@@ -172,7 +177,9 @@ def _totals(
     )
 
 
-def _heat_map(results: RunSet, workload: WorkloadOf, by_variant: ByVariant, every: Sequence[str]) -> Chart:
+def _heat_map(
+    results: RunSet, workload: WorkloadResults, by_variant: ByVariant, every: Sequence[str]
+) -> Chart:
     base = by_variant[results.base]
     others = [v for v in results.others if v in by_variant]
     colours: list[list[float | None]] = []
@@ -236,7 +243,7 @@ def _told(base: Timing | None, own: Timing | None, ratio: float | None) -> str:
 
 def _each(
     results: RunSet,
-    workload: WorkloadOf,
+    workload: WorkloadResults,
     step: str,
     by_variant: ByVariant,
     every: Sequence[str],
@@ -311,7 +318,7 @@ def _each(
     )
 
 
-def _rejected(results: RunSet, workload: WorkloadOf, by_variant: ByVariant) -> Table | None:
+def _rejected(results: RunSet, workload: WorkloadResults, by_variant: ByVariant) -> Table | None:
     rows = [
         Row([words(variant), words(query), words(t.sqlstate or ""), words(t.error or "")], variant=variant)
         for variant, own in by_variant.items()

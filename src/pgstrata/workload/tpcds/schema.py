@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from pgstrata.workload.tpcds.source import Column, tables
+from pgstrata.workload.tpcds.source import TableColumn, tables
 
 FACTS = (
     "store_sales", "catalog_sales", "web_sales", "inventory", "store_returns", "catalog_returns",
@@ -84,6 +84,6 @@ def spread(connections: int, of: Callable[[str], Sequence[T]]) -> list[list[T]]:
     return shares
 
 
-def types(columns: Sequence[Column]) -> str:
+def types(columns: Sequence[TableColumn]) -> str:
     """The columns as DuckDB's readers take them: {'name': 'TYPE', …}."""
     return "{" + ", ".join(f"'{c.name}': '{c.type}'" for c in columns) + "}"

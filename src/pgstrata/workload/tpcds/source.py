@@ -17,7 +17,7 @@ from pgstrata.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column with its type, which PostgreSQL and DuckDB write alike."""
 
     name: str
@@ -38,7 +38,7 @@ def load_extension(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 @cache
-def tables() -> dict[str, tuple[Column, ...]]:
+def tables() -> dict[str, tuple[TableColumn, ...]]:
     """The 24 tables by name, columns in their order."""
     with duckdb.connect(":memory:") as connection:
         load_extension(connection)
@@ -47,9 +47,9 @@ def tables() -> dict[str, tuple[Column, ...]]:
             "SELECT table_name, column_name, data_type FROM information_schema.columns "
             "ORDER BY table_name, ordinal_position"
         ).fetchall()
-    found: dict[str, list[Column]] = {}
+    found: dict[str, list[TableColumn]] = {}
     for table, column, kind in rows:
-        found.setdefault(str(table), []).append(Column(str(column), str(kind)))
+        found.setdefault(str(table), []).append(TableColumn(str(column), str(kind)))
     return {table: tuple(columns) for table, columns in found.items()}
 
 

@@ -29,7 +29,7 @@ from pgstrata.workload.tpcds.source import queries, tables
 
 if TYPE_CHECKING:
     from pgstrata.page.blocks import Section
-    from pgstrata.page.results import RunSet, WorkloadOf
+    from pgstrata.page.results import RunSet, WorkloadResults
 
 # Orders of magnitude of a small current server: raw bytes loaded per second and connection, indexed,
 # vacuumed; seconds all 99 queries take at scale factor 1.
@@ -61,7 +61,7 @@ class Tpcds:
             phases.append(Work("answers", lambda context: _answers(o, context)))
         return [*phases, *_queries(o, version_num)]
 
-    def report(self, results: RunSet, workload: WorkloadOf) -> Section | None:
+    def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
         """Its section of the report."""
         from pgstrata.workload.tpcds.report import tpcds  # what draws is loaded where something is drawn
 

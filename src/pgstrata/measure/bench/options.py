@@ -13,7 +13,7 @@ from pgstrata.workload.pgbench.steps import BUILT_IN, read_scripts
 
 
 @dataclass(frozen=True)
-class Log:
+class LogOptions:
     """Files with a line for each transaction, or for each interval of so many seconds."""
 
     prefix: str = "pgbench_log"
@@ -22,7 +22,7 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Bench:
+class BenchOptions:
     """What to run, in pgbench's terms; `seconds` or `transactions` (per client) ends it.
 
     rate: transactions/s over all clients, None as fast as possible. scale: None reads it from the
@@ -50,7 +50,7 @@ class Bench:
     latency_limit: float | None = None
     reconnect: bool = False
     failures_detailed: bool = False
-    log: Log | None = None
+    log: LogOptions | None = None
 
     def scripts(self) -> list[PgbenchScript]:
         """The scripts with their weights; TPC-B-like where none is given. Raises UsageError."""

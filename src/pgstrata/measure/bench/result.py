@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from pgstrata.errors import DriverError
-from pgstrata.measure.bench.wanted import Bench
+from pgstrata.measure.bench.options import BenchOptions
 from pgstrata.workload.core.language import Json, PgbenchScript
 
 
@@ -23,10 +23,10 @@ class Counts:
     late: int = 0
 
     @classmethod
-    def of(cls, told: Json) -> Counts:
+    def of(cls, counted: Json) -> Counts:
         """Of a role or a script in the driver's `done`, or of a role in its `second`."""
-        outcomes = told.get("outcomes") or {}
-        return cls(told["transactions"], told["errors"], told["retries"], **outcomes)
+        outcomes = counted.get("outcomes") or {}
+        return cls(counted["transactions"], counted["errors"], counted["retries"], **outcomes)
 
     @property
     def all(self) -> int:
@@ -34,7 +34,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class OfScript:
+class ScriptResult:
     """What one of the scripts did. mean, stddev: of its transactions' latencies in seconds;
     statements: its entries of `statements_by_name`."""
 
@@ -46,10 +46,10 @@ class OfScript:
 
 
 @dataclass(frozen=True)
-class Measured:
+class BenchResult:
     """`done` of the driver as a pgbench user reads it. Times in milliseconds where the name says so."""
 
-    bench: Bench
+    bench: BenchOptions
     scripts: list[PgbenchScript]
     server: str
     engine: str
@@ -91,15 +91,15 @@ class Measured:
         clients = self.bench.clients
         return clients if self.engine == "blocking" else min(self.bench.threads, clients)
 
-    def by_script(self) -> list[OfScript]:
+    def by_script(self) -> list[ScriptResult]:
         """Those that could be drawn, in their order."""
         drawn = [script for script in self.scripts if script.weight]
         left = list(self.role["statements_by_name"])
         whole = {**self.role, **self.role["latency"], "statements": len(left)}
         found = []
-        for script, told in zip(drawn, self.role.get("scripts") or [whole], strict=True):
-            own, left = left[: told["statements"]], left[told["statements"] :]
-            found.append(OfScript(script, Counts.of(told), told["mean"], told["stddev"], own))
+        for script, counted in zip(drawn, self.role.get("scripts") or [whole], strict=True):
+            own, left = left[: counted["statements"]], left[counted["statements"] :]
+            found.append(ScriptResult(script, Counts.of(counted), counted["mean"], counted["stddev"], own))
         return found
 
     def as_json(self) -> Json:
