@@ -92,6 +92,18 @@ def own_file(about: os.stat_result, most: int = SMALL_BYTES) -> bool:
     )
 
 
+def believed_file(about: os.stat_result, most: int) -> bool:
+    """Whether a file is a regular one of this user's or root's, with one name, not too large, that nobody
+    else may write to: for what is only read, and could as well have been made by either."""
+    return (
+        stat.S_ISREG(about.st_mode)
+        and about.st_uid in _trusted()
+        and about.st_nlink == 1
+        and not about.st_mode & 0o022
+        and about.st_size <= most
+    )
+
+
 def read_small(path: Path, most: int = SMALL_BYTES) -> str:
     """The text of a regular file, `most` bytes of it at most; neither links, pipes nor devices are followed.
 

@@ -15,7 +15,7 @@ import pytest
 from pgstrata.cli.main import invoke
 from pgstrata.store import RunKey
 from support_program import environment
-from support_runs import clone_run, make_run
+from support_runs import clone_run, make_run, sum_anew
 
 # Rates of six repeats against the base's of the same repeat.
 FACTORS = {
@@ -110,6 +110,7 @@ def test_an_edited_script_is_named(call: Call, tmp_path: Path) -> None:
         spec = {"step": "qr100", "seed": ord(name), "roles": [{"name": "query", "scripts": [{"text": text}]}]}
         (folder / "spec").mkdir(exist_ok=True)
         (folder / "spec" / "05-qr100.json").write_text(json.dumps(spec))
+        sum_anew(folder)
     code, out, err = call("compare", "a", "b", "--results", tmp_path)
     assert code == 0, err
     assert "warning: the sides differ: step qr100: one script and another" in out

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from pgstrata.store import Results, RunKey
-from pgstrata.store.comparisons import comparison_of, complete, counted, replace_older
+from pgstrata.store.comparisons import complete, counted, replace_older
 from pgstrata.store.record import ComparisonRecord, Host
 from support_records import circumstances
 
@@ -50,7 +50,7 @@ def visible(root: Path) -> dict[str, set[str]]:
     """Comparison and status of the runs that tables count, by variant."""
     found: dict[str, set[str]] = {}
     for run in Results(root).runs():
-        found.setdefault(run.variant, set()).add(f"{comparison_of(run)} {run.record.status}")
+        found.setdefault(run.variant, set()).add(f"{run.comparison} {run.record.status}")
     return found
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -372,19 +371,3 @@ def test_plain_keeps_what_json_has() -> None:
     assert plain(Decimal("12345678901234567890")) == 12345678901234567890
     assert plain(timedelta(days=1, milliseconds=1)) == 86400.001
     assert plain(date(2026, 1, 31)) == "2026-01-31"
-
-
-def test_many_runs_are_read_together(root: Path, tmp_path: Path) -> None:
-    """Opening has a small slope: 20 runs cost far less than 20 times one."""
-    (run, *_) = Results(root).runs()
-    single, many = tmp_path / "single", tmp_path / "many"
-    clone_run(single, run.folder, RunKey("c", "v", "insert", 1))
-    for repeat in range(1, 21):
-        clone_run(many, run.folder, RunKey("c", "v", "insert", repeat))
-
-    def seconds(folder: Path) -> float:
-        begun = time.perf_counter()
-        assert query(folder, "select variant, step, avg(rate) from steps group by all").rows
-        return time.perf_counter() - begun
-
-    assert min(seconds(many) for _ in range(3)) < 8 * min(seconds(single) for _ in range(3))

@@ -121,7 +121,7 @@ def check(
     from pgstrata.cli.output import left_out
     from pgstrata.errors import UsageError
     from pgstrata.store import Results
-    from pgstrata.store.choose import campaign_runs, choose
+    from pgstrata.store.choose import campaign_entries, choose
 
     margin = share("--fail-slower", fail_slower)
     store = Results(results)
@@ -129,7 +129,7 @@ def check(
     if other:
         sides = [choose(name, store, campaign) for name in other]
     else:
-        runs = campaign_runs(store, campaign)
+        runs = campaign_entries(store, campaign)
         own = {run.variant for run in first.runs}
         sides = [choose(v, store, campaign) for v in dict.fromkeys(r.variant for r in runs) if v not in own]
     left_out(store.broken)

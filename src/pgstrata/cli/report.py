@@ -52,7 +52,7 @@ def report(
             f"--threshold {threshold}: must lie between 0 and 1", "0.05 greys everything from 0.95 to 1.05"
         )
     store = Results(folder)
-    there = campaigns(store.runs())
+    there = campaigns(store.entries())
     left_out(store.broken)
     names = [campaign] if campaign else there
     if not names:

@@ -28,7 +28,7 @@ def runs(
     from pgstrata.store import Results
 
     store = Results(results)
-    found = [run for run in store.runs() if campaign in (None, run.campaign)]
+    found = [run for run in store.entries() if campaign in (None, run.campaign)]
     columns = ["run_id", "campaign", "variant", "workload", "repeat", "status", "started", "steps", "error"]
     rows = [
         [
@@ -37,10 +37,10 @@ def runs(
             run.variant,
             run.workload,
             run.repeat,
-            run.record.status,
-            run.record.started,
-            len(run.steps),
-            run.record.error and run.record.error.message,
+            run.status,
+            run.started,
+            run.steps,
+            run.error,
         ]
         for run in found
     ]

@@ -55,12 +55,14 @@ def find_run(text: str, results: Path) -> Run:
             return found
         raise UsageError(f"{found}", "a run that is damaged cannot be shown")
     store = Results(results)
-    runs = store.runs()
+    runs = store.entries()
     matches = [r for r in runs if r.run_id == text] or [
         r for r in runs if r.run_id.startswith(text) or r.run_id.endswith(text)
     ]
     if len(matches) == 1:
-        return matches[0]
+        if found_run := store.read(matches):
+            return found_run[0]
+        raise UsageError(f"{store.broken[-1]}", "a run that is damaged cannot be shown")
     if matches:
         raise UsageError(f"{text} fits {len(matches)} runs: {', '.join(r.run_id for r in matches[:4])}")
     if damaged := next((b for b in store.broken if text and b.folder.name.endswith(text)), None):

@@ -17,7 +17,7 @@ from pgstrata.judge.marks import THRESHOLDS, check_thresholds
 from pgstrata.judge.summary import Summary, SummaryCell, summarise
 from pgstrata.store import BrokenRun, Results, Run
 from pgstrata.store.choose import Side
-from pgstrata.store.comparisons import counted
+from pgstrata.store.comparisons import Counted, counted
 from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import Latency
 
@@ -188,11 +188,11 @@ def anchor(*names: str) -> str:
     return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-") or "x" for name in names)
 
 
-def campaigns(runs: Iterable[Run]) -> list[str]:
+def campaigns(runs: Iterable[Counted]) -> list[str]:
     """Names of the campaigns of these runs, the last started first."""
     last: dict[str, str] = {}
     for run in runs:
-        last[run.campaign] = max(last.get(run.campaign, ""), run.record.started)
+        last[run.campaign] = max(last.get(run.campaign, ""), run.started)
     return sorted(last, key=lambda name: last[name], reverse=True)
 
 
@@ -210,7 +210,7 @@ def read_results(
     """
     check_thresholds(thresholds)
     store = Results(results)
-    runs = store.runs()
+    runs = store.entries()
     names = sorted({run.campaign for run in runs}, key=natural)
     if not names:
         raise StoreError(
@@ -223,7 +223,7 @@ def read_results(
     if campaign is not None and campaign not in names:
         raise UsageError(f"no campaign {campaign!r} in {results}", f"There is: {', '.join(names)}.")
     chosen = campaign or names[0]
-    own = counted([run for run in runs if run.campaign == chosen])
+    own = store.read(counted([run for run in runs if run.campaign == chosen]))
     variants = _ordered_variants(own)
     if base is not None and base not in variants:
         raise UsageError(f"no variant {base!r} in campaign {chosen!r}", f"There is: {', '.join(variants)}.")

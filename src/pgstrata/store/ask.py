@@ -20,7 +20,7 @@ from pgstrata.errors import StoreError, UsageError
 from pgstrata.store.layout import Results
 from pgstrata.store.read import BrokenRun
 from pgstrata.store.tables import TABLES
-from pgstrata.store.views import MEMORY, connect
+from pgstrata.store.views import MEMORY, asked_for, connect
 
 MORE_BYTES = 700 << 20
 """How much a query may take beside what the process had before. Values of DuckDB that are long texts count
@@ -69,7 +69,7 @@ def stream(root: Path, sql: str) -> Iterator[Stream]:
     StoreError when there is no such folder or a file in it is damaged. Ctrl-C ends it at once.
     """
     results = Results(root)
-    with connect(root, results=results) as connection, _bounded_memory():
+    with connect(root, results=results, tables=asked_for(sql)) as connection, _bounded_memory():
 
         def begin() -> list[str]:
             for statement in _statements(connection, sql):

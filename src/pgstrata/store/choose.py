@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.errors import StoreError, UsageError
+from pgstrata.store.catalogue import Entry
 from pgstrata.store.comparisons import counted
 from pgstrata.store.layout import Results
 from pgstrata.store.names import RUN_FOLDER
@@ -24,18 +25,23 @@ class Side:
 
 
 def campaign_runs(results: Results, campaign: str | None) -> list[Run]:
-    """The runs of one campaign. Without a name, of the campaign that was started last. What is damaged is in
-    `results.broken` afterwards.
+    """The runs of one campaign, as `campaign_entries` has them. Raises what it raises."""
+    return results.read(campaign_entries(results, campaign))
+
+
+def campaign_entries(results: Results, campaign: str | None) -> list[Entry]:
+    """What is known of the runs of one campaign; without a name, of the one that was started last. What is
+    damaged is in `results.broken` afterwards.
 
     Raises StoreError without runs, UsageError for a campaign that is not there.
     """
     if not results.root.is_dir():
         raise UsageError(f"there is no results folder {results.root}", "pgstrata run makes one")
-    runs = results.runs()
+    runs = results.entries()
     if not runs:
         raise StoreError(f"no runs in {results.root}", damaged_hint(results) or "pgstrata run makes some")
     if campaign is None:
-        campaign = max(runs, key=lambda run: run.record.started).campaign
+        campaign = max(runs, key=lambda run: run.started).campaign
     own = counted([run for run in runs if run.campaign == campaign])
     if not own:
         there = ", ".join(sorted({run.campaign for run in runs}))
@@ -62,15 +68,14 @@ def choose(text: str, results: Results, campaign: str | None = None) -> Side:
     folder = Path(text)
     if "/" in text or (folder.is_dir() and not _is_label(text, results)):
         return _folder(folder, results)
-    runs = campaign_runs(results, campaign)
+    runs = campaign_entries(results, campaign)
     labels = sorted({run.variant for run in runs})
-    if text in labels:
-        return Side(text, tuple(run for run in runs if run.variant == text))
-    if by_id := [run for run in results.runs() if run.run_id == text]:
-        return Side(f"{by_id[0].variant} ({text})", tuple(by_id))
     begins = [label for label in labels if label.startswith(text)]
-    if len(begins) == 1:
-        return choose(begins[0], results, campaign)
+    if text not in labels and (by_id := [run for run in results.entries() if run.run_id == text]):
+        return Side(f"{by_id[0].variant} ({text})", _read(by_id, results))
+    if text in labels or len(begins) == 1:
+        label = text if text in labels else begins[0]
+        return Side(label, _read([run for run in runs if run.variant == label], results))
     if begins:
         raise UsageError(f"{text} fits several variants: {', '.join(begins)}", "write the whole label")
     near = nearest(text, labels)
@@ -81,8 +86,16 @@ def choose(text: str, results: Results, campaign: str | None = None) -> Side:
     )
 
 
+def _read(entries: Sequence[Entry], results: Results) -> tuple[Run, ...]:
+    """Raises StoreError where none of them is sound any more."""
+    runs = tuple(results.read(entries))
+    if not runs:
+        raise StoreError(f"{results.broken[-1]}", "choose another run")
+    return runs
+
+
 def _is_label(text: str, results: Results) -> bool:
-    return results.root.is_dir() and any(run.variant == text for run in results.runs())
+    return results.root.is_dir() and any(run.variant == text for run in results.entries())
 
 
 def _folder(folder: Path, results: Results) -> Side:

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from pgstrata.store.layout import Results
 from pgstrata.store.names import RunKey
 from pgstrata.store.read import Run
-
-
-def comparison_of(run: Run) -> str | None:
-    """What the runs that took turns with this one have in common; None where it was measured alone."""
-    return run.record.comparison.id if run.record.comparison is not None else None
 
 
 def complete(results: Results, keys: Sequence[RunKey]) -> dict[RunKey, Path] | None:
@@ -25,7 +21,7 @@ def complete(results: Results, keys: Sequence[RunKey]) -> dict[RunKey, Path] | N
     found: dict[str, dict[RunKey, Run]] = {}
     for key in keys:
         for run in results.all(key):
-            if run.done and (comparison := comparison_of(run)):
+            if run.done and (comparison := run.comparison):
                 found.setdefault(comparison, {})[key] = run
     whole = [runs for runs in found.values() if len(runs) == len(keys)]
     if not whole:
@@ -55,28 +51,53 @@ def hide(folder: Path) -> None:
     folder.rename(folder.with_name(f".{folder.name}.superseded"))
 
 
-def counted(runs: Sequence[Run]) -> list[Run]:
+class Counted(Protocol):
+    """A run, or what is known of one without opening it."""
+
+    @property
+    def campaign(self) -> str: ...
+    @property
+    def variant(self) -> str: ...
+    @property
+    def workload(self) -> str: ...
+    @property
+    def repeat(self) -> int: ...
+    @property
+    def done(self) -> bool: ...
+    @property
+    def started(self) -> str: ...
+    @property
+    def hostname(self) -> str | None: ...
+    @property
+    def comparison(self) -> str | None: ...
+    @property
+    def turns(self) -> tuple[str, ...]: ...
+
+
+C = TypeVar("C", bound=Counted)
+
+
+def counted(runs: Sequence[C]) -> list[C]:
     """The runs without those of a comparison that another one of the same campaign, workload, repeat and
     machine stands for: the newest complete one, or the newest where none is complete."""
-    groups: dict[tuple[object, ...], dict[str, list[Run]]] = {}
+    groups: dict[tuple[object, ...], dict[str, list[C]]] = {}
     for run in runs:
-        if comparison := comparison_of(run):
-            groups.setdefault(_place(run), {}).setdefault(comparison, []).append(run)
+        if run.comparison:
+            groups.setdefault(_place(run), {}).setdefault(run.comparison, []).append(run)
     kept = {
         place: max(group.items(), key=lambda item: (_is_complete(item[1]), _started(item[1])))[0]
         for place, group in groups.items()
     }
-    return [run for run in runs if comparison_of(run) in (None, kept.get(_place(run)))]
+    return [run for run in runs if run.comparison in (None, kept.get(_place(run)))]
 
 
-def _place(run: Run) -> tuple[object, ...]:
-    return run.campaign, run.workload, run.repeat, run.record.host.hostname
+def _place(run: Counted) -> tuple[object, ...]:
+    return run.campaign, run.workload, run.repeat, run.hostname
 
 
-def _is_complete(runs: Sequence[Run]) -> bool:
-    comparison = runs[0].record.comparison
-    return comparison is not None and set(comparison.variants) <= {run.variant for run in runs if run.done}
+def _is_complete(runs: Sequence[Counted]) -> bool:
+    return set(runs[0].turns) <= {run.variant for run in runs if run.done}
 
 
-def _started(runs: Sequence[Run]) -> str:
-    return max(run.record.started for run in runs)
+def _started(runs: Sequence[Counted]) -> str:
+    return max(run.started for run in runs)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pgstrata.store import disk, lock
+from pgstrata.store.catalogue import Entry, Survey, survey
+from pgstrata.store.listing import listed
 from pgstrata.store.names import BUILDING_FOLDER, RUN_FOLDER, RunKey, slug
-from pgstrata.store.read import BrokenRun, Run, read_run, run_folders
+from pgstrata.store.read import BrokenRun, Run, read_run
 from pgstrata.store.write import OWNER, RunBuilder, remove
 
 __all__ = ["Results", "RunKey", "slug"]
@@ -23,6 +26,7 @@ class Results:
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
         self.broken: list[BrokenRun] = []
+        self._entries: list[Entry] | None = None
 
     def lock(self) -> AbstractContextManager[object]:
         """Keeps every other pgstrata from writing here; StoreError names the holder if there is one."""
@@ -60,21 +64,37 @@ class Results:
                 found.append(run)
         return found
 
+    def survey(self, *, rows: bool = False, files: Sequence[str] = ()) -> Survey:
+        """What the catalogue and the folders say of every whole run, sorted by folder, without opening those
+        that are known. What cannot be used is in `broken` afterwards.
+
+        rows: leaves a connection with the rows of the views, which the caller closes. files: those that will
+        be read of each run, by name: where one of them has changed, the run is read anew.
+        """
+        found = survey(self.root, listed(self.root), rows=rows, files=files)
+        self.broken = found.broken
+        self._entries = found.entries
+        return found
+
+    def entries(self) -> list[Entry]:
+        """Of every whole run, sorted by folder, what is known without opening it; looked for only once. What
+        cannot be used is in `broken` afterwards."""
+        return self._entries if self._entries is not None else self.survey().entries
+
+    def read(self, entries: Iterable[Entry]) -> list[Run]:
+        """The runs of these entries. What cannot be used is added to `broken`."""
+        runs = []
+        for entry in entries:
+            run = entry.read(self.root)
+            if isinstance(run, Run):
+                runs.append(run)
+            elif run not in self.broken:
+                self.broken.append(run)
+        return runs
+
     def runs(self) -> list[Run]:
         """Every whole run, sorted by folder. What cannot be used is in `broken` afterwards."""
-        self.broken = []
-        seen: dict[str, Path] = {}
-        runs = []
-        for folder in run_folders(self.root):
-            run = read_run(folder)
-            if isinstance(run, BrokenRun):
-                self.broken.append(run)
-            elif run.run_id in seen:
-                self.broken.append(BrokenRun(folder, f"a copy of {seen[run.run_id]}, which is used"))
-            else:
-                seen[run.run_id] = folder
-                runs.append(run)
-        return runs
+        return self.read(self.survey().entries)
 
     def begin(self, key: RunKey) -> RunBuilder:
         """Starts a run in a hidden folder owned by this process."""

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
+if TYPE_CHECKING:
+    import polars as pl
 
-from pgstrata.store.histogram import decode
+# Polars is imported where it is used: commands that only list runs start in half the time.
 
 Row = Mapping[str, Any]
 
-_SQL_TYPES: dict[Any, str] = {
-    pl.String: "VARCHAR",
-    pl.Int64: "BIGINT",
-    pl.Float64: "DOUBLE",
-    pl.Boolean: "BOOLEAN",
-}
-_POLARS_TYPES: dict[str, Any] = {"text": pl.String, "int": pl.Int64, "float": pl.Float64, "bool": pl.Boolean}
+_SQL_TYPES = {"text": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN"}
 
 
-def _columns(text: str) -> dict[str, Any]:
-    return {name: _POLARS_TYPES[kind] for name, kind in (word.split(":") for word in text.split())}
+def _columns(text: str) -> dict[str, str]:
+    pairs = (word.partition(":") for word in text.split())
+    return {name: kind for name, _, kind in pairs}
 
 
-# file stem → columns; docs/results.md has their meaning
-TABLES: dict[str, dict[str, Any]] = {
+def _schema(table: str) -> dict[str, Any]:
+    import polars as pl
+
+    types: dict[str, Any] = {"text": pl.String, "int": pl.Int64, "float": pl.Float64, "bool": pl.Boolean}
+    return {name: types[kind] for name, kind in TABLES[table].items()}
+
+
+# file stem → columns and their types; docs/results.md has their meaning
+TABLES: dict[str, dict[str, str]] = {
     "series": _columns(
         "run_id:text step:text role:text second:int seconds:float operations:int transactions:int "
         "statements:int rows:int errors:int retries:int p50_seconds:float p95_seconds:float "
@@ -64,6 +67,8 @@ def frame(table: str, run_id: str, step: str, rows: Iterable[Row]) -> pl.DataFra
 
     Raises ValueError when a row has a key that is no column: such a figure would be lost in silence.
     """
+    import polars as pl
+
     columns = TABLES[table]
     own = [name for name in columns if name not in {"run_id", "step"}]
     rows = list(rows)
@@ -72,14 +77,17 @@ def frame(table: str, run_id: str, step: str, rows: Iterable[Row]) -> pl.DataFra
     data: dict[str, Sequence[Any]] = {"run_id": [run_id] * len(rows), "step": [step] * len(rows)}
     for name in own:
         values = [row.get(name) for row in rows]
-        if columns[name] == pl.Int64:
+        if columns[name] == "int":
             values = [None if value is None else round(value) for value in values]
         data[name] = values
-    return pl.DataFrame(data, schema=columns, strict=False)
+    return pl.DataFrame(data, schema=_schema(table), strict=False)
 
 
 def empty(table: str) -> pl.DataFrame:
-    return pl.DataFrame(schema=TABLES[table])
+    """The table without rows."""
+    import polars as pl
+
+    return pl.DataFrame(schema=_schema(table))
 
 
 def parquet(table: pl.DataFrame) -> bytes:
@@ -113,6 +121,8 @@ def bucket_rows(histograms: Mapping[str, str]) -> list[dict[str, Any]]:
 
     Raises StoreError when a histogram cannot be decoded.
     """
+    from pgstrata.store.histogram import decode
+
     return [
         {
             "role": role,

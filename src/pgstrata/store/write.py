@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-import polars as pl
 from msgspec import structs
 
 from pgstrata.errors import StoreError
 from pgstrata.store import disk, lock, sums, tables
+from pgstrata.store.finite import finite
 from pgstrata.store.names import RunKey, new_run_id, slug
 from pgstrata.store.record import FORMAT, Circumstances, RunRecord, StepRecord
+
+if TYPE_CHECKING:
+    import polars as pl
 
 OWNER = ".owner"
 
@@ -145,6 +147,8 @@ class RunBuilder:
                 steps=tuple(self._steps),
             )
         )
+        import polars as pl
+
         for name, parts in self._tables.items():
             whole_table = pl.concat(parts)
             if name not in tables.OPTIONAL or not whole_table.is_empty():
@@ -216,14 +220,3 @@ def _json(value: Any) -> bytes:
         )
     except TypeError as cause:
         raise StoreError(f"a value of the run cannot be stored: {cause}") from cause
-
-
-def finite(value: Any) -> Any:
-    """The value with None in place of every number that is not finite, at any depth."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(name): finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return value
