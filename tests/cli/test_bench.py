@@ -151,7 +151,7 @@ def test_what_fails_while_it_runs(bench: Bench, script: str, message: str) -> No
 def test_scripts_that_cannot_be_read(bench: Bench, script: bytes | None) -> None:
     done = bench(script, *([] if script else ["-f", "gone.sql"]), "-t", 1)
     assert done.returncode == 2
-    assert ("not UTF-8" if script else "gone.sql cannot be read") in done.stderr
+    assert ("not UTF-8" if script else "there is no script gone.sql") in done.stderr
 
 
 DEADLOCK = """

@@ -59,4 +59,4 @@ def test_every_step_works_on_an_old_server(old_cluster: Cluster, name: str) -> N
             for role in outcome.done["roles"]:
                 assert role["operations"] > 0, (phase, role["name"])
                 assert role["errors"] == role["retries"] or role["errors"] == 0
-    assert steps == {"insert": 6, "sysbench": 2 + 2 + 42 + 5, "pgbench": 2 + 9}[name]
+    assert steps == {"insert": 6, "sysbench": 2 + 4 + 42 + 5, "pgbench": 2 + 9}[name]
