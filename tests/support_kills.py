@@ -103,6 +103,7 @@ class Room:
             *self.results.rglob("*.building"),
             *self.cache.rglob(".*building*"),
             *self.cache.rglob("*.part"),
+            *self.cache.glob("building/*"),
         ]
         found += [f"folder {path}" for path in hidden]
         return found
@@ -336,8 +337,12 @@ time_limit = 60
 """
 
 
-def phases(limited: bool) -> list[Phase]:
-    """All there are; limited: groups can be made here, so the phases with one are among them."""
+def phases(limited: bool, archive: Path) -> list[Phase]:
+    """All there are.
+
+    limited: groups can be made here, so the phases with one are among them; archive: the source of a server.
+    """
+    source = ONE.replace("{server}", f"tar:{archive}")
     several = [
         Phase("beginning", ONE, has_folder, 0.2),
         Phase("initdb", ONE, runs("initdb"), 3.0),
@@ -347,6 +352,8 @@ def phases(limited: bool) -> list[Phase]:
         Phase("until the verdict", VERDICT, works, 6.0),
         Phase("windows", WINDOWS, works, 6.0),
         Phase("snapshots and rounds", ROUNDS, runs("cp"), 4.0),
+        Phase("configuring a build", source, runs("configure"), 6.0, fresh=True),
+        Phase("build", source, runs("make"), 10.0),
         Phase("TPC-DS data", TPCDS, runs("tpcgen-cli"), 4.0, fresh=True),
         Phase("TPC-DS answers", TPCDS, runs("python", "tpcds.reference"), 2.0, fresh=True),
         Phase("TPC-DS", TPCDS, works, 6.0),

@@ -30,6 +30,7 @@ from support_kills import (
     phases,
     strike,
 )
+from support_sources import debian_archive
 
 KILLS = int(os.environ.get("PGSTRATA_KILLS", "300"))
 SEED = int(os.environ.get("PGSTRATA_KILLS_SEED", str(int(time.time()))))
@@ -86,7 +87,8 @@ def test_nothing_is_left_of_random_kills(
             print(text, flush=True)
 
     say(f"\nseed {SEED}")
-    tally = loop(room, phases(can_limit()), spec(pg17), KILLS, SEED, say)
+    strikes = phases(can_limit(), debian_archive(17, "trixie"))
+    tally = loop(room, strikes, spec(pg17), KILLS, SEED, say)
     say(tally.table())
     assert tally.left == []
     assert tally.strikes.total() >= KILLS

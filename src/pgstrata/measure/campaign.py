@@ -27,7 +27,7 @@ from pgstrata.server.acquire import acquire
 from pgstrata.server.cache import clear_unfinished
 from pgstrata.server.guard import ADVICE, clear_leftovers, folder_mode
 from pgstrata.server.model import Server
-from pgstrata.server.source.recipe import Build
+from pgstrata.server.source import Build, clear_builds
 from pgstrata.store import Results, comparisons
 from pgstrata.store.disk import storing
 
@@ -107,7 +107,7 @@ def execute(
     with Interrupts(say) as interrupts, results.lock():
         for left in results.clean():
             say(f"removed what an interrupted run left: {left}")
-        for text in [*clear_leftovers(root), *clear_unfinished()]:
+        for text in [*clear_leftovers(root), *clear_unfinished(), *clear_builds()]:
             say(f"cleared what an earlier pgstrata left: {text}")
         plan = plan_campaign(campaign, results, say, fresh=fresh)
         _check_space(plan, root)

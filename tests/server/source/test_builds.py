@@ -21,6 +21,7 @@ from pgstrata.server.source import (
     BuildProgress,
     build,
     built,
+    clear_builds,
     failures,
     tree_of_folder,
 )
@@ -204,7 +205,8 @@ def in_another(place: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_after_kill_9_nothing_runs_and_the_next_build_clears_up(place: Path) -> None:
+@pytest.mark.parametrize("next_one", ["build", "run"])
+def test_after_kill_9_nothing_runs_and_the_next_one_clears_up(place: Path, next_one: str) -> None:
     folder = small_tree(
         place / "pg", configure=f"#!/bin/sh\n[ -e {place}/go ] || sleep 1000\n" + CONFIGURE[10:]
     )
@@ -220,7 +222,11 @@ def test_after_kill_9_nothing_runs_and_the_next_build_clears_up(place: Path) -> 
     assert not living_in(place / "cache")
     assert list((place / "cache/building").iterdir())
     (place / "go").touch()
-    build(tree_of_folder(folder), SHIPPED["o2"])
+    if next_one == "build":
+        build(tree_of_folder(folder), SHIPPED["o2"])
+    else:
+        (said,) = clear_builds()
+        assert said.startswith("an unfinished build, ")
     assert not list((place / "cache/building").iterdir())
 
 

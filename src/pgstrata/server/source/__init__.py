@@ -9,7 +9,7 @@ and that of configure are shared, and a commit that does not build is remembered
 """
 
 from pgstrata.server.source.build import BuiltServer, build
-from pgstrata.server.source.cache import built, failures
+from pgstrata.server.source.cache import built, clear_builds, failures
 from pgstrata.server.source.failure import BuildError
 from pgstrata.server.source.git import tree_of
 from pgstrata.server.source.progress import BuildProgress
@@ -27,6 +27,7 @@ __all__ = [
     "Tree",
     "build",
     "built",
+    "clear_builds",
     "failures",
     "find_build",
     "find_tree",

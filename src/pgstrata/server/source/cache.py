@@ -126,7 +126,7 @@ def workplace(key: str, say: Callable[[str], None], check: Callable[[], None]) -
     root = cache_dir() / "building"
     try:
         own_folder(root, "the folder for builds", advice=ADVICE, linked=False)
-        _clear_leftovers(root)
+        clear_builds()
         lock = _lock(root / f"{key}.lock", say, check)
         folder = root / key
         try:
@@ -163,8 +163,14 @@ def _lock(path: Path, say: Callable[[str], None], check: Callable[[], None]) -> 
         os.close(lock)
 
 
-def _clear_leftovers(root: Path) -> None:
-    """Removes builds whose owner is gone, as after kill -9."""
+def clear_builds() -> list[str]:
+    """Removes builds whose owner is gone, as after kill -9; one sentence for each.
+
+    Raises OwnershipError where the folder is somebody else's.
+    """
+    root, said = cache_dir() / "building", []
+    if root.is_symlink() or root.exists():
+        own_folder(root, "the folder for builds", advice=ADVICE, linked=False)
     for lock_file in root.glob("*.lock"):
         try:
             lock = os.open(lock_file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -174,10 +180,12 @@ def _clear_leftovers(root: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(lock_file.with_suffix(""), ignore_errors=True)
             lock_file.unlink(missing_ok=True)
+            said.append(f"an unfinished build, {lock_file.with_suffix('')}")
         except OSError:
             pass  # in use
         finally:
             os.close(lock)
+    return said
 
 
 def publish(key: str, installed: Path, record: BuiltRecord) -> Path:
