@@ -1,6 +1,8 @@
 //! `check`: whether a pgbench script compiles, without a server.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use crate::compile::script_failure;
 use crate::events::{Event, Events, Failure, FailureKind};
@@ -17,6 +19,9 @@ pub struct CheckArgs {
     allow_shell: bool,
 }
 
+/// No script is larger; `/dev/zero` has no end.
+const MOST_BYTES: u64 = 16 << 20;
+
 /// Says one `error` event if the script does not compile; returns the exit code.
 pub fn run(args: &CheckArgs) -> i32 {
     match check(args) {
@@ -30,7 +35,7 @@ pub fn run(args: &CheckArgs) -> i32 {
 
 fn check(args: &CheckArgs) -> Result<(), Failure> {
     let name = args.file.display().to_string();
-    let bytes = std::fs::read(&args.file)
+    let bytes = content(&args.file)
         .map_err(|e| Failure::new(FailureKind::Io, format!("cannot read the script {name}: {e}")))?;
     let text = pgbench_script::decode(&bytes, &name).map_err(script_failure)?;
     let mut names = pgbench_script::Names::new();
@@ -40,4 +45,13 @@ fn check(args: &CheckArgs) -> Result<(), Failure> {
         script.check_extended(text).map_err(script_failure)?;
     }
     Ok(())
+}
+
+fn content(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(io::Error::other("it has more than 16 MiB, and no script is that large"));
+    }
+    Ok(bytes)
 }

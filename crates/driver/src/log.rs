@@ -63,8 +63,14 @@ impl Sums {
 /// A file for each of `threads`.
 ///
 /// # Errors
-/// `io` where one cannot be made.
+/// `spec` where nothing can be sampled or added up as asked, `io` where a file cannot be made.
 pub fn open(spec: &LogSpec, threads: usize, seed: u64) -> Result<Vec<Arc<Log>>, Failure> {
+    if !(spec.sampling_rate > 0.0 && spec.sampling_rate <= 1.0) {
+        return Err(Failure::spec("the sampling rate of the log is not above 0 and at most 1"));
+    }
+    if spec.aggregate_seconds == Some(0) {
+        return Err(Failure::spec("the intervals of the log have no length"));
+    }
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let epoch = (unix.as_nanos() as u64).saturating_sub(clock::now());
     let of_thread = |thread: usize| {
@@ -77,7 +83,7 @@ pub fn open(spec: &LogSpec, threads: usize, seed: u64) -> Result<Vec<Arc<Log>>, 
             broken: None,
             epoch,
             sampling: sampled.map(|rng| (spec.sampling_rate, rng)),
-            intervals: spec.aggregate_seconds.map(|seconds| Intervals::new(seconds.max(1) * SECOND_US, 0)),
+            intervals: spec.aggregate_seconds.map(|seconds| Intervals::new(seconds * SECOND_US, 0)),
             failures_detailed: spec.failures_detailed,
         }))))
     };

@@ -71,9 +71,11 @@ pub struct LogSpec {
     pub path: String,
     /// Share of the transactions that are written.
     #[serde(default = "whole")]
+    #[schemars(extend("exclusiveMinimum" = 0), range(max = 1.0))]
     pub sampling_rate: f64,
     /// Length of the intervals; null: a line for each transaction.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub aggregate_seconds: Option<u64>,
     /// Tells serialization failures and deadlocks apart.
     #[serde(default)]
@@ -310,6 +312,7 @@ pub struct RoleSpec {
     /// Transactions that take longer are counted as late; with a rate, those that are due longer ago than
     /// this are skipped, and none is tried again after it.
     #[serde(default)]
+    #[schemars(extend("exclusiveMinimum" = 0))]
     pub latency_limit_seconds: Option<f64>,
     /// Each transaction has a connection of its own, as pgbench's `--connect`.
     #[serde(default)]
