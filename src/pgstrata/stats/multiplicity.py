@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
-from scipy import stats
 
 from pgstrata.stats.verdict import Verdict
 
@@ -26,6 +25,8 @@ def adjust(p_values: Sequence[float]) -> list[float]:
         return []
     if not ((p >= 0) & (p <= 1)).all():
         raise ValueError("p-values must lie between 0 and 1")
+    from scipy import stats  # takes as long to load as the rest of pgstrata together
+
     return [float(value) for value in stats.false_discovery_control(p, method="bh")]
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from scipy import optimize, special
+from scipy import special
 
 from pgstrata.stats import sequential
 from pgstrata.stats.estimate import FEW, MANY, Estimate, estimate, inflation
@@ -129,6 +129,8 @@ def _smallest(
         top *= 2.0
         if top > 1000.0:
             return math.inf
+    from scipy import optimize  # a third of a second to load, and only noise asks for it
+
     return error * float(optimize.brentq(missing, 0.0, top, xtol=1e-6))
 
 
