@@ -13,9 +13,9 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from pgstrata.driver.client import Driver
+from pgstrata.driver.events import Done, Failure
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import find_fragment, resolve
@@ -28,21 +28,21 @@ def backend_seconds(pids: list[int]) -> float:
     return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids) / 1e9
 
 
-def drive(cluster: Cluster, step: Step, engine: str) -> tuple[dict[str, Any], float, str]:
+def drive(cluster: Cluster, step: Step, engine: str) -> tuple[Done, float, str]:
     """The `done` event, the backends' CPU seconds, and the engine that ran."""
     spec = {**step.spec(), "connection": cluster.connection("pgstrata"), "seed": 1, "engine": engine}
     with Driver(spec) as driver:
         ready = driver.ready()
-        pids = [pid for role in ready["roles"] for pid in role["pids"]]
+        pids = [pid for role in ready.roles for pid in role.pids]
         before = backend_seconds(pids)
         driver.start()
         for event in driver.events():
-            if event["event"] == "error":
-                raise SystemExit(event["message"])
-            if event["event"] == "done":
+            if isinstance(event, Failure):
+                raise SystemExit(event.message)
+            if isinstance(event, Done):
                 cpu = backend_seconds(pids) - before
                 driver.close()
-                return event, cpu, ready["engine"]
+                return event, cpu, ready.engine
     raise SystemExit("the driver ended without `done`")
 
 
@@ -56,13 +56,13 @@ def study(cluster: Cluster, options: InsertOptions, wanted: set[str], engine: st
             continue
         elif isinstance(phase, Step) and phase.name in wanted:
             done, cpu, used = drive(cluster, phase, engine)
-            rows = sum(role["rows"] for role in done["roles"])
-            own = done["driver_cpu_seconds"]
+            rows = sum(role.rows for role in done.roles)
+            own = done.driver_cpu_seconds
             line = f"{phase.name:<6} {options.clients:>3} client(s)  {used:<9}"
-            line += f" {rows / done['seconds']:>10,.0f} rows/s"
+            line += f" {rows / done.seconds:>10,.0f} rows/s"
             line += f"  driver {own * 1e6 / rows:6.3f} µs/row"
             line += f"  {100 * own / cpu:5.2f} % of the backends' {cpu:.2f} s"
-            print(line + f"  peak {done['driver_peak_rss_bytes'] / 2**20:.1f} MiB", flush=True)
+            print(line + f"  peak {done.driver_peak_rss_bytes / 2**20:.1f} MiB", flush=True)
 
 
 def main() -> None:

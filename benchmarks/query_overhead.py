@@ -16,12 +16,12 @@ import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import psutil
 from own_cache import own_cache
 
 from pgstrata.driver.client import Driver
+from pgstrata.driver.events import Done, StatementDone
 from pgstrata.measure.step import driver_spec
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
@@ -55,19 +55,20 @@ def report(step: Step, cluster: Cluster, folder: str) -> None:
     with Driver(driver_spec(step, cluster.connection("postgres"), 1, "auto", results_dir=folder)) as driver:
         driver.ready()
         driver.start()
-        events = list(driver.events())
+        *events, done = driver.events()
         driver.close()
-    said: list[dict[str, Any]] = [e for e in events if e["event"] == "statement"]
-    between = sorted(b["start"] - a["start"] - a["seconds"] for a, b in pairwise(said))
+    assert isinstance(done, Done)
+    said = [event for event in events if isinstance(event, StatementDone)]
+    between = sorted(b.start - a.start - a.seconds for a, b in pairwise(said))
     begun = time.process_time()
     assert step.digest is not None
     step.digest(said, Path(folder))
     digest = time.process_time() - begun
     n = len(said)
-    print(f"{n} queries of {statistics.median(e['seconds'] for e in said) * 1e3:.3f} ms (median)")
+    print(f"{n} queries of {statistics.median(e.seconds for e in said) * 1e3:.3f} ms (median)")
     middle, late = statistics.median(between) * 1e3, between[len(between) * 99 // 100] * 1e3
     print(f"between: {middle:.3f} ms (median), {late:.3f} ms (p99)")
-    print(f"driver CPU: {events[-1]['driver_cpu_seconds'] / n * 1e3:.3f} ms per query")
+    print(f"driver CPU: {done.driver_cpu_seconds / n * 1e3:.3f} ms per query")
     print(f"digest: {digest / n * 1e3:.3f} ms of CPU per query")
 
 

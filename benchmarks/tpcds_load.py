@@ -26,6 +26,7 @@ from own_cache import own_cache
 
 import pgstrata.cli.main  # noqa: F401  (what a run has in memory, this has)
 from pgstrata.driver.client import Driver
+from pgstrata.driver.events import Done
 from pgstrata.measure.step import driver_spec
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
@@ -109,9 +110,10 @@ def by_pgstrata(cluster: Cluster, options: TpcdsOptions) -> tuple[float, float]:
     with Driver(driver_spec(step, cluster.connection("postgres"), 1, "auto")) as driver:
         driver.ready()
         driver.start()
-        done = list(driver.events())[-1]
+        *_, done = driver.events()
         driver.close()
-    return generated, float(done["seconds"])
+    assert isinstance(done, Done)
+    return generated, done.seconds
 
 
 def by_copy(cluster: Cluster, options: TpcdsOptions, connections: int) -> float:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from pgstrata.driver.events import Second
 from pgstrata.judge.sla import sla
+from pgstrata.measure.record import series_rows
 from pgstrata.stats.metrics import metric_line
 from pgstrata.stats.rates import client_percentiles, per_second, rate_percentiles
-from pgstrata.store import RunBuilder, series_rows
+from pgstrata.store import RunBuilder
 from pgstrata.store.histogram import Histogram, merge, record
 from pgstrata.store.record import (
     Latency,
@@ -93,13 +96,14 @@ def add_step(
             said.append(
                 counts
                 | {"histogram": latency.encode()}
-                | {f"p{p}": latency.percentile(p) for p in (50, 95, 99)}
-                | {"max": latency.max_seconds}
+                | {f"p{p}": latency.percentile(p) or 0.0 for p in (50, 75, 90, 95, 99)}
+                | {"max": latency.max_seconds, "mean": 0.0, "stddev": 0.0}
             )
             total = totals.setdefault(role["name"], dict.fromkeys(counts, 0))
             for count in counts:
                 total[count] += counts[count] if count != "name" else 0
-        events.append({"second": second, "seconds": part, "roles": said})
+        event = {"event": "second", "second": second, "seconds": part, "roles": said}
+        events.append(msgspec.convert(event, Second))
     series = series_rows(events)
 
     headline = roles[0]["name"]

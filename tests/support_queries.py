@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.driver.client import Driver
+from pgstrata.driver.events import StatementDone
 from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster import Cluster
 from pgstrata.workload.core.language import Digest, Phase, Step, Work, WorkContext
@@ -24,14 +25,14 @@ def work(cluster: Cluster, database: str, phase: Work) -> Json:
 def digested(cluster: Cluster, database: str, step: Step) -> Digest:
     """The step's recorded statements, digested. An error of the driver is left for the caller to see."""
     assert step.digest is not None
-    statements: list[Json] = []
+    statements: list[StatementDone] = []
     with tempfile.TemporaryDirectory() as folder:
         spec = driver_spec(step, cluster.connection(database), 1, "auto", results_dir=folder)
         with Driver(spec) as driver:
             driver.ready()
             driver.start()
             for event in driver.events():
-                if event["event"] == "statement":
+                if isinstance(event, StatementDone):
                     statements.append(event)
             driver.close()
         return step.digest(statements, Path(folder))

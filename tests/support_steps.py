@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psycopg
 
 from pgstrata.driver.client import Driver
+from pgstrata.driver.events import Failure, Second
 from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster import Cluster
@@ -87,7 +89,7 @@ def database(cluster: Cluster, name: str) -> Iterator[psycopg.Connection[Any]]:
 
 @dataclass
 class Outcome:
-    """Everything the driver said about one step."""
+    """Everything the driver said about one step, as plain data."""
 
     events: list[Json]
     seconds: list[Json] = field(default_factory=list)
@@ -114,13 +116,13 @@ def run_step(
     spec = driver_spec(step, connection or cluster.connection(database), seed, engine)
     outcome = Outcome([])
     with Driver(spec) as driver:
-        outcome.events.append(driver.ready())
+        outcome.events.append(msgspec.to_builtins(driver.ready()))
         driver.start()
         for event in driver.events():
-            outcome.events.append(event)
-            if event["event"] == "second":
-                outcome.seconds.append(event)
-            assert event["event"] != "error", event
+            assert not isinstance(event, Failure), event
+            outcome.events.append(msgspec.to_builtins(event))
+            if isinstance(event, Second):
+                outcome.seconds.append(outcome.events[-1])
         outcome.done = outcome.events[-1]
         driver.close()
     return outcome

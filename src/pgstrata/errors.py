@@ -61,11 +61,18 @@ class ServerError(PgstrataError):
 
 
 class DriverError(PgstrataError):
-    """The driver reported an error; `event` is its `error` event as it came."""
+    """The driver reported an error. kind, sqlstate, said: of its `error` event, where there was one."""
 
-    def __init__(self, message: str, hint: str = "", event: dict[str, object] | None = None) -> None:
+    def __init__(
+        self, message: str, hint: str = "", *, kind: str = "", sqlstate: str | None = None, said: str = ""
+    ) -> None:
         super().__init__(message, hint)
-        self.event = event or {}
+        self.kind, self.sqlstate, self.said = kind, sqlstate, said
+
+    def worded(self, message: str, hint: str | None = None) -> DriverError:
+        """The same error in other words."""
+        hint = self.hint if hint is None else hint
+        return DriverError(message, hint, kind=self.kind, sqlstate=self.sqlstate, said=self.said)
 
 
 class StoreError(PgstrataError):

@@ -5,7 +5,6 @@ The programs here stand for a driver that is broken; what a working one says is 
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -18,9 +17,13 @@ import psutil
 import pytest
 
 from pgstrata.driver.client import Driver, driver_failure
+from pgstrata.driver.events import Done, Failure, Measuring
 from pgstrata.errors import DriverError, PgstrataError
 
-READY = '{"event":"ready","version":1,"driver":"0","engine":"blocking","threads":1,"roles":[]}'
+READY = (
+    '{"event":"ready","version":1,"driver":"0","engine":"blocking","threads":1,'
+    '"connect_seconds":0.1,"roles":[]}'
+)
 
 Script = Callable[[str], None]
 
@@ -79,18 +82,34 @@ def test_what_is_no_event_is_refused(program: Script) -> None:
         driver.ready()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event":"surprise"}',
+        READY.replace('"threads":1', '"threads":1,"mood":"fine"'),
+        READY.replace('"threads":1', '"threads":"one"'),
+        READY.replace('"threads":1,', ""),
+        '{"unix_time":1}',
+    ],
+)
+def test_an_event_that_is_unknown_or_not_as_the_schema_says_is_refused(program: Script, line: str) -> None:
+    program(f"echo '{line}'; exec sleep 60")
+    with pytest.raises(DriverError, match="no event"), Driver({}) as driver:
+        driver.ready()
+
+
 def test_an_error_after_the_clock_started_lets_done_follow(program: Script) -> None:
     lines = [
         READY,
         '{"event":"measuring","unix_time":1}',
         '{"event":"error","kind":"sql","message":"no","sqlstate":"42P01","role":"query","client":3}',
-        '{"event":"done","seconds":1}',
+        '{"event":"done","seconds":1,"driver_cpu_seconds":0,"driver_peak_rss_bytes":0,"roles":[]}',
     ]
     program("\n".join(f"echo '{line}'" for line in lines))
     with Driver({}) as driver:
         driver.ready()
         driver.start()
-        assert [event["event"] for event in driver.events()] == ["measuring", "error", "done"]
+        assert [type(event) for event in driver.events()] == [Measuring, Failure, Done]
 
 
 def test_an_error_without_done_is_raised(program: Script) -> None:
@@ -104,30 +123,23 @@ def test_an_error_without_done_is_raised(program: Script) -> None:
 
 def test_errors_are_sentences() -> None:
     failure = driver_failure(
-        {
-            "event": "error",
-            "kind": "sql",
-            "message": 'relation "pi1" does not exist',
-            "sqlstate": "42P01",
-            "role": "query",
-            "client": 2,
-            "statement": "SELECT *\n  FROM pi1",
-        }
+        Failure(
+            kind="sql",
+            message='relation "pi1" does not exist',
+            sqlstate="42P01",
+            role="query",
+            client=2,
+            statement="SELECT *\n  FROM pi1",
+        )
     )
     assert failure.message == (
         "the server rejected a statement in role query, client 2: "
         'relation "pi1" does not exist (SQLSTATE 42P01)'
     )
     assert failure.hint == "statement: SELECT * FROM pi1"
-    script = driver_failure({"kind": "script", "message": "division by zero", "file": "a.sql", "line": 3})
+    script = driver_failure(Failure(kind="script", message="division by zero", file="a.sql", line=3))
     assert script.message == "a.sql:3: division by zero"
-    located = {
-        "kind": "script",
-        "message": "a.sql:3:7: syntax error",
-        "file": "a.sql",
-        "line": 3,
-        "column": 7,
-    }
+    located = Failure(kind="script", message="a.sql:3:7: syntax error", file="a.sql", line=3, column=7)
     assert driver_failure(located).message == "a.sql:3:7: syntax error"
 
 
@@ -155,4 +167,4 @@ def test_a_missing_driver_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_real_driver_refuses_another_dialect() -> None:
     with Driver({"version": 99}) as driver, pytest.raises(DriverError) as caught:
         driver.ready()
-    assert "version" in json.dumps(caught.value.event) or "version" in caught.value.message
+    assert "version" in caught.value.message

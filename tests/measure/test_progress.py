@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from pgstrata.driver.events import RoleSecond, Second
 from pgstrata.measure.progress import (
     LiveProgress,
     Pace,
@@ -28,9 +29,11 @@ from support_records import step_record
 STEP = Step("qp100", [Role("query", 1, [])], Headline("query", "operations", "queries/s"), seconds=60)
 
 
-def second(number: int, operations: int = 1000) -> dict[str, Any]:
-    roles = [{"name": "query", "operations": operations, "rows": 0}]
-    return {"event": "second", "second": number, "seconds": 1.0, "roles": roles}
+def second(number: int, operations: int = 1000) -> Second:
+    counts: dict[str, Any] = dict.fromkeys(("transactions", "statements", "rows", "errors", "retries"), 0)
+    times: dict[str, Any] = dict.fromkeys(("mean", "stddev", "p50", "p75", "p90", "p95", "p99", "max"), 0.0)
+    role = RoleSecond(name="query", operations=operations, histogram="", **counts, **times)
+    return Second(number, 1.0, [role])
 
 
 def record(**more: Any) -> StepRecord:

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from pgstrata.driver.client import Driver
+from pgstrata.driver.events import StatementDone
 from pgstrata.errors import DriverError, ServerError, UsageError
 from pgstrata.server.acquire import acquire, check_spec
 from pgstrata.server.cluster import Cluster
@@ -50,9 +51,9 @@ def shown_by_driver(connection: dict[str, Any], *names: str, folder: Path) -> li
     with Driver({**spec, "engine": "blocking"}) as driver:
         driver.ready()
         driver.start()
-        events = [event for event in driver.events() if event["event"] == "statement"]
+        events = [event for event in driver.events() if isinstance(event, StatementDone)]
         driver.close()
-    return [(folder / event["result"]).read_text().strip() for event in events]
+    return [(folder / str(event.result)).read_text().strip() for event in events]
 
 
 # --- what is understood, and what is refused ---------------------------------------------------
@@ -250,7 +251,7 @@ def test_passwords_go_out_only_in_the_ways_that_are_allowed(cluster: Cluster, tm
         else:
             with pytest.raises(DriverError, match="the server asks for the password") as caught:
                 shown_by_driver(connection, "work_mem", folder=folder)
-            assert CANARY not in str(caught.value.event)
+            assert CANARY not in f"{caught.value} {caught.value.hint} {caught.value.said}"
             with pytest.raises(ServerError):
                 Conninfo.parse(tcp_url(cluster, "require_auth=scram-sha-256")).for_driver()
     assert Conninfo.parse(url_of(cluster, "require_auth=none")).for_driver()["auth"] == ["none"]

@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from pgstrata.driver.client import Driver, driver_failure
+from pgstrata.driver.events import Failure
 from pgstrata.driver.path import find_driver
 from pgstrata.errors import PgstrataError
 from pgstrata.server.conninfo import Conninfo
@@ -79,7 +80,7 @@ def drive(server: Hostile, mode: str = "simple", engine: str = "auto") -> str:
             driver.ready()
             driver.start()
             for event in driver.events():
-                said = str(driver_failure(event)) if event["event"] == "error" else said
+                said = str(driver_failure(event)) if isinstance(event, Failure) else said
             driver.close()
         except PgstrataError as error:
             said = f"{error.message} {error.hint}"

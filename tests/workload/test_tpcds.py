@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from pgstrata.driver.events import SqlError, StatementDone
 from pgstrata.errors import ServerError
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Step, Work
@@ -155,14 +156,9 @@ def test_texts_reach_the_driver_as_they_are() -> None:
 # --- what counts ------------------------------------------------------------------------------
 
 
-def event(
-    name: str, seconds: float, client: int = 0, sqlstate: str = "", start: float = 0.0
-) -> dict[str, Any]:
-    error = {"sqlstate": sqlstate, "message": f"state {sqlstate}"} if sqlstate else None
-    return {
-        "role": "query", "client": client, "name": name, "start": start, "seconds": seconds, "rows": 1,
-        "error": error, "result": None,
-    }  # fmt: skip
+def event(name: str, seconds: float, client: int = 0, sqlstate: str = "") -> StatementDone:
+    error = SqlError(sqlstate, f"state {sqlstate}") if sqlstate else None
+    return StatementDone("query", client, name, 0.0, seconds, 1, error, None)
 
 
 def test_a_query_over_its_limit_counts_twice_and_a_rejected_one_not_at_all(tmp_path: Path) -> None:

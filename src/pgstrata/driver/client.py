@@ -26,6 +26,9 @@ from contextlib import suppress
 from types import TracebackType
 from typing import IO, Any
 
+import msgspec
+
+from pgstrata.driver.events import Done, Event, Failure, Measuring, Ready, decode
 from pgstrata.driver.path import find_driver
 from pgstrata.errors import DriverError, harmless
 
@@ -51,17 +54,15 @@ def _die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def driver_failure(event: Json) -> DriverError:
+def driver_failure(failure: Failure) -> DriverError:
     """The driver's `error` event as a sentence for people."""
-    kind = event.get("kind", "")
-    role, client = event.get("role"), event.get("client")
-    who = f" in role {role}" if role else ""
-    if role and client is not None:
-        who += f", client {client}"
-    message = str(event.get("message", "the driver failed without a message"))
-    if state := event.get("sqlstate"):
-        message += f" (SQLSTATE {state})"
-    match kind:
+    who = f" in role {failure.role}" if failure.role else ""
+    if failure.role and failure.client is not None:
+        who += f", client {failure.client}"
+    message = failure.message
+    if failure.sqlstate:
+        message += f" (SQLSTATE {failure.sqlstate})"
+    match failure.kind:
         case "sql":
             sentence = f"the server rejected a statement{who}: {message}"
         case "connection":
@@ -70,16 +71,22 @@ def driver_failure(event: Json) -> DriverError:
             sentence = message
         case "spec":
             sentence = f"the driver does not accept the step: {message}"
-        case _:
+        case "io":
             sentence = f"the driver failed{who}: {message}"
     # A script that does not compile has told its place in its message.
-    if event.get("file") and event.get("column") is None:
-        sentence = f"{event['file']}:{event.get('line')}: {sentence}"
-    details = [str(event[k]) for k in ("detail", "hint") if event.get(k)]
-    if statement := event.get("statement"):
-        text = " ".join(str(statement).split())
+    if failure.file and failure.column is None:
+        sentence = f"{failure.file}:{failure.line}: {sentence}"
+    details = [text for text in (failure.detail, failure.hint) if text]
+    if failure.statement:
+        text = " ".join(failure.statement.split())
         details.append(f"statement: {text[:300]}{'…' if len(text) > 300 else ''}")
-    return DriverError(harmless(sentence), harmless("; ".join(details)), event)
+    return DriverError(
+        harmless(sentence),
+        harmless("; ".join(details)),
+        kind=failure.kind,
+        sqlstate=failure.sqlstate,
+        said=failure.message,
+    )
 
 
 class Driver:
@@ -195,23 +202,23 @@ class Driver:
 
     # --- what it says -------------------------------------------------------------------------
 
-    def ready(self) -> Json:
+    def ready(self) -> Ready:
         """Waits for `ready`: connections open, with the backend pids of each role."""
         event = self._next(READY_SECONDS)
         if event is None:
             raise self._ended()
-        if event["event"] == "error":
+        if isinstance(event, Failure):
             raise driver_failure(event)
-        if event["event"] != "ready":
-            raise DriverError(f"the driver said {event['event']!r} where `ready` was due")
-        if event.get("version") != DIALECT:
+        if not isinstance(event, Ready):
+            raise DriverError(f"the driver said `{type(event).__name__}` where `ready` was due")
+        if event.version != DIALECT:
             raise DriverError(
-                f"the driver speaks version {event.get('version')} of its dialect, pgstrata speaks {DIALECT}",
+                f"the driver speaks version {event.version} of its dialect, pgstrata speaks {DIALECT}",
                 "build and install the driver of this checkout: make setup",
             )
         return event
 
-    def events(self) -> Iterator[Json]:
+    def events(self) -> Iterator[Event]:
         """Everything said from `start` to `done`, in order.
 
         An `error` after the clock has started is yielded and `done` with what was measured until
@@ -225,29 +232,26 @@ class Driver:
             event = self._next(patience)
             if event is None:
                 raise failed or self._ended()
-            match event["event"]:
-                case "measuring":
+            match event:
+                case Measuring():
                     measuring, patience = True, self.silence
-                case "error":
+                case Failure():
                     failed = driver_failure(event)
                     if not measuring:
                         raise failed
             yield event
-            if event["event"] == "done":
+            if isinstance(event, Done):
                 return
 
-    def _next(self, patience: float) -> Json | None:
+    def _next(self, patience: float) -> Event | None:
         """The next event, None at the end of the driver's output."""
         line = self._line(time.monotonic() + patience, patience)
         if line is None:
             return None
         try:
-            event = json.loads(line)
-            if isinstance(event, dict) and isinstance(event.get("event"), str):
-                return event
-        except ValueError:
-            pass
-        raise DriverError(f"the driver said what is no event: {line[:200]!r}")
+            return decode(line)
+        except msgspec.MsgspecError as error:
+            raise DriverError(f"the driver said what is no event: {line[:200]!r}", str(error)) from error
 
     def _line(self, until: float, patience: float) -> bytes | None:
         assert self._process is not None and self._process.stdout is not None

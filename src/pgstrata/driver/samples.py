@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from pgstrata.driver.client import driver_failure
+from pgstrata.driver.events import Failure, decode
 from pgstrata.driver.path import find_driver
 from pgstrata.errors import DriverError
 
@@ -16,8 +18,7 @@ SECONDS = 30.0
 """Longest time for all samples of one step."""
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A statement as it is prepared: text with `$1`, `$2`, …, and for each the type that is declared
     (`unknown` where the server finds it out) and a sample value as text, None for NULL.
     """
@@ -27,8 +28,7 @@ class Prepared:
     values: tuple[str | None, ...]
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A statement with sample values. name: as in `statements_by_name`; sql: complete, without `;`.
 
     prepared: None for a statement that the step does not run as a prepared one.
@@ -38,6 +38,9 @@ class Sample:
     name: str
     sql: str
     prepared: Prepared | None = None
+
+
+_SAMPLE = msgspec.json.Decoder(Sample)
 
 
 def samples(spec: Mapping[str, Any]) -> list[Sample]:
@@ -55,14 +58,14 @@ def samples(spec: Mapping[str, Any]) -> list[Sample]:
     lines = done.stdout.splitlines()
     if done.returncode != 0:
         if lines:
-            raise driver_failure(json.loads(lines[0]))
+            raise _refused(lines[0])
         raise DriverError(
             f"the driver ended with code {done.returncode}", done.stderr.decode(errors="replace")
         )
-    return [_sample(json.loads(line)) for line in lines]
+    return [_SAMPLE.decode(line) for line in lines]
 
 
-def _sample(said: dict[str, Any]) -> Sample:
-    known = said["prepared"]
-    prepared = known and Prepared(known["text"], tuple(known["types"]), tuple(known["values"]))
-    return Sample(said["role"], said["name"], said["sql"], prepared)
+def _refused(line: bytes) -> DriverError:
+    event = decode(line)
+    assert isinstance(event, Failure)
+    return driver_failure(event)

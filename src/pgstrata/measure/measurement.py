@@ -13,15 +13,17 @@ from msgspec import structs
 
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.driver.client import Driver
+from pgstrata.driver.events import Second
 from pgstrata.errors import DriverError
 from pgstrata.measure.merge import merged_parts
 from pgstrata.measure.profiles import StepProfile
 from pgstrata.measure.query_plans import step_plans
+from pgstrata.measure.record import series_rows
 from pgstrata.measure.step import StepResult, driver_spec, measure
 from pgstrata.observe import StepWatch
 from pgstrata.server.cluster import Cluster, ForeignCluster
 from pgstrata.server.secrets import public
-from pgstrata.store import RunBuilder, series_rows
+from pgstrata.store import RunBuilder
 from pgstrata.store.record import Slice
 from pgstrata.workload.core.language import Digest, Step
 
@@ -136,7 +138,7 @@ class StepMeasurement:
         """How many seconds of the series are there already."""
         return sum(len(part.seconds) for part in self.parts)
 
-    def measure(self, part: Part, on_second: Callable[[Json], None] = lambda event: None) -> StepResult:
+    def measure(self, part: Part, on_second: Callable[[Second], None] = lambda event: None) -> StepResult:
         """Measures one part and keeps it. on_second: takes the driver's events of seconds.
 
         Raises DriverError where nothing was measured; an error in the middle is in `StepResult.error`.
@@ -173,7 +175,7 @@ class StepMeasurement:
             self._profile.add(result.profiles)
         where.timings.add("observe", result.observed.observe_seconds)
         if windows is None:
-            around = time.monotonic() - begun - float(result.done["seconds"]) - part.step.warmup
+            around = time.monotonic() - begun - result.done.seconds - part.step.warmup
             where.timings.add("connect", max(0.0, around - result.observed.observe_seconds))
         self.parts.append(result)
         return result
@@ -252,7 +254,7 @@ class StepMeasurement:
 
 def cut_short(step: Step, error: DriverError) -> DriverError:
     """The error that ended a step before its time, with the name of the step."""
-    return DriverError(f"{step.name}: {error.message}", error.hint, error.event)
+    return error.worded(f"{step.name}: {error.message}")
 
 
 def shown(spec: Json) -> Json:

@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec import structs
 
+from pgstrata.driver import events
+from pgstrata.driver.events import Done, Second, StatementTotals
 from pgstrata.judge.latency import added_up
 from pgstrata.measure.record import COUNTS, step_record
 from pgstrata.measure.step import StepResult
@@ -18,6 +20,8 @@ from pgstrata.workload.core.language import Step
 
 Json = dict[str, Any]
 
+ADDED = ("count", "errors", "retries", "rows", "seconds_total")
+
 
 def merged_parts(step: Step, order: int, parts: Sequence[StepResult]) -> StepResult:
     """One `StepResult` of all parts: times and counts added, seconds one after the other.
@@ -26,12 +30,12 @@ def merged_parts(step: Step, order: int, parts: Sequence[StepResult]) -> StepRes
     slice, sizes and tables are as after the last.
     """
     last = parts[-1]
-    seconds: list[Json] = []
+    seconds: list[Second] = []
     for part in parts:
         begun = len(seconds)
-        seconds += [{**event, "second": begun + i} for i, event in enumerate(part.seconds)]
+        seconds += [structs.replace(event, second=begun + i) for i, event in enumerate(part.seconds)]
     done = _done([part.done for part in parts])
-    observed = _observed([part.observed for part in parts], [float(part.done["seconds"]) for part in parts])
+    observed = _observed([part.observed for part in parts], [part.done.seconds for part in parts])
     record = step_record(step, order, last.ready, 0.0, seconds, done, observed)
     record = structs.replace(
         record,
@@ -39,48 +43,43 @@ def merged_parts(step: Step, order: int, parts: Sequence[StepResult]) -> StepRes
         notes=tuple(dict.fromkeys(note for part in parts for note in part.record.notes)),
         error=last.error.message if last.error is not None else None,
     )
-    histograms = {role["name"]: role["histogram"] for role in done["roles"]}
-    return StepResult(
-        record, seconds, histograms, observed, last.driver_version, [], [], last.error, last.ready, done
+    histograms = {role.name: role.histogram for role in done.roles}
+    return StepResult(record, seconds, histograms, observed, last.ready, done, error=last.error)
+
+
+def _done(parts: Sequence[Done]) -> Done:
+    """The `done` events of parts as one."""
+    roles = []
+    for role in parts[-1].roles:
+        own = [r for part in parts for r in part.roles if r.name == role.name]
+        histogram = merge([decode(r.histogram) for r in own])
+        found = added_up(histogram, [(r.operations, Latency(**structs.asdict(r.latency))) for r in own])
+        roles.append(
+            structs.replace(
+                role,
+                **{name: sum(getattr(r, name) for r in own) for name in COUNTS},
+                histogram=histogram.encode(),
+                latency=events.Latency(**{name: time or 0.0 for name, time in structs.asdict(found).items()}),
+                statements_by_name=_statements([r.statements_by_name for r in own]),
+            )
+        )
+    return structs.replace(
+        parts[-1],
+        seconds=sum(part.seconds for part in parts),
+        driver_cpu_seconds=sum(part.driver_cpu_seconds for part in parts),
+        driver_peak_rss_bytes=max(part.driver_peak_rss_bytes for part in parts),
+        roles=roles,
     )
 
 
-def _done(events: Sequence[Json]) -> Json:
-    """The `done` events of parts as one."""
-    roles = []
-    for role in events[-1]["roles"]:
-        own = [r for e in events for r in e["roles"] if r["name"] == role["name"]]
-        histogram = merge([decode(r["histogram"]) for r in own])
-        roles.append(
-            {
-                **role,
-                **{name: sum(r[name] for r in own) for name in COUNTS},
-                "histogram": histogram.encode(),
-                "latency": structs.asdict(
-                    added_up(histogram, [(r["operations"], Latency(**r["latency"])) for r in own])
-                ),
-                "statements_by_name": _statements([r["statements_by_name"] for r in own]),
-            }
-        )
-    return {
-        **events[-1],
-        "seconds": sum(float(e["seconds"]) for e in events),
-        "driver_cpu_seconds": sum(float(e["driver_cpu_seconds"]) for e in events),
-        "driver_peak_rss_bytes": max(int(e["driver_peak_rss_bytes"]) for e in events),
-        "roles": roles,
-    }
-
-
-def _statements(lists: Sequence[Sequence[Json]]) -> list[Json]:
-    found: dict[str, Json] = {}
-    for statement in (s for statements in lists for s in statements):
-        seen = found.get(statement["name"])
-        if seen is None:
-            found[statement["name"]] = dict(statement)
-            continue
-        for name in ("count", "errors", "rows", "seconds_total"):
-            seen[name] += statement[name]
-        seen["seconds_max"] = max(seen["seconds_max"], statement["seconds_max"])
+def _statements(lists: Sequence[Sequence[StatementTotals]]) -> list[StatementTotals]:
+    found: dict[str, StatementTotals] = {}
+    for one in (s for statements in lists for s in statements):
+        seen = found.get(one.name)
+        if seen is not None:
+            added = {name: getattr(seen, name) + getattr(one, name) for name in ADDED}
+            one = structs.replace(seen, **added, seconds_max=max(seen.seconds_max, one.seconds_max))
+        found[one.name] = one
     return list(found.values())
 
 
@@ -90,7 +89,7 @@ def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepOb
     backends: dict[tuple[str, Any], Json] = {}
     host: list[Json] = []
     pgstat: dict[tuple[str, str, str], Json] = {}
-    events: list[LogEvent] = []
+    seen: list[LogEvent] = []
     at = 0.0
     for part, length in zip(parts, seconds, strict=True):
         for role, used in part.cpu_by_role.items():
@@ -105,7 +104,7 @@ def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepOb
             first = pgstat.setdefault(place, {**row, "after": row["before"]})
             if None not in (first["after"], row["before"], row["after"]):
                 first["after"] += row["after"] - row["before"]
-        events += [_moved(event, at) for event in part.events]
+        seen += [_moved(event, at) for event in part.events]
         at += length
     return StepObserved(
         backends=list(backends.values()),
@@ -117,7 +116,7 @@ def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepOb
         rss_bytes=last.rss_bytes,
         sizes=last.sizes,
         tables=last.tables,
-        events=events,
+        events=seen,
         disk=_disk([part.disk for part in parts]),
         sampler_cpu_seconds=_sum([part.sampler_cpu_seconds for part in parts]),
         observe_seconds=sum(part.observe_seconds for part in parts),

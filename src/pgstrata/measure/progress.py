@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan
+from pgstrata.driver.events import RoleSecond, Second
 from pgstrata.store.record import StepRecord
 from pgstrata.workload.core.language import Headline, Step
 
@@ -45,7 +46,7 @@ class Progress(Protocol):
     def run_ended(self, run: PlannedRun, error: str | None, seconds: float) -> None: ...
     def phase(self, name: str, seconds: float | None = None) -> None: ...
     def step_begins(self, step: Step) -> None: ...
-    def second(self, event: dict[str, Any]) -> None: ...
+    def second(self, event: Second) -> None: ...
     def step_ended(self, record: StepRecord) -> None: ...
 
 
@@ -82,11 +83,11 @@ class Pace:
         return max(0.0, here) + sum(self._expected(run) for run in self.runs[self.current + 1 :])
 
 
-def headline_amount(headline: Headline, roles: list[dict[str, Any]]) -> float:
+def headline_amount(headline: Headline, roles: Sequence[RoleSecond]) -> float:
     """What the headline counts, of one event's roles: operations or rows, times its factor."""
     for role in roles:
-        if role["name"] == headline.role:
-            return float(role[headline.counts]) * headline.factor
+        if role.name == headline.role:
+            return float(getattr(role, headline.counts)) * headline.factor
     return 0.0
 
 
@@ -155,15 +156,15 @@ class PlainProgress:
     def step_begins(self, step: Step) -> None:
         self._step, self._said = step, time.monotonic()
 
-    def second(self, event: dict[str, Any]) -> None:
+    def second(self, event: Second) -> None:
         now = time.monotonic()
         if self._step is None or now - self._said < HEARTBEAT_SECONDS:
             return
         self._said = now
-        rate = headline_amount(self._step.headline, event["roles"]) / max(event["seconds"], 1e-9)
+        rate = headline_amount(self._step.headline, event.roles) / max(event.seconds, 1e-9)
         of = f" of {self._step.seconds:.0f}" if self._step.seconds else ""
         shown = f", {quantity(rate, self._step.headline.unit)}" if has_rate_meanwhile(self._step) else ""
-        self.say(f"  {self._step.name:<10} … {event['second'] + 1}{of} s{shown}")
+        self.say(f"  {self._step.name:<10} … {event.second + 1}{of} s{shown}")
 
     def step_ended(self, record: StepRecord) -> None:
         self._step = None
@@ -212,15 +213,15 @@ class LiveProgress(PlainProgress):
         self._done = 0
         self._until = None
 
-    def second(self, event: dict[str, Any]) -> None:
+    def second(self, event: Second) -> None:
         if (step := self._step) is None:
             return
-        amount = headline_amount(step.headline, event["roles"])
-        at = event["second"] + event["seconds"]
+        amount = headline_amount(step.headline, event.roles)
+        at = event.second + event.seconds
         self._what = f"{step.name}: {at:.0f} s"
         if has_rate_meanwhile(step):
-            self._what += f", {quantity(amount / max(event['seconds'], 1e-9), step.headline.unit)}"
-        self._done += sum(r["operations"] for r in event["roles"] if r["name"] == step.headline.role)
+            self._what += f", {quantity(amount / max(event.seconds, 1e-9), step.headline.unit)}"
+        self._done += sum(r.operations for r in event.roles if r.name == step.headline.role)
         left = seconds_left(step, at, self._done)
         self._until = None if left is None else time.monotonic() + left
 

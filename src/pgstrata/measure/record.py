@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import psutil
+from msgspec import structs
 
+from pgstrata.driver.events import Done, Ready, RoleDone, Second
 from pgstrata.judge.sla import sla
 from pgstrata.observe import StepObserved
 from pgstrata.observe.waits import Waits
 from pgstrata.stats.metrics import metric_line
 from pgstrata.stats.rates import client_percentiles, per_second, rate_percentiles
-from pgstrata.store import series_rows
 from pgstrata.store.record import (
     Latency,
     Metrics,
@@ -34,30 +35,42 @@ def iso(unix_time: float) -> str:
     return datetime.fromtimestamp(unix_time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def headline_rate(headline: Headline, role: Mapping[str, Any], seconds: float) -> float:
+def headline_rate(headline: Headline, role: RoleDone, seconds: float) -> float:
     """The rate a step is judged by, per second."""
-    amount = headline.fixed if headline.fixed is not None else role[headline.counts] * headline.factor
+    counted: int = getattr(role, headline.counts)
+    amount = headline.fixed if headline.fixed is not None else counted * headline.factor
     return float(amount) / seconds if seconds > 0 else 0.0
 
 
-def sent_nothing(done: Mapping[str, Any]) -> bool:
-    """Whether no role of a `done` event has sent any statement."""
-    return not any(s["count"] for role in done["roles"] for s in role["statements_by_name"])
+def series_rows(seconds: Iterable[Second]) -> list[dict[str, Any]]:
+    """The driver's seconds as rows of the table `series`: one per second and role."""
+    return [
+        {
+            "second": event.second,
+            "seconds": event.seconds,
+            "role": role.name,
+            "histogram": role.histogram,
+            **{name: getattr(role, name) for name in COUNTS},
+            **{f"{time}_seconds": getattr(role, time) for time in ("p50", "p95", "p99", "max")},
+        }
+        for event in seconds
+        for role in event.roles
+    ]
 
 
-def role_record(role: Role, done: Mapping[str, Any], seconds: float, cpu_seconds: float | None) -> RoleRecord:
+def role_record(role: Role, done: RoleDone, seconds: float, cpu_seconds: float | None) -> RoleRecord:
     """One role of a step. Its rate is rows/s where it has a target, else operations/s."""
-    counted = done["rows"] if role.target_rows is not None else done["operations"]
+    counted = done.rows if role.target_rows is not None else done.operations
     return RoleRecord(
         clients=role.clients,
-        **{name: done[name] for name in COUNTS},
+        **{name: getattr(done, name) for name in COUNTS},
         rate=counted / seconds if seconds > 0 else 0.0,
         target_rate=role.target_rows,
         cpu_seconds=cpu_seconds,
-        latency=Latency(**done["latency"]),
+        latency=Latency(**structs.asdict(done.latency)),
         statements_by_name=tuple(
-            StatementRecord(**{name: one[name] for name in StatementRecord.__struct_fields__})
-            for one in done["statements_by_name"]
+            StatementRecord(**{name: getattr(one, name) for name in StatementRecord.__struct_fields__})
+            for one in done.statements_by_name
         ),
     )
 
@@ -65,10 +78,10 @@ def role_record(role: Role, done: Mapping[str, Any], seconds: float, cpu_seconds
 def step_record(
     step: Step,
     order: int,
-    ready: Mapping[str, Any],
+    ready: Ready,
     unix_time: float,
-    seconds_events: Sequence[Mapping[str, Any]],
-    done: Mapping[str, Any],
+    seconds_events: Sequence[Second],
+    done: Done,
     observed: StepObserved,
 ) -> StepRecord:
     """Everything about one step but its tables.
@@ -76,15 +89,15 @@ def step_record(
     order counts from 1; unix_time: when the clock of the step started; ready, seconds_events and
     done: the driver's events.
     """
-    seconds = float(done["seconds"])
-    by_name = {role["name"]: role for role in done["roles"]}
+    seconds = done.seconds
+    by_name = {role.name: role for role in done.roles}
     roles = {
         role.name: role_record(role, by_name[role.name], seconds, observed.cpu_by_role.get(role.name))
         for role in step.roles
     }
     headline = step.headline
     counted = by_name[headline.role]
-    rate = None if sent_nothing(done) else headline_rate(headline, counted, seconds)
+    rate = None if done.sent_nothing else headline_rate(headline, counted, seconds)
     # A step judged by a fixed amount has no rate per second of its own.
     in_seconds = (
         []
@@ -124,14 +137,14 @@ def step_record(
         rate=rate,
         rate_unit=headline.unit,
         role=headline.role,
-        operations=counted["operations"],
-        rows=counted["rows"],
+        operations=counted.operations,
+        rows=counted.rows,
         target_rate=kept_up.target_rate,
         background_rate=kept_up.background_rate,
         sla_met=kept_up.met,
-        engine=ready["engine"],
-        driver_cpu_seconds=done["driver_cpu_seconds"],
-        driver_peak_rss_bytes=done["driver_peak_rss_bytes"],
+        engine=ready.engine,
+        driver_cpu_seconds=done.driver_cpu_seconds,
+        driver_peak_rss_bytes=done.driver_peak_rss_bytes,
         server_cpu_seconds=observed.server_cpu_seconds,
         host_cpu_seconds=(observed.disk or {}).get("cpu_seconds"),
         roles=roles,

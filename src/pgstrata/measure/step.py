@@ -12,8 +12,9 @@ from typing import Any
 from msgspec import structs
 
 from pgstrata.driver.client import Driver, driver_failure
+from pgstrata.driver.events import Done, Failure, Measuring, Ready, Second, StatementDone
 from pgstrata.errors import DriverError
-from pgstrata.measure.record import sent_nothing, step_record
+from pgstrata.measure.record import step_record
 from pgstrata.observe import StepObserved, StepWatch
 from pgstrata.observe.profile import Profile, Profiler
 from pgstrata.store.record import StepRecord
@@ -40,15 +41,14 @@ class StepResult:
     """
 
     record: StepRecord
-    seconds: list[Json]
+    seconds: list[Second]
     histograms: dict[str, str]
     observed: StepObserved
-    driver_version: str
-    statements: list[Json] = field(default_factory=list)
+    ready: Ready
+    done: Done
+    statements: list[StatementDone] = field(default_factory=list)
     profiles: list[Profile] = field(default_factory=list)
     error: DriverError | None = None
-    ready: Json = field(default_factory=dict)
-    done: Json = field(default_factory=dict)
 
 
 def driver_spec(
@@ -83,7 +83,7 @@ def measure(
     spec: Json,
     watch: StepWatch,
     *,
-    on_second: Callable[[Json], None] = lambda event: None,
+    on_second: Callable[[Second], None] = lambda event: None,
     profiler: Callable[[Mapping[str, Sequence[int]]], Profiler] | None = None,
     cpus: Sequence[int] = (),
     begin: Callable[[Driver], None] = Driver.start,
@@ -93,33 +93,34 @@ def measure(
 
     Raises DriverError where nothing was measured; an error in the middle is in `StepResult.error`.
     """
-    seconds: list[Json] = []
-    statements: list[Json] = []
+    seconds: list[Second] = []
+    statements: list[StatementDone] = []
     error: DriverError | None = None
-    unix_time, done, cut_after = time.time(), None, 0.0
+    done: Done | None = None
+    unix_time, cut_after = time.time(), 0.0
     profile = _Profiling(profiler)
     try:
         with Driver(spec, cpus=cpus) as driver:
             ready = driver.ready()
-            pids = {role["name"]: role["pids"] for role in ready["roles"]}
+            pids = {role.name: role.pids for role in ready.roles}
             watch.before(pids)
             profile.prepare(pids)
             begin(driver)
             for event in driver.events():
-                match event["event"]:
-                    case "measuring":
+                match event:
+                    case Measuring():
                         watch.begin()
                         profile.start()
-                        unix_time = float(event["unix_time"])
-                    case "second":
+                        unix_time = event.unix_time
+                    case Second():
                         seconds.append(event)
                         on_second(event)
-                    case "statement":
+                    case StatementDone():
                         statements.append(event)
-                    case "error":
+                    case Failure():
                         error = driver_failure(event)
                         cut_after = time.time() - unix_time
-                    case "done":
+                    case Done():
                         watch.end()
                         profile.stop()
                         done = event
@@ -130,10 +131,10 @@ def measure(
         profile.stop()
         watch.close()
     assert done is not None  # events() raises where it does not come
-    if error is not None and not done["seconds"]:
+    if error is not None and not done.seconds:
         # The driver's clock stops with the last transaction that ended, and here none did.
-        done = {**done, "seconds": round(cut_after, 3)}
-    if error is None and sent_nothing(done) and any(role["transactions"] for role in done["roles"]):
+        done = structs.replace(done, seconds=round(cut_after, 3))
+    if error is None and done.sent_nothing and any(role.transactions for role in done.roles):
         error = DriverError(
             "no statement was sent, so there is no rate",
             "a script does something to be measured: see what its conditions leave of it",
@@ -145,11 +146,8 @@ def measure(
     record = step_record(step, order, ready, unix_time, seconds, done, observed)
     if error is not None:
         record = structs.replace(record, error=error.message)
-    histograms = {role["name"]: role["histogram"] for role in done["roles"]}
-    version = str(ready["driver"])
-    return StepResult(
-        record, seconds, histograms, observed, version, statements, profiles, error, ready, done
-    )
+    histograms = {role.name: role.histogram for role in done.roles}
+    return StepResult(record, seconds, histograms, observed, ready, done, statements, profiles, error)
 
 
 class _Profiling:

@@ -3,7 +3,6 @@
 from pgstrata.store.ask import Answer, plain, query
 from pgstrata.store.layout import Results, RunKey, slug
 from pgstrata.store.read import BrokenRun, Run
-from pgstrata.store.tables import series_rows
 from pgstrata.store.views import connect
 from pgstrata.store.write import RunBuilder
 
@@ -17,6 +16,5 @@ __all__ = [
     "connect",
     "plain",
     "query",
-    "series_rows",
     "slug",
 ]

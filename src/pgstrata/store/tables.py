@@ -97,25 +97,6 @@ def parquet(table: pl.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def series_rows(seconds: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The driver's `second` events as rows of the table `series`: one per second and role."""
-    rows = []
-    for event in seconds:
-        for role in event["roles"]:
-            row = {
-                "role": role["name"],
-                "second": event["second"],
-                "seconds": event["seconds"],
-                "histogram": role.get("histogram"),
-            }
-            for count in ("operations", "transactions", "statements", "rows", "errors", "retries"):
-                row[count] = role.get(count)
-            for time in ("p50", "p95", "p99", "max"):
-                row[f"{time}_seconds"] = role.get(time)
-            rows.append(row)
-    return rows
-
-
 def bucket_rows(histograms: Mapping[str, str]) -> list[dict[str, Any]]:
     """The field's buckets of each role's whole-step histogram as rows of the table `histograms`.
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from msgspec import structs
+
+from pgstrata.driver.events import RoleDone, RoleSecond, ScriptTotals, StatementTotals
 from pgstrata.errors import DriverError
 from pgstrata.measure.bench.options import BenchOptions
 from pgstrata.workload.core.language import Json, PgbenchScript
@@ -23,10 +26,10 @@ class Counts:
     late: int = 0
 
     @classmethod
-    def of(cls, counted: Json) -> Counts:
+    def of(cls, counted: RoleSecond | RoleDone | ScriptTotals) -> Counts:
         """Of a role or a script in the driver's `done`, or of a role in its `second`."""
-        outcomes = counted.get("outcomes") or {}
-        return cls(counted["transactions"], counted["errors"], counted["retries"], **outcomes)
+        outcomes = structs.asdict(counted.outcomes)
+        return cls(counted.transactions, counted.errors, counted.retries, **outcomes)
 
     @property
     def all(self) -> int:
@@ -42,7 +45,7 @@ class ScriptResult:
     counts: Counts
     mean: float
     stddev: float
-    statements: list[Json]
+    statements: list[StatementTotals]
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class BenchResult:
     engine: str
     scale: int
     seconds: float
-    role: Json
+    role: RoleDone
     driver_cpu_seconds: float
     failure: DriverError | None
     connect_seconds: float
@@ -67,23 +70,23 @@ class BenchResult:
     @property
     def average_connect_seconds(self) -> float | None:
         """Where each transaction has a connection of its own."""
-        connects = self.role.get("connects")
-        return connects["seconds"] / connects["count"] if connects and connects["count"] else None
+        connects = self.role.connects
+        return connects.seconds / connects.count if connects and connects.count else None
 
     @property
     def sent_nothing(self) -> bool:
         """Whether transactions ended and none of them sent a statement: then there is nothing measured."""
-        return self.role["transactions"] > 0 and not any(s["count"] for s in self.role["statements_by_name"])
+        return self.role.transactions > 0 and not any(s.count for s in self.role.statements_by_name)
 
     @property
     def has_rate(self) -> bool:
-        return self.role["transactions"] > 0 and not self.sent_nothing and self.seconds > 0
+        return self.role.transactions > 0 and not self.sent_nothing and self.seconds > 0
 
     @property
     def tps(self) -> float | None:
         """Transactions per second, the time of connecting left out unless each has a connection of its own;
         None where nothing was measured."""
-        return self.role["transactions"] / self.seconds if self.has_rate else None
+        return self.role.transactions / self.seconds if self.has_rate else None
 
     @property
     def threads(self) -> int:
@@ -94,23 +97,24 @@ class BenchResult:
     def by_script(self) -> list[ScriptResult]:
         """Those that could be drawn, in their order."""
         drawn = [script for script in self.scripts if script.weight]
-        left = list(self.role["statements_by_name"])
-        whole = {**self.role, **self.role["latency"], "statements": len(left)}
+        left, latency = self.role.statements_by_name, self.role.latency
+        if not self.role.scripts:
+            return [ScriptResult(drawn[0], self.counts, latency.mean, latency.stddev, left)]
         found = []
-        for script, counted in zip(drawn, self.role.get("scripts") or [whole], strict=True):
-            own, left = left[: counted["statements"]], left[counted["statements"] :]
-            found.append(ScriptResult(script, Counts.of(counted), counted["mean"], counted["stddev"], own))
+        for script, totals in zip(drawn, self.role.scripts, strict=True):
+            own, left = left[: totals.statements], left[totals.statements :]
+            found.append(ScriptResult(script, Counts.of(totals), totals.mean, totals.stddev, own))
         return found
 
     def as_json(self) -> Json:
-        latency, lag, counts = self.role["latency"], self.role.get("lag"), self.counts
+        latency, lag, counts = self.role.latency, self.role.lag, self.counts
         average = self.average_connect_seconds
         keys = ("mean", "stddev", "p50", "p75", "p90", "p95", "p99", "max")
         return {
             **asdict(counts),
             "tps": self.tps,
-            "latency_ms": {key: latency[key] * 1e3 if self.has_rate else None for key in keys},
-            "schedule_lag_ms": {key: lag[key] * 1e3 for key in ("mean", "max")} if lag else None,
+            "latency_ms": {key: getattr(latency, key) * 1e3 if self.has_rate else None for key in keys},
+            "schedule_lag_ms": {"mean": lag.mean * 1e3, "max": lag.max * 1e3} if lag else None,
             "initial_connection_ms": None if self.bench.reconnect else self.connect_seconds * 1e3,
             "average_connection_ms": None if average is None else average * 1e3,
             "seconds": self.seconds,
@@ -135,15 +139,15 @@ class BenchResult:
             ],
             "statements": [
                 {
-                    "statement": s["name"],
-                    "count": s["count"],
-                    "failures": s["errors"] - s["retries"],
-                    "retries": s["retries"],
-                    "rows": s["rows"],
-                    "latency_ms": s["seconds_total"] * 1e3 / s["count"] if s["count"] else None,
-                    "max_ms": s["seconds_max"] * 1e3,
+                    "statement": s.name,
+                    "count": s.count,
+                    "failures": s.errors - s.retries,
+                    "retries": s.retries,
+                    "rows": s.rows,
+                    "latency_ms": s.seconds_total * 1e3 / s.count if s.count else None,
+                    "max_ms": s.seconds_max * 1e3,
                 }
-                for s in self.role["statements_by_name"]
+                for s in self.role.statements_by_name
             ],
             "error": str(self.failure) if self.failure else None,
         }

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 
 from pgstrata.driver.client import Driver, driver_failure
+from pgstrata.driver.events import Done, Failure, Second
 from pgstrata.errors import DriverError, UsageError, server_said
 from pgstrata.measure.bench.connection import conninfo
 from pgstrata.measure.bench.options import BenchOptions
@@ -19,7 +20,7 @@ from pgstrata.server.session import answering
 from pgstrata.workload.core.language import FixedRate, Json, PgbenchScript, Role
 from pgstrata.workload.pgbench.steps import RETRIED
 
-Say = Callable[[Json], None]
+Say = Callable[[Second], None]
 
 UNDER_WAY_SECONDS = 1.0
 """What is under way when a bench is stopped may take so long; what takes longer is cancelled."""
@@ -74,31 +75,33 @@ def run(bench: BenchOptions, say: Say, ending: Ending) -> BenchResult:
             raise _script_error(error) from error
         ending.measuring = True
         driver.start()
-        done: Json = {}
+        done: Done | None = None
         stopped = False
         for event in driver.events():
-            if event["event"] == "error":
-                failure = failure or driver_failure(event)
-            elif event["event"] == "second":
-                say(event)
-            elif event["event"] == "done":
-                done = event
+            match event:
+                case Failure():
+                    failure = failure or driver_failure(event)
+                case Second():
+                    say(event)
+                case Done():
+                    done = event
             if ending.caught and not stopped:
                 stopped = True
                 driver.stop(within=UNDER_WAY_SECONDS)
         ending.measuring = False
         driver.close()
+    assert done is not None  # events() raises where it does not come
     return BenchResult(
         bench,
         scripts,
         server,
-        ready["engine"],
+        ready.engine,
         scale,
-        done["seconds"],
-        done["roles"][0],
-        done["driver_cpu_seconds"],
+        done.seconds,
+        done.roles[0],
+        done.driver_cpu_seconds,
         failure,
-        ready["connect_seconds"],
+        ready.connect_seconds,
     )
 
 
@@ -145,8 +148,8 @@ def _log(bench: BenchOptions) -> Json | None:
 
 def _script_error(error: DriverError) -> Exception:
     """A script that does not compile is the user's to mend; the driver's message shows the line."""
-    if error.event.get("kind") == "script" and "file" in error.event:
-        return UsageError(str(error.event["message"]))
-    if error.event.get("sqlstate") == "53300":  # too_many_connections
-        return DriverError(error.message, "ask for fewer with -c, or raise max_connections", error.event)
+    if error.kind == "script":
+        return UsageError(error.said)
+    if error.sqlstate == "53300":  # too_many_connections
+        return error.worded(error.message, "ask for fewer with -c, or raise max_connections")
     return error

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pgstrata import __version__
+from pgstrata.driver.events import Lag
 from pgstrata.measure.bench.options import BenchOptions
 from pgstrata.measure.bench.result import BenchResult, Counts, ScriptResult
 
 
 def text(result: BenchResult, per_statement: bool) -> list[str]:
-    bench, role, latency = result.bench, result.role, result.role["latency"]
+    bench, role, latency = result.bench, result.role, result.role.latency
     one = len(result.scripts) == 1
     lines = [
         f"pgstrata {__version__} (server {result.server})",
@@ -37,13 +38,15 @@ def text(result: BenchResult, per_statement: bool) -> list[str]:
     if result.sent_nothing:
         lines.append("no statement was sent, so there is neither latency nor tps")
     if result.tps is not None:
-        percentiles = (f"{key} = {latency[key] * 1e3:.3f} ms" for key in ("p50", "p95", "p99", "max"))
-        cost = result.driver_cpu_seconds * 1e6 / role["transactions"]
+        percentiles = (
+            f"{key} = {getattr(latency, key) * 1e3:.3f} ms" for key in ("p50", "p95", "p99", "max")
+        )
+        cost = result.driver_cpu_seconds * 1e6 / role.transactions
         lines += [
-            f"latency average = {latency['mean'] * 1e3:.3f} ms",
-            f"latency stddev = {latency['stddev'] * 1e3:.3f} ms",
+            f"latency average = {latency.mean * 1e3:.3f} ms",
+            f"latency stddev = {latency.stddev * 1e3:.3f} ms",
             f"latency {', '.join(percentiles)}",
-            *([_lag(role["lag"])] if "lag" in role else []),
+            *([_lag(role.lag)] if role.lag else []),
             f"driver CPU = {cost:.2f} µs per transaction",
             *_connecting(result),
         ]
@@ -60,7 +63,7 @@ def text(result: BenchResult, per_statement: bool) -> list[str]:
 def _of_script(number: int, of: ScriptResult, weights: int, result: BenchResult) -> list[str]:
     n, weight = of.counts.transactions, of.script.weight
     tps = n / result.seconds if result.seconds > 0 else 0.0
-    share = 100 * n / max(result.role["transactions"], 1)
+    share = 100 * n / max(result.role.transactions, 1)
     lines = [
         f"SQL script {number}: {of.script.name}",
         f" - weight: {weight} (targets {100 * weight / weights:.1f}% of total)",
@@ -79,9 +82,9 @@ def _statements(of: ScriptResult, mark: str, retrying: bool) -> list[str]:
     columns = ", failures and retries" if retrying else " and failures"
     lines = [f"{mark}statement latencies in milliseconds{columns}:"]
     for s in of.statements:
-        mean = s["seconds_total"] * 1e3 / s["count"] if s["count"] else 0.0
-        retries = f" {s['retries']:10d}" if retrying else ""
-        lines.append(f"  {mean:12.3f} {s['errors'] - s['retries']:10d}{retries}  {s['name']}")
+        mean = s.seconds_total * 1e3 / s.count if s.count else 0.0
+        retries = f" {s.retries:10d}" if retrying else ""
+        lines.append(f"  {mean:12.3f} {s.errors - s.retries:10d}{retries}  {s.name}")
     return lines
 
 
@@ -110,5 +113,5 @@ def _connecting(result: BenchResult) -> list[str]:
     return [] if average is None else [f"average connection time = {average * 1e3:.3f} ms"]
 
 
-def _lag(lag: dict[str, float]) -> str:
-    return f"rate limit schedule lag: avg {lag['mean'] * 1e3:.3f} (max {lag['max'] * 1e3:.3f}) ms"
+def _lag(lag: Lag) -> str:
+    return f"rate limit schedule lag: avg {lag.mean * 1e3:.3f} (max {lag.max * 1e3:.3f}) ms"

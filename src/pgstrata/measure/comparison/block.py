@@ -15,9 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.plan.order import WindowSchedule
 from pgstrata.driver.client import Driver
+from pgstrata.driver.events import RoleDone, RoleSecond, Second, Window
 from pgstrata.errors import DriverError, PgstrataError, StoreError
 from pgstrata.measure.comparison.participant import Participant
 from pgstrata.measure.interrupt import Interrupts
@@ -95,10 +98,10 @@ class _Work:
     counts: dict[int, tuple[int, float]] = field(default_factory=dict)
     """Operations and busy seconds of all connections, by window."""
 
-    def take(self, windows: Sequence[Sequence[float]]) -> None:
+    def take(self, windows: Sequence[Window]) -> None:
         for number, operations, busy in windows:
-            before = self.counts.get(int(number), (0, 0.0))
-            self.counts[int(number)] = before[0] + int(operations), before[1] + busy
+            before = self.counts.get(number, (0, 0.0))
+            self.counts[number] = before[0] + operations, before[1] + busy
 
     @property
     def over(self) -> bool:
@@ -186,10 +189,10 @@ class Block:
         assert measurement is not None
         before = measurement.seconds
 
-        def on_second(event: Json) -> None:
-            self._take(work, event["roles"])
+        def on_second(event: Second) -> None:
+            self._take(work, event.roles)
             if work.shown:
-                self.progress.second({**event, "second": before + event["second"]})
+                self.progress.second(structs.replace(event, second=before + event.second))
 
         try:
             work.result = measurement.measure(Part(self.step, self.number, work.windows), on_second)
@@ -200,11 +203,10 @@ class Block:
         except BaseException as error:
             work.broken = error
 
-    def _take(self, work: _Work, roles: Sequence[Json]) -> None:
+    def _take(self, work: _Work, roles: Sequence[RoleSecond | RoleDone]) -> None:
         for role in roles:
-            windows = role.pop("windows", [])
-            if role["name"] == self.role:
-                work.take(windows)
+            if role.name == self.role:
+                work.take(role.windows)
 
     def _stop(self) -> None:
         for work in self.work:
@@ -213,7 +215,7 @@ class Block:
 
     def _slices(self, work: _Work, result: StepResult) -> list[Slice]:
         """`slices` of the step record, in the unit of its rate; a window that was cut short is none."""
-        self._take(work, result.done["roles"])
+        self._take(work, result.done.roles)
         operations = sum(n for n, _ in work.counts.values())
         busy = sum(b for _, b in work.counts.values())
         unit = (result.record.rate or 0.0) / (operations / busy) if operations else 0.0

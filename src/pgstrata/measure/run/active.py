@@ -243,7 +243,7 @@ class ActiveRun:
         `StepMeasurement.store`. Raises DriverError where the step was cut short."""
         stored = measurement.store(slices, reachable=reachable)
         result = stored.result
-        self._driver_version = result.driver_version
+        self._driver_version = result.ready.driver
         self._sizes = result.observed.sizes or self._sizes
         if stored.plans:
             self._plans[measurement.step.name] = list(stored.plans)
@@ -259,8 +259,8 @@ class ActiveRun:
         log_tail = self.cluster.log_tail()
         if isinstance(error, StoreError):
             return error, log_tail
-        event = error.event if isinstance(error, DriverError) else {}
-        if event.get("sqlstate") == "53100" or "No space left on device" in f"{error.message} {log_tail}":
+        full = isinstance(error, DriverError) and error.sqlstate == "53100"
+        if full or "No space left on device" in f"{error.message} {log_tail}":
             return ServerError(
                 f"the disk of the data folder is full: {error.message}",
                 "its space has been freed; make room, take fewer rows, or name another disk with --data-dir",

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import psycopg
 
+from pgstrata.driver.events import StatementDone
 from pgstrata.workload.core.values import (
     Digits,
     Expr,
@@ -350,7 +351,7 @@ class Step:
     measured: bool = True
     reads_only: bool = False
     estimated_seconds: float | None = None
-    digest: Callable[[Sequence[Json], Path], Digest] | None = None
+    digest: Callable[[Sequence[StatementDone], Path], Digest] | None = None
 
     def spec(self) -> Json:
         return {

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pgstrata.driver.events import StatementDone
+
 Json = dict[str, Any]
 
 CANCELLED = "57014"
@@ -16,29 +18,28 @@ CANCELLED = "57014"
 PER_HOUR = 3600.0
 
 
-def rows_from(events: Sequence[Mapping[str, Any]], folder: Path, time_limit: float) -> list[Json]:
+def rows_from(events: Sequence[StatementDone], folder: Path, time_limit: float) -> list[Json]:
     """One row for each execution; a query that was cancelled counts twice the limit, in seconds."""
     seen: Counter[tuple[int, str]] = Counter()
     rows: list[Json] = []
     for event in events:
-        stream, query = int(event["client"]) + 1, str(event["name"])
+        stream, query = event.client + 1, event.name
         seen[stream, query] += 1
-        error = event.get("error") or {}
-        timed_out = error.get("sqlstate") == CANCELLED
-        result = event.get("result")
+        error = event.error
+        timed_out = error is not None and error.sqlstate == CANCELLED
         rows.append(
             {
                 "query": query,
                 "stream": stream,
                 "execution": seen[stream, query],
-                "start": event["start"],
-                "seconds": 2 * time_limit if timed_out else event["seconds"],
-                "rows": None if error else event["rows"],
-                "digest": None if error or not result else _md5(folder / str(result)),
+                "start": event.start,
+                "seconds": 2 * time_limit if timed_out else event.seconds,
+                "rows": None if error else event.rows,
+                "digest": None if error or not event.result else _md5(folder / event.result),
                 "answer": None,
                 "timed_out": timed_out,
-                "sqlstate": error.get("sqlstate"),
-                "error": error.get("message"),
+                "sqlstate": error.sqlstate if error else None,
+                "error": error.message if error else None,
             }
         )
     return rows

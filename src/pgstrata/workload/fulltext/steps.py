@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from pgstrata.driver.events import StatementDone
 from pgstrata.errors import ServerError, server_said
 from pgstrata.user_files import user_path
 from pgstrata.workload.core.language import (
@@ -234,7 +235,7 @@ def _pass(
     kind: str,
     name: str,
     passes: int,
-    digest: Callable[[Sequence[dict[str, Any]], Path], Digest] | None,
+    digest: Callable[[Sequence[StatementDone], Path], Digest] | None,
 ) -> Step:
     def ops(client: int) -> list[Op]:
         own: list[Op] = [
@@ -262,8 +263,8 @@ def _pass(
     )
 
 
-def _digest(o: FulltextOptions) -> Callable[[Sequence[Mapping[str, Any]], Path], Digest]:
-    def digest(events: Sequence[Mapping[str, Any]], folder: Path) -> Digest:
+def _digest(o: FulltextOptions) -> Callable[[Sequence[StatementDone], Path], Digest]:
+    def digest(events: Sequence[StatementDone], folder: Path) -> Digest:
         rows = rows_from(events, folder, o.time_limit)
         return Digest(rows, rate=counted_rate(rows, factor=1.0))
 

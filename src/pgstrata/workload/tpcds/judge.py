@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pgstrata.driver.events import StatementDone
 from pgstrata.workload.core.language import Digest
 from pgstrata.workload.core.recorded import counted_rate, rows_from
 from pgstrata.workload.tpcds import reference
@@ -25,15 +26,15 @@ _BUFFERS = {
 
 def judge(
     scale: float, time_limit: float, *, answers: bool
-) -> Callable[[Sequence[Mapping[str, Any]], Path], Digest]:
+) -> Callable[[Sequence[StatementDone], Path], Digest]:
     """The digest of a power or throughput run."""
 
-    def digest(events: Sequence[Mapping[str, Any]], folder: Path) -> Digest:
+    def digest(events: Sequence[StatementDone], folder: Path) -> Digest:
         rows = rows_from(events, folder, time_limit)
         if answers:
             verdicts = _Verdicts(scale)
             for row, event in zip(rows, events, strict=True):
-                row["answer"] = verdicts.of(row, folder / str(event.get("result")))
+                row["answer"] = verdicts.of(row, folder / str(event.result))
         return Digest(rows, rate=counted_rate(rows))
 
     return digest
@@ -62,16 +63,16 @@ class _Verdicts:
         return self._known[query, digest]
 
 
-def explained(time_limit: float) -> Callable[[Sequence[Mapping[str, Any]], Path], Digest]:
+def explained(time_limit: float) -> Callable[[Sequence[StatementDone], Path], Digest]:
     """The digest of a pass of EXPLAIN (FORMAT JSON): plans, and their buffers where they were executed."""
 
-    def digest(events: Sequence[Mapping[str, Any]], folder: Path) -> Digest:
+    def digest(events: Sequence[StatementDone], folder: Path) -> Digest:
         rows = rows_from(events, folder, time_limit)
         plans: list[Json] = []
         for row, event in zip(rows, events, strict=True):
-            if row["error"] is not None or not event.get("result"):
+            if row["error"] is not None or event.result is None:
                 continue
-            plan = _plan(folder / str(event["result"]))
+            plan = _plan(folder / event.result)
             root = plan.get("Plan", {})
             plans.append({"name": row["query"], "plan": plan})
             row["digest"] = None

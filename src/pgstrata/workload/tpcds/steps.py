@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pgstrata.driver.events import StatementDone
 from pgstrata.workload.core.language import (
     Admin,
     CopyFile,
@@ -176,7 +178,7 @@ def _pass(o: TpcdsOptions, numbers: Sequence[int], prefix: str = "", *, record: 
     ]
 
 
-Digesting = Callable[[Sequence[dict[str, Any]], Any], Digest]
+Digesting = Callable[[Sequence[StatementDone], Path], Digest]
 
 
 def _run(

@@ -1,0 +1,220 @@
+"""What the driver says, one JSON line an event: typed as docs/driver-events.schema.json has it.
+
+The truth are the types of the driver; a test holds these against the schema that is made from them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Engine = Literal["blocking", "io_uring"]
+Window = tuple[int, int, float]
+"""Number from 0, operations, seconds of all connections added up."""
+
+
+class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="event"):
+    pass
+
+
+class _Object(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class ReadyRole(_Object, frozen=True):
+    name: str
+    clients: int
+    pids: list[int]
+
+
+class Ready(_Event, frozen=True, tag="ready"):
+    """Connections are open and statements are prepared."""
+
+    version: int
+    driver: str
+    engine: Engine
+    threads: int
+    connect_seconds: float
+    roles: list[ReadyRole]
+
+
+class Measuring(_Event, frozen=True, tag="measuring"):
+    """The warm-up is over. unix_time: seconds since 1970."""
+
+    unix_time: float
+
+
+class Latency(_Object, frozen=True):
+    """Of operations, in seconds."""
+
+    mean: float
+    stddev: float
+    p50: float
+    p75: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+
+
+class Lag(_Object, frozen=True):
+    """How much later than intended transactions began, in seconds."""
+
+    mean: float
+    max: float
+
+
+class Outcomes(_Object, frozen=True):
+    """What became of transactions that did not simply succeed."""
+
+    serialization_failures: int
+    deadlock_failures: int
+    retried: int
+    skipped: int
+    late: int
+
+
+NO_OUTCOMES = Outcomes(0, 0, 0, 0, 0)
+
+
+class RoleSecond(_Object, frozen=True, kw_only=True):
+    """What a role did in one second. windows: those that have ended since the last event."""
+
+    name: str
+    operations: int
+    transactions: int
+    statements: int
+    rows: int
+    errors: int
+    retries: int
+    histogram: str
+    mean: float
+    stddev: float
+    p50: float
+    p75: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+    lag: Lag | None = None
+    outcomes: Outcomes = NO_OUTCOMES
+    windows: list[Window] = []
+
+
+class Second(_Event, frozen=True, tag="second"):
+    """Once per second and in order, from 0. seconds: its length; the last one may be shorter."""
+
+    second: int
+    seconds: float
+    roles: list[RoleSecond]
+
+
+class SqlError(_Object, frozen=True):
+    sqlstate: str
+    message: str
+
+
+class StatementDone(_Event, frozen=True, tag="statement"):
+    """One execution of a statement that is recorded. start: seconds since the clock of the step started."""
+
+    role: str
+    client: int
+    name: str
+    start: float
+    seconds: float
+    rows: int
+    error: SqlError | None
+    result: str | None
+
+
+class Connects(_Object, frozen=True):
+    """Connections opened while the clock ran. seconds: of all of them together."""
+
+    count: int
+    seconds: float
+
+
+class StatementTotals(_Object, frozen=True):
+    """The executions of one statement. errors: those that were tried again included."""
+
+    name: str
+    count: int
+    errors: int
+    retries: int
+    rows: int
+    seconds_total: float
+    seconds_max: float
+
+
+class ScriptTotals(_Object, frozen=True, kw_only=True):
+    """One of several scripts. mean, stddev: of latencies; statements: how many of the role's are its own."""
+
+    transactions: int
+    errors: int
+    retries: int
+    outcomes: Outcomes = NO_OUTCOMES
+    mean: float
+    stddev: float
+    statements: int
+
+
+class RoleDone(_Object, frozen=True, kw_only=True):
+    """What a role did in the whole step."""
+
+    name: str
+    operations: int
+    transactions: int
+    statements: int
+    rows: int
+    errors: int
+    retries: int
+    histogram: str
+    seconds: float
+    latency: Latency
+    lag: Lag | None = None
+    outcomes: Outcomes = NO_OUTCOMES
+    connects: Connects | None = None
+    statements_by_name: list[StatementTotals]
+    scripts: list[ScriptTotals] = []
+    windows: list[Window] = []
+
+
+class Done(_Event, frozen=True, tag="done"):
+    """Totals. Connections are still open."""
+
+    seconds: float
+    driver_cpu_seconds: float
+    driver_peak_rss_bytes: int
+    roles: list[RoleDone]
+
+    @property
+    def sent_nothing(self) -> bool:
+        """Whether no role has sent any statement."""
+        return not any(statement.count for role in self.roles for statement in role.statements_by_name)
+
+
+class Failure(_Event, frozen=True, tag="error", kw_only=True):
+    """Why a step ended before its time."""
+
+    kind: Literal["spec", "script", "sql", "connection", "io"]
+    message: str
+    sqlstate: str | None = None
+    detail: str | None = None
+    hint: str | None = None
+    statement: str | None = None
+    role: str | None = None
+    client: int | None = None
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+
+
+Event = Ready | Measuring | Second | StatementDone | Done | Failure
+
+_DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+def decode(line: bytes) -> Event:
+    """The event of a line. Raises msgspec.MsgspecError for what is none."""
+    return _DECODER.decode(line)
