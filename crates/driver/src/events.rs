@@ -89,6 +89,7 @@ pub struct Counts {
 
 /// What became of transactions that did not simply succeed. Left out where there is none.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Outcomes {
     /// Of the errors: serialization failures (SQLSTATE 40001).
     pub serialization_failures: u64,
@@ -119,6 +120,7 @@ impl Outcomes {
 
 /// Connections that were opened while the clock ran, where each transaction has its own.
 #[derive(Debug, Default, Clone, Copy, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Connects {
     pub count: u64,
     /// Of all of them together.
