@@ -44,6 +44,28 @@ def test_a_campaign_is_read_with_its_defaults(tmp_path: Path) -> None:
     assert workload.all_options["clients"] == 3
 
 
+VERDICT = GOOD.replace("repeats = 2", 'until = "verdict"')
+
+
+def test_a_verdict_wants_short_turns(tmp_path: Path) -> None:
+    spec = read_campaign(written(tmp_path, VERDICT)).spec
+    assert (spec.order, spec.slice_seconds) == ("interleaved", 0.02)
+    spec = read_campaign(written(tmp_path, "slice_seconds = 2.0\n" + VERDICT)).spec
+    assert (spec.order, spec.slice_seconds) == ("interleaved", 2.0)
+    error = refused(tmp_path, 'order = "shuffled"\n' + VERDICT)
+    assert "take turns" in error.message and "interleaved" in error.hint
+
+
+def test_a_verdict_asked_for_ad_hoc_takes_small_data(tmp_path: Path) -> None:
+    common = {"servers": ["pg:16", "pg:17"], "workloads": ["sysbench"], "fields": {"until": "verdict"}}
+    (chosen,) = adhoc_campaign(Overrides(**common)).workloads  # type: ignore[arg-type]
+    assert chosen.options.rows == chosen.workload.scales["quick"]["rows"]
+    (chosen,) = adhoc_campaign(Overrides(**common, sets=["clients=2"])).workloads  # type: ignore[arg-type]
+    assert chosen.options.rows == type(chosen.options)().rows
+    (chosen,) = adhoc_campaign(Overrides(**common, scale="small")).workloads  # type: ignore[arg-type]
+    assert chosen.options.rows == chosen.workload.scales["small"]["rows"]
+
+
 def test_servers_times_configs_come_before_variants(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.conf").write_text("work_mem = 8MB\n")

@@ -84,15 +84,57 @@ def test_exchanging_the_sides_exchanges_the_words(repeated: Path, call: Call) ->
         assert s["evidence"] == "repeats"
 
 
-def test_one_run_each_says_what_it_cannot_know(repeated: Path, call: Call, tmp_path: Path) -> None:
-    for variant in ("base", "slow"):
+def one_each(repeated: Path, root: Path, *variants: str) -> None:
+    for variant in variants:
         folder = next((repeated / "nightly" / variant / "insert").glob("1-*"))
-        shutil.copytree(folder, tmp_path / "nightly" / variant / "insert" / folder.name)
-    code, out, _ = call("compare", "base", "slow", "--results", tmp_path)
+        shutil.copytree(folder, root / "nightly" / variant / "insert" / folder.name)
+
+
+def test_one_run_each_proves_nothing(repeated: Path, call: Call, tmp_path: Path) -> None:
+    one_each(repeated, tmp_path, "base", "rough")  # 20 % apart
+    code, out, _ = call("compare", "base", "rough", "--results", tmp_path)
     assert code == 0
-    assert "seconds, one run each" in out
-    assert "variance from run to run" in out
-    assert "unclear: l.x: measured once, and a step that ends with its work has no seconds" in out
+    lines = [line.split() for line in out.splitlines() if line.startswith("insert ")]
+    assert {line[2] for line in lines} == {"unclear"}
+    assert {line[4] for line in lines} == {"none"}
+    assert "one run each" in out
+    assert "how much runs differ from one to the next is not known" in out
+    assert "noise --runs 5" in out
+    check = ("check", "--base", "base", "--results", tmp_path)
+    assert call(*check, "--fail-slower", "3%")[0] == 3
+    assert call(*check, "--fail-slower", "50%")[0] == 3, "nor that it is not slower"
+
+
+def test_repeats_of_a_variant_elsewhere_say_how_much_runs_differ(
+    repeated: Path, call: Call, tmp_path: Path
+) -> None:
+    one_each(repeated, tmp_path, "base", "slow")
+    other = tmp_path / "elsewhere" / "base" / "insert"
+    source = next((repeated / "nightly" / "base" / "insert").glob("1-*"))
+    for repeat, factor in enumerate((1.0, 1.004, 0.997, 1.001, 0.998), 1):
+        clone_run(tmp_path, source, RunKey("elsewhere", "base", "insert", repeat), factor)
+    assert other.is_dir()
+    code, out, _ = call(
+        "compare", "base", "slow", "--campaign", "nightly", "--results", tmp_path, "--format", "json"
+    )
+    assert code == 0
+    step = {s["step"]: s for s in json.loads(out)[0]["steps"]}["l.x"]  # has no seconds that could widen it
+    assert (step["word"], step["evidence"], step["single_run"]) == ("slower", "runs", True)
+    assert 0.002 < step["run_spread"] < 0.004
+    assert "known from 5 runs" in step["reason"]
+
+
+def test_runs_of_other_hosts_and_other_work_say_nothing_of_the_spread(
+    repeated: Path, call: Call, tmp_path: Path
+) -> None:
+    one_each(repeated, tmp_path, "base", "slow")
+    for repeat in (1, 2, 3):
+        make_run(tmp_path, RunKey("far", "base", "insert", repeat), seconds=3, host={"hostname": "bench2"})
+        make_run(tmp_path, RunKey("more", "base", "insert", repeat), seconds=3, options={"rows": 5})
+    _, out, _ = call(
+        "compare", "base", "slow", "--campaign", "nightly", "--results", tmp_path, "--format", "json"
+    )
+    assert {s["run_spread"] for s in json.loads(out)[0]["steps"]} == {None}
 
 
 def test_other_seeds_and_lengths_are_named_not_refused(call: Call, tmp_path: Path) -> None:

@@ -21,6 +21,34 @@ def test_the_base_against_itself(place: Path, pgstrata: Program, pg17: Server) -
         assert 0 < visible["fixed"] < visible["watched"] < 1
     assert list((place / "data").iterdir()) == []
 
+    assert found["run_spread"] is None
     assert "at least 8" in pgstrata(*arguments, "--minutes", "0.01").stderr
     refused = pgstrata(*arguments, "--minutes", "0.08", "--slice-seconds", "0.25", "--step", "point-qery")
     assert refused.returncode == 2
+
+
+def test_runs_of_noise_let_one_run_each_have_an_interval(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    common = ["--server", pg17.spec, "--data-dir", "data"]
+    short = ["--minutes", "0.08", "--slice-seconds", "0.25", "--rows", "500"]
+    done = pgstrata("noise", *common, *short, "--runs", "2", "--run-seconds", "1")
+    assert done.returncode == 0, done.stderr
+    assert "2 runs of 1 s: " in done.stdout
+    options = [
+        "rows=500",
+        "steps=point-query",
+        "read_seconds=1",
+        "warmup=1",
+        "cache_seconds=0",
+        "settle_base=0",
+    ]
+    sets = [word for option in options for word in ("--set", option)]
+    configs = ["--config", "default", "--config", "safe-defaults", "--name", "two"]
+    run = pgstrata("run", *common, *configs, "--workload", "sysbench", *sets, "--no-report")
+    assert run.returncode == 0, run.stdout + run.stderr
+    labels = sorted({p.name for p in (place / "results" / "two").iterdir() if p.is_dir()})
+    found = json.loads(pgstrata("compare", *labels, "--campaign", "two", "--format", "json").stdout)
+    assert [s["evidence"] for s in found[0]["steps"]] == ["runs"]
+    assert found[0]["steps"][0]["run_spread"] > 0
+    assert found[0]["steps"][0]["high"] is not None

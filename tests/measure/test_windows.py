@@ -219,3 +219,22 @@ def test_an_interrupt_ends_all_drivers(
     psutil.wait_procs(living_in(place), timeout=10)
     assert living_in(place) == []
     assert list((place / "data").iterdir()) == []
+
+
+def test_turns_are_asked_for_on_the_command_line(place: Path, pgstrata: Program, pg17: Server) -> None:
+    options = "rows=500 steps=point-query warmup=0 cache_seconds=0 settle_base=0"
+    sets = [word for option in options.split() for word in ("--set", option)]
+    configs = ["--config", "default", "--config", "default+a17", "--data-dir", "data"]
+    turns = ["--until", "verdict", "--slice", "0.05", "--max-seconds", "1"]
+    run = ["run", "--server", pg17.spec, *configs, "--workload", "sysbench", *sets]
+    done = pgstrata(*run, *turns, "--no-report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for stored in by_variant(place).values():
+        comparison = stored["comparison"]
+        assert (comparison["until"], comparison["slice_seconds"]) == ("verdict", 0.05)
+        assert comparison["max_seconds"] == 1.0
+        step = next(s for s in stored["steps"] if s["name"] == "point-query")
+        assert 8 <= len(step["slices"]) <= 10
+    refused = pgstrata(*run, "--until", "verdict", "--order", "sequential", "--dry-run")
+    assert refused.returncode == 2
+    assert "take turns" in refused.stderr

@@ -13,6 +13,7 @@ from pgstrata.cli.arguments import RESULTS, ResultsOption
 
 if TYPE_CHECKING:
     from pgstrata.judge.compare import SideComparison, StepVerdict
+    from pgstrata.store import Results, Run
     from pgstrata.store.choose import Side
 
 
@@ -84,6 +85,7 @@ def compare(
         confidence,
         across_hosts,
         despite_options,
+        Results(results),
     )
     left_out(store.broken)
     _print(found, form, [s for c in found for s in c.steps if s.verdict.word == "slower"])
@@ -135,7 +137,9 @@ def check(
     left_out(store.broken)
     if not sides:
         raise UsageError("there is nothing to compare with the base", "name it: --other")
-    found = _compare(first, sides, step or [], margin, confidence, across_hosts, despite_options)
+    found = _compare(
+        first, sides, step or [], margin, confidence, across_hosts, despite_options, Results(results)
+    )
     steps = [s for c in found for s in c.steps]
     slower = [s for s in steps if s.verdict.word == "slower"]
     # Unclear between same and faster is clear enough here: too slow is what it is not.
@@ -172,13 +176,19 @@ def _compare(
     confidence: float,
     across_hosts: bool,
     despite_options: bool,
+    store: Results,
 ) -> list[SideComparison]:
     from pgstrata.errors import UsageError
     from pgstrata.judge.compare import compare_all
+    from pgstrata.judge.spread import tells_spread
 
     if not 0 < confidence < 1:
         raise UsageError(f"--confidence {confidence}: must lie between 0 and 1", "0.95 is usual")
-    found = compare_all(base, others, margin=margin, confidence=confidence, steps=steps)
+
+    def known() -> list[Run]:
+        return [run for run in store.runs() if tells_spread(run)] if store.root.is_dir() else []
+
+    found = compare_all(base, others, margin=margin, confidence=confidence, steps=steps, known=known)
     for comparison in found:
         for difference in comparison.doubts:
             host = difference.kind == "host" and difference.name == "hostname"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pgstrata.cli.arguments import RESULTS, ResultsOption
 from pgstrata.cli.output import TextOrJson
+
+if TYPE_CHECKING:
+    from pgstrata.store import Run
 
 MOST_MINUTES = 30 * 24 * 60
 
@@ -31,6 +34,13 @@ def noise(
     slice_seconds: Annotated[
         float, typer.Option("--slice-seconds", metavar="S", help="Length of a slice.")
     ] = 2.0,
+    runs: Annotated[
+        int,
+        typer.Option("--runs", metavar="N", help="Also so many whole runs: how much do runs differ?"),
+    ] = 0,
+    run_seconds: Annotated[
+        float, typer.Option("--run-seconds", metavar="S", help="Measured time of each of them.")
+    ] = 10.0,
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder on the disk to be measured.")
     ] = None,
@@ -40,12 +50,15 @@ def noise(
     """What can this machine see? The base against itself, and the smallest difference it would show.
 
     Two clusters of one server take turns; what differs between them is noise. The runs are kept in the
-    results folder, in a campaign whose name begins with noise.
+    results folder, in campaigns whose names begin with noise. With --runs it also measures the server again
+    and again, each time with a new cluster: verdicts on one run each of the same step take the spread of
+    those runs into their intervals.
 
     \b
     Examples:
       pgstrata noise --server pg:17
       pgstrata noise --server pg:17 --config cached-by-pg --step read-only=100 --clients 4 --minutes 5
+      pgstrata noise --server pg:17 --runs 5
     """
     from rich.console import Console
 
@@ -53,6 +66,7 @@ def noise(
     from pgstrata.cli.output import print_json
     from pgstrata.errors import UsageError
     from pgstrata.judge.compare import step_pairs
+    from pgstrata.judge.spread import NOISE, spread_of
     from pgstrata.measure.campaign import execute
     from pgstrata.stats.noise import noise as judge
     from pgstrata.store import Results
@@ -67,39 +81,56 @@ def noise(
             f"--minutes {minutes}: {pairs} pairs of slices of {slice_seconds:g} s; at least 8 are needed",
             f"at least {8 * 2 * slice_seconds / 60:.2g} minutes",
         )
-    stack = config.split("+")
-    variants = [{"server": server, "config": stack, "label": label} for label in ("base", "again")]
+    if runs not in (0, *range(2, 1001)):
+        raise UsageError(f"--runs {runs}: one run has nothing to differ from", "5 are a good number")
+    if not 0.5 <= run_seconds <= 86_400:
+        raise UsageError(f"--run-seconds {run_seconds:g}: must lie between 0.5 and 86,400")
+    variant = {"server": server, "config": config.split("+")}
     options: dict[str, Any] = {
-        "rows": rows, "clients": clients, "steps": [step], "read_seconds": pairs * slice_seconds,
-        "warmup": 1, "cache_seconds": 0, "settle_base": 0,
+        "rows": rows, "clients": clients, "steps": [step], "warmup": 1, "cache_seconds": 0, "settle_base": 0,
     }  # fmt: skip
-    document = {
-        "name": f"noise {step}",
+    fields = {"data_dir": str(data_dir) if data_dir else None, "results": str(results)}
+    console = Console(stderr=True)
+
+    def measured(document: dict[str, Any], seconds: float) -> list[Run]:
+        workload = {"name": "sysbench", "options": {**options, "read_seconds": seconds}}
+        campaign = campaign_of({**document, "workloads": [workload]}, Overrides(fields=fields))
+        outcome = execute(campaign, Results(results), console, fresh=True)
+        for planned, error in outcome.failed:
+            raise UsageError(f"{planned.key.variant} failed: {error}")
+        return [run for run in Results(results).runs() if run.folder in set(outcome.made)]
+
+    in_turn = {
+        "name": f"{NOISE}{step}",
         "order": "interleaved",
         "slice_seconds": slice_seconds,
-        "variants": variants,
-        "workloads": [{"name": "sysbench", "options": options}],
+        "variants": [{**variant, "label": label} for label in ("base", "again")],
     }
-    fields = {"data_dir": str(data_dir) if data_dir else None, "results": str(results)}
-    campaign = campaign_of(document, Overrides(fields=fields))
-    console = Console(stderr=True)
-    outcome = execute(campaign, Results(results), console, fresh=True)
-    for planned, error in outcome.failed:
-        raise UsageError(f"{planned.key.variant} failed: {error}")
-    made = {run.variant: run for run in Results(results).runs() if run.folder in set(outcome.made)}
+    made = {run.variant: run for run in measured(in_turn, pairs * slice_seconds)}
     records = [next((s for s in made[v].steps if s.name == step), None) for v in ("base", "again")]
     if records[0] is None or records[1] is None or not records[0].slices:
         raise UsageError(f"--step {step}: not a step that reads and can be cut into slices")
+    spread = None
+    if runs:
+        alone = {
+            "name": f"{NOISE}{step} runs", "repeats": runs, "variants": [{**variant, "label": "base"}]
+        }  # fmt: skip
+        again_and_again = measured(alone, run_seconds)
+        spread = spread_of(step, again_and_again, ())
     base, again = step_pairs(records[0], records[1])
     found = judge(base, again, pair_seconds=2 * slice_seconds)
     if form is TextOrJson.json:
         from dataclasses import asdict
 
-        print_json({"step": step, **asdict(found)})
+        print_json({"step": step, **asdict(found), "run_spread": spread and spread.deviation})
         return
     print(f"{step}, {found.pairs} pairs of {slice_seconds:g} s slices, the same server twice")
     print(f"  noise of a pair: {found.pair_deviation:.2%}; neighbours depend: {found.autocorrelation:.2f}")
     print(f"  the second cluster is {found.offset:+.2%} faster; proven of it: {found.floor:.2%}")
+    if spread is not None:
+        print(
+            f"  {spread.runs} runs of {run_seconds:g} s differ by {spread.deviation:.2%} from one to the next"
+        )
     print("smallest slowdown that would be found nine times of ten, by measured time:")
     for visible in found.visible:
         print(

@@ -74,6 +74,26 @@ def run(
         Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder on the disk to be measured.")
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of all random streams.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="WHAT",
+            help="verdict: variants take turns at each step until it is known to be slower, faster or the "
+            "same; time: as long as the step says.",
+        ),
+    ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option("--order", metavar="ORDER", help="sequential, shuffled, or interleaved: taking turns."),
+    ] = None,
+    slice_: Annotated[
+        float | None, typer.Option("--slice", metavar="S", help="Seconds of a turn at steps that only read.")
+    ] = None,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option("--max-seconds", metavar="S", help="Most seconds of a step with --until verdict."),
+    ] = None,
     profile: Annotated[
         bool,
         typer.Option("--profile", help="Flame graphs: perf in the middle of each step (needs perf, root)."),
@@ -94,6 +114,7 @@ def run(
     Examples:
       pgstrata run campaigns/insert-cached.toml
       pgstrata run campaigns/insert-cached.toml --dry-run
+      pgstrata run --server pg:16 --server pg:17 --workload sysbench --until verdict
       pgstrata run --server pg:13 --server pg:17 --workload insert --scale quick
       pgstrata run --server pg:17 --config cached-by-pg --config cached-by-pg+a1 --set rows=5000000
       pgstrata run --server pg:13 --server pg:17 --script mine.sql@3 --script other.sql
@@ -117,6 +138,11 @@ def run(
             "base": base,
             "data_dir": str(data_dir) if data_dir else None,
             "seed": seed,
+            "until": until,
+            # a campaign file may say another order, for which there is no such end
+            "order": order or ("interleaved" if until == "verdict" else None),
+            "slice_seconds": slice_,
+            "max_seconds": max_seconds,
             "profile": profile or None,
             "waits": waits,
             "build": build or None,

@@ -4,24 +4,28 @@ Which evidence is taken, best first:
 
 - **slices** of an interleaved comparison: pairs taken next to each other in time;
 - **repeats**: the runs of one repeat on both sides are a pair;
-- **seconds** of one run on each side: a block bootstrap, which knows nothing of the variance from run to
-  run (its verdicts say so).
+- **runs** that are no pairs, one on each side as a rule: an interval only where it is known how much runs
+  differ from one to the next on this host (`judge.spread`), else unclear.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from msgspec import structs
 
 from pgstrata.judge.differences import Difference, doubts
+from pgstrata.judge.spread import spread_of
 from pgstrata.stats import sequential
-from pgstrata.stats.bootstrap import compare_series
+from pgstrata.stats.bootstrap import estimate_series
+from pgstrata.stats.estimate import Estimate
 from pgstrata.stats.metrics import counts_rows
 from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.rates import over_repeats, per_second
+from pgstrata.stats.runs import compare_runs
 from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, compare, set_aside
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
@@ -29,8 +33,7 @@ from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import ComparisonRecord, StepRecord
 
 Json = dict[str, Any]
-ONCE = "measured once, and a step that ends with its work has no seconds to tell noise from: it needs repeats"
-Evidence = Literal["slices", "repeats", "seconds"]
+Evidence = Literal["slices", "repeats", "runs"]
 
 
 @dataclass(frozen=True)
@@ -96,16 +99,19 @@ def compare_all(
     margin: float = MARGIN,
     confidence: float = CONFIDENCE,
     steps: Iterable[str] = (),
+    known: Callable[[], Iterable[Run]] = tuple,
 ) -> list[SideComparison]:
     """Verdicts of each other side against the base, on every measured step that both have.
 
     Adjusted for the number of all of them together (Benjamini–Hochberg). steps: only these. Failed runs
     count where no finished one of their repeat does: what they measured is kept, and the verdict is unclear.
+    known: gives further runs, which may say how much runs differ; called where there are single ones.
     Raises ValueError for a margin or confidence outside 0 … 1, StoreError where a run's series is damaged.
     """
     wanted = set(steps)
     here = _by_step(base.runs)
     sides = [_by_step(other.runs) for other in others]
+    history = _Once(known)
     verdicts: dict[tuple[int, str, str], Verdict] = {}
     evidence: dict[tuple[int, str, str], Evidence] = {}
     for number, there in enumerate(sides):
@@ -114,7 +120,7 @@ def compare_all(
                 continue
             ours, theirs = here[workload, step], there[workload, step]
             key = (number, workload, step)
-            evidence[key], verdict = _verdict(ours, theirs, margin, confidence)
+            evidence[key], verdict = _verdict(step, ours, theirs, history, margin, confidence)
             verdicts[key] = _set_aside(verdict, [*ours.values(), *theirs.values()])
     found = adjust_verdicts(verdicts)
     return [
@@ -159,8 +165,24 @@ def _by_step(runs: Sequence[Run]) -> _Steps:
     return found
 
 
+class _Once:
+    """Further runs, read when they are asked for, and once."""
+
+    def __init__(self, read: Callable[[], Iterable[Run]]) -> None:
+        self._read = read
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        return list(self._read())
+
+
 def _verdict(
-    base: Mapping[int, MeasuredStep], other: Mapping[int, MeasuredStep], margin: float, confidence: float
+    step: str,
+    base: Mapping[int, MeasuredStep],
+    other: Mapping[int, MeasuredStep],
+    history: _Once,
+    margin: float,
+    confidence: float,
 ) -> tuple[Evidence, Verdict]:
     common = sorted(base.keys() & other.keys())
     left: list[float] = []
@@ -185,14 +207,31 @@ def _verdict(
     if len(pairs_of_runs) > 1:
         b, o = zip(*pairs_of_runs, strict=True)
         return "repeats", compare(b, o, margin=margin, confidence=confidence)
-    one, another = (base[common[0]], other[common[0]]) if common else (_first(base), _first(other))
-    series = _seconds(one), _seconds(another)
-    if min(map(len, series)) < 2:
-        rates = [[m.record.rate] if m.record.rate else [] for m in (one, another)]
-        single = rates if all(rates) else ([], [])
-        verdict = compare(*single, margin=margin, confidence=confidence)
-        return "seconds", replace(verdict, reason=ONCE) if verdict.n == 1 else verdict
-    return "seconds", compare_series(*series, margin=margin, confidence=confidence)
+    return "runs", _unpaired(step, base, other, history, margin, confidence)
+
+
+def _unpaired(
+    step: str,
+    base: Mapping[int, MeasuredStep],
+    other: Mapping[int, MeasuredStep],
+    history: _Once,
+    margin: float,
+    confidence: float,
+) -> Verdict:
+    sides = [[m for m in side.values() if m.record.rate] for side in (base, other)]
+    spread = within = None
+    if all(sides):
+        spread = spread_of(step, [m.run for side in sides for m in side], history.runs)
+    if spread is not None and len(sides[0]) == len(sides[1]) == 1:
+        within = _within(sides[0][0], sides[1][0])
+    ours, theirs = ([m.record.rate or 0.0 for m in side] for side in sides)
+    return compare_runs(ours, theirs, spread, within, margin=margin, confidence=confidence)
+
+
+def _within(base: MeasuredStep, other: MeasuredStep) -> Estimate | None:
+    """What the seconds of two runs say; None for steps that have too few."""
+    series = _seconds(base), _seconds(other)
+    return estimate_series(*series) if min(map(len, series)) > 1 else None
 
 
 def _together(base: Run, other: Run) -> ComparisonRecord | None:

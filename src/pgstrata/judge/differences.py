@@ -90,6 +90,12 @@ def differences(base: Run, other: Run) -> list[Difference]:
     return sorted(found, key=lambda difference: not difference.doubtful)
 
 
+def other_work(base: Run, other: Run) -> bool:
+    """Whether two runs of one workload did other work: an option says so that decides what is done."""
+    options = _pairs("option", base.record.options, other.record.options, doubtful=True)
+    return any(difference.wrong for difference in options)
+
+
 def doubts(runs: Iterable[Run]) -> list[Difference]:
     """The doubtful differences between the first of several runs and each other one, each named once."""
     runs = list(runs)

@@ -14,6 +14,7 @@ from pgstrata.errors import StoreError, UsageError
 from pgstrata.judge.compare import StepVerdict, compare_all
 from pgstrata.judge.latency import over_repeats
 from pgstrata.judge.marks import THRESHOLDS, check_thresholds
+from pgstrata.judge.spread import tells_spread
 from pgstrata.judge.summary import Summary, SummaryCell, summarise
 from pgstrata.store import BrokenRun, Results, Run
 from pgstrata.store.choose import Side
@@ -105,7 +106,8 @@ class WorkloadResults:
 @dataclass(frozen=True)
 class RunSet:
     """One campaign. `runs` are the finished ones that count, `failed` those that ended badly, `unable` those
-    that were not made because the version cannot."""
+    that were not made because the version cannot; `known` those of all campaigns that may say how much runs
+    differ from one to the next."""
 
     campaign: str
     variants: tuple[str, ...]
@@ -116,6 +118,7 @@ class RunSet:
     unable: tuple[Run, ...] = ()
     broken: tuple[BrokenRun, ...] = ()
     thresholds: tuple[float, float] = THRESHOLDS
+    known: tuple[Run, ...] = ()
     _index: Mapping[str, int] = field(default_factory=dict)
     _ratios: Mapping[tuple[str, str, str], SummaryCell] = field(default_factory=dict)
 
@@ -136,7 +139,7 @@ class RunSet:
             return {}
         return {
             (s.workload, comparison.other, s.step): s
-            for comparison in compare_all(sides[self.base], others)
+            for comparison in compare_all(sides[self.base], others, known=lambda: self.known)
             for s in comparison.steps
         }
 
@@ -243,6 +246,7 @@ def read_results(
         unable=tuple(_begun(run for run in own if run.record.status == "unable")),
         broken=tuple(store.broken),
         thresholds=thresholds,
+        known=tuple(run for run in runs if tells_spread(run)),
         _index={variant: i for i, variant in enumerate(variants)},
         _ratios={
             (summary.workload, row.variant, column.step): cell

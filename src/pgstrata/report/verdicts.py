@@ -12,12 +12,24 @@ Cells = list[str]
 
 COLUMNS = ("workload", "step", "verdict", "relative", "95 %", "base", "other", "evidence")
 
-EVIDENCE = {"slices": "pairs of slices", "repeats": "pairs of repeats", "seconds": "seconds, one run each"}
+PAIRS = {"slices": "pairs of slices", "repeats": "pairs of repeats"}
+
+SINGLE = (
+    "one run on each side proves nothing: take turns (run --until verdict), repeat (run --repeats 5), or "
+    "measure once how much runs differ on this machine (noise --runs 5)"
+)
 
 
 def interval(low: float, high: float) -> str:
     """`0.962 … 0.981`; `none` where it is not finite."""
     return f"{low:.3f} … {high:.3f}" if low > 0 and high != float("inf") else "none"
+
+
+def evidence(s: StepVerdict) -> str:
+    """What a verdict stands on: `40 pairs of slices`."""
+    if s.evidence == "runs":
+        return "one run each" if s.verdict.single_run else "runs that are no pairs"
+    return f"{s.verdict.n} {PAIRS[s.evidence]}"
 
 
 def rows(comparison: SideComparison) -> tuple[Cells, list[Cells]]:
@@ -32,7 +44,7 @@ def rows(comparison: SideComparison) -> tuple[Cells, list[Cells]]:
             interval(s.verdict.low, s.verdict.high),
             _rate(s, s.base_rate),
             _rate(s, s.other_rate),
-            f"{s.verdict.n} {EVIDENCE[s.evidence]}",
+            evidence(s),
         ]
         for s in comparison.steps
     ]
@@ -48,12 +60,8 @@ def notes(comparison: SideComparison) -> list[str]:
         if s.verdict.word == "unclear":
             reasons.setdefault(s.verdict.reason, []).append(s.step)
     said += [f"unclear: {', '.join(steps)}: {reason}" for reason, steps in reasons.items()]
-    single = [s for s in comparison.steps if s.verdict.single_run]
-    if single:
-        said.append(
-            "one run on each side: the intervals know nothing of the variance from run to run; "
-            'repeats or order = "interleaved" do'
-        )
+    if any(s.verdict.single_run and s.verdict.run_spread is None for s in comparison.steps):
+        said.append(SINGLE)
     return said
 
 
@@ -115,7 +123,7 @@ def sentence(comparison: SideComparison, s: StepVerdict) -> str:
     return (
         f"{s.workload}/{s.step}: {comparison.other} is {v.word} against {comparison.base}: relative rate "
         f"{v.ratio:.3f}, {_confidence(comparison)} interval {interval(v.low, v.high)}, "
-        f"{v.n} {EVIDENCE[s.evidence]} ({v.reason})"
+        f"{evidence(s)} ({v.reason})"
     )
 
 

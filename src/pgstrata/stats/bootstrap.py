@@ -1,7 +1,7 @@
-"""One run on each side: an interval from the seconds inside the runs.
+"""How far the mean rate of one run is known from the seconds inside it.
 
 It knows how a rate moves within a run and nothing of how it moves from run to run (memory layout, plan
-choice, position on disk), which is often more. Its verdicts carry `single_run`.
+choice, position on disk), which is often more: `stats.runs` adds that, and without it nothing is proven.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from pgstrata.stats.estimate import Array, Estimate
-from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, interval, judge, p_value
 
 RESAMPLES = 1000
 
@@ -27,24 +26,6 @@ CHUNK = 500_000
 """Values resampled at once: bounds the memory of long series to some 20 MB."""
 
 
-def compare_series(
-    base: Sequence[float] | Array,
-    other: Sequence[float] | Array,
-    *,
-    margin: float = MARGIN,
-    confidence: float = CONFIDENCE,
-    seed: int = 1,
-) -> Verdict:
-    """The verdict on the per-second rates of two single runs.
-
-    Assumes that each series is stationary after its warm-up. The p-value is Student's.
-    """
-    e = estimate_series(base, other, seed=seed)
-    return judge(
-        e, interval(e, confidence), p_value(e), margin=margin, confidence=confidence, single_run=True
-    )
-
-
 def estimate_series(
     base: Sequence[float] | Array,
     other: Sequence[float] | Array,
@@ -57,7 +38,8 @@ def estimate_series(
     The series are independent of each other and may have different lengths. Degrees of freedom after
     Welch and Satterthwaite, each series counting as many values as it has blocks: a few long blocks
     tell little of their own spread, which a percentile interval would not show.
-    `n` is the length of the shorter series. Same seed, same result.
+    `n` is the length of the shorter series. Same seed, same result. Assumes that each series is stationary
+    after its warm-up.
     """
     rng = np.random.default_rng(seed)
     parts = []

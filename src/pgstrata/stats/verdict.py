@@ -34,11 +34,11 @@ class Verdict:
     """A word with its evidence.
 
     `ratio`, `low`, `high`: other rate ÷ base rate and its interval; low 0 and high infinite where
-    there is none. `margin`: a share. `n`: pairs behind it (seconds of the shorter run for a single
-    run). `p_value`: of "no difference at all"; `adjusted_p`: over all steps of the campaign, None until
-    adjusted. `single_run`: there was one run on each side, so the interval leaves out what differs from
-    run to run. `reason`: one clause a person can read. `aside`: called unclear for a reason from outside
-    the figures.
+    there is none. `margin`: a share. `n`: pairs behind it, or runs of the side that has fewer. `p_value`:
+    of "no difference at all"; `adjusted_p`: over all steps of the campaign, None until adjusted.
+    `single_run`: there was one run on each side. `run_spread`: the standard deviation from run to run, a
+    share of the rate, that is in the interval; None where it was not needed or is not known. `reason`: one
+    clause a person can read. `aside`: called unclear for a reason from outside the figures.
     """
 
     word: Word
@@ -53,6 +53,7 @@ class Verdict:
     reason: str
     single_run: bool = False
     aside: bool = False
+    run_spread: float | None = None
 
     @property
     def decided(self) -> bool:
@@ -108,7 +109,6 @@ def judge(
     *,
     margin: float = MARGIN,
     confidence: float = CONFIDENCE,
-    single_run: bool = False,
 ) -> Verdict:
     """Applies the rules to an estimate and an interval, both as logs of other ÷ base."""
     check_share("margin", margin)
@@ -117,8 +117,6 @@ def judge(
     word, reason = _word(e, low, high, -math.log1p(-margin), margin)
     if e.method == "total":
         reason += "; outliers lie on one side, so the ratio of the totals is taken"
-    if single_run:
-        reason += "; one run on each side: the variance from run to run is unknown"
     return Verdict(
         word,
         math.exp(e.log),
@@ -130,7 +128,6 @@ def judge(
         p,
         None,
         reason,
-        single_run,
     )
 
 

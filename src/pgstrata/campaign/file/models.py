@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from pgstrata.errors import UsageError
 from pgstrata.server.source.recipe import DEFAULT, Build, find_build
@@ -35,6 +35,9 @@ MOST_VARIANTS = 1000
 MOST_WORKLOADS = 1000
 MOST_RUNS = 100_000
 """Variants × workloads × repeats of one campaign."""
+
+VERDICT_SLICE_SECONDS = 0.02
+"""Of a slice where steps end with their verdicts: what else a shared machine does hits both sides alike."""
 
 LONGEST_NAME = 200
 LONGEST_TEXT = 4096
@@ -243,13 +246,15 @@ class CampaignSpec(Strict):
         "`shuffled`: one repeat of everything after the other, variants in a random order (from `seed`) "
         "within each, so that what drifts on the machine does not always hit the same variant. "
         "`interleaved`: all variants are up at the same time and take turns, A B B A …: steps that only read "
-        "in slices, steps that write whole, from a snapshot of the data folder (see docs/verdicts.md).",
+        "in slices, steps that write whole, from a snapshot of the data folder (see docs/verdicts.md). With "
+        '`until = "verdict"` `interleaved` is the default.',
     )
     slice_seconds: float = Field(
         default=2.0,
         ge=0.005,
         le=600,
-        description="Length of a slice in `interleaved`. Below 0.25 the connections stay open from slice to "
+        description='Length of a slice in `interleaved`; with `until = "verdict"` the default is 0.02. '
+        "Below 0.25 the connections stay open from slice to "
         "slice: the finer, the less of the machine's own noise is in the ratio (see docs/verdicts.md).",
     )
     rounds: int = Field(
@@ -343,6 +348,14 @@ class CampaignSpec(Strict):
         max_length=MOST_WORKLOADS,
         description="What to run on each variant, one table each.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _for_verdicts(cls, given: Any) -> Any:
+        """A verdict wants turns, and short ones: what is not said follows from that."""
+        if isinstance(given, dict) and given.get("until") == "verdict":
+            return {"order": "interleaved", "slice_seconds": VERDICT_SLICE_SECONDS, **given}
+        return given
 
 
 def expand(spec: CampaignSpec) -> list[VariantSpec]:

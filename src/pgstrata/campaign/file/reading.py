@@ -26,6 +26,9 @@ from pgstrata.suggest import meant
 from pgstrata.user_files import read_text, shown
 from pgstrata.workload import catalog
 
+DEFAULT_WORKLOAD = "insert"
+SMALLEST_SCALE = "quick"
+
 
 @dataclass(frozen=True)
 class Overrides:
@@ -50,13 +53,25 @@ def read_campaign(file: Path, overrides: Overrides | None = None) -> Campaign:
 
 
 def adhoc_campaign(overrides: Overrides) -> Campaign:
-    """A campaign made of the command line alone, named after its workloads. Raises UsageError."""
+    """A campaign made of the command line alone, named after its workloads. Raises UsageError.
+
+    Where steps end with their verdicts, how long they take is known by then: the smallest scale is enough,
+    unless sizes are given.
+    """
     if not overrides.servers:
         raise UsageError(
             "nothing to compare: no campaign file and no --server",
             "try: pgstrata run --server pg:12 --server pg:17 --workload insert --scale quick",
         )
-    return _check({}, "command line", None, overrides)
+    document: dict[str, Any] = {}
+    if overrides.fields.get("until") == "verdict" and not overrides.scale and not overrides.sets:
+        names = overrides.workloads or [DEFAULT_WORKLOAD]
+        document["workloads"] = [
+            {"name": name, "scale": SMALLEST_SCALE}
+            for name in names
+            if name in catalog.names() and SMALLEST_SCALE in catalog.find(name).scales
+        ]
+    return _check(document, "command line", None, overrides)
 
 
 def campaign_of(document: dict[str, Any], overrides: Overrides | None = None) -> Campaign:
@@ -70,6 +85,11 @@ def _check(document: dict[str, Any], source: str, file: Path | None, overrides: 
         spec = CampaignSpec.model_validate(document)
     except ValidationError as error:
         raise explain(error, CampaignSpec, source) from error
+    if spec.until == "verdict" and spec.order != "interleaved":
+        raise UsageError(
+            f'{source}: until = "verdict" is for variants that take turns, not for order = "{spec.order}"',
+            'leave `order` out, or say order = "interleaved"',
+        )
     try:
         variants = expand(spec)
     except ValueError as error:
@@ -111,7 +131,7 @@ def _with(document: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
             for name in overrides.workloads
         ]
     elif "workloads" not in document and overrides.servers:
-        document["workloads"] = [{"name": "insert"}]
+        document["workloads"] = [{"name": DEFAULT_WORKLOAD}]
     fields = {key: value for key, value in overrides.fields.items() if value is not None}
     if fields.get("profile") is True and document.get("profile"):
         del fields["profile"]  # the file says more about it: how long, which event

@@ -61,7 +61,7 @@ order = "sequential"
 
 # For "interleaved": seconds of a slice; rounds of steps that write, which are repeated whole; and whether to
 # stop as soon as the verdict is known ("verdict", at most max_seconds for a step) or after the step's time.
-# Slices of 0.02 s see least of what else happens on a shared machine (docs/verdicts.md).
+# Slices of 0.02 s, the default with "verdict", see least of what else happens on a shared machine.
 # slice_seconds = 2.0
 # rounds = 4
 # until = "verdict"

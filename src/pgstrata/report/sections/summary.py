@@ -9,7 +9,7 @@ from pgstrata.judge.marks import Mark
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults
-from pgstrata.report.verdicts import EVIDENCE
+from pgstrata.report.verdicts import evidence
 
 MOST_COLUMNS = 12
 MOST_LETTERS = 100  # of all their names: what fits beside the name of a variant
@@ -26,9 +26,9 @@ _RELATIVE_HOW = (
     "that it does 90 % of the work in the same time. Up to {low:g} is called slower, from {high:g} "
     "faster; between them the difference is too small to be trusted without more runs. Below it stands "
     "the verdict with its 95 % interval (margin 2 %, adjusted for the number of comparisons): from pairs of "
-    "slices, whose own ratio stands before it, or of repeats, and where there is one run each from its "
-    "seconds, which know nothing of the variance from run to run; steps that end with their work, such as "
-    "loads, need repeats for an interval. In grey cells with ✕ one of the two missed its SLA."
+    "slices, whose own ratio stands before it, or of repeats. One run each proves nothing, unless it is "
+    "known how much runs differ from one to the next on this host. In grey cells with ✕ one of the two "
+    "missed its SLA."
 )
 _BACKGROUND_HOW = (
     "While a step queries, rows are inserted and deleted at a fixed rate behind it. Each number is what "
@@ -145,13 +145,13 @@ def _judged(results: RunSet, step: StepResults, variant: str) -> str:
             # The ratio of the pairs has less of the machine in it than that of the whole step above it.
             return f"{v.word} {numbers.ratio(v.ratio)} ({reach})"
         return f"{v.word} {reach}"
-    return f"{v.word}: measured once" if v.n == 1 else v.word
+    return f"{v.word}: one run each" if v.single_run else v.word
 
 
 def _why(results: RunSet, step: StepResults, variant: str) -> str:
     """What the verdict stands on."""
     found = results.verdict(step, variant)
-    return "" if found is None else f"{found.verdict.n} {EVIDENCE[found.evidence]}: {found.verdict.reason}"
+    return "" if found is None else f"{evidence(found)}: {found.verdict.reason}"
 
 
 def _range(of: analysis.SummaryCell, write: Callable[[float | None], str]) -> str:

@@ -1,0 +1,61 @@
+"""How much runs of the same thing differ on one machine: from repeats that are there already.
+
+What counts: finished runs of the same step and work on the same host, measured alone (a run that took turns
+was measured over a longer time), of a variant that was measured more than once in one campaign. The variant
+is one of the two sides', by server and config; or it belongs to `pgstrata noise`, whose runs are there to say
+how the machine behaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pgstrata.judge.differences import other_work
+from pgstrata.stats.runs import RunSpread, run_spread
+from pgstrata.store import Run
+
+NOISE = "noise "
+"""Begins the names of the campaigns of `pgstrata noise`."""
+
+
+def spread_of(step: str, sides: Sequence[Run], known: Iterable[Run]) -> RunSpread | None:
+    """The spread of the rate of a step from run to run.
+
+    sides: the runs that are judged; known: all others that may say something. None where the sides are of
+    different hosts, or nothing was measured twice.
+    """
+    if len({run.record.host.hostname for run in sides}) != 1:
+        return None
+    groups: dict[tuple[str, str], dict[str, float]] = {}
+    for run in (*sides, *known):
+        rate = next((s.rate for s in run.steps if s.name == step and s.measured), None)
+        if rate and tells_spread(run) and _alike(run, sides):
+            groups.setdefault((run.campaign, run.variant), {})[run.run_id] = rate
+    return run_spread([list(rates.values()) for rates in groups.values()])
+
+
+def tells_spread(run: Run) -> bool:
+    """Whether a run can be one of those from which the spread is known."""
+    return run.done and run.record.comparison is None
+
+
+def _alike(run: Run, sides: Sequence[Run]) -> bool:
+    first = sides[0]
+    if run.workload != first.workload or run.record.host.hostname != first.record.host.hostname:
+        return False
+    if not run.campaign.startswith(NOISE) and _thing(run) not in map(_thing, sides):
+        return False
+    return not other_work(run, first)
+
+
+def _thing(run: Run) -> tuple[object, ...]:
+    """What makes two variants the same, whatever they are called."""
+    server, config = run.record.server, run.record.config
+    return (
+        server.version,
+        server.build,
+        config.name,
+        tuple(sorted(config.settings.items())),
+        tuple(sorted(run.record.env.items())),
+        tuple(run.record.initdb),
+    )
