@@ -85,6 +85,7 @@ def make_run(
     build: str = "--with-icu --with-lz4",
     host: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
+    fragment: str = "base-cached",
     seed: int = 1,
 ) -> Path:
     """One finished run of the Insert Benchmark; `managed=False` as on a server somebody else runs."""
@@ -126,7 +127,7 @@ def make_run(
             ),
             config=ConfigRecord(
                 name=config,
-                fragments=(FragmentRecord(name="base-cached", text="shared_buffers = 25%RAM\n"),),
+                fragments=(FragmentRecord(name=fragment, text="shared_buffers = 25%RAM\n"),),
                 settings={"shared_buffers": "4GB", "max_wal_size": "8GB"},
                 dropped=() if _version_num(version) >= 140000 else (dropped,),
                 mapped=(),

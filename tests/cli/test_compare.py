@@ -160,7 +160,7 @@ def test_an_edited_script_is_named(call: Call, tmp_path: Path) -> None:
 
 def test_runs_and_folders_can_be_named(repeated: Path, call: Call) -> None:
     folders = [next((repeated / "nightly" / v / "insert").glob("1-*")) for v in ("base", "slow")]
-    code, by_folder, _ = call("compare", *folders)
+    code, by_folder, _ = call("compare", *folders, "--results", repeated)
     assert code == 0
     ids = [folder.name.partition("-")[2] for folder in folders]
     code, by_id, _ = call("compare", *ids, "--results", repeated)

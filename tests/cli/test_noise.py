@@ -32,9 +32,9 @@ def test_runs_of_noise_let_one_run_each_have_an_interval(
 ) -> None:
     common = ["--server", pg17.spec, "--data-dir", "data"]
     short = ["--minutes", "0.08", "--slice-seconds", "0.25", "--rows", "500"]
-    done = pgstrata("noise", *common, *short, "--runs", "2", "--run-seconds", "1")
+    done = pgstrata("noise", *common, *short, "--runs", "3", "--run-seconds", "1")
     assert done.returncode == 0, done.stderr
-    assert "2 runs of 1 s: " in done.stdout
+    assert "3 runs of 1 s differ by " in done.stdout
     options = [
         "rows=500",
         "steps=point-query",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import StoreError, UsageError
+from pgstrata.judge.marks import THRESHOLDS
 from pgstrata.page import numbers
 from pgstrata.report import write_report
 from pgstrata.store import Results, RunKey
@@ -83,7 +84,7 @@ def test_relative_rates_follow_the_thresholds(comparison: Written, tmp_path: Pat
 
 
 def test_another_base(comparison: Written, tmp_path: Path) -> None:
-    page = PageReader(write_report(comparison.results, base=FAST, out=tmp_path).html)
+    page = PageReader(write_report(comparison.results, base=FAST, out=tmp_path, thresholds=THRESHOLDS).html)
     table = page.table(f"Relative rates: insert against {FAST}")
     assert [mark(c) for c in row(table.rows, BASE)[1:]] == ["bad"] * 10
 

@@ -85,7 +85,7 @@ def compare(
         confidence,
         across_hosts,
         despite_options,
-        Results(results),
+        store,
     )
     left_out(store.broken)
     _print(found, form, [s for c in found for s in c.steps if s.verdict.word == "slower"])
@@ -137,9 +137,7 @@ def check(
     left_out(store.broken)
     if not sides:
         raise UsageError("there is nothing to compare with the base", "name it: --other")
-    found = _compare(
-        first, sides, step or [], margin, confidence, across_hosts, despite_options, Results(results)
-    )
+    found = _compare(first, sides, step or [], margin, confidence, across_hosts, despite_options, store)
     steps = [s for c in found for s in c.steps]
     slower = [s for s in steps if s.verdict.word == "slower"]
     # Unclear between same and faster is clear enough here: too slow is what it is not.
@@ -180,13 +178,13 @@ def _compare(
 ) -> list[SideComparison]:
     from pgstrata.errors import UsageError
     from pgstrata.judge.compare import compare_all
-    from pgstrata.judge.spread import tells_spread
+    from pgstrata.judge.spread import repeats_of
 
     if not 0 < confidence < 1:
         raise UsageError(f"--confidence {confidence}: must lie between 0 and 1", "0.95 is usual")
 
     def known() -> list[Run]:
-        return [run for run in store.runs() if tells_spread(run)] if store.root.is_dir() else []
+        return repeats_of(store, {run.workload for run in base.runs})
 
     found = compare_all(base, others, margin=margin, confidence=confidence, steps=steps, known=known)
     for comparison in found:

@@ -26,9 +26,14 @@ def report(
         typer.Option("--out", metavar="DIR", help="Where to (default: RESULTS/<campaign>.report)."),
     ] = None,
     threshold: Annotated[
-        float,
-        typer.Option("--threshold", metavar="SHARE", help="Relative rates up to this far from 1 are grey."),
-    ] = 0.05,
+        float | None,
+        typer.Option(
+            "--threshold",
+            metavar="SHARE",
+            help="Colour as the field's reports do: relative rates further than this from 1, proven or not; "
+            "0.05 is usual.",
+        ),
+    ] = None,
 ) -> None:
     """Write the reports of the campaigns: HTML, Markdown, CSV, and the summary on the terminal.
 
@@ -47,7 +52,7 @@ def report(
     folder = results_option or results
     if not folder.is_dir():
         raise UsageError(f"there is no results folder {folder}", "pgstrata run makes one")
-    if not 0 < threshold < 1:
+    if threshold is not None and not 0 < threshold < 1:
         raise UsageError(
             f"--threshold {threshold}: must lie between 0 and 1", "0.05 greys everything from 0.95 to 1.05"
         )
@@ -76,13 +81,13 @@ def report_folder(results: Path, campaign: str) -> Path:
 
 
 def write_and_show(
-    results: Path, *, campaign: str, base: str | None, out: Path, threshold: float = 0.05
+    results: Path, *, campaign: str, base: str | None, out: Path, threshold: float | None = None
 ) -> None:
     """Writes the report, prints the three summary tables and where the page is."""
     from pgstrata.report import write_report
     from pgstrata.report.terminal import summary
 
-    thresholds = (1 - threshold, 1 + threshold)
+    thresholds = None if threshold is None else (1 - threshold, 1 + threshold)
     summary(results, campaign=campaign, base=base, thresholds=thresholds)
     written = write_report(results, campaign=campaign, base=base, out=out, thresholds=thresholds)
     print(f"\nreport: {written.html.resolve()}")

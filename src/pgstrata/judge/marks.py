@@ -1,7 +1,8 @@
-"""Which numbers of a table are coloured, by the rules of the field's reports.
+"""Which numbers of a table are coloured: by what is proven, or by the rules of the field's reports.
 
 A mark is a word, not a colour: whoever writes the table turns it into one and adds a sign for people
-who do not see it. `good` and `bad`; `even` between two thresholds; `missed` where the SLA was missed and
+who do not see it. `good` and `bad`; `same`; `even` where it is not known which, or between two thresholds;
+`missed` where the SLA was missed and
 the number cannot be compared; `missing` where there is no number; nothing for all others.
 """
 
@@ -11,8 +12,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from pgstrata.errors import UsageError
+from pgstrata.stats.verdict import Word
 
-Mark = Literal["", "good", "bad", "even", "missed", "missing"]
+Mark = Literal["", "good", "bad", "same", "even", "missed", "missing"]
 
 QUARTER = 0.25
 CLOSE = 0.80  # no red where the smallest value is within this share of the largest
@@ -70,6 +72,12 @@ def relative_mark(
         return "missed"
     worse, better = thresholds
     return "bad" if ratio <= worse else "good" if ratio >= better else "even"
+
+
+def verdict_mark(word: Word | None) -> Mark:
+    """The mark of a verdict: a colour only for what is proven. None: there is no verdict."""
+    marks: dict[Word | None, Mark] = {"slower": "bad", "faster": "good", "same": "same"}
+    return marks.get(word, "even")
 
 
 def background_mark(met: bool | None) -> Mark:

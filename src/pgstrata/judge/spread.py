@@ -8,14 +8,32 @@ how the machine behaves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 
 from pgstrata.judge.differences import other_work
 from pgstrata.stats.runs import RunSpread, run_spread
-from pgstrata.store import Run
+from pgstrata.store import Results, Run
 
 NOISE = "noise "
 """Begins the names of the campaigns of `pgstrata noise`."""
+
+MOST_READ = 200
+"""Runs that are opened to know the spread, the last ones: more would hardly change it."""
+
+
+def repeats_of(results: Results, workloads: Collection[str]) -> list[Run]:
+    """The runs of these workloads that may tell the spread: those of variants measured more than once."""
+    if not results.root.is_dir():
+        return []
+    alone = [
+        entry
+        for entry in results.entries()
+        if entry.status == "done" and entry.comparison is None and entry.workload in workloads
+    ]
+    times = Counter((e.campaign, e.variant, e.workload, e.hostname) for e in alone)
+    several = [e for e in alone if times[e.campaign, e.variant, e.workload, e.hostname] > 1]
+    return results.read(sorted(several, key=lambda e: e.started)[-MOST_READ:])
 
 
 def spread_of(step: str, sides: Sequence[Run], known: Iterable[Run]) -> RunSpread | None:
@@ -29,14 +47,9 @@ def spread_of(step: str, sides: Sequence[Run], known: Iterable[Run]) -> RunSprea
     groups: dict[tuple[str, str], dict[str, float]] = {}
     for run in (*sides, *known):
         rate = next((s.rate for s in run.steps if s.name == step and s.measured), None)
-        if rate and tells_spread(run) and _alike(run, sides):
+        if rate and run.done and run.record.comparison is None and _alike(run, sides):
             groups.setdefault((run.campaign, run.variant), {})[run.run_id] = rate
     return run_spread([list(rates.values()) for rates in groups.values()])
-
-
-def tells_spread(run: Run) -> bool:
-    """Whether a run can be one of those from which the spread is known."""
-    return run.done and run.record.comparison is None
 
 
 def _alike(run: Run, sides: Sequence[Run]) -> bool:

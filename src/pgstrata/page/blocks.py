@@ -14,7 +14,7 @@ from pgstrata.judge.marks import Mark
 
 Align = Literal["right", "left"]
 
-SIGNS: dict[str, str] = {"good": "▲", "bad": "▼", "missed": "✕"}
+SIGNS: dict[str, str] = {"good": "▲", "bad": "▼", "same": "=", "missed": "✕"}
 
 
 @dataclass(frozen=True)

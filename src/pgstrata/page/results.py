@@ -14,8 +14,9 @@ from pgstrata.errors import StoreError, UsageError
 from pgstrata.judge.compare import StepVerdict, compare_all
 from pgstrata.judge.latency import over_repeats
 from pgstrata.judge.marks import THRESHOLDS, check_thresholds
-from pgstrata.judge.spread import tells_spread
+from pgstrata.judge.spread import repeats_of
 from pgstrata.judge.summary import Summary, SummaryCell, summarise
+from pgstrata.stats.verdict import Word
 from pgstrata.store import BrokenRun, Results, Run
 from pgstrata.store.choose import Side
 from pgstrata.store.comparisons import Counted, counted
@@ -106,8 +107,9 @@ class WorkloadResults:
 @dataclass(frozen=True)
 class RunSet:
     """One campaign. `runs` are the finished ones that count, `failed` those that ended badly, `unable` those
-    that were not made because the version cannot; `known` those of all campaigns that may say how much runs
-    differ from one to the next."""
+    that were not made because the version cannot. `by_thresholds`: whether rates are coloured by the
+    thresholds and the rules of the field's reports, not by their verdicts. `known`: gives those of all
+    campaigns that may say how much runs differ from one to the next."""
 
     campaign: str
     variants: tuple[str, ...]
@@ -118,7 +120,8 @@ class RunSet:
     unable: tuple[Run, ...] = ()
     broken: tuple[BrokenRun, ...] = ()
     thresholds: tuple[float, float] = THRESHOLDS
-    known: tuple[Run, ...] = ()
+    by_thresholds: bool = False
+    known: Callable[[], Iterable[Run]] = tuple
     _index: Mapping[str, int] = field(default_factory=dict)
     _ratios: Mapping[tuple[str, str, str], SummaryCell] = field(default_factory=dict)
 
@@ -139,13 +142,18 @@ class RunSet:
             return {}
         return {
             (s.workload, comparison.other, s.step): s
-            for comparison in compare_all(sides[self.base], others, known=lambda: self.known)
+            for comparison in compare_all(sides[self.base], others, known=self.known)
             for s in comparison.steps
         }
 
     def verdict(self, step: StepResults, variant: str) -> StepVerdict | None:
         """None for the base, and where one of the two was not measured."""
         return self.verdicts.get((step.workload, variant, step.name))
+
+    def word(self, step: StepResults, variant: str) -> Word | None:
+        """The word of the verdict; None where there is none."""
+        found = self.verdict(step, variant)
+        return None if found is None else found.verdict.word
 
     def has_failed(self, variant: str) -> bool:
         return any(run.variant == variant for run in self.failed)
@@ -203,14 +211,17 @@ def read_results(
     results: Path,
     campaign: str | None = None,
     base: str | None = None,
-    thresholds: tuple[float, float] = THRESHOLDS,
+    thresholds: tuple[float, float] | None = None,
 ) -> RunSet:
     """Reads a campaign. Without a name there must be only one.
 
+    thresholds: relative rates that are coloured whatever is proven; None: verdicts are coloured.
     base: label of the variant the others are compared with; the campaign's if None, else its first.
     Raises StoreError when there are no runs, UsageError for a campaign or base that is not there and
     for thresholds that make no sense.
     """
+    by_thresholds = thresholds is not None
+    thresholds = thresholds or THRESHOLDS
     check_thresholds(thresholds)
     store = Results(results)
     runs = store.entries()
@@ -246,7 +257,8 @@ def read_results(
         unable=tuple(_begun(run for run in own if run.record.status == "unable")),
         broken=tuple(store.broken),
         thresholds=thresholds,
-        known=tuple(run for run in runs if tells_spread(run)),
+        by_thresholds=by_thresholds,
+        known=lambda: repeats_of(store, {summary.workload for summary in summaries}),
         _index={variant: i for i, variant in enumerate(variants)},
         _ratios={
             (summary.workload, row.variant, column.step): cell

@@ -34,7 +34,7 @@ def header(table: Table) -> list[str]:
 def _mark(title: str, cell: Cell) -> str:
     if cell.mark == "missed":
         return f"{title}: {cell.note or 'SLA missed'}"
-    if cell.mark in ("good", "bad"):
+    if cell.mark in ("good", "bad", "same"):
         return f"{title}: {cell.note or cell.mark}"
     if cell.mark == "missing":
         return f"{title}: {cell.note or 'no data'}"

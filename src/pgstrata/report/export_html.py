@@ -20,6 +20,7 @@ from pgstrata.page.charts import color
 SPOKEN = {
     "good": "better",
     "bad": "worse",
+    "same": "the same",
     "missed": "service level missed",
 }
 

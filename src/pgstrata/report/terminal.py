@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pgstrata.judge.marks import THRESHOLDS
 from pgstrata.page.blocks import SIGNS, Cell, Column, Findings, Prose, Row, Table
 from pgstrata.page.results import RunSet, read_results
 from pgstrata.report.sections.findings import findings
@@ -23,14 +22,20 @@ from pgstrata.report.sections.summary import absolute_table, background_table, r
 WIDTH = 100
 _GAP = 2
 
-_STYLES = {"good": "green", "bad": "red", "missed": "bright_black", "missing": "italic bright_black"}
+_STYLES = {
+    "good": "green",
+    "bad": "red",
+    "even": "bright_black",
+    "missed": "bright_black",
+    "missing": "italic bright_black",
+}
 
 
 def summary(
     results: Path,
     campaign: str | None = None,
     base: str | None = None,
-    thresholds: tuple[float, float] = THRESHOLDS,
+    thresholds: tuple[float, float] | None = None,
     console: Console | None = None,
 ) -> None:
     """Prints what a campaign found. Plain text without colours where the output is no terminal.

@@ -12,7 +12,6 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from pgstrata.errors import StoreError
-from pgstrata.judge.marks import THRESHOLDS
 from pgstrata.ownership import own_folder
 from pgstrata.page.charts import color
 from pgstrata.page.frames import Frames
@@ -41,7 +40,7 @@ def write_report(
     base: str | None = None,
     *,
     out: Path,
-    thresholds: tuple[float, float] = THRESHOLDS,
+    thresholds: tuple[float, float] | None = None,
 ) -> Report:
     """Writes `out`/index.html, plotly.min.js, report.md and tables/*.csv; files of these names are replaced.
 

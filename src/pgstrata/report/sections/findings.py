@@ -1,4 +1,7 @@
-"""The answer in the first screenful: who is slower or faster, at which steps, by how much."""
+"""The answer in the first screenful: who is proven slower or faster, at which steps, by how much.
+
+Where nothing is proven, it says so, and what would settle it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pgstrata.judge.marks import Mark
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Block, Cell, Finding, Findings, Prose
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults
+from pgstrata.report.sections.settle import settle
 from pgstrata.report.sections.summary import relative_cell
 from pgstrata.stats.rates import geometric_mean
 
@@ -40,12 +44,14 @@ def findings(results: RunSet) -> list[Block]:
         found = [_finding(results, workload, variant) for variant in results.others]
         if len(found) <= MOST_PARAGRAPHS:
             blocks.append(Findings(title, found))
+            blocks += _settled(results, workload)
             continue
         changed = [_shortened(finding) for finding in found if _tells(finding)]
         if changed:
             blocks.append(Findings(title, changed))
         if alike := [finding.variant for finding in found if not _tells(finding)]:
             blocks.append(Prose(f"Neither slower nor faster at any step: {', '.join(alike)}."))
+        blocks += _settled(results, workload)
     return [
         *blocks,
         *(Prose(sentence, "even", "builds") for sentence in unlike(_builds(results), results.base)),
@@ -67,14 +73,16 @@ def _finding(results: RunSet, workload: WorkloadResults, variant: str) -> Findin
         by_mark.setdefault(cell.mark, []).append((step, cell))
     slower = sorted(by_mark.get("bad", []), key=lambda pair: _ratio(pair[1]))
     faster = sorted(by_mark.get("good", []), key=lambda pair: -_ratio(pair[1]))
-    fair = [_ratio(cell) for _, cell in cells if cell.mark in ("good", "bad", "even")]
+    fair = [_ratio(cell) for _, cell in cells if cell.mark in ("good", "bad", "same", "even")]
     items: list[Item] = []
     if slower:
         items.append(("bad", "slower", _named(slower)))
     if faster:
         items.append(("good", "faster", _named(faster)))
+    if same := by_mark.get("same"):
+        items.append(("same", "the same", _named(same)))
     if even := by_mark.get("even"):
-        items.append(("even", "between", _named(even)))
+        items.append(("even", "between" if results.by_thresholds else "unclear", _named(even)))
     if not fair and results.cannot(variant, workload.name):
         return Finding(variant, results.color(variant), "this version cannot run it", [])
     if not fair and results.has_failed(variant):
@@ -83,12 +91,40 @@ def _finding(results: RunSet, workload: WorkloadResults, variant: str) -> Findin
         items.append(("missed", "SLA missed", _named(missed, ratios=False)))
     if absent := by_mark.get("missing"):
         items.append(("missing", "no data", _named(absent, ratios=False)))
+    if not results.by_thresholds:
+        unclear = len(fair) - len(slower) - len(faster) - len(same or [])
+        headline = _proven_headline(results, len(slower), len(faster), len(same or []), unclear)
+        return Finding(variant, results.color(variant), headline, items)
     words = [
         f"{word} at {len(steps)}{_proven(results, variant, word, steps)}"
         for word, steps in (("slower", slower), ("faster", faster))
         if steps
     ]
     return Finding(variant, results.color(variant), _headline(results, words, fair), items)
+
+
+def _proven_headline(results: RunSet, slower: int, faster: int, same: int, unclear: int) -> str:
+    """What is proven, first; what is not, after it."""
+    of = _steps(slower + faster + same + unclear)
+    if not slower + faster + same + unclear:
+        return f"cannot be compared with {results.base}"
+    words = [
+        f"{word} at {count}"
+        for word, count in (("slower", slower), ("faster", faster), ("the same", same))
+        if count
+    ]
+    if not words:
+        return f"nothing proven: unclear at all of {of} against {results.base}"
+    rest = f"; unclear at {unclear}" if unclear else ""
+    return f"proven {', '.join(words)} of {of} against {results.base}{rest}"
+
+
+def _settled(results: RunSet, workload: WorkloadResults) -> list[Block]:
+    """What would settle it, where nothing is proven of a workload."""
+    words = [results.word(step, variant) for step in workload.compared for variant in results.others]
+    if results.by_thresholds or any(word in ("slower", "faster", "same") for word in words):
+        return []
+    return [Prose(sentence, "even") for sentence in settle(results, workload)]
 
 
 def _proven(results: RunSet, variant: str, word: str, steps: list[tuple[StepResults, Cell]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pgstrata.judge import summary as analysis
-from pgstrata.judge.marks import Mark
+from pgstrata.judge.marks import Mark, verdict_mark
 from pgstrata.page import numbers
 from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults
@@ -16,17 +16,20 @@ MOST_LETTERS = 100  # of all their names: what fits beside the name of a variant
 MISSED = "SLA missed: less than 95 % of the background writes it was asked for"
 
 _RATES_HOW = (
-    "Each number is the rate of a step, as the mean over the whole step{repeats}. In each step the best "
-    "quarter of the range is green, the worst quarter red; nothing is red where the smallest rate is "
-    "within 80 % of the largest. Grey rates must not be compared: the writes in the background did not "
+    "Each number is the rate of a step, as the mean over the whole step{repeats}. {colours} Grey rates "
+    "must not be compared: the writes in the background did not "
     "keep up, so the queries had less to share the machine with."
 )
+_QUARTERS = (
+    "In each step the best quarter of the range is green, the worst quarter red; nothing is red where the "
+    "smallest rate is within 80 % of the largest."
+)
+_PROVEN = "Green and red are rates that are proven to be faster and slower than the base's."
 _RELATIVE_HOW = (
     "Each number is the rate of a variant divided by the rate of {base} in the same step: 0.90 means "
-    "that it does 90 % of the work in the same time. Up to {low:g} is called slower, from {high:g} "
-    "faster; between them the difference is too small to be trusted without more runs. Below it stands "
+    "that it does 90 % of the work in the same time. {colours} Below it stands "
     "the verdict with its 95 % interval (margin 2 %, adjusted for the number of comparisons): from pairs of "
-    "slices, whose own ratio stands before it, or of repeats. One run each proves nothing, unless it is "
+    "slices, whose ratio is the number above it, or of repeats. One run each proves nothing, unless it is "
     "known how much runs differ from one to the next on this host. In grey cells with ✕ one of the two "
     "missed its SLA."
 )
@@ -45,11 +48,17 @@ def absolute_table(results: RunSet, workload: WorkloadResults) -> Table:
         else ""
     )
 
+    steps = {step.name: step for step in workload.steps}
+
     def cell(of: analysis.SummaryCell, variant: str, step: str) -> Cell:
         if of.value is None:
             return _absent(results, variant, workload.name)
         note = MISSED if of.mark == "missed" else ""
-        return Cell(of.value, numbers.rate(of.value), of.mark, note, small=_range(of, numbers.rate))
+        mark = of.mark
+        if mark != "missed" and not results.by_thresholds:
+            proven = verdict_mark(results.word(steps[step], variant))
+            mark = proven if proven in ("good", "bad") else ""
+        return Cell(of.value, numbers.rate(of.value), mark, note, small=_range(of, numbers.rate))
 
     return _table(
         results,
@@ -58,8 +67,12 @@ def absolute_table(results: RunSet, workload: WorkloadResults) -> Table:
         name="rates",
         title=f"Rates: {workload.name} — more is better",
         keys=(("workload", workload.name),),
-        how=_RATES_HOW.format(repeats=repeats),
-        legend=(("good", "best quarter"), ("bad", "worst quarter"), ("missed", "SLA missed, not comparable")),
+        how=_RATES_HOW.format(repeats=repeats, colours=_QUARTERS if results.by_thresholds else _PROVEN),
+        legend=(
+            ("good", "best quarter" if results.by_thresholds else "proven faster"),
+            ("bad", "worst quarter" if results.by_thresholds else "proven slower"),
+            ("missed", "SLA missed, not comparable"),
+        ),
     )
 
 
@@ -68,6 +81,12 @@ def relative_table(results: RunSet, workload: WorkloadResults) -> Table | None:
     if not results.others:
         return None
     low, high = results.thresholds
+    colours = (
+        f"Up to {low:g} is called slower, from {high:g} faster, whether that is proven or not."
+        if results.by_thresholds
+        else "A colour means proven: red slower, green faster; = is proven to be the same within the margin; "
+        "grey is unclear."
+    )
     steps = {step.name: step for step in workload.steps}
     return _table(
         results,
@@ -77,11 +96,12 @@ def relative_table(results: RunSet, workload: WorkloadResults) -> Table | None:
         name="relative-rates",
         title=f"Relative rates: {workload.name} against {results.base} — above 1 is better",
         keys=(("workload", workload.name),),
-        how=_RELATIVE_HOW.format(base=results.base, low=low, high=high),
+        how=_RELATIVE_HOW.format(base=results.base, colours=colours),
         legend=(
-            ("bad", f"slower, ≤ {low:g}"),
-            ("even", "between"),
-            ("good", f"faster, ≥ {high:g}"),
+            ("bad", f"slower, ≤ {low:g}" if results.by_thresholds else "proven slower"),
+            *(() if results.by_thresholds else (("same", "proven the same"),)),
+            ("even", "between" if results.by_thresholds else "unclear"),
+            ("good", f"faster, ≥ {high:g}" if results.by_thresholds else "proven faster"),
             ("missed", "SLA missed, not comparable"),
         ),
     )
@@ -127,8 +147,19 @@ def relative_cell(results: RunSet, step: StepResults, variant: str) -> Cell:
         )
     who = variant if of.sla_met is False else results.base
     note = f"SLA missed by {who}" if of.mark == "missed" else ""
+    value, mark = of.value, of.mark
+    if mark != "missed" and not results.by_thresholds:
+        mark = verdict_mark(results.word(step, variant))
+        found = results.verdict(step, variant)
+        if found is not None and found.evidence == "slices" and found.verdict.n > 1:
+            # The ratio of the pairs has less of the machine in it than that of the whole steps.
+            value = found.verdict.ratio
     return Cell(
-        of.value, text, of.mark, note or _why(results, step, variant), small=_judged(results, step, variant)
+        value,
+        numbers.ratio(value),
+        mark,
+        note or _why(results, step, variant),
+        small=_judged(results, step, variant),
     )
 
 
@@ -141,7 +172,7 @@ def _judged(results: RunSet, step: StepResults, variant: str) -> str:
     known = v.low > 0 and v.high < float("inf")
     if known:
         reach = f"{numbers.ratio(v.low)} – {numbers.ratio(v.high)}"
-        if found.evidence == "slices":
+        if found.evidence == "slices" and results.by_thresholds:
             # The ratio of the pairs has less of the machine in it than that of the whole step above it.
             return f"{v.word} {numbers.ratio(v.ratio)} ({reach})"
         return f"{v.word} {reach}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pgstrata.judge.explain import explain
+from pgstrata.judge.marks import relative_mark
 from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
 from pgstrata.page.results import RunSet, WorkloadResults, anchor
 from pgstrata.report.flames import Flames
@@ -47,6 +48,13 @@ def _profiles(results: RunSet, workload: WorkloadResults, flames: Flames, troubl
     return Section(anchor("profiles", workload.name), "Profiles", blocks, parts=steps)
 
 
+def _changed(results: RunSet, cell: Cell) -> bool:
+    """Proven, or so far from 1 that a reader will ask, proven or not: the cell says which."""
+    if cell.mark == "missed" or not isinstance(cell.value, int | float):
+        return False
+    return cell.mark in ("good", "bad") or relative_mark(cell.value, results.thresholds) in ("good", "bad")
+
+
 def _sentences(results: RunSet, workload: WorkloadResults) -> list[Block]:
     if not results.others:
         return []
@@ -60,7 +68,7 @@ def _sentences(results: RunSet, workload: WorkloadResults) -> list[Block]:
             if base is None or own is None or cell.value is None:
                 continue
             cells += 1
-            if cell.mark not in ("good", "bad"):
+            if not _changed(results, cell):
                 continue
             found = explain([m.record for m in base.repeats], [m.record for m in own.repeats])
             if found is not None:
@@ -69,7 +77,7 @@ def _sentences(results: RunSet, workload: WorkloadResults) -> list[Block]:
     if not cells:
         return []
     if not rows:
-        return [Prose("No rate moved beyond the thresholds, so there is nothing to explain.", "even")]
+        return [Prose("No rate moved that far, so there is nothing to explain.", "even")]
     return [
         Table(
             name="why",

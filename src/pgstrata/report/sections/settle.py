@@ -1,0 +1,117 @@
+"""What would settle a comparison that proves nothing: a command, and how long it takes."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Sequence
+
+from pgstrata.campaign.file.models import CampaignSpec
+from pgstrata.errors import UsageError
+from pgstrata.page import numbers
+from pgstrata.page.results import RunSet, WorkloadResults
+from pgstrata.server.config.resolve import find_fragment
+from pgstrata.store import Run
+from pgstrata.workload import catalog
+
+MOST_LONGER = 20.0
+"""Times as long: beyond that another machine, or a larger margin, is the better advice."""
+
+AROUND = 1.2
+"""Of a comparison: connecting, settling, stopping, beside what is measured."""
+
+
+def settle(results: RunSet, workload: WorkloadResults) -> list[str]:
+    """One sentence with the command and its time; nothing where there is nobody to compare with."""
+    runs = [run for run in workload.runs if run.variant in results.variants]
+    if len({run.variant for run in runs}) < 2:
+        return []
+    if any(not run.record.server.managed for run in runs):
+        seconds = 5 * sum(_seconds(run) for run in runs)
+        return [_sentence(_command(results, runs, ["--repeats", "5"]), "about", seconds)]
+    together = next((run.record.comparison for run in runs if run.record.comparison), None)
+    if together is None:
+        most = CampaignSpec.model_fields["max_seconds"].default * len(workload.compared)
+        seconds = most * AROUND + sum(_seconds(run) - _measured(run) for run in runs)
+        return [_sentence(_command(results, runs, ["--until", "verdict"]), "at most", seconds)]
+    longer = _longer(results, workload, together.margin)
+    if longer is None or longer > MOST_LONGER:
+        return ["Measuring longer would hardly settle it here: a quieter machine would (pgstrata doctor)."]
+    longest = max(step.seconds or 0.0 for run in runs for step in run.steps if step.measured)
+    most = math.ceil(longest * len(together.variants) * longer)
+    more = ["--until", "verdict", "--max-seconds", str(most)]
+    return [_sentence(_command(results, runs, more), "at most", most * len(workload.compared) * AROUND)]
+
+
+def _sentence(command: str, about: str, seconds: float) -> str:
+    minutes = 60 * max(1, math.ceil(seconds / 60))
+    return f"This would settle it, in {about} {numbers.duration(minutes)}: {command}"
+
+
+def _longer(results: RunSet, workload: WorkloadResults, margin: float) -> float | None:
+    """How many times as long the clearest step takes until its interval is as narrow as the margin: the
+    width of an interval goes with the root of the time."""
+    widths = []
+    for step in workload.compared:
+        for variant in results.others:
+            found = results.verdict(step, variant)
+            if found is not None and found.verdict.low > 0 and math.isfinite(found.verdict.high):
+                widths.append(0.5 * math.log(found.verdict.high / found.verdict.low))
+    return max(2.0, (min(widths) / -math.log1p(-margin)) ** 2) if widths else None
+
+
+def _command(results: RunSet, runs: Sequence[Run], more: Sequence[str]) -> str:
+    name = ["--name", f"{results.campaign}-verdict"]
+    variants = _variants(runs)
+    options = _options(runs[0])
+    if variants is None or options is None:
+        # a variant or workload that only a campaign file can say
+        return f"pgstrata run CAMPAIGN.toml {shlex.join([*more, *name])}"
+    return f"pgstrata run {shlex.join([*variants, *options, *more, *name])}"
+
+
+def _variants(runs: Sequence[Run]) -> list[str] | None:
+    """`--server` and `--config` that make the variants; None where they cannot be made so."""
+    first = {run.variant: run for run in runs}.values()
+    servers = list(dict.fromkeys(run.record.server.spec for run in first))
+    stacks = list(dict.fromkeys(tuple(f.name for f in run.record.config.fragments) for run in first))
+    plain = not any(run.record.env or run.record.memory or run.record.server.built for run in first)
+    usual = len({tuple(run.record.initdb) for run in first}) == 1
+    if not plain or not usual or len(servers) * len(stacks) != len(first):
+        return None
+    words = [word for server in servers for word in ("--server", server)]
+    if any(stack != ("default",) for stack in stacks):
+        if not all(_shipped(name) for stack in stacks for name in stack) or not all(stacks):
+            return None
+        words += [word for stack in stacks for word in ("--config", "+".join(stack))]
+    return words
+
+
+def _shipped(name: str) -> bool:
+    try:
+        find_fragment(name, None)
+    except UsageError:
+        return False
+    return True
+
+
+def _options(run: Run) -> list[str] | None:
+    """`--workload` and `--set` that make its workload; None where a label hides which one it is."""
+    if run.workload not in catalog.names():
+        return None
+    usual = catalog.find(run.workload).Options().model_dump(mode="json")
+    words = ["--workload", run.workload]
+    for key, value in run.record.options.items():
+        if key in usual and value != usual[key] and value is not None:
+            words += ["--set", f"{key}={json.dumps(value)}"]
+    return words
+
+
+def _measured(run: Run) -> float:
+    return sum(step.seconds or 0.0 for step in run.steps if step.measured)
+
+
+def _seconds(run: Run) -> float:
+    """All of a run: what was measured, and around it."""
+    return sum(step.seconds or 0.0 for step in run.steps) + sum(run.record.timings.values())
