@@ -186,7 +186,7 @@ def strike(room: Room, phase: Phase, server: str, number: signal.Signals, after:
     try:
         about = psutil.Process(running.pid)
         while running.poll() is None and not _begun(phase, room, about):
-            time.sleep(0.005)
+            time.sleep(0.03)  # the look at all processes takes its time, too
         time.sleep(after)
         room.look()
         if running.poll() is not None:
