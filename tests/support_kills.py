@@ -108,11 +108,11 @@ class Room:
         found += [f"folder {path}" for path in hidden]
         return found
 
-    def left_after(self, seconds: float) -> list[str]:
-        """What is still left after some time, in which it may go by itself."""
+    def left_after(self, seconds: float, kind: str = "") -> list[str]:
+        """What is still left, of a kind or at all, after some time in which it may go by itself."""
         until = time.monotonic() + seconds
-        while (left := self.left()) and time.monotonic() < until:
-            time.sleep(0.05)
+        while (left := [what for what in self.left() if what.startswith(kind)]) and time.monotonic() < until:
+            time.sleep(0.1)
         return left
 
     def _inside(self) -> list[str]:
@@ -199,7 +199,7 @@ def strike(room: Room, phase: Phase, server: str, number: signal.Signals, after:
             # It may have ended by itself between the look and the signal.
             tally.strikes[phase.name, number.name] += 1
             if number == KILL:
-                left = [what for what in room.left_after(20) if what.startswith("process")]
+                left = room.left_after(20, "process")
                 room.look()
                 room.next_start()
                 left += room.left_after(5)
