@@ -1,0 +1,367 @@
+"""A noisy search over a line of commits: what is known of each, and which one to build next.
+
+Positions count from 0, the good end, to n, the bad end; commit i lies between positions i - 1 and i. A
+measurement at a position is a log ratio of its rate to that of the good end, with its standard error. The
+rate is a step function of the position with few steps; where the steps are is what is looked for.
+
+Between two measured positions all commits explain the measurements equally well, so the evidence is that of
+intervals. A level that holds over several positions has a normal prior and is integrated out (Bayesian change
+points with a known number of them: Barry and Hartigan 1993; the sums over all places are the forward-backward
+recursions of Fearnhead 2006). The next position is the one whose measurement is expected to tell most about
+where the change is, per cost (as in probabilistic bisection: Horstein 1963, Waeber, Frazier, Henderson 2013).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+LEVEL_SPREAD = 0.1
+"""Standard deviation of a level's prior, as a log ratio: changes of the field are rarely beyond 10 %."""
+
+CHANGES_PRIOR = (0.90, 0.09, 0.01)
+"""How likely one, two, three changes are, once both ends are known to differ."""
+
+SURE = 0.9
+"""Probability of several changes from which on neighbouring intervals are told apart."""
+
+MEASURING_COST = 0.25
+"""Of measuring a commit that is built already; building and measuring another one costs 1."""
+
+BROKEN_REACH = 6.0
+"""Commits around one that does not build over which others are likely not to, either (exponential decay)."""
+
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was measured at a position: log ratio to the good end, and its standard error (both natural logs).
+
+    The error holds what stays with one start of a server, too: other starts of the same build differ.
+    """
+
+    log_ratio: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Commits first … last (both included) that no measurement tells apart.
+
+    probability: that a change is among them. alone: the same, were there only one change.
+    """
+
+    first: int
+    last: int
+    probability: float
+    alone: float
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What the measurements say.
+
+    intervals: in order, together all commits. changes: probability of one, two, three changes. effect: log
+    ratio of the bad end to the good one, and its standard error.
+    """
+
+    intervals: Sequence[Interval]
+    changes: Sequence[float]
+    effect: tuple[float, float]
+
+    @property
+    def several(self) -> float:
+        """Probability of more than one change."""
+        return sum(self.changes[1:])
+
+    def credible(self, level: float = 0.95) -> list[Interval]:
+        """The fewest commits that hold the change with probability `level`, in their order.
+
+        With several changes: those of every change that is more likely there than not.
+        """
+        if self.several > 0.5:
+            return [one for one in self.intervals if one.probability > 0.5]
+        # What a second change would add takes no part: it is unlikely, and the level would never be reached.
+        chosen: list[Interval] = []
+        held = 0.0
+        for one in sorted(self.intervals, key=lambda i: i.alone / i.size, reverse=True):
+            if held >= level:
+                break
+            chosen.append(one)
+            held += one.alone
+        return sorted(chosen, key=lambda i: i.first)
+
+
+@dataclass
+class Search:
+    """The state of a search over commits 1 … n. Positions 0 and n are there from the beginning.
+
+    outcomes: by position, any number of measurements each. broken: positions that do not build, or whose
+    server does not start: no evidence, only not to be had.
+    """
+
+    n: int
+    outcomes: dict[int, list[Outcome]] = field(default_factory=dict)
+    broken: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ValueError("a search needs at least one commit between its ends")
+
+    def add(self, position: int, outcome: Outcome) -> None:
+        """Raises ValueError for a position outside, or an outcome that is no number."""
+        if not 0 < position <= self.n:
+            raise ValueError(f"position {position} is not in 1 … {self.n}")
+        if not (math.isfinite(outcome.log_ratio) and math.isfinite(outcome.error) and outcome.error > 0):
+            raise ValueError(f"not a measurement: {outcome}")
+        self.outcomes.setdefault(position, []).append(outcome)
+
+    def set_aside(self, position: int) -> None:
+        """It cannot be measured."""
+        self.broken.add(position)
+
+    # --- what is known ------------------------------------------------------------------------
+
+    def knowledge(self) -> Knowledge:
+        """Needs at least the bad end. Raises ValueError without it."""
+        if self.n not in self.outcomes:
+            raise ValueError("the bad end was not measured")
+        measured = sorted(self.outcomes)
+        edges = [0, *measured]
+        sizes = np.diff(edges).astype(float)
+        evidence = _Evidence([pooled(self.outcomes[p]) for p in measured])
+        most = min(len(CHANGES_PRIOR), len(measured))
+        inclusion = np.zeros((most, len(measured)))
+        log_total = np.full(most, -np.inf)
+        log_share = np.log(sizes / sizes.sum())
+        for k in range(1, most + 1):
+            log_total[k - 1], inclusion[k - 1] = evidence.changes(k, log_share)
+            log_total[k - 1] += math.log(CHANGES_PRIOR[k - 1])
+        changes = np.exp(log_total - np.logaddexp.reduce(log_total))
+        probability = changes @ inclusion
+        intervals = [
+            Interval(edges[j] + 1, edges[j + 1], float(probability[j]), float(inclusion[0, j]))
+            for j in range(len(measured))
+        ]
+        end = pooled(self.outcomes[self.n])
+        return Knowledge(intervals, [float(c) for c in changes], (end.log_ratio, end.error))
+
+    # --- what to do next ----------------------------------------------------------------------
+
+    def next_position(self, error: float) -> int | None:
+        """Where to measure next; None where no position is left that could tell anything.
+
+        error: standard error that the measurement is expected to have.
+        """
+        known = self.knowledge()
+        if known.several > 0.5:
+            return self._middle_of(known)
+        effect = abs(known.effect[0])
+        cumulated = self._cumulated(known)
+        best: tuple[float, int] | None = None
+        for position in self._candidates(known):
+            built = position in self.outcomes
+            gain = information(float(cumulated[position]), effect / error)
+            value = gain / MEASURING_COST if built else gain * self._buildable(position)
+            if best is None or value > best[0]:
+                best = (value, position)
+        return best[1] if best is not None and best[0] > 1e-4 else None
+
+    def likely_next(self, error: float, count: int) -> list[int]:
+        """Positions not built yet that are wanted next whatever the coming one says, for building ahead."""
+        first = self.next_position(error)
+        if first is None or first in self.outcomes:
+            return [] if first is None else self._unbuilt_beside(first)[:count]
+        effect, spread = self.knowledge().effect[0], error
+        wanted: list[int] = []
+        for result in (0.0, effect):
+            ahead = Search(self.n, {p: list(o) for p, o in self.outcomes.items()}, set(self.broken))
+            ahead.add(first, Outcome(result, spread))
+            after = ahead.next_position(error)
+            if after is not None and after not in ahead.outcomes and after not in wanted:
+                wanted.append(after)
+        return wanted[:count]
+
+    def found(self, level: float = 0.95) -> bool:
+        """Whether each change is down to one commit, or to commits of which none can be built."""
+        credible = self.knowledge().credible(level)
+        if not credible:
+            return False
+        groups = self.groups(level)
+        if self.knowledge().several <= 0.5 and len(groups) > 1:
+            return False
+        return all(
+            all(position in self.broken for position in range(group[0].first, group[-1].last))
+            for group in groups
+        )
+
+    def groups(self, level: float = 0.95) -> list[list[Interval]]:
+        """The credible set, neighbouring intervals together; one by one where several changes are sure."""
+        known = self.knowledge()
+        credible = known.credible(level)
+        return [[one] for one in credible] if known.several > SURE else _adjacent(credible)
+
+    def _cumulated(self, known: Knowledge) -> Floats:
+        """By position: probability that the change is at or before it, were there one change."""
+        density = np.zeros(self.n + 1)
+        for one in known.intervals:
+            density[one.first : one.last + 1] = one.alone / one.size
+        cumulated: Floats = np.cumsum(density) / max(density.sum(), 1e-300)
+        return cumulated
+
+    def _candidates(self, known: Knowledge) -> Iterable[int]:
+        """Measured positions, and of each interval some near the middle of its probability."""
+        yield from (p for p in self.outcomes if p != self.n)
+        cumulated = self._cumulated(known)
+        half = int(np.searchsorted(cumulated, 0.5))
+        wanted = {half, *(int(np.searchsorted(cumulated, q)) for q in np.linspace(0.1, 0.9, 17))}
+        wanted |= {(one.first + one.last) // 2 for one in known.intervals}
+        for position in self.broken:
+            wanted |= {position + step for step in (-13, -8, -5, -3, -2, -1, 1, 2, 3, 5, 8, 13)}
+        for position in wanted:
+            if 0 < position < self.n and position not in self.outcomes and position not in self.broken:
+                yield position
+
+    def _middle_of(self, known: Knowledge) -> int | None:
+        """With several changes: the middle of the interval that holds most of what is not known."""
+        open_ = sorted(
+            (one for one in known.intervals if one.size > 1),
+            key=lambda one: one.probability * math.log2(one.size),
+            reverse=True,
+        )
+        for one in open_:
+            if one.probability < 0.05:
+                break
+            inside = [p for p in range(one.first, one.last) if p not in self.broken]
+            if inside:
+                middle = (one.first + one.last - 1) / 2
+                return max(inside, key=lambda p: self._buildable(p) * (1 - abs(p - middle) / (one.size + 1)))
+        return None
+
+    def _unbuilt_beside(self, position: int) -> list[int]:
+        known = self.knowledge()
+        beside = [one for one in known.intervals if one.first == position + 1 or one.last == position]
+        return [
+            p
+            for one in beside
+            if one.size > 1
+            and (p := (one.first + one.last - 1) // 2) not in self.outcomes
+            and p not in self.broken
+        ]
+
+    def _buildable(self, position: int) -> float:
+        """Rough probability that a position can be measured: low near those that cannot."""
+        nearest = min((abs(position - b) for b in self.broken), default=None)
+        return 1.0 if nearest is None else 1.0 - math.exp(-nearest / BROKEN_REACH)
+
+
+def information(before: float, separation: float) -> float:
+    """Bits that a measurement is expected to tell about whether the change is at or before a position.
+
+    before: probability that it is. separation: effect ÷ standard error of the measurement. The mutual
+    information of a bit sent through Gaussian noise, by Gauss-Hermite quadrature.
+    """
+    if not 0.0 < before < 1.0 or separation <= 0:
+        return 0.0
+    # y = noise + separation × bit, noise standard normal
+    told = 0.0
+    for bit, probability in ((1.0, before), (0.0, 1.0 - before)):
+        y = _NODES + separation * bit
+        log_ratio = separation * y - 0.5 * separation**2  # log p(y|1) / p(y|0)
+        odds = np.logaddexp(math.log(before) + log_ratio, math.log1p(-before))
+        told += probability * float(_WEIGHTS @ (bit * log_ratio - odds))
+    return max(0.0, told / math.log(2))
+
+
+def pooled(outcomes: Sequence[Outcome]) -> Outcome:
+    """Several measurements of the same as one, weighted by their precision; where they scatter more than
+    their errors explain, these are widened by Birge's ratio (Birge 1932).
+    """
+    precision = sum(o.error**-2 for o in outcomes)
+    mean = sum(o.log_ratio * o.error**-2 for o in outcomes) / precision
+    chi2 = sum(((o.log_ratio - mean) / o.error) ** 2 for o in outcomes)
+    scale = max(1.0, math.sqrt(chi2 / (len(outcomes) - 1))) if len(outcomes) > 1 else 1.0
+    return Outcome(mean, scale * precision**-0.5)
+
+
+def _adjacent(intervals: Sequence[Interval]) -> list[list[Interval]]:
+    groups: list[list[Interval]] = []
+    for one in intervals:
+        if groups and groups[-1][-1].last + 1 == one.first:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups
+
+
+class _Evidence:
+    """Log evidence of step functions over measured positions, of which the first level is 0."""
+
+    def __init__(self, outcomes: Sequence[Outcome]) -> None:
+        y = np.array([o.log_ratio for o in outcomes])
+        precision = np.array([o.error**-2.0 for o in outcomes])
+        self.n = len(outcomes)
+        first = [
+            np.concatenate(([0.0], np.cumsum(values)))
+            for values in (precision, y * precision, y * y * precision)
+        ]
+        self._precision, self._weighted, self._squares = first
+
+    def _zero(self, end: int) -> float:
+        """Of the first `end` outcomes, were their level 0."""
+        return float(-0.5 * self._squares[end])
+
+    def _level(self, begin: int, end: int) -> float:
+        """Of outcomes begin … end - 1 with one level, integrated over its prior."""
+        precision = self._precision[end] - self._precision[begin]
+        weighted = self._weighted[end] - self._weighted[begin]
+        squares = self._squares[end] - self._squares[begin]
+        prior = LEVEL_SPREAD**-2
+        return float(
+            -0.5 * squares + 0.5 * weighted**2 / (precision + prior) - 0.5 * math.log1p(precision / prior)
+        )
+
+    def changes(self, k: int, log_share: Floats) -> tuple[float, Floats]:
+        """Log evidence of k changes, and for each interval the probability that one of them is in it.
+
+        log_share: log of each interval's share of all commits. At most one change is in an interval: two of
+        them without a measurement between are one.
+        """
+        # ahead[c, j]: c changes so far, the last of them in interval j, what comes after j not yet counted.
+        ahead = np.full((k + 1, self.n), -np.inf)
+        for j in range(self.n):
+            ahead[1, j] = self._zero(j) + log_share[j]
+            for c in range(2, k + 1):
+                before = [ahead[c - 1, i] + self._level(i, j) for i in range(j)]
+                if before:
+                    ahead[c, j] = np.logaddexp.reduce(before) + log_share[j]
+        # behind[c, j]: evidence of everything after a change in interval j, with c more changes to come.
+        behind = np.full((k + 1, self.n), -np.inf)
+        for j in reversed(range(self.n)):
+            behind[0, j] = self._level(j, self.n)
+            for c in range(1, k + 1):
+                after = [self._level(j, i) + log_share[i] + behind[c - 1, i] for i in range(j + 1, self.n)]
+                if after:
+                    behind[c, j] = np.logaddexp.reduce(after)
+        total = float(np.logaddexp.reduce(ahead[k] + behind[0]))
+        if not math.isfinite(total):
+            return -math.inf, np.zeros(self.n)
+        inclusion = np.zeros(self.n)
+        for c in range(1, k + 1):
+            inclusion += np.exp(ahead[c] + behind[k - c] - total)
+        return total + math.lgamma(k + 1), inclusion
+
+
+__all__ = ["Interval", "Knowledge", "Outcome", "Search", "information", "pooled"]
