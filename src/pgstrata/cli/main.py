@@ -15,11 +15,13 @@ import typer
 
 from pgstrata.cli import (
     bench,
+    bisect,
     compare,
     config,
     doctor,
     init,
     noise,
+    patch,
     query,
     report,
     run,
@@ -79,6 +81,8 @@ app.command("runs", short_help="List the runs.")(runs.runs)
 app.command("show", short_help="Show one run.")(show.show)
 app.command("compare", short_help="Slower, faster, same or unclear?")(compare.compare)
 app.command("check", short_help="For scripts: fail where something is slower.")(compare.check)
+app.command("bisect", short_help="Find the commit that made it slower.")(bisect.bisect)
+app.command("patch", short_help="What does a patch do to the speed?")(patch.patch)
 app.command("noise", short_help="What differences can this machine see?")(noise.noise)
 app.add_typer(study.app, name="study", short_help="Studies of configurations.")
 app.command("query", short_help="Ask the runs anything in SQL.")(query.query)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from pgstrata.errors import StoreError
 from pgstrata.ownership import own_folder
+from pgstrata.page.blocks import Section
 from pgstrata.page.charts import color
 from pgstrata.page.frames import Frames
 from pgstrata.page.results import RunSet, read_results
@@ -65,31 +67,55 @@ def write_study(run_set: RunSet, out: Path) -> Report:
     except OSError as cause:
         raise _unwritable(out, cause) from cause
     made = sections(run_set, Frames(run_set), flames, trouble)
-    sheets = write_csv(tables(made))
-    page = Page(
-        title=run_set.campaign,
-        lede=lede(run_set),
-        sections=made,
-        variants=[Switch(v, color(run_set.color(v)), v == run_set.base) for v in run_set.variants],
-        csv_names=sorted(sheets),
+    names = write_page(
+        run_set.campaign,
+        lede(run_set),
+        made,
+        out,
         run_count=len(run_set.runs) + len(run_set.failed),
-        version=_version(),
-        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        variants=[Switch(v, color(run_set.color(v)), v == run_set.base) for v in run_set.variants],
     )
-    try:
-        for name, text in sheets.items():
-            _write(out / "tables" / name, text)
-        _write(out / "report.md", write_markdown(page.title, page.lede, made))
-        _copy_plotly(out / "plotly.min.js")
-        _write(out / "index.html", write_html(page))
-    except OSError as cause:
-        raise _unwritable(out, cause) from cause
     return Report(
         run_set.campaign,
         out / "index.html",
         out / "report.md",
-        tuple(out / "tables" / name for name in sorted(sheets)),
+        tuple(out / "tables" / name for name in names),
     )
+
+
+def write_page(
+    title: str,
+    lede: str,
+    made: Sequence[Section],
+    out: Path,
+    *,
+    run_count: int,
+    variants: Sequence[Switch] = (),
+) -> tuple[str, ...]:
+    """Writes sections as a page, `out`/index.html, with its script, as Markdown and as CSV; returns the names
+    of the CSV files. Raises StoreError.
+    """
+    sheets = write_csv(tables(list(made)))
+    page = Page(
+        title=title,
+        lede=lede,
+        sections=made,
+        variants=variants,
+        csv_names=sorted(sheets),
+        run_count=run_count,
+        version=_version(),
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+    )
+    try:
+        own_folder(out / "tables", "the folder of the report", advice="name another one", way=False)
+        for name, text in sheets.items():
+            _write(out / "tables" / name, text)
+        _write(out / "report.md", write_markdown(title, lede, list(made)))
+        _copy_plotly(out / "plotly.min.js")
+        _write(out / "index.html", write_html(page))
+    except OSError as cause:
+        raise _unwritable(out, cause) from cause
+    return tuple(sorted(sheets))
 
 
 def _unwritable(out: Path, cause: OSError) -> StoreError:

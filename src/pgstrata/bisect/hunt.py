@@ -1,0 +1,221 @@
+"""A search from its first build to the end: builds, measures, writes down, and can be stopped anywhere."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pgstrata.bisect import state as states
+from pgstrata.bisect.line import Line, Stop
+from pgstrata.bisect.procedure import Conclusion, Procedure, Seen, Task
+from pgstrata.bisect.state import Measurement, SetAside, State
+from pgstrata.campaign.file.reading import campaign_of
+from pgstrata.errors import ServerError
+from pgstrata.measure.interrupt import Interrupts
+from pgstrata.measure.two_servers import Measured, OtherFailedError, Work, campaign_of_two, measure_two
+from pgstrata.observe.profile import unavailable
+from pgstrata.server.acquire import acquire
+from pgstrata.server.source import BuildError
+from pgstrata.store.lock import ResultsLock
+
+RUNS = "runs"
+"""Folder of the runs, below that of the search."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is asked. smallest: share below which no difference is looked for; most_seconds: after which no
+    new measurement is begun, None for no limit; profile: of what is found, where perf can work."""
+
+    line: Line
+    work: Work
+    folder: Path
+    smallest: float = 0.01
+    most_seconds: float | None = None
+    profile: bool = True
+
+    def question(self) -> dict[str, Any]:
+        """What decides the measurements, as the state has it."""
+        servers = [{k: v for k, v in stop.variant.items() if k != "server"} for stop in self.line.stops[:1]]
+        return {
+            **self.work.question(),
+            "kind": self.line.kind,
+            "repository": str(self.line.repo) if self.line.repo else None,
+            "servers": servers[0] if self.line.kind != "config" else self.line.stops[0].variant["server"],
+            "smallest": self.smallest,
+        }
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search says at its end. stopped: why it ended before, or empty."""
+
+    search: Search
+    state: State
+    conclusion: Conclusion
+    stopped: str = ""
+
+
+def hunt(search: Search, console: Console) -> Found:
+    """Goes on with a search, or begins it; what is finished is on disk whenever this ends.
+
+    Raises UsageError where the folder holds another search or the step is not there, ServerError where an end
+    cannot be measured, StoreError where nothing can be stored or another pgstrata is at it, Interrupted.
+    """
+    begun = time.monotonic()
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    check(search)
+    with ResultsLock(search.folder), Interrupts(say) as interrupts:
+        state = states.begin(search.folder, search.line, search.question())
+        states.save(search.folder, state)
+        for note in search.line.notes:
+            say(f"note: {note}")
+        if state.measured or state.set_aside:
+            say(f"going on: {len(state.measured)} measurements are there already")
+        ready: set[int] = set()
+        while True:
+            procedure = state.procedure(math.log1p(search.smallest))
+            task = procedure.next()
+            if task is None:
+                return Found(search, state, procedure.conclusion())
+            interrupts.check()
+            if search.most_seconds is not None and time.monotonic() - begun > search.most_seconds:
+                stopped = f"after {search.most_seconds:.0f} s (--max-seconds)"
+                return Found(search, state, procedure.conclusion(), stopped)
+            _do(search, state, procedure, task, ready, console, say, interrupts.check)
+            states.save(search.folder, state)
+
+
+def check(search: Search) -> None:
+    """Raises UsageError for a workload, step, config or build that is not there, before anything is built."""
+    first, last = search.line.stops[0], search.line.stops[-1]
+    campaign_of_two(search.work, first.variant, last.variant, name="check", results=search.folder / RUNS)
+
+
+def _do(
+    search: Search,
+    state: State,
+    procedure: Procedure,
+    task: Task,
+    ready: set[int],
+    console: Console,
+    say: Callable[[str], None],
+    check: Callable[[], None],
+) -> None:
+    """One task: its outcome, or what cannot be measured, is in the state afterwards. ready: positions whose
+    servers are at hand."""
+    say(_announced(search.line, procedure, task))
+    begun = time.monotonic()
+    for position in {task.base, task.other} - ready:
+        stop = search.line.stops[position]
+        try:
+            build_server(search.work, stop.variant, say, check)
+        except (BuildError, ServerError) as error:
+            if position in (0, search.line.n) or of_machine(error):
+                raise
+            _set_aside(state, position, error.message, say, stop)
+            return
+        ready.add(position)
+    built = time.monotonic()
+    name = f"m{len(state.measured) + 1:03d}-{task.base}-{task.other}"
+    try:
+        measured = _measure(search, task, name, console)
+    except OtherFailedError as error:
+        if task.other == search.line.n:
+            raise
+        _set_aside(state, task.other, error.message, say, search.line.stops[task.other])
+        return
+    entry = _entry(task, measured, built - begun, time.monotonic() - begun)
+    state.measured.append(entry)
+    ratio, error_ = math.expm1(entry.log_ratio), Seen(0, 1, entry.log_ratio, entry.error).outcome.error
+    say(f"  {search.line.stops[task.other].name}: {ratio:+.2%} ± {error_:.2%} in {entry.seconds:.0f} s")
+
+
+def _measure(search: Search, task: Task, name: str, console: Console) -> Measured:
+    stops = search.line.stops
+    work = search.work
+    profile = task.why == "culprit" and search.profile and not unavailable()
+    if profile:
+        # Samples of the function that moved are few: 3 % of a hundred per second.
+        work = replace(work, seconds=max(work.seconds, 20.0))
+    return measure_two(
+        work,
+        stops[task.base].variant,
+        stops[task.other].variant,
+        name=name,
+        results=search.folder / RUNS,
+        console=console,
+        profile=profile,
+    )
+
+
+def build_server(
+    work: Work, variant: Mapping[str, Any], say: Callable[[str], None], check: Callable[[], None]
+) -> None:
+    """Builds or fetches a server before its measurement begins, never beside one. Raises ServerError."""
+    campaign = campaign_of({"variants": [dict(variant)], "workloads": [{"name": work.workload}]})
+    how = campaign.build_of(campaign.variants[0])
+    acquire(variant["server"], how, say=say, folder=campaign.folder, check=check)
+
+
+def of_machine(error: ServerError) -> bool:
+    """Whether it is the machine's fault, not the commit's: another commit would fail in the same way."""
+    if not isinstance(error, BuildError):
+        return True
+    return not error.errors and not error.log_end
+
+
+def _set_aside(state: State, position: int, why: str, say: Callable[[str], None], stop: Stop) -> None:
+    state.set_aside.append(SetAside(position, why[:2000], _now()))
+    say(f"  {stop.name} is set aside: {why}")
+
+
+def _announced(line: Line, procedure: Procedure, task: Task) -> str:
+    number = len(procedure.seen) + 1
+    other, base = line.stops[task.other], line.stops[task.base]
+    match task.why:
+        case "ends":
+            return f"{number}: the bad end {other.name} against the good end {base.name}"
+        case "culprit":
+            return f"{number}: {other.name}, which was found, against {base.name} before it"
+        case "doubt":
+            return f"{number}: {other.name} once more, because neighbours did not differ"
+    known = procedure.conclusion()
+    left = sum(group.last - group.first + 1 for group in known.groups)
+    return f"{number}: {other.name} ({task.other} of {line.n}), {left} {line.kind}s in question"
+
+
+def _entry(task: Task, measured: Measured, build_seconds: float, seconds: float) -> Measurement:
+    return Measurement(
+        base=task.base,
+        other=task.other,
+        why=task.why,
+        log_ratio=measured.log_ratio,
+        error=measured.error,
+        pairs=measured.pairs,
+        base_rate=measured.base_rate,
+        other_rate=measured.other_rate,
+        unit=measured.unit,
+        campaign=measured.campaign,
+        measured_seconds=round(measured.seconds, 3),
+        build_seconds=round(build_seconds, 3),
+        seconds=round(seconds, 3),
+        at=_now(),
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+__all__ = ["RUNS", "Found", "Search", "build_server", "check", "hunt", "of_machine"]

@@ -1,0 +1,224 @@
+"""What a search goes along: commits of a repository, releases, or configs, from a good end to a bad one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pgstrata.errors import ServerError, UsageError
+from pgstrata.server.source.git import commit_of, repository
+from pgstrata.server.source.git_command import run_git
+
+Json = dict[str, Any]
+
+MOST_PATHS = 200
+"""Lines of a diffstat that are shown."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One place on the line. variant: table of a campaign file for it; id: what it is known by in the
+    state."""
+
+    id: str
+    name: str
+    variant: Json = field(repr=False)
+    subject: str = ""
+    author: str = ""
+    date: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """kind: what its stops are, say `commit`. what: the whole in words. stops: the good end first.
+
+    notes: what somebody should know beforehand.
+    """
+
+    kind: str
+    what: str
+    stops: Sequence[Stop]
+    repo: Path | None = None
+    notes: Sequence[str] = ()
+
+    @property
+    def n(self) -> int:
+        """How many stops come after the good end."""
+        return len(self.stops) - 1
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What a page says of a commit. diffstat: as git prints it."""
+
+    hash: str
+    author: str
+    date: str
+    message: str
+    diffstat: str
+    parents: Sequence[str] = ()
+
+
+def commits(repo: Path, good: str, bad: str, variant: Json) -> Line:
+    """The commits from `good` to `bad` by first parents. variant: everything of the servers but where they
+    come from.
+
+    Raises UsageError for a ref that does not exist, ends that are exchanged or the same, and a range that is
+    not a line.
+    """
+    repo = repository(repo)
+    first, last = commit_of(repo, good), commit_of(repo, bad)
+    if first == last:
+        raise UsageError(f"{good} and {bad} are the same commit, {first[:10]}", "name two different ones")
+    if not _ancestor(repo, first, last):
+        raise _no_way(repo, good, bad, first, last)
+    format_ = "--format=%H%x00%an%x00%aI%x00%s"
+    said = run_git(repo, "log", "--first-parent", "--reverse", format_, f"{first}..{last}", "--")
+    lines = said.decode(errors="replace").splitlines()
+    oldest = lines[0].split("\0")[0]
+    if not _first_parent(repo, oldest) == first:
+        raise _not_a_line(repo, good, bad, first, oldest)
+    said = run_git(repo, "log", "-1", format_, first, "--")
+    lines = [said.decode(errors="replace").rstrip("\n"), *lines]
+    stops = []
+    for line in lines:
+        hash_, author, date, subject = line.split("\0")
+        spec = {**variant, "server": f"git:{repo}#{hash_}"}
+        stops.append(Stop(hash_, hash_[:10], spec, subject, author, date))
+    return Line("commit", f"{good}..{bad} of {repo}", stops, repo, _notes(repo))
+
+
+def _notes(repo: Path) -> list[str]:
+    notes = []
+    try:
+        bare = run_git(repo, "rev-parse", "--is-bare-repository").strip() == b"true"
+        if not bare and run_git(repo, "status", "--porcelain", "--untracked-files=no").strip():
+            notes.append(
+                f"{repo} has changes that are not committed: they take no part, only commits are built"
+            )
+    except ServerError:
+        pass  # a work tree that git does not understand has no part in this either
+    return notes
+
+
+def _first_parent(repo: Path, commit: str) -> str | None:
+    parents = run_git(repo, "log", "-1", "--format=%P", commit, "--").decode().split()
+    return parents[0] if parents else None
+
+
+def _ancestor(repo: Path, older: str, newer: str) -> bool:
+    found = run_git(repo, "rev-list", "--max-count=1", older, f"^{newer}", "--")
+    return not found.strip()
+
+
+def is_shallow(repo: Path) -> bool:
+    """Whether a clone lacks a part of its history."""
+    return run_git(repo, "rev-parse", "--is-shallow-repository").strip() == b"true"
+
+
+def _no_way(repo: Path, good: str, bad: str, first: str, last: str) -> UsageError:
+    if _ancestor(repo, last, first):
+        return UsageError(
+            f"the bad end {bad} is older than the good end {good}",
+            f"exchange them: --good {bad} --bad {good}; a change for the better is found, too",
+        )
+    if is_shallow(repo):
+        return UsageError(
+            f"no way leads from {good} to {bad} in {repo}, which is a shallow clone",
+            f"it lacks a part of the history: git -C {repo} fetch --unshallow",
+        )
+    try:
+        fork = run_git(repo, "merge-base", first, last).decode().strip()
+    except ServerError:
+        return UsageError(
+            f"{good} and {bad} have no commit in common: there is no line between them",
+            "name two commits of one history",
+        )
+    return UsageError(
+        f"{good} and {bad} are on different branches, which part at {fork[:10]}: no line joins them",
+        f"search on one branch, say --good {fork[:10]} --bad {bad}",
+    )
+
+
+def _not_a_line(repo: Path, good: str, bad: str, first: str, oldest: str) -> UsageError:
+    if is_shallow(repo):
+        return UsageError(
+            f"the history between {good} and {bad} is cut off: {repo} is a shallow clone",
+            f"git -C {repo} fetch --unshallow",
+        )
+    start = _first_parent(repo, oldest)
+    near = f"say --good {start[:10]}, where that branch left the line" if start else "name another --good"
+    return UsageError(
+        f"{good} is not on the line of first parents that leads to {bad}: it came in by a merge", near
+    )
+
+
+def about_commit(repo: Path, hash_: str) -> Commit:
+    """Message and diffstat of a commit, for a page."""
+    said = run_git(repo, "log", "-1", "--format=%H%x00%an%x00%aI%x00%P%x00%B", hash_, "--")
+    found, author, date, parents, message = said.decode(errors="replace").split("\0", 4)
+    stat = run_git(repo, "show", "--stat=100", "--format=", "--first-parent", hash_, "--")
+    lines = stat.decode(errors="replace").rstrip().splitlines()
+    if len(lines) > MOST_PATHS:
+        lines = [*lines[:MOST_PATHS], " …", lines[-1]]
+    return Commit(found, author, date, message.rstrip(), "\n".join(lines), parents.split())
+
+
+def releases(specs: Sequence[str], variant: Json) -> Line:
+    """A series of servers, say `pg:13`, `pg:14`, `pg:15`. Raises UsageError for fewer than two or one
+    twice."""
+    from pgstrata.server.acquire import check_spec
+
+    _check_series("--releases", specs)
+    for spec in specs:
+        check_spec(spec)
+        if spec.startswith("dsn:"):
+            raise UsageError(
+                f"--releases {spec}: a running server cannot take turns with others",
+                "name pg:, release:, path:",
+            )
+    stops = [Stop(spec, spec, {**variant, "server": spec}) for spec in specs]
+    return Line("release", f"{specs[0]} … {specs[-1]}", stops)
+
+
+def configs(stacks: Sequence[str], variant: Json) -> Line:
+    """A series of configs of one server, each a stack like `base+a1`. Raises UsageError as `releases`
+    does."""
+    _check_series("--configs", stacks)
+    names = ["+".join(Path(part).stem for part in stack.split("+")) for stack in stacks]
+    if len(set(names)) < len(names):
+        names = list(stacks)
+    stops = [
+        Stop(stack, name, {**variant, "config": stack.split("+")})
+        for stack, name in zip(stacks, names, strict=True)
+    ]
+    return Line("config", f"{names[0]} … {names[-1]} on {variant['server']}", stops)
+
+
+def _check_series(option: str, names: Sequence[str]) -> None:
+    if len(names) < 2:
+        raise UsageError(f"{option}: a series has two places at least", f"{option} FIRST,SECOND,…")
+    twice = next((name for name in names if list(names).count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{option}: {twice} is there twice", "name each once, in their order")
+
+
+def split_series(text: str) -> list[str]:
+    """The names of `a,b,c`."""
+    return [name.strip() for name in re.split(r",", text) if name.strip()]
+
+
+__all__ = [
+    "Commit",
+    "Line",
+    "Stop",
+    "about_commit",
+    "commits",
+    "configs",
+    "is_shallow",
+    "releases",
+    "split_series",
+]

@@ -1,0 +1,262 @@
+"""Two variants measured in turn at one step: how much faster the second is, with its error.
+
+A campaign of two variants in an order of its own: what it measures lies in a results folder like that of any
+other, so it can be looked at, stored, interrupted and found again in the same ways.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from scipy import special
+
+from pgstrata.campaign.file.models import Campaign, ChosenWorkload
+from pgstrata.campaign.file.reading import Overrides, campaign_of
+from pgstrata.errors import ServerError, StoreError, UsageError
+from pgstrata.judge.compare import step_pairs
+from pgstrata.measure.campaign import execute
+from pgstrata.stats.estimate import estimate
+from pgstrata.store import Results, Run
+from pgstrata.store.choose import campaign_runs
+from pgstrata.store.record import StepRecord
+from pgstrata.suggest import meant
+from pgstrata.workload.core.language import Step
+from pgstrata.workload.core.options import NotInVersionError
+
+Json = dict[str, Any]
+
+SLICE_SECONDS = 0.02
+"""Pairs of so short slices tell the smallest differences in the shortest time (docs/verdicts.md)."""
+
+SECONDS = 20.0
+"""Measured of each variant, unless more is asked for."""
+
+BASE, OTHER = "base", "other"
+
+NORMAL_95 = 1.959964
+"""Standard errors of a 95 % interval of a normal value."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is measured: steps of a workload, none: all. sets: `key=value` as for `pgstrata run --set`.
+
+    seconds: of each variant. verdict_seconds: where it is above 0, measuring goes on until the verdict is
+    known, for so many seconds of both together at most.
+    """
+
+    steps: tuple[str, ...]
+    workload: str = "sysbench"
+    scale: str | None = None
+    sets: tuple[str, ...] = ()
+    seconds: float = SECONDS
+    slice_seconds: float = SLICE_SECONDS
+    seed: int = 1
+    margin: float = 0.02
+    verdict_seconds: float = 0.0
+    data_dir: str | None = None
+
+    @property
+    def step(self) -> str:
+        """The only one, where one is measured."""
+        return self.steps[0]
+
+    def question(self) -> Json:
+        """What decides what is measured, as JSON can hold it."""
+        return {
+            "workload": self.workload,
+            "scale": self.scale,
+            "sets": list(self.sets),
+            "steps": list(self.steps),
+            "seconds": self.seconds,
+            "slice_seconds": self.slice_seconds,
+            "seed": self.seed,
+        }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """log_ratio: natural log of other rate ÷ base rate; error: its standard error, of this one start of both
+    servers. pairs: behind it. rates: per second in `unit`. campaign: where its runs are."""
+
+    log_ratio: float
+    error: float
+    pairs: int
+    base_rate: float
+    other_rate: float
+    unit: str
+    campaign: str
+    seconds: float = 0.0
+    runs: tuple[Run, ...] = field(default=(), repr=False, compare=False)
+
+
+class OtherFailedError(ServerError):
+    """The second variant could not be measured: its server did not start, or died."""
+
+
+def measure_two(
+    work: Work,
+    base: Mapping[str, Any],
+    other: Mapping[str, Any],
+    *,
+    name: str,
+    results: Path,
+    console: Console,
+    profile: bool = False,
+) -> Measured:
+    """As `run_two`, for work of one step: what its runs say."""
+    run_two(work, base, other, name=name, results=results, console=console, profile=profile)
+    return read_two(work.step, results, name)
+
+
+def run_two(
+    work: Work,
+    base: Mapping[str, Any],
+    other: Mapping[str, Any],
+    *,
+    name: str,
+    results: Path,
+    console: Console,
+    profile: bool = False,
+    labels: tuple[str, str] = (BASE, OTHER),
+) -> None:
+    """Measures two variants, tables of a campaign file without a label, in turn, unless that was done
+    already.
+
+    name: of the campaign. Raises UsageError for a workload or step that is not there, BuildError where a tree
+    does not build, OtherFailedError where only the second variant fails, ServerError where the first does,
+    StoreError where results cannot be written, Interrupted.
+    """
+    campaign = campaign_of_two(work, base, other, name=name, results=results, profile=profile, labels=labels)
+    outcome = execute(campaign, Results(results), console)
+    failed = {run.key.variant: error for run, error in outcome.failed}
+    failed |= {run.key.variant: run.unable for run in outcome.plan.runs if run.unable}
+    for label, variant, kind in ((labels[0], base, ServerError), (labels[1], other, OtherFailedError)):
+        if label in failed:
+            raise kind(f"{variant['server']} could not be measured: {failed[label]}")
+
+
+def read_two(step: str, results: Path, name: str) -> Measured:
+    """What the runs of such a campaign say. Raises StoreError where they are not whole."""
+    runs = {run.variant: run for run in campaign_runs(Results(results), name)}
+    if not {BASE, OTHER} <= runs.keys():
+        raise StoreError(f"the runs of {name} in {results} are not whole", "remove the folder to begin anew")
+    one, two = (_record(runs[variant], step) for variant in (BASE, OTHER))
+    pairs = step_pairs(one, two)
+    found = estimate(*pairs)
+    if not math.isfinite(found.standard_error):
+        raise StoreError(f"{step} was too short for a comparison: {found.n} pairs", "give it more --seconds")
+    # Of few pairs the error itself is uncertain: as wide as the normal one whose 95 % interval is Student's.
+    widened = float(special.stdtrit(found.freedom, 0.975)) / NORMAL_95
+    return Measured(
+        found.log,
+        found.standard_error * widened,
+        found.n,
+        one.rate or 0.0,
+        two.rate or 0.0,
+        one.rate_unit,
+        name,
+        sum(part.seconds for part in (*one.slices, *two.slices)),
+        (runs[BASE], runs[OTHER]),
+    )
+
+
+def _record(run: Run, step: str) -> StepRecord:
+    found = next((record for record in run.steps if record.name == step), None)
+    if found is None:
+        raise StoreError(f"{run.folder} has no step {step}", "remove the folder to begin anew")
+    return found
+
+
+def campaign_of_two(
+    work: Work,
+    base: Mapping[str, Any],
+    other: Mapping[str, Any],
+    *,
+    name: str,
+    results: Path,
+    profile: bool = False,
+    labels: tuple[str, str] = (BASE, OTHER),
+) -> Campaign:
+    """The campaign of one comparison. Raises UsageError for what is not valid in it."""
+    document: Json = {
+        "name": name,
+        "results": str(results),
+        "order": "interleaved",
+        "slice_seconds": work.slice_seconds,
+        "margin": work.margin,
+        "seed": work.seed,
+        "base": labels[0],
+        "variants": [{**base, "label": labels[0]}, {**other, "label": labels[1]}],
+    }
+    if work.verdict_seconds:
+        document |= {"until": "verdict", "max_seconds": work.verdict_seconds}
+    if work.data_dir:
+        document["data_dir"] = work.data_dir
+    if profile:
+        document["profile"] = {"seconds": max(1.0, min(10.0, work.seconds / 2))}
+    for options in _options(work):
+        document["workloads"] = [{"name": work.workload, "options": options}]
+        overrides = Overrides(scale=work.scale, sets=work.sets)
+        try:
+            campaign = campaign_of(document, overrides)
+        except UsageError as error:
+            failed = error
+            continue
+        there = steps_of(campaign.workloads[0])
+        missing = next((step for step in work.steps if step not in there), None)
+        if missing is None:
+            return campaign
+        failed = UsageError(f"{work.workload} has no step {missing!r}", meant(missing, _known(work), "steps"))
+    raise failed
+
+
+def _options(work: Work) -> list[Json]:
+    """Options that measure this step and as little else as possible, the best first."""
+    given = {text.partition("=")[0].strip().rpartition(".")[2] for text in work.sets}
+    length: Json = {"read_seconds": work.seconds} if work.workload == "sysbench" else {}
+    if work.workload == "pgbench":
+        length = {"seconds": work.seconds}
+    length = {key: value for key, value in length.items() if key not in given}
+    # The other workloads have few steps, which are made one of the other.
+    chosen = work.workload == "sysbench" and work.steps and "steps" not in given
+    alone: Json = {"steps": list(work.steps)} if chosen else {}
+    return [{**length, **alone}, length] if alone else [length]
+
+
+def steps_of(chosen: ChosenWorkload, version_num: int = 170_000) -> list[str]:
+    """Names of the measured steps of a workload, on a server of a version."""
+    try:
+        phases = chosen.workload.phases(chosen.options, version_num)
+    except NotInVersionError:
+        return []
+    return [phase.name for phase in phases if isinstance(phase, Step) and phase.measured]
+
+
+def _known(work: Work) -> Sequence[str]:
+    overrides = Overrides(scale=work.scale, sets=work.sets)
+    document = {
+        "variants": [{"server": "pg:17"}],
+        "workloads": [{"name": work.workload, "options": {}}],
+    }
+    return steps_of(campaign_of(document, overrides).workloads[0])
+
+
+__all__ = [
+    "BASE",
+    "OTHER",
+    "SECONDS",
+    "Measured",
+    "OtherFailedError",
+    "Work",
+    "campaign_of_two",
+    "measure_two",
+    "read_two",
+    "run_two",
+    "steps_of",
+]

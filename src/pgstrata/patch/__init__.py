@@ -1,0 +1,1 @@
+"""What patches do to the rate of steps: each measured against the one before it."""

@@ -1,0 +1,116 @@
+"""Measures a series: each member against the one before it, and the last against the base."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from rich.console import Console
+
+from pgstrata.bisect.hunt import build_server
+from pgstrata.judge.compare import SideComparison, compare_all
+from pgstrata.measure.interrupt import Interrupts
+from pgstrata.measure.two_servers import Work, campaign_of_two, run_two
+from pgstrata.observe.profile import unavailable
+from pgstrata.patch.series import Member, Series
+from pgstrata.store import Results, Run
+from pgstrata.store.choose import Side, campaign_runs
+from pgstrata.store.lock import ResultsLock
+
+RUNS = "runs"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One comparison of the series. campaign: that holds its runs; whole: the last against the base of
+    several."""
+
+    comparison: SideComparison
+    campaign: str
+    runs: tuple[Run, ...] = field(repr=False)
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A series that was measured. folder: with its runs below `runs`."""
+
+    series: Series
+    work: Work
+    folder: Path
+    compared: tuple[Compared, ...]
+
+
+def pairs_of(series: Series) -> list[tuple[Member, Member]]:
+    """What is compared: neighbours, then, of several, the last with the base."""
+    members = list(series.members)
+    found = list(pairwise(members))
+    return [*found, (members[0], members[-1])] if len(found) > 1 else found
+
+
+def compare_series(
+    series: Series, work: Work, folder: Path, console: Console, *, profile: bool = True
+) -> Outcome:
+    """Builds and measures what is missing; finished comparisons are found again.
+
+    Raises UsageError for a step that is not there, BuildError where a member does not build, ServerError
+    where its server does not run, StoreError where nothing can be stored or another pgstrata is at it,
+    Interrupted.
+    """
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    pairs = pairs_of(series)
+    for base, other in pairs:
+        campaign_of_two(work, base.variant, other.variant, name="check", results=folder / RUNS)
+    with ResultsLock(folder), Interrupts(say) as interrupts:
+        for member in series.members:
+            _built(work, member, say, interrupts.check)
+        found = []
+        for base, other in pairs:
+            interrupts.check()
+            whole = len(pairs) > 1 and (base, other) == pairs[-1]
+            name = f"{other.name}-on-{base.name}-{_digest(work, base, other)}"
+            run_two(
+                work,
+                base.variant,
+                other.variant,
+                name=name,
+                results=folder / RUNS,
+                console=console,
+                profile=profile and not unavailable(),
+                labels=(base.name, other.name),
+            )
+            found.append(_judged(work, name, folder / RUNS, base, other, whole))
+    return Outcome(series, work, folder, tuple(found))
+
+
+def _digest(work: Work, base: Member, other: Member) -> str:
+    """Of everything that decides what is measured: an edited patch is another comparison."""
+    patches = [
+        hashlib.sha256(Path(patch).read_bytes()).hexdigest()
+        for member in (base, other)
+        for patch in member.variant.get("patches", [])
+    ]
+    limits = [work.margin, work.verdict_seconds]
+    asked = [work.question(), limits, base.variant, other.variant, patches]
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _built(work: Work, member: Member, say: Callable[[str], None], check: Callable[[], None]) -> None:
+    build_server(work, member.variant, say, check)
+
+
+def _judged(work: Work, name: str, results: Path, base: Member, other: Member, whole: bool) -> Compared:
+    runs = campaign_runs(Results(results), name)
+    sides = [Side(m.name, tuple(run for run in runs if run.variant == m.name)) for m in (base, other)]
+    (comparison,) = compare_all(sides[0], sides[1:], margin=work.margin, steps=work.steps)
+    return Compared(comparison, name, tuple(runs), whole)
+
+
+__all__ = ["RUNS", "Compared", "Outcome", "compare_series", "pairs_of"]

@@ -1,0 +1,1 @@
+"""What a search over commits, releases or configs found: sentences, JSON, and a page."""

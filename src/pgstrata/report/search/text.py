@@ -1,0 +1,177 @@
+"""A search in sentences, and as JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pgstrata.bisect.hunt import Found
+from pgstrata.bisect.procedure import Group, Seen
+from pgstrata.bisect.search import Outcome
+from pgstrata.bisect.state import Measurement
+
+Json = dict[str, Any]
+
+NORMAL_95 = 1.959964
+"""Standard errors of a 95 % interval."""
+
+
+def interval(outcome: Outcome) -> tuple[float, float, float]:
+    """Relative change (0.01: 1 % faster) and the ends of its 95 % interval."""
+    half = NORMAL_95 * outcome.error
+    change, low, high = (
+        math.expm1(outcome.log_ratio + side) if abs(outcome.log_ratio + side) < 50 else math.inf
+        for side in (0.0, -half, half)
+    )
+    return change, low, high
+
+
+def percent(change: float) -> str:
+    """`3.1 % slower`, `0.8 % faster`."""
+    return f"{abs(change):.1%} {'slower' if change < 0 else 'faster'}".replace("%", " %")
+
+
+def changed(outcome: Outcome) -> str:
+    """`3.1 % slower (2.6 … 3.6 %)`."""
+    change, low, high = interval(outcome)
+    sign = -1 if change < 0 else 1
+    ends = sorted((sign * low, sign * high))
+    return f"{percent(change)} ({ends[0] * 100:.1f} … {ends[1] * 100:.1f} %)"
+
+
+def outcome_of(measurement: Measurement) -> Outcome:
+    """With the part of its error that stays with a start of the servers."""
+    return Seen(measurement.base, measurement.other, measurement.log_ratio, measurement.error).outcome
+
+
+def headline(found: Found) -> str:
+    """The answer in a sentence."""
+    line, known = found.search.line, found.conclusion
+    step = found.search.work.step
+    ends = f"{line.stops[-1].name} against {line.stops[0].name} at {step}"
+    if known.effect is None:
+        return f"Nothing is known yet of {ends}."
+    if known.state in ("ends", "none"):
+        seen = f"one of {math.expm1(known.visible):.1%} would have been found in 9 of 10 cases".replace(
+            "%", " %"
+        )
+        word = "No difference is proven" if known.state == "none" else "No difference is proven so far"
+        return f"{word}: {ends} is {changed(known.effect)}; {seen}."
+    if known.state == "open":
+        most = sum(g.last - g.first + 1 for g in known.groups)
+        return (
+            f"{ends} is {changed(known.effect)}; not down to one {line.kind} yet: {most} hold the change "
+            f"with 95 % probability."
+        )
+    if len(known.groups) > 1:
+        return f"{ends} is {changed(known.effect)}, by {len(known.groups)} changes."
+    return f"{ends} is {changed(known.effect)}, since {named(found, known.groups[0])}."
+
+
+def named(found: Found, group: Group) -> str:
+    """A group: its one stop, or its ends."""
+    stops = found.search.line.stops
+    last = stops[group.last]
+    if group.first == group.last:
+        return f"{last.name} ({last.subject})" if last.subject else last.name
+    size = group.last - group.first + 1
+    between = "of which only the last can be measured" if found.conclusion.state == "found" else ""
+    return f"one of {size} {found.search.line.kind}s, {stops[group.first].name} … {last.name}" + (
+        f", {between}" if between else ""
+    )
+
+
+def sentences(found: Found) -> list[str]:
+    """The answer, what it rests on, what is missing, and the next step."""
+    line, known = found.search.line, found.conclusion
+    lines = [headline(found)]
+    for group in known.groups if known.state == "found" else []:
+        stop = line.stops[group.last]
+        text = f"{named(found, group)}: probability {shown_probability(group.probability)}"
+        if group.first == group.last and stop.author:
+            text += f", {stop.author}, {stop.date[:10]}"
+        if group.against_parent is not None:
+            text += f"; against what is before it {changed(group.against_parent)}"
+        lines.append(text)
+    if found.state.set_aside:
+        lines.append(f"{len(found.state.set_aside)} {line.kind}s could not be measured and are no evidence.")
+    if found.stopped:
+        lines.append(f"Stopped {found.stopped}; the same command goes on.")
+    elif known.state == "open":
+        lines.append("More measurements would not tell them apart; longer ones (--seconds) may.")
+    return lines
+
+
+def shown_probability(value: float) -> str:
+    """`97 %`; never 100 %, which no measurement gives."""
+    return "> 99.9 %" if value > 0.999 else f"{value:.1%}".replace("%", " %")
+
+
+def record(found: Found) -> Json:
+    """All of it as JSON can hold it. Ratios are other rate ÷ rate of the good end."""
+    known, line = found.conclusion, found.search.line
+
+    def stop(position: int) -> Json:
+        one = line.stops[position]
+        facts = {"subject": one.subject, "author": one.author, "date": one.date}
+        return {"position": position, "id": one.id, **{key: value for key, value in facts.items() if value}}
+
+    def ratio(outcome: Outcome | None) -> Json | None:
+        if outcome is None:
+            return None
+        change, low, high = interval(outcome)
+        return {
+            "ratio": 1 + change,
+            "low": 1 + low,
+            "high": 1 + high,
+            "log_ratio": outcome.log_ratio,
+            "error": outcome.error,
+        }
+
+    return {
+        "state": known.state,
+        "answer": headline(found),
+        "kind": line.kind,
+        "step": found.search.work.step,
+        "good": stop(0),
+        "bad": stop(line.n),
+        "effect": ratio(known.effect),
+        "visible": math.expm1(known.visible) if math.isfinite(known.visible) else None,
+        "several": known.several,
+        "groups": [
+            {
+                "first": stop(group.first),
+                "last": stop(group.last),
+                "probability": group.probability,
+                "against_parent": ratio(group.against_parent),
+            }
+            for group in known.groups
+        ],
+        "measured": [
+            {
+                "base": stop(m.base),
+                "other": stop(m.other),
+                "why": m.why,
+                **(ratio(outcome_of(m)) or {}),
+                "seconds": m.seconds,
+                "build_seconds": m.build_seconds,
+                "at": m.at,
+            }
+            for m in found.state.measured
+        ],
+        "set_aside": [{**stop(one.position), "why": one.why} for one in found.state.set_aside],
+        "stopped": found.stopped or None,
+        "folder": str(found.search.folder),
+    }
+
+
+__all__ = [
+    "changed",
+    "headline",
+    "interval",
+    "named",
+    "outcome_of",
+    "record",
+    "sentences",
+    "shown_probability",
+]

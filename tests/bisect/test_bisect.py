@@ -1,0 +1,147 @@
+"""`pgstrata bisect` on real servers: found, killed and gone on with, two at once; and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from pgstrata.cli.main import invoke
+from pgstrata.server.source import failures
+from pgstrata.server.source.cache import forget_failure
+from support_program import Program, Running, living_in
+from support_tree import commit, git, repository
+
+
+def measured(place: Path) -> int:
+    """How many measurements are on disk."""
+    file = place / "search/bisect.json"
+    return len(json.loads(file.read_text())["measured"]) if file.exists() else 0
+
+
+@pytest.mark.timeout(3600)  # a dozen servers; the limit is for machines that are busy otherwise
+def test_a_search_that_is_killed_goes_on_and_finds_the_slow_config(
+    delays: list[str], place: Path, pgstrata: Program
+) -> None:
+    running = Running(place, delays)
+    running.wait_for(lambda: measured(place) == 1)
+    second = pgstrata(*delays)
+    assert second.returncode == 1
+    assert f"process {running.process.pid}" in second.stderr
+    assert "Traceback" not in second.stderr
+    running.wait_for_text("2: the bad end slow")
+    running.wait_for(lambda: running.child("postgres"))
+    running.process.send_signal(signal.SIGKILL)
+    running.end()
+    running.output.unlink()
+    assert measured(place) == 1
+    until = time.monotonic() + 60
+    while living_in(place):
+        assert time.monotonic() < until, living_in(place)
+        time.sleep(0.1)
+
+    done = pgstrata(*delays, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert "going on: 1 measurements are there already" in done.stderr
+    found = json.loads(done.stdout)
+    assert found["state"] == "found"
+    assert [(g["first"]["id"], g["last"]["id"]) for g in found["groups"]] == [("./slow.conf", "./slow.conf")]
+    assert found["effect"]["ratio"] < 0.6
+    assert found["groups"][0]["against_parent"]["ratio"] < 0.6
+    assert {m["why"] for m in found["measured"]} >= {"ends", "search", "culprit"}
+    page = (place / "search/index.html").read_text()
+    assert "since slow" in page and "effects" in page and "posterior" in page
+    assert (place / "search/tables/measurements.csv").read_text().count("\n") == len(found["measured"]) + 1
+
+    again = pgstrata(*delays)
+    assert again.returncode == 0 and "since slow" in again.stdout
+    assert measured(place) == len(found["measured"])
+    other = pgstrata(*delays, "--seed", "2")
+    assert other.returncode == 2 and "differs in seed" in other.stderr
+
+
+def test_what_comes_is_shown_without_doing_it(delays: list[str], place: Path, pgstrata: Program) -> None:
+    done = pgstrata(*delays, "--dry-run")
+    assert done.returncode == 0
+    assert "2 configs, quick1 … slow" in done.stdout
+    assert "next: slow against quick1" in done.stdout
+    assert not (place / "search").exists()
+
+
+@pytest.fixture
+def repo(place: Path) -> Path:
+    """Two commits, tagged v1 and v2, of a tree that is no PostgreSQL to be measured."""
+    folder = repository(place / "repo")
+    git(folder, "tag", "v1")
+    (folder / "file").write_text("2\n")
+    commit(folder, "two")
+    git(folder, "tag", "v2")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "hint"),
+    [
+        ("--repo repo --good v1 --bad v22 --step point-query", "no commit 'v22'", "v2"),
+        ("--repo repo --good v2 --bad v1 --step point-query", "is older than the good end", "--good v1"),
+        ("--repo repo --good v1 --step point-query", "needs both ends", "--bad REF"),
+        ("--repo nowhere --good v1 --bad v2 --step point-query", "there is no folder", ""),
+        ("--step point-query", "nothing to search along", "--releases"),
+        ("--repo repo --good v1 --bad v2 --step point-qery", "no step 'point-qery'", "point-query"),
+        ("--repo repo --good v1 --bad v2 --step x --workload sysbensh", "no workload 'sysbensh'", "sysbench"),
+        ("--repo repo --good v1 --bad v2 --step point-query --build 03", "no build called '03'", "o2"),
+        ("--repo repo --good v1 --bad v2 --step point-query --config a1x", "a1x", ""),
+        ("--repo repo --good v1 --bad v2 --step point-query --set row=1", "no workload here has", "rows"),
+        ("--releases pg:17 --step point-query", "two places", "--releases FIRST,SECOND"),
+        ("--releases pg:13,pg:17 --repo repo --step point-query", "two searches", ""),
+        ("--configs a,b --step point-query", "needs a server", "--server pg:17"),
+        ("--repo repo --good v1 --bad v2 --step point-query --smallest 3", "not a share", "3%"),
+        ("--repo repo --good v1 --bad v2 --step point-query --seconds 0", "between", ""),
+    ],
+)
+def test_what_is_no_search_is_refused_in_a_sentence(
+    options: str,
+    said: str,
+    hint: str,
+    repo: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(repo.parent)
+    assert invoke(["bisect", *options.split()]) == 2
+    told = capsys.readouterr().err
+    assert said in told and hint in told
+    assert told.count("error:") == 1
+
+
+def test_git_bisect_is_told_to_stop_never_that_a_mistake_is_bad(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repo.parent)
+    runner = ["bisect", "--runner", "--repo", "repo", "--step", "point-query"]
+    assert invoke([*runner, "--good", "v9"]) == 128
+    assert invoke(runner) == 128
+    assert invoke([*runner, "--good", "v2"]) == 0
+    assert "the good end itself" in capsys.readouterr().out
+
+
+def test_a_commit_that_does_not_build_is_skipped_by_git_bisect(place: Path, pgstrata: Program) -> None:
+    folder = repository(place / "repo")
+    git(folder, "tag", "v1")
+    (folder / "src/backend/main.c").write_text("this is no C\n")
+    commit(folder, f"broken in {place.name}")
+    keys = {failed["key"] for failed in failures()}
+    try:
+        done = pgstrata(
+            *("bisect", "--runner", "--repo", "repo", "--good", "v1", "--step", "point-query"),
+            *("--data-dir", "data"),
+        )
+        assert done.returncode == 125, done.stderr
+        assert "broken" in done.stdout
+    finally:
+        for failed in failures():
+            if failed["key"] not in keys:
+                forget_failure(str(failed["key"]))
