@@ -118,6 +118,7 @@ def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepOb
         tables=last.tables,
         events=seen,
         disk=_disk([part.disk for part in parts]),
+        of_processes=any(part.of_processes for part in parts),
         sampler_cpu_seconds=_sum([part.sampler_cpu_seconds for part in parts]),
         observe_seconds=sum(part.observe_seconds for part in parts),
         waits=merged([part.waits for part in parts if part.waits is not None]),

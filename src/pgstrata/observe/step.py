@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 import psycopg
 
 from pgstrata.errors import PgstrataError, server_said
-from pgstrata.observe import disks, host, postgres
+from pgstrata.observe import disks, host, postgres, processes
 from pgstrata.observe.backends import CpuReading, ServerCpu
 from pgstrata.observe.log import LogWindow
 from pgstrata.observe.waits import Waits, WaitSampler
@@ -40,7 +40,8 @@ class StepObserved:
     backends: role, client (from 1), pid, cpu_seconds. host: the columns of the view host but run_id and
     step. pgstat: view, object, counter, before, after. sizes, tables, events: as in a step record of
     docs/results.md. disk: reads, read_bytes, writes, write_bytes, context_switches and cpu_seconds of
-    the host over the step. rss_bytes: of all server processes at the end (see `resident_bytes`).
+    the host over the step; where others are measured in between (`of_processes`), of the cluster's own
+    processes, without reads and writes. rss_bytes: of all server processes at the end (see `resident_bytes`).
     sampler_cpu_seconds: CPU the per-second sampling used. observe_seconds: time `before` and `after` took.
     waits: shares of time by wait event, None unless asked for.
     """
@@ -56,6 +57,7 @@ class StepObserved:
     tables: dict[str, TableRecord] = field(default_factory=dict)
     events: list[LogEvent] = field(default_factory=list)
     disk: Json | None = None
+    of_processes: bool = False
     sampler_cpu_seconds: float | None = None
     observe_seconds: float = 0.0
     waits: Waits | None = None
@@ -69,7 +71,8 @@ class StepWatch:
     the last second of their statistics when they end. `bloat_bytes`: largest table with its indexes
     that is read whole for pgstattuple; 0 never. `windows`: where others are measured in between, the moment
     (monotonic seconds) at which so much time of this step has passed; counters of the whole host say nothing
-    about one step then, and are left out. Whatever fails is noted; nothing is ever raised.
+    about one step then, and those of the cluster's own processes take their place. Whatever fails is noted;
+    nothing is ever raised.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class StepWatch:
         self._log: LogWindow | None = None
         self._cpu_begin = CpuReading()
         self._host_begin: host.HostReading | None = None
+        self._processes_begin: processes.ProcessReading | None = None
         self._wal_begin: int | None = None
         self._unix_begin = self._unix_end = 0.0
 
@@ -138,6 +142,8 @@ class StepWatch:
             self._cpu_begin = self._try("CPU", self._cpu.read) or CpuReading()
         if self._counters is not None:
             self._host_begin = self._try("host", self._counters.read)
+        if self._windows is not None:
+            self._processes_begin = self._try("processes", self._read_processes)
         if self._sampler is not None and self._host_begin is not None:
             self._sampler.start(self._host_begin)
         if self._waits is not None:
@@ -159,13 +165,10 @@ class StepWatch:
             if reading is not None:
                 if self._windows is None:
                     result.disk = host.totals(self._host_begin, reading)
-                else:
-                    result.notes.append(
-                        "variants took turns in short slices: disk and context switches of the host "
-                        "cannot be told apart"
-                    )
                 if self._sampler is not None:
                     self._sampler.stop(reading)
+        if self._processes_begin is not None:
+            self._own_counters(self._processes_begin)
         wal = self._wal_position()
         if wal is not None and self._wal_begin is not None:
             result.wal_bytes = wal - self._wal_begin
@@ -225,6 +228,22 @@ class StepWatch:
         if not devices:
             self._result.notes.append("disk not observed: the data folder is on no block device of this host")
         return host.HostCounters(devices)
+
+    def _read_processes(self) -> processes.ProcessReading | None:
+        pid = self._cluster.pid
+        clients = [pid for pids in self._cpu.roles.values() for pid in pids]
+        return None if pid is None else processes.read_processes(pid, clients)
+
+    def _own_counters(self, begin: processes.ProcessReading) -> None:
+        now = self._try("processes", self._read_processes)
+        if now is not None:
+            cpu = self._result.server_cpu_seconds
+            self._result.disk = {**processes.totals(begin, now), "cpu_seconds": cpu}
+            self._result.of_processes = True
+            self._result.notes.append(
+                "variants took turns in short slices: CPU, disk and context switches are those of this "
+                "server's processes, not of the host"
+            )
 
     def _open_waits(self, pids: Mapping[str, Sequence[int]]) -> WaitSampler:
         own = [] if self._session is None else [self._session.info.backend_pid]
