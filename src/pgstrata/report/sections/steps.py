@@ -60,13 +60,23 @@ def _brief(step: StepResults) -> str:
     low, high = min(spans), max(spans)
     alike = high - low < 0.02 * high + 0.05
     span = numbers.duration(high) if alike else f"{numbers.duration(low)} to {numbers.duration(high)}"
-    parts = [f"Measured for {span}", _connections(measured)]
+    parts = [f"Measured for {span}", _in_turn(measured), _connections(measured)]
     target = measured.record.target_rate
     if target is not None:
         parts.append(f"{numbers.rate(target)} rows/s asked of each background writer role")
     if not step.measured:
         parts.append("part of the set-up: in no comparison")
     return "; ".join(part for part in parts if part) + "."
+
+
+def _in_turn(measured: MeasuredStep) -> str:
+    """The slices or rounds of a step whose variants were measured in turn."""
+    comparison, slices = measured.run.record.comparison, measured.record.slices
+    if comparison is None or not slices:
+        return ""
+    if not measured.record.reads_only:
+        return f"in turn, {numbers.count(len(slices))} rounds"
+    return f"in turn, {numbers.count(len(slices))} slices of {numbers.duration(comparison.slice_seconds)}"
 
 
 def _connections(measured: MeasuredStep) -> str:
