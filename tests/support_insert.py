@@ -97,7 +97,7 @@ def add_step(
                 counts
                 | {"histogram": latency.encode()}
                 | {f"p{p}": latency.percentile(p) or 0.0 for p in (50, 75, 90, 95, 99)}
-                | {"max": latency.max_seconds, "mean": 0.0, "stddev": 0.0}
+                | {"max": latency.max_seconds or 0.0, "mean": 0.0, "stddev": 0.0}
             )
             total = totals.setdefault(role["name"], dict.fromkeys(counts, 0))
             for count in counts:

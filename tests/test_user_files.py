@@ -36,7 +36,7 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
 def test_an_endless_file_is_read_up_to_its_limit(device: str) -> None:
-    assert refused(Path(device)) == f"the campaign file {device} has more than 1 MB"
+    assert refused(Path(device)) == f"the campaign file {device} has more than 1 MiB"
 
 
 def test_a_file_at_the_limit_is_taken_and_one_byte_more_is_not(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_file_at_the_limit_is_taken_and_one_byte_more_is_not(tmp_path: Path) -
     file.write_bytes(b"x" * 2048)
     assert len(user_files.read_text(file, "file", most=2048)) == 2048
     file.write_bytes(b"x" * 2049)
-    assert "has more than 2 kB" in refused(file, most=2048)
+    assert "has more than 2 KiB" in refused(file, most=2048)
 
 
 def test_a_fifo_without_a_writer_is_not_waited_for(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_pipe_that_trickles_for_ever_is_left(tmp_path: Path) -> None:
 def test_an_endless_pipe_is_read_up_to_its_limit() -> None:
     with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as yes:
         assert yes.stdout is not None
-        assert "has more than 1 MB" in refused(Path(f"/dev/fd/{yes.stdout.fileno()}"))
+        assert "has more than 1 MiB" in refused(Path(f"/dev/fd/{yes.stdout.fileno()}"))
         yes.kill()
 
 

@@ -14,6 +14,7 @@ import stat
 import time
 from pathlib import Path
 
+from pgstrata import numbers
 from pgstrata.errors import UsageError
 
 MOST_BYTES = 1 << 20
@@ -113,7 +114,8 @@ def _content(descriptor: int, path: Path, what: str, most: int) -> bytes:
         size += len(part)
         if size > most:
             raise UsageError(
-                f"the {what} {shown(path)} has more than {_size(most)}", f"is it a {what}? None is that large"
+                f"the {what} {shown(path)} has more than {numbers.size(most)}",
+                f"is it a {what}? None is that large",
             )
 
 
@@ -125,7 +127,3 @@ def _wait(descriptor: int, end: float, path: Path, what: str) -> None:
         silent = seconds == SILENCE_SECONDS
         how = f"says nothing for {SILENCE_SECONDS:.0f} s" if silent else "does not come to an end"
         raise UsageError(f"the {what} {shown(path)} {how}", "name a file, or a pipe that is written to")
-
-
-def _size(count: int) -> str:
-    return f"{count >> 20} MB" if count >= 1 << 20 else f"{count >> 10} kB"

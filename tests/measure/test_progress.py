@@ -16,11 +16,10 @@ from pgstrata.measure.progress import (
     LiveProgress,
     Pace,
     PlainProgress,
-    duration,
     progress_on,
-    quantity,
     seconds_left,
 )
+from pgstrata.numbers import clock, quantity
 from pgstrata.store.record import StepRecord
 from pgstrata.workload.core.language import Headline, Role, Step
 from support_campaign import plan
@@ -140,7 +139,7 @@ def test_what_is_left_of_a_step() -> None:
     [(0, "0 s"), (59.6, "1:00 min"), (61, "1:01 min"), (3600, "1:00 h"), (7500, "2:05 h"), (-3, "0 s")],
 )
 def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert clock(seconds) == text
 
 
 def test_quantities() -> None:

@@ -72,14 +72,14 @@ def test_huge_pages(tmp_path: Path) -> None:
 def test_swap(tmp_path: Path) -> None:
     told(doctor.swap(tmp_path), "unknown")
     told(doctor.swap(meminfo(tmp_path, SwapTotal=0, SwapFree=0)), "ok", "none")
-    told(doctor.swap(meminfo(tmp_path, SwapTotal=2097152, SwapFree=2097152)), "warn", "2.0 GiB", "swapoff")
-    told(doctor.swap(meminfo(tmp_path, SwapTotal=2097152, SwapFree=1048576)), "bad", "1.0 GiB of 2.0 GiB")
+    told(doctor.swap(meminfo(tmp_path, SwapTotal=2097152, SwapFree=2097152)), "warn", "2 GiB", "swapoff")
+    told(doctor.swap(meminfo(tmp_path, SwapTotal=2097152, SwapFree=1048576)), "bad", "1 GiB of 2 GiB")
 
 
 def test_memory(tmp_path: Path) -> None:
     told(doctor.memory(tmp_path), "unknown")
     gib = 1048576
-    told(doctor.memory(meminfo(tmp_path, MemTotal=16 * gib, MemAvailable=15 * gib)), "ok", "15.0 GiB")
+    told(doctor.memory(meminfo(tmp_path, MemTotal=16 * gib, MemAvailable=15 * gib)), "ok", "15 GiB")
     told(doctor.memory(meminfo(tmp_path, MemTotal=16 * gib, MemAvailable=8 * gib)), "warn")
     told(doctor.memory(meminfo(tmp_path, MemTotal=16 * gib, MemAvailable=gib)), "bad")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.page import numbers
+from pgstrata import numbers
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata import numbers
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.judge.marks import THRESHOLDS
-from pgstrata.page import numbers
 from pgstrata.report import write_report
 from pgstrata.store import Results, RunKey
 from support_page import PageReader, ReadCell, Written

@@ -50,7 +50,7 @@ def test_without_space_it_says_how_much_and_leaves_nothing(place: Path) -> None:
             copy_folder(source, small / "copy", None)
         return
     try:
-        with pytest.raises(ServerError, match=r"no space for a snapshot of .*: 4 MB, 1 MB are free"):
+        with pytest.raises(ServerError, match=r"no space for a snapshot of .*: 4 MiB, 1 MiB are free"):
             copy_folder(source, small / "copy", None)
         assert list(small.iterdir()) == []
     finally:

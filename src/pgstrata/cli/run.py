@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pgstrata import numbers
+
 if TYPE_CHECKING:
     from pgstrata.campaign.file.models import Campaign
     from pgstrata.campaign.plan.runs import Plan
@@ -208,8 +210,6 @@ def plan_lines(plan: Plan) -> list[str]:
     """The plan as text: every run in its order, then time and disk."""
     from pgstrata.cli.output import aligned
     from pgstrata.measure.campaign import AGAIN
-    from pgstrata.measure.progress import duration
-    from pgstrata.measure.run.active import gigabytes
 
     rows = [
         [
@@ -218,15 +218,15 @@ def plan_lines(plan: Plan) -> list[str]:
             run.key.workload,
             run.key.repeat,
             "there already" if run.existing else "to do again" if run.again else "to do",
-            "" if run.existing else duration(run.seconds),
-            "" if run.existing else gigabytes(run.disk_bytes),
+            "" if run.existing else numbers.clock(run.seconds),
+            "" if run.existing else numbers.size(run.disk_bytes),
         ]
         for number, run in enumerate(plan.runs, 1)
     ]
     columns = ["", "variant", "workload", "repeat", "state", "time about", "disk about"]
     total = (
         f"campaign {plan.campaign.name}: {len(plan.missing)} of {len(plan.runs)} runs to do, "
-        f"about {duration(plan.seconds)}, up to {gigabytes(plan.disk_bytes)} of disk; "
+        f"about {numbers.clock(plan.seconds)}, up to {numbers.size(plan.disk_bytes)} of disk; "
         f"compared with {plan.base}"
     )
     again = sum(run.again for run in plan.runs)

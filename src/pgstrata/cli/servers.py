@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pgstrata import numbers
 from pgstrata.cli.output import Format
 
 app = typer.Typer(
@@ -39,14 +40,14 @@ def list_(
 
     here = {server.version: server for server in acquire.fetched()}
     rows: list[list[str | None]] = [
-        [f"pg{version}", "fetched", None, _megabytes(size(server.bin_dir.parent)), str(server.bin_dir)]
+        [f"pg{version}", "fetched", None, numbers.size(size(server.bin_dir.parent)), str(server.bin_dir)]
         for version, server in here.items()
         if server.bin_dir
     ]
     for kept in built():
         made_with = f"{kept.record.build.get('name')}: {kept.record.cflags}"
         rows.append(
-            [kept.record.label, "built", made_with, _megabytes(size(kept.folder)), f"{kept.folder}/bin"]
+            [kept.record.label, "built", made_with, numbers.size(size(kept.folder)), f"{kept.folder}/bin"]
         )
     for failed in failures():
         rows.append([failed["label"], "failed", failed["build"]["name"], None, str(failed["message"])])
@@ -60,10 +61,6 @@ def list_(
         print_rows(["server", "state", "build", "size", "folder"], rows, format)
     else:
         print("no server is here yet: pgstrata servers fetch 17, or just run a campaign")
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:.0f} MB"
 
 
 @app.command("fetch")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from pgstrata import numbers
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan, groups, make_plan
@@ -20,7 +21,7 @@ from pgstrata.errors import ServerError, UsageError
 from pgstrata.measure.comparison.comparison import Comparison
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import Progress, progress_on
-from pgstrata.measure.run.active import ActiveRun, gigabytes
+from pgstrata.measure.run.active import ActiveRun
 from pgstrata.observe.doctor import examine
 from pgstrata.ownership import hand_over, own_folder
 from pgstrata.server.acquire import acquire
@@ -242,7 +243,8 @@ def _check_space(plan: Plan, root: Path) -> None:
     smallest = min((run.disk_bytes for run in plan.missing if run.variant.server.managed), default=0)
     if free < smallest:
         raise ServerError(
-            f"{root} has {gigabytes(free)} free, even the smallest run needs about {gigabytes(smallest)}",
+            f"{root} has {numbers.size(free)} free, "
+            f"even the smallest run needs about {numbers.size(smallest)}",
             "make room, or name another disk: data_dir in the campaign, or --data-dir",
         )
 

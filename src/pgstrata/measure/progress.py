@@ -16,26 +16,12 @@ from rich.text import Text
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.driver.events import RoleSecond, Second
+from pgstrata.numbers import clock, quantity
 from pgstrata.store.record import StepRecord
 from pgstrata.workload.core.language import Headline, Step
 
 HEARTBEAT_SECONDS = 10.0
 """Plain output says this often that a long step is alive."""
-
-
-def duration(seconds: float) -> str:
-    """`42 s`, `3:07 min`, `2:05 h`."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60}:{whole % 60:02d} min"
-    return f"{whole // 3600}:{whole % 3600 // 60:02d} h"
-
-
-def quantity(value: float, unit: str) -> str:
-    """A rate with thousands grouped; decimals only where the number is small."""
-    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:,.1f} {unit}"
 
 
 class Progress(Protocol):
@@ -140,18 +126,16 @@ class PlainProgress:
         repeat = f", repeat {run.key.repeat}" if len({r.key.repeat for r in self._pace.runs}) > 1 else ""
         self.say(
             f"run {number} of {total}: {run.key.variant}, {run.key.workload}{repeat}"
-            f" (about {duration(self._pace.left())} left)"
+            f" (about {clock(self._pace.left())} left)"
         )
 
     def run_ended(self, run: PlannedRun, error: str | None, seconds: float) -> None:
         self._pace.end(run, seconds)
-        self.say(
-            f"  FAILED after {duration(seconds)}: {error}" if error else f"  done in {duration(seconds)}"
-        )
+        self.say(f"  FAILED after {clock(seconds)}: {error}" if error else f"  done in {clock(seconds)}")
 
     def phase(self, name: str, seconds: float | None = None) -> None:
         if seconds is not None and seconds >= HEARTBEAT_SECONDS:
-            self.say(f"  {name}, up to {duration(seconds)}")
+            self.say(f"  {name}, up to {clock(seconds)}")
 
     def step_begins(self, step: Step) -> None:
         self._step, self._said = step, time.monotonic()
@@ -192,11 +176,11 @@ class LiveProgress(PlainProgress):
     def _render(self) -> Group:
         grid = Table.grid(padding=(0, 1))
         grid.add_row(
-            Text(self._where, style="bold"), Text(f"about {duration(self._pace.left())} left", style="dim")
+            Text(self._where, style="bold"), Text(f"about {clock(self._pace.left())} left", style="dim")
         )
         what = self._what
         if self._until is not None:
-            what += f", {duration(self._until - time.monotonic())} to go"
+            what += f", {clock(self._until - time.monotonic())} to go"
         return Group(grid, Text(f"  {what}"))
 
     def run_begins(self, run: PlannedRun, number: int, total: int) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pgstrata import numbers
 from pgstrata.observe import disks, host, machine
 
 State = Literal["ok", "warn", "bad", "unknown"]
@@ -93,13 +94,14 @@ def swap(root: Path = ROOT) -> Check:
         return Check(
             name,
             "bad",
-            f"{_size(used)} of {_size(total)} in use: the server's memory may be read back from disk",
+            f"{numbers.size(used)} of {numbers.size(total)} in use: "
+            "the server's memory may be read back from disk",
             "Free memory, then run `swapoff -a` as root.",
         )
     return Check(
         name,
         "warn",
-        f"{_size(total)}, not in use",
+        f"{numbers.size(total)}, not in use",
         "Run `swapoff -a` as root, or `sysctl vm.swappiness=1`.",
     )
 
@@ -109,7 +111,7 @@ def memory(root: Path = ROOT) -> Check:
     total, available = machine.meminfo("MemTotal", root), machine.meminfo("MemAvailable", root)
     if not total or available is None:
         return Check(name, "unknown", "/proc/meminfo does not say")
-    seen = f"{_size(available)} of {_size(total)}"
+    seen = f"{numbers.size(available)} of {numbers.size(total)}"
     if available < 0.25 * total or available < GIB // 2:
         return Check(name, "bad", seen, "Stop what else uses memory, or choose a smaller shared_buffers.")
     if available < 0.7 * total:
@@ -125,7 +127,7 @@ def disk_space(data_dir: Path, needed_bytes: int = 10 * GIB) -> Check:
         usage = shutil.disk_usage(folder)
     except OSError as error:
         return Check(name, "unknown", f"{folder}: {error.strerror}")
-    seen = f"{_size(usage.free)} of {_size(usage.total)} at {folder}"
+    seen = f"{numbers.size(usage.free)} of {numbers.size(usage.total)} at {folder}"
     move = "Make room, or name another folder with the option data_dir."
     if usage.free < needed_bytes // 5:
         return Check(name, "bad", seen, move)
@@ -338,11 +340,3 @@ def _nearest(folder: Path) -> Path:
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder
-
-
-def _size(count: int) -> str:
-    """Bytes for people: 1.5 GiB."""
-    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(units) > 1:
-        value, units = value / 1024, units[1:]
-    return f"{value:.1f} {units[0]}" if units[0] != "B" else f"{count} B"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from pgstrata import numbers
 from pgstrata.judge.plan_shape import shape
 from pgstrata.judge.plan_text import outline, side_by_side
 from pgstrata.judge.queries import Timing, faster
-from pgstrata.page import numbers
 from pgstrata.page.blocks import Block, Cell, Column, Listing, Prose, Row, Table, words
 from pgstrata.page.queries import Queries, relative
 from pgstrata.page.results import RunSet, WorkloadResults

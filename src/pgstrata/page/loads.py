@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pgstrata.page import numbers
+from pgstrata import numbers
 from pgstrata.page.blocks import Cell, Chart, Column, Row, Table, missing, words
 from pgstrata.page.charts import axis, color, label, rounded
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pgstrata import numbers
 from pgstrata.judge.marks import relative_mark
 from pgstrata.judge.queries import Timing, timings
-from pgstrata.page import numbers
 from pgstrata.page.blocks import Cell, missing
 from pgstrata.page.results import RunSet, WorkloadResults
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pgstrata.numbers import count, moment
 from pgstrata.page.blocks import Block, Section, Table
 from pgstrata.page.frames import Frames
-from pgstrata.page.numbers import count, moment
 from pgstrata.page.results import RunSet, WorkloadResults
 from pgstrata.report.flames import Flames
 from pgstrata.report.sections.compared import compared

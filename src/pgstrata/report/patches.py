@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pgstrata import numbers
 from pgstrata.judge.stacks import moved
-from pgstrata.page import numbers
 from pgstrata.page.results import read_results
 from pgstrata.patch.compare import RUNS, Compared, Outcome
 from pgstrata.report import verdicts

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
+from pgstrata import numbers
 from pgstrata.judge.compare import SideComparison, StepVerdict
-from pgstrata.page import numbers
 
 Cells = list[str]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 
+from pgstrata import numbers
 from pgstrata.errors import ServerError
 from pgstrata.ownership import hand_over
 from pgstrata.server.account import Account
@@ -54,8 +55,8 @@ def copy_folder(source: Path, target: Path, account: Account | None) -> None:
         if "No space left" in done.stderr:
             free = psutil.disk_usage(str(target.parent)).free
             raise ServerError(
-                f"no space for a snapshot of {source}: {folder_bytes(source) / 1e6:.0f} MB, "
-                f"{free / 1e6:.0f} MB are free",
+                f"no space for a snapshot of {source}: {numbers.size(folder_bytes(source))}, "
+                f"{numbers.size(free)} are free",
                 _HINT,
             )
         raise ServerError(f"a snapshot of {source} cannot be made: {said}", _HINT)

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 
 import pgstrata
+from pgstrata import numbers
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError, server_said
@@ -132,8 +133,8 @@ class ActiveRun:
         free = shutil.disk_usage(self._data_root).free
         if free < self.planned.disk_bytes:
             raise ServerError(
-                f"{self._data_root} has {gigabytes(free)} free, "
-                f"this run needs about {gigabytes(self.planned.disk_bytes)}",
+                f"{self._data_root} has {numbers.size(free)} free, "
+                f"this run needs about {numbers.size(self.planned.disk_bytes)}",
                 "make room, or name another disk: data_dir in the campaign, or --data-dir",
             )
 
@@ -316,11 +317,6 @@ class ActiveRun:
                 facts=self._facts,
             )
         )
-
-
-def gigabytes(count: float) -> str:
-    """Bytes for people: `3.1 GB`, `420 MB`."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def execute_sql(cluster: Cluster | ForeignCluster, statement: str) -> None:

@@ -13,6 +13,7 @@ from pgstrata.bisect.procedure import Group
 from pgstrata.bisect.state import Measurement
 from pgstrata.errors import PgstrataError
 from pgstrata.judge.marks import Mark
+from pgstrata.numbers import duration, moment, rate
 from pgstrata.observe.profile import unavailable
 from pgstrata.page.blocks import (
     Block,
@@ -29,7 +30,6 @@ from pgstrata.page.blocks import (
     words,
 )
 from pgstrata.page.charts import axis, color, label
-from pgstrata.page.numbers import duration, moment, rate
 from pgstrata.page.results import read_results
 from pgstrata.report.flames import draw_flames, read_flames
 from pgstrata.report.search.text import (

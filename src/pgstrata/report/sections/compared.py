@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from pgstrata.page import numbers
+from pgstrata import numbers
 from pgstrata.page.blocks import (
     Block,
     Cell,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pgstrata import numbers
 from pgstrata.judge.marks import Mark, relative_mark
-from pgstrata.page import numbers
 from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.page.frames import Frames
 from pgstrata.page.results import Repeats, RunSet, StepResults

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgstrata.page import numbers
+from pgstrata import numbers
 from pgstrata.page.blocks import Block, Cell, Column, Listing, Row, Section, Table, words
 from pgstrata.page.results import RunSet
 

@@ -5,9 +5,9 @@ Where nothing is proven, it says so, and what would settle it.
 
 from __future__ import annotations
 
+from pgstrata import numbers
 from pgstrata.judge.builds import unlike
 from pgstrata.judge.marks import Mark
-from pgstrata.page import numbers
 from pgstrata.page.blocks import Block, Cell, Finding, Findings, Prose
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults
 from pgstrata.report.sections.settle import settle

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
+from pgstrata import numbers
 from pgstrata.judge.costs import step_cost
 from pgstrata.judge.marks import relative_mark
-from pgstrata.page import numbers
 from pgstrata.page.blocks import Cell, Column, Row, Section, Table, missing, words
 from pgstrata.page.results import Repeats, RunSet, StepResults, WorkloadResults
 from pgstrata.report.sections.summary import relative_cell

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from pgstrata import numbers
 from pgstrata.judge.stacks import CERTAIN, ShareChange, moved
-from pgstrata.page import numbers
 from pgstrata.page.blocks import Block, Cell, Column, Picture, Prose, Row, Section, Table, words
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.report.flames import Flame, Flames

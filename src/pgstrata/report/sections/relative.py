@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from pgstrata.page import numbers
+from pgstrata import numbers
 from pgstrata.page.blocks import Chart
 from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, label, trace
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pgstrata.page import numbers
+from pgstrata import numbers
 from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.page.frames import Frames
 from pgstrata.page.results import Repeats, RunSet, StepResults

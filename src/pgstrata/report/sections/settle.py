@@ -7,9 +7,9 @@ import math
 import shlex
 from collections.abc import Sequence
 
+from pgstrata import numbers
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.errors import UsageError
-from pgstrata.page import numbers
 from pgstrata.page.results import RunSet, WorkloadResults
 from pgstrata.server.config.resolve import find_fragment
 from pgstrata.store import Run

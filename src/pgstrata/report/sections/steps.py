@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgstrata.page import numbers
+from pgstrata import numbers
 from pgstrata.page.blocks import Bar, Bars, Block, Section
 from pgstrata.page.frames import Frames
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pgstrata import numbers
 from pgstrata.judge import summary as analysis
 from pgstrata.judge.marks import Mark, verdict_mark
-from pgstrata.page import numbers
 from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults
 from pgstrata.report.verdicts import evidence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pgstrata.page import numbers
+from pgstrata import numbers
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
 from pgstrata.page.charts import PALETTE, axis, label, rounded
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor, natural

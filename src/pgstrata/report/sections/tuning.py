@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pgstrata import numbers
 from pgstrata.judge.overlays import TuningStudy, tuning_study
 from pgstrata.judge.tuning import CLASSES, StudyEntry
-from pgstrata.page import numbers
 from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
 from pgstrata.page.results import RunSet
 

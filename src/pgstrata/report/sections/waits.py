@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import mean
 
-from pgstrata.page import numbers
+from pgstrata import numbers
 from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults
 from pgstrata.store.record import StepRecord

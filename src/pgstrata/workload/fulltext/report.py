@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pgstrata import numbers
 from pgstrata.judge.marks import relative_mark
 from pgstrata.judge.queries import SUB_MILLISECOND, Timing, common, shift, total
-from pgstrata.page import numbers
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table, missing, words
 from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, label, rounded, trace
 from pgstrata.page.loads import phase_table, seconds, sizes, step_named

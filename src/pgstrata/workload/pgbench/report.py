@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pgstrata.page import numbers
+from pgstrata import numbers
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
 from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, dash, label, rounded, trace
 from pgstrata.page.results import Repeats, RunSet, StepResults, WorkloadResults, anchor, natural

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
+from pgstrata import numbers
 from pgstrata.errors import ServerError
 from pgstrata.server.cache import building, cache_folder, publish
 from pgstrata.server.process import start
@@ -142,7 +143,7 @@ def _check_disk(where: Path, needed: int) -> None:
     free = shutil.disk_usage(where).free
     if free < needed:
         raise ServerError(
-            f"{where.parent} has {free / 1e9:.1f} GB free, the data needs about {needed / 1e9:.1f} GB",
+            f"{where.parent} has {numbers.size(free)} free, the data needs about {numbers.size(needed)}",
             "make room, take a smaller scale, or name another folder with PGSTRATA_CACHE",
         )
 

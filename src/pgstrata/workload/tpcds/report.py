@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pgstrata import numbers
 from pgstrata.judge.marks import relative_mark
 from pgstrata.judge.queries import Timing, common, faster, geometric_mean, total
-from pgstrata.page import numbers
 from pgstrata.page.blocks import (
     Block,
     Cell,

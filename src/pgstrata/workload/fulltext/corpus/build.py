@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pgstrata import numbers
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server.cache import building, cache_folder, publish
 from pgstrata.user_files import shown
@@ -142,7 +143,7 @@ class Corpus:
         names = ", ".join(map(shown, made.get("damaged", [])[:3]))
         raise UsageError(
             f"the mail archive {shown(self.source)} is not whole: {what}{f' ({names})' if names else ''}; "
-            f"{made['messages']:,} messages, {counts.get('read_bytes', 0) / 1e6:,.1f} MB, could be read",
+            f"{made['messages']:,} messages, {numbers.size(counts.get('read_bytes', 0))}, could be read",
             'mend or fetch it again, or use what could be read with the option damaged = "use"',
         )
 
@@ -206,6 +207,6 @@ def _check_disk(where: Path, needed: int) -> None:
     free = shutil.disk_usage(where).free
     if free < needed:
         raise ServerError(
-            f"{where.parent} has {free / 1e9:.1f} GB free, the corpus needs about {needed / 1e9:.1f} GB",
+            f"{where.parent} has {numbers.size(free)} free, the corpus needs about {numbers.size(needed)}",
             "make room, take fewer messages, or name another folder with PGSTRATA_CACHE",
         )

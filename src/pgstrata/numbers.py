@@ -72,7 +72,7 @@ def size(value: float | None) -> str:
     scaled = float(value)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(scaled) < 1024:
-            return f"{significant(scaled)} {unit}"
+            return f"{round(scaled) if scaled == round(scaled) else significant(scaled)} {unit}"
         scaled /= 1024
     return f"{significant(scaled)} TiB"
 
@@ -88,6 +88,21 @@ def duration(seconds: float | None) -> str:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def clock(seconds: float) -> str:
+    """A time span as a clock has it, for what runs on: `42 s`, `3:07 min`, `2:05 h`."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02d} h"
+
+
+def quantity(value: float, unit: str) -> str:
+    """A rate with its unit, thousands grouped; decimals only where the number is small."""
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:,.1f} {unit}"
 
 
 def moment(text: str | None) -> str:
