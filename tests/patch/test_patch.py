@@ -1,0 +1,70 @@
+"""`pgstrata patch` on real servers, built from a tree that installs a server which is there already.
+
+What the patch changes is how long a statement sleeps: the answer does not depend on what else is running.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pgstrata.server.model import Server
+from support_program import Program
+from support_tree import commit, git, repository
+
+INSTALL = """include ../Makefile.global
+all:
+install:
+\tmkdir -p $(DESTDIR)$(prefix)
+\tcp -r %s/bin %s/lib %s/share $(DESTDIR)$(prefix)/
+\tcat ../../extra.conf >>`find $(DESTDIR)$(prefix)/share -name postgresql.conf.sample`
+"""
+
+
+@pytest.fixture
+def repo(place: Path, pg17: Server) -> Path:
+    """A tree whose server is 17 with a setting of its own."""
+    assert pg17.bin_dir is not None
+    folder = repository(place / "repo", version=pg17.version)
+    (folder / "src/backend/Makefile").write_text(INSTALL % ((pg17.bin_dir.parent,) * 3))
+    (folder / "extra.conf").write_text("test.delay = '0.002'\n")
+    commit(folder, "sleep a little")
+    git(folder, "tag", "v1")
+    (folder / "extra.conf").write_text("test.delay = '0.016'\n")
+    (place / "slow.patch").write_text(git(folder, "diff") + "\n")
+    git(folder, "checkout", "-q", ".")
+    (place / "delay.sql").write_text("SELECT pg_sleep(current_setting('test.delay')::float8);\n")
+    return folder
+
+
+@pytest.mark.timeout(3600)  # eight starts of servers; the limit is for machines that are busy otherwise
+def test_a_patch_that_makes_it_slower_is_a_table_for_a_mail(
+    repo: Path, place: Path, pgstrata: Program
+) -> None:
+    sets = ('scripts=["delay.sql"]', "builtin=[]", "modes=simple", "clients=1", "warmup=0", "seconds=0.5")
+    never = ("initialise=false", "vacuum=false", "checkpoint=false")
+    command = [
+        *("patch", "slow.patch", "--repo", "repo", "--base", "v1", "--workload", "pgbench"),
+        *("--step", "delay-simple-c1", "--max-seconds", "2", "--data-dir", "data", "--config", "default"),
+        *(word for set_ in (*sets, *never) for word in ("--set", set_)),
+    ]
+    own = {"PGSTRATA_CACHE": str(place / "cache")}
+    done = pgstrata(*command, "--format", "json", **own)
+    # Of so few pairs no verdict may be made, however large the difference is.
+    assert done.returncode == 3, done.stderr
+    (comparison,) = json.loads(done.stdout)["comparisons"]
+    (step,) = comparison["steps"]
+    assert (comparison["base"], comparison["other"], step["word"]) == ("base", "slow", "unclear")
+    assert step["ratio"] < 0.6
+
+    again = pgstrata(*command, "--format", "markdown", **own)
+    assert again.returncode == 3
+    assert "2 of 2 runs are there already" in again.stderr
+    lines = again.stdout.splitlines()
+    assert lines[0].startswith("Base: v1 (") and lines[1] == "1. slow: slow.patch"
+    assert lines[2].startswith("PostgreSQL 17.") and "-O2" in lines[2]
+    assert any(line.startswith("| pgbench | delay-simple-c1 | unclear | 0.") for line in lines)
+    (page,) = (place / "patch").glob("*/*.report/index.html")
+    assert "slow" in page.read_text()
