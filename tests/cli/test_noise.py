@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from pgstrata.observe.placement import placements_here
 from pgstrata.server.model import Server
+from pgstrata.store import Results
 from support_program import Program
 
 
@@ -52,3 +54,18 @@ def test_runs_of_noise_let_one_run_each_have_an_interval(
     assert [s["evidence"] for s in found[0]["steps"]] == ["runs"]
     assert found[0]["steps"][0]["run_spread"] > 0
     assert found[0]["steps"][0]["high"] is not None
+
+
+def test_placements_are_tried_and_the_best_is_named(place: Path, pgstrata: Program, pg17: Server) -> None:
+    common = ["--server", pg17.spec, "--data-dir", "data", "--rows", "500"]
+    done = pgstrata("noise", *common, "--placements", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    expected = placements_here()
+    assert [p["name"] for p in found["placements"]] == [p.name for p in expected]
+    errors = {p["name"]: p["error_of_a_second"] for p in found["placements"]}
+    assert all(error > 0 for error in errors.values())
+    assert errors[found["best"]] == min(errors.values())
+    for run in Results(place / "results").runs():
+        tried = next(p for p in expected if run.campaign.endswith(f" {p.name}"))
+        assert (run.record.cpus.server, run.record.cpus.driver) == (tried.server, tried.driver)

@@ -11,7 +11,11 @@ from pgstrata.cli.arguments import RESULTS, ResultsOption
 from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
+    from pgstrata.observe.placement import Placement
     from pgstrata.store import Run
+
+PLACE_SECONDS = 4.0
+"""Measured of each cluster to know what a placement is worth."""
 
 MOST_MINUTES = 30 * 24 * 60
 
@@ -41,6 +45,12 @@ def noise(
     run_seconds: Annotated[
         float, typer.Option("--run-seconds", metavar="S", help="Measured time of each of them.")
     ] = 10.0,
+    placements: Annotated[
+        bool,
+        typer.Option(
+            "--placements", help="Only try where servers and driver are placed best: seconds for each place."
+        ),
+    ] = False,
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder on the disk to be measured.")
     ] = None,
@@ -52,22 +62,27 @@ def noise(
     Two clusters of one server take turns; what differs between them is noise. The runs are kept in the
     results folder, in campaigns whose names begin with noise. With --runs it also measures the server again
     and again, each time with a new cluster: verdicts on one run each of the same step take the spread of
-    those runs into their intervals.
+    those runs into their intervals. With --placements it tries, in slices of 20 ms, on which CPUs servers and
+    driver tell differences soonest, and prints the keys of a campaign for the best.
 
     \b
     Examples:
       pgstrata noise --server pg:17
       pgstrata noise --server pg:17 --config cached-by-pg --step read-only=100 --clients 4 --minutes 5
       pgstrata noise --server pg:17 --runs 5
+      pgstrata noise --server pg:17 --placements
     """
     from rich.console import Console
 
+    from pgstrata.campaign.file.models import VERDICT_SLICE_SECONDS
     from pgstrata.campaign.file.reading import Overrides, campaign_of
     from pgstrata.cli.output import print_json
     from pgstrata.errors import UsageError
     from pgstrata.judge.compare import step_pairs
     from pgstrata.judge.spread import NOISE, spread_of
     from pgstrata.measure.campaign import execute
+    from pgstrata.observe.placement import placements_here
+    from pgstrata.stats.estimate import estimate
     from pgstrata.stats.noise import noise as judge
     from pgstrata.store import Results
 
@@ -100,16 +115,26 @@ def noise(
             raise UsageError(f"{planned.key.variant} failed: {error}")
         return [run for run in Results(results).runs() if run.folder in set(outcome.made)]
 
-    in_turn = {
-        "name": f"{NOISE}{step}",
-        "order": "interleaved",
-        "slice_seconds": slice_seconds,
-        "variants": [{**variant, "label": label} for label in ("base", "again")],
-    }
-    made = {run.variant: run for run in measured(in_turn, pairs * slice_seconds)}
-    records = [next((s for s in made[v].steps if s.name == step), None) for v in ("base", "again")]
-    if records[0] is None or records[1] is None or not records[0].slices:
-        raise UsageError(f"--step {step}: not a step that reads and can be cut into slices")
+    def in_turn(name: str, seconds: float, **more: Any) -> tuple[list[float], list[float]]:
+        """Rates of the pairs of two clusters that took turns for so many seconds each."""
+        two = [{**variant, "label": label} for label in ("base", "again")]
+        document = {"name": f"{NOISE}{step}{name}", "order": "interleaved", "variants": two, **more}
+        made = {run.variant: run for run in measured(document, seconds)}
+        records = [next((s for s in made[v].steps if s.name == step), None) for v in ("base", "again")]
+        if records[0] is None or records[1] is None or not records[0].slices:
+            raise UsageError(f"--step {step}: not a step that reads and can be cut into slices")
+        return step_pairs(records[0], records[1])
+
+    if placements:
+        errors = {}
+        for place in placements_here():
+            cpus = {"server_cpus": list(place.server), "driver_cpus": list(place.driver)}
+            tried = in_turn(f" {place.name}", PLACE_SECONDS, slice_seconds=VERDICT_SLICE_SECONDS, **cpus)
+            # of both clusters together: what a second of measuring is worth there
+            errors[place] = estimate(*tried).standard_error * (2 * PLACE_SECONDS) ** 0.5
+        _print_placements(errors, form)
+        return
+    base, again = in_turn("", pairs * slice_seconds, slice_seconds=slice_seconds)
     spread = None
     if runs:
         alone = {
@@ -117,7 +142,6 @@ def noise(
         }  # fmt: skip
         again_and_again = measured(alone, run_seconds)
         spread = spread_of(step, again_and_again, ())
-    base, again = step_pairs(records[0], records[1])
     found = judge(base, again, pair_seconds=2 * slice_seconds)
     if form is TextOrJson.json:
         from dataclasses import asdict
@@ -137,6 +161,38 @@ def noise(
             f"  {visible.minutes:3g} min: {_share(visible.fixed)} with the time fixed beforehand, "
             f'{_share(visible.watched)} with until = "verdict"'
         )
+
+
+def _print_placements(errors: dict[Placement, float], form: TextOrJson) -> None:
+    """errors: standard error of the ratio after one measured second, by placement."""
+    from dataclasses import asdict
+
+    from pgstrata.cli.output import aligned, print_json
+
+    best = min(errors, key=lambda place: errors[place])
+    if form is TextOrJson.json:
+        tried = [{**asdict(place), "error_of_a_second": error} for place, error in errors.items()]
+        print_json({"best": best.name, "placements": tried})
+        return
+    rows = [
+        [
+            place.name,
+            _cpus(place.server),
+            _cpus(place.driver),
+            f"{error:.1%}",
+            "best" if place is best else "",
+        ]
+        for place, error in errors.items()
+    ]
+    for line in aligned(["placement", "servers' CPUs", "driver's CPUs", "error of a second", ""], rows):
+        print(line)
+    if best.server:
+        print("for a campaign that takes turns:")
+        print(f"server_cpus = {list(best.server)}\ndriver_cpus = {list(best.driver)}")
+
+
+def _cpus(numbers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, numbers)) or "all"
 
 
 def _share(value: float | None) -> str:
