@@ -122,7 +122,7 @@ def fill(root: Path, runs: int) -> None:
                 if file.name != "run.json":
                     os.link(model / file, folder / file)
             changed = text.replace(own_id, run_id).replace('"model"', f'"nightly-{campaign:05d}"', 1)
-            changed = changed.replace('"pg16.1"', f'"{variant}"', 1)
+            changed = changed.replace('"variant": "pg16.1"', f'"variant": "{variant}"', 1)
             (folder / "run.json").write_text(changed.replace('"repeat": 1', f'"repeat": {repeat}', 1))
 
 

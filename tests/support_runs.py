@@ -158,7 +158,7 @@ def clone_run(root: Path, folder: Path, key: RunKey, factor: float = 1.0) -> Pat
     histograms = source.histograms
     tables = {name: source.table(name) for name in TABLES if name != "histograms"}
     for step in source.steps:
-        rows = {
+        rows: dict[str, Any] = {
             name: table.filter(pl.col("step") == step.name).drop("run_id", "step").to_dicts()
             for name, table in tables.items()
         }

@@ -208,6 +208,7 @@ def _show_plan(campaign: Campaign, fresh: bool) -> None:
 
 def plan_lines(plan: Plan) -> list[str]:
     """The plan as text: every run in its order, then time and disk."""
+    from pgstrata.campaign.plan.kept_lines import kept_lines, step_rows
     from pgstrata.cli.output import aligned
     from pgstrata.measure.campaign import AGAIN
 
@@ -230,4 +231,13 @@ def plan_lines(plan: Plan) -> list[str]:
         f"compared with {plan.base}"
     )
     again = sum(run.again for run in plan.runs)
-    return [*aligned(columns, rows), "", total, *([f"{again} of them {AGAIN}"] if again else [])]
+    steps = (
+        aligned(["variant", "workload", "repeat", "step", "state"], step_rows(plan)) if plan.missing else []
+    )
+    return [
+        *aligned(columns, rows),
+        "",
+        total,
+        *([f"{again} of them {AGAIN}"] if again else []),
+        *(["", *steps, "", *kept_lines(plan)] if steps else []),
+    ]

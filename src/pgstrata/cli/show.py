@@ -86,6 +86,9 @@ def lines(run: Run) -> list[str]:
         f"started   {record.started}, finished {record.finished}",
         f"folder    {run.folder}",
     ]
+    for number, begun in enumerate(record.attempts, 1):
+        steps = ", ".join(step.name for step in run.steps if step.measured and step.attempt == number)
+        text.append(f"attempt   {number}, begun {begun}: {steps or 'no step'}")
     for change in config.dropped:
         text.append(f"dropped   {change.name} = {change.value}: {change.reason}")
     for change in config.mapped:

@@ -6,7 +6,7 @@ import os
 import pwd
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from rich.console import Console
 
 from pgstrata import numbers
 from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.plan.kept_lines import kept_lines
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan, groups, make_plan
 from pgstrata.driver.client import find_driver
@@ -29,7 +30,7 @@ from pgstrata.server.cache import clear_unfinished
 from pgstrata.server.guard import ADVICE, clear_leftovers, folder_mode
 from pgstrata.server.model import Server
 from pgstrata.server.source import Build, clear_builds
-from pgstrata.store import Results, comparisons
+from pgstrata.store import Results, comparisons, kept
 from pgstrata.store.disk import storing
 
 AGAIN = (
@@ -144,6 +145,7 @@ def _make(
     interrupts: Interrupts,
     outcome: CampaignOutcome,
 ) -> str | None:
+    _drop_unused([run], results)
     with interrupts.shield():
         builder = results.begin(run.key)
     try:
@@ -158,6 +160,7 @@ def _make(
         outcome.failed.append((run, error))
     else:
         _set_aside(folder, run.key.repeat)
+    kept.drop(results.root, run.key)
     return error
 
 
@@ -199,6 +202,7 @@ def _interleave(
         progress.run_begins(group[0], number, len(able))
         progress.say(f"  with {', '.join(run.key.variant for run in group[1:])}, taking turns")
         begun = time.monotonic()
+        _drop_unused(group, results)
         with interrupts.shield():
             builders = [results.begin(run.key) for run in group]
         try:
@@ -218,6 +222,8 @@ def _interleave(
         failed = [run.key for run, (_, error) in zip(group, made, strict=True) if error is not None]
         with storing("set older runs aside", results.root):
             comparisons.replace_older(results, folders, failed)
+        for run in group:  # not before all are there: else half a comparison would be left
+            kept.drop(results.root, run.key)
         for run, (folder, error) in zip(group, made, strict=True):
             outcome.made.append(folder)
             if error is not None:
@@ -225,6 +231,13 @@ def _interleave(
             progress.run_ended(run, error, (time.monotonic() - begun) / len(group))
         number += len(group)
     interrupts.check()
+
+
+def _drop_unused(runs: Sequence[PlannedRun], results: Results) -> None:
+    """Removes steps that were kept and do not count any more."""
+    for run in runs:
+        if not run.kept:
+            kept.drop(results.root, run.key)
 
 
 def _set_aside(folder: Path, repeat: int) -> None:
@@ -253,6 +266,8 @@ def _announce(plan: Plan, say: Callable[[str], None]) -> None:
     there = len(plan.runs) - len(plan.missing)
     if there:
         say(f"{there} of {len(plan.runs)} runs are there already")
+    for line in kept_lines(plan):
+        say(line)
     if again := sum(run.again for run in plan.runs):
         say(f"{again} more {AGAIN}")
     for variant in plan.variants:

@@ -197,10 +197,13 @@ class StepMeasurement:
             where.builder.spec(self.order, self.step.name, self._spec)
         return spec
 
-    def store(self, slices: Sequence[Slice] | None = None, *, reachable: bool = True) -> StoredStep:
+    def store(
+        self, slices: Sequence[Slice] | None = None, *, reachable: bool = True, keep: bool = False
+    ) -> StoredStep:
         """Puts the parts together, asks why (profile, plans), and stores the step.
 
         slices: of the step record, where variants took turns. reachable: whether the server still answers.
+        keep: the step outlives the run, unless it was cut short.
         Raises StoreError.
         """
         where = self._where
@@ -221,6 +224,9 @@ class StepMeasurement:
                 backends=result.observed.backends,
                 pgstat=result.observed.pgstat,
                 queries=digest.queries,
+                plans=digest.plans,
+                driver_version=result.ready.driver,
+                keep=keep and reachable and result.error is None,
             )
         return StoredStep(result, digest.plans)
 

@@ -193,7 +193,7 @@ class Slice(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One step. Keys with a default are written only where there is something to say.
 
-    `order` counts from 1. `rate`, `operations` and `rows` are those of `role`, the headline's;
+    `order` and `attempt` count from 1. `rate`, `operations` and `rows` are those of `role`, the headline's;
     there is no rate where no statement was sent.
     """
 
@@ -227,6 +227,7 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: tuple[str, ...]
     host_cpu_seconds: float | None = None
     error: str | None = None
+    attempt: Ordinal = 1
     slices: tuple[Slice, ...] = ()
     waits: dict[str, dict[str, Share]] | None = None
     waits_cost: WaitsCost | None = None
@@ -385,7 +386,10 @@ class Host(Struct, frozen=True, kw_only=True):
 
 
 class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a run was made and how it ended: what is known beside its identity and its steps."""
+    """How a run was made and how it ended: what is known beside its identity and its steps.
+
+    `attempts`: when each began that steps of the run are from; () where that is one.
+    """
 
     status: Status
     error: Failure | None
@@ -408,6 +412,7 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sizes: Sizes
     facts: dict[str, Any]
     comparison: ComparisonRecord | None = None
+    attempts: tuple[Time, ...] = ()
 
 
 class RunRecord(Circumstances, frozen=True, kw_only=True):

@@ -97,6 +97,14 @@ def parquet(table: pl.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
+def own(data: bytes, run_id: str) -> pl.DataFrame:
+    """A Parquet file of another attempt at a run, as rows of this one."""
+    import polars as pl
+
+    table = pl.read_parquet(io.BytesIO(data))
+    return table.with_columns(pl.lit(run_id, dtype=pl.String).alias("run_id"))
+
+
 def bucket_rows(histograms: Mapping[str, str]) -> list[dict[str, Any]]:
     """The field's buckets of each role's whole-step histogram as rows of the table `histograms`.
 

@@ -14,8 +14,9 @@ import msgspec
 from msgspec import structs
 
 from pgstrata.errors import StoreError
-from pgstrata.store import disk, lock, sums, tables
+from pgstrata.store import disk, kept, lock, sums, tables
 from pgstrata.store.finite import finite
+from pgstrata.store.kept import KeptData, KeptStep
 from pgstrata.store.names import RunKey, new_run_id, slug
 from pgstrata.store.record import FORMAT, Circumstances, RunRecord, StepRecord
 
@@ -35,6 +36,7 @@ class RunBuilder:
     def __init__(self, root: Path, key: RunKey) -> None:
         self.key = key
         self.run_id = new_run_id()
+        self._root = root
         self._parent = key.folder(root)
         name = f"{key.repeat}-{self.run_id}"
         self._final = self._parent / name
@@ -43,12 +45,46 @@ class RunBuilder:
         self._steps: list[StepRecord] = []
         self._histograms: dict[str, dict[str, str]] = {}
         self._sums: dict[str, str] = {}
+        self._keeping: KeptStep | None = None
+        self._attempts: tuple[str, ...] = ()
+        self._files: list[str] = []
+        """Attached since the last step."""
         self._tables: dict[str, list[pl.DataFrame]] = {name: [tables.empty(name)] for name in tables.TABLES}
         with disk.storing("begin a run", self._parent):
             for folder in (*reversed(self._parent.parents[:3]), self._parent):
                 lock.own_results(folder)
             self.folder.mkdir()
             self._owner = lock.try_lock(self.folder / OWNER)
+
+    def keep_steps(self, made_of: str, comparison: str | None, taken: Sequence[KeptStep]) -> None:
+        """From now on steps that are asked to be are made durable at once (`store.kept`). taken: those of
+        earlier attempts that this one goes on from."""
+        last = taken[-1] if taken else None
+        self._attempts = (*(last.attempts if last else ()), self._started)
+        self._keeping = KeptStep(
+            path="",
+            name="",
+            order=1,
+            made_of=made_of,
+            comparison=comparison,
+            attempt=len(self._attempts),
+            attempts=self._attempts,
+        )
+
+    @property
+    def attempts(self) -> tuple[str, ...]:
+        """When the attempts began that steps of this run are from; () where there is only this one."""
+        return self._attempts if len(self._attempts) > 1 else ()
+
+    def take(self, data: KeptData) -> None:
+        """A step that an earlier attempt has finished."""
+        for name, content in data.files.items():
+            self.attach(name, content)
+        self._files = []
+        self._steps.append(_stored(data.record))
+        self._histograms[data.record.name] = data.histograms
+        for table, content in data.tables.items():
+            self._tables[table].append(tables.own(content, self.run_id))
 
     def spec(self, order: int, step: str, spec: Mapping[str, Any]) -> None:
         """What the driver is told for a step; `order` counts from 1."""
@@ -64,17 +100,24 @@ class RunBuilder:
         backends: Iterable[tables.Row] = (),
         pgstat: Iterable[tables.Row] = (),
         queries: Iterable[tables.Row] = (),
+        plans: Sequence[Mapping[str, Any]] = (),
+        driver_version: str = "",
+        keep: bool = False,
     ) -> None:
         """A step that has ended: its record and its tables.
 
         Rows have the columns of the view of that name without `run_id` and `step`;
         `histograms` holds the whole-step histogram of each role in base64.
+        keep: it is durable when this returns, whatever becomes of the run; plans and driver_version are kept
+        with it.
         Raises ValueError when a step of this name is there already: the tables tell steps by name.
         Raises StoreError when the record could not be read again.
         """
         name = record.name
         if name in self._histograms:
             raise ValueError(f"the run has a step {name!r} already")
+        if self._keeping is not None:
+            record = structs.replace(record, attempt=self._keeping.attempt)
         self._steps.append(_stored(record))
         self._histograms[name] = dict(histograms or {})
         rows = {
@@ -87,6 +130,19 @@ class RunBuilder:
         }
         for table, its_rows in rows.items():
             self._tables[table].append(tables.frame(table, self.run_id, name, its_rows))
+        if keep and self._keeping is not None:
+            data = KeptData(
+                record=self._steps[-1],
+                histograms=self._histograms[name],
+                tables={table: tables.parquet(parts[-1]) for table, parts in self._tables.items()},
+                files={name: (self.folder / name).read_bytes() for name in self._files},
+                plans=[dict(plan) for plan in plans],
+                driver_version=driver_version,
+            )
+            folder = kept.folder_of(self._root, self.key)
+            step = structs.replace(self._keeping, name=name, order=record.order)
+            kept.keep(folder, step, data)
+        self._files = []
 
     def plans(self, plans: Mapping[str, Any]) -> None:
         """Plans of queries: `{step: [{name, plan}]}`, plan as EXPLAIN (FORMAT JSON) gives it."""
@@ -113,6 +169,8 @@ class RunBuilder:
             path.parent.mkdir(parents=True, exist_ok=True)
             disk.write(path, data)
         self._sums["/".join(parts)] = sums.of(data)
+        if len(parts) > 1:  # what lies in folders (spec, profile) is of a step, all else of the run
+            self._files.append("/".join(parts))
 
     @contextmanager
     def scratch(self, name: str) -> Iterator[Path]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from pgstrata.campaign.file.models import ChosenWorkload, VariantSpec
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.model import Server
+from pgstrata.store.kept import KeptStep
 from pgstrata.store.names import RunKey
 
 
@@ -31,7 +32,8 @@ class PlannedRun:
     """One run to be made, or made already (`existing`). seconds: estimate; disk_bytes: at its largest.
 
     again: it is there, but not from a comparison in which all variants finished, and is measured anew.
-    unable: why this version cannot run the workload; empty where it can.
+    unable: why this version cannot run the workload; empty where it can. made_of: stands for all that decides
+    what is measured. kept: steps that an earlier attempt has finished, in their order.
     """
 
     key: RunKey
@@ -42,3 +44,5 @@ class PlannedRun:
     existing: Path | None = None
     again: bool = False
     unable: str = ""
+    made_of: str = ""
+    kept: tuple[KeptStep, ...] = ()

@@ -14,6 +14,7 @@ from pgstrata.campaign.file.models import Campaign, ChosenWorkload, VariantSpec
 from pgstrata.campaign.plan.checks import check_cpus, check_interleaved, check_memory, memory_limit
 from pgstrata.campaign.plan.model import PlannedRun, Variant
 from pgstrata.campaign.plan.order import interleaved_cost
+from pgstrata.campaign.plan.resume import with_kept
 from pgstrata.errors import UsageError
 from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.model import Server
@@ -80,12 +81,15 @@ def make_plan(
     ]
     if not fresh:
         runs = [_with_existing(run, results) for run in runs]
-    if campaign.spec.order == "interleaved":
+    if campaign.spec.order != "interleaved":
+        runs = [run for one in runs for run in _resumed([one], campaign, results, fresh)]
+    else:
         for chosen in campaign.workloads:
             check_interleaved(chosen, [v for v in variants if (v.label, chosen.label) not in unable])
         cannot = [run for run in runs if run.unable]
         able = [run for run in runs if not run.unable]
         able = [run for group in groups(able) for run in _together(group, results)]
+        able = [run for group in groups(able) for run in _resumed(group, campaign, results, fresh)]
         costed = [
             interleaved_cost(run, campaign.spec, [other.variant for other in group])
             for group in groups(able)
@@ -93,6 +97,13 @@ def make_plan(
         ]
         runs = [*cannot, *costed]
     return Plan(campaign, variants, _base(campaign, variants), runs)
+
+
+def _resumed(
+    group: Sequence[PlannedRun], campaign: Campaign, results: Results, fresh: bool
+) -> list[PlannedRun]:
+    runs = with_kept(group, campaign.spec, results)
+    return [replace(run, kept=()) for run in runs] if fresh else runs
 
 
 def _unable(campaign: Campaign, variants: Sequence[Variant]) -> dict[tuple[str, str], str]:

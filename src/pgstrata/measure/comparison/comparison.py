@@ -45,7 +45,7 @@ class Comparison:
         self.participants = [Participant(run) for run in runs]
         settings = self.settings
         comparison = ComparisonRecord(
-            id=secrets.token_hex(8),
+            id=_goes_on_from(runs) or secrets.token_hex(8),
             variants=tuple(p.label for p in self.participants),
             base=base,
             slice_seconds=settings.slice_seconds,
@@ -56,6 +56,7 @@ class Comparison:
         )
         for run in runs:
             run.comparison = comparison
+            run.keep_steps(comparison.id)
 
     def measure(self) -> list[tuple[Path, str | None]]:
         """Measures all runs. Returns the folder of each, and why it failed or None, in their order.
@@ -67,6 +68,8 @@ class Comparison:
             self._load()
             while step := self._next_step():
                 self.interrupts.check()
+                if self._taken(step):
+                    continue
                 schedule = schedule_of(step, self.settings)
                 match schedule.how:
                     case "once":
@@ -133,6 +136,16 @@ class Comparison:
         self._each(forward)
         steps = (participant.phase for participant in self.here)
         return next((step for step in steps if isinstance(step, Step)), None)
+
+    def _taken(self, step: Step) -> bool:
+        """Whether an earlier attempt has finished the step, of all variants or of none."""
+        found = [participant.run.kept_step(step) for participant in self.participants]
+        if len(self.here) < len(self.participants) or None in found:
+            return False
+        for participant, data in zip(self.participants, found, strict=True):
+            assert data is not None
+            participant.take(data)
+        return True
 
     # --- measured steps -----------------------------------------------------------------------
 
@@ -211,6 +224,11 @@ class Comparison:
     def _known(self) -> bool:
         rates = {participant.label: participant.rates() for participant in self.here}
         return known(rates, self.base, self.settings.margin)
+
+
+def _goes_on_from(runs: Sequence[ActiveRun]) -> str | None:
+    """The comparison that an earlier attempt began, where this one goes on with it."""
+    return next((step.comparison for run in runs for step in run.planned.kept), None)
 
 
 __all__ = ["Comparison"]

@@ -11,6 +11,7 @@ from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.server.cluster import Cluster
 from pgstrata.stats import sequential
+from pgstrata.store.kept import KeptData
 from pgstrata.store.record import Slice
 from pgstrata.workload.core.language import Phase, Step
 
@@ -75,6 +76,11 @@ class Participant:
         """The next step, which is no comparison: a load, or one that records its queries one by one."""
         step = self._next_step()
         self.run.step(step, self._order, last=self.phase is None)
+
+    def take(self, kept: KeptData) -> None:
+        """The next step is there already: an earlier attempt has finished it."""
+        self._next_step()
+        self.run.take(kept)
 
     # --- a step at which variants take turns --------------------------------------------------
 

@@ -14,6 +14,7 @@ import pgstrata
 from pgstrata import numbers
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.campaign.plan.resume import independent
 from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError, server_said
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.measurement import Part, RunContext, StepMeasurement, Timings, cut_short
@@ -25,6 +26,7 @@ from pgstrata.measure.step import step_seed
 from pgstrata.observe import machine
 from pgstrata.server.cluster import Cluster, ForeignCluster
 from pgstrata.store import RunBuilder
+from pgstrata.store.kept import KeptData, data_of
 from pgstrata.store.record import (
     Circumstances,
     ComparisonRecord,
@@ -71,6 +73,8 @@ class ActiveRun:
         self._sizes: Sizes | None = None
         self._driver_version = ""
         self._started = False
+        self._outlive = {step.name for step in independent(self.phases)} if self.planned.made_of else set()
+        self._kept = {step.name: step for step in run.kept}
 
     def measure(self) -> tuple[Path, str | None]:
         """Measures the run. Returns its folder, and the sentence that says why it failed or None.
@@ -79,6 +83,7 @@ class ActiveRun:
         """
         error: PgstrataError | None = None
         log_tail = ""
+        self.keep_steps(None)
         try:
             try:
                 self.start()
@@ -186,7 +191,10 @@ class ActiveRun:
         for phase in self.phases:
             if isinstance(phase, Step):
                 order += 1
-                self.step(phase, order, last=phase is steps[-1])
+                if (kept := self.kept_step(phase)) is not None:
+                    self.take(kept)
+                else:
+                    self.step(phase, order, last=phase is steps[-1])
             else:
                 self.prepare(phase)
 
@@ -225,6 +233,25 @@ class ActiveRun:
             measurement.measure(Part(step), self.progress.second)
             self.store(measurement)
 
+    def keep_steps(self, comparison: str | None) -> None:
+        """From now on finished steps outlive the run, where they may. comparison: whose turns they are."""
+        self._builder.keep_steps(self.planned.made_of, comparison, self.planned.kept)
+
+    def kept_step(self, step: Step) -> KeptData | None:
+        """What an earlier attempt has measured of a step."""
+        kept = self._kept.get(step.name)
+        return data_of(kept) if kept is not None else None
+
+    def take(self, kept: KeptData) -> None:
+        """A step that an earlier attempt has finished becomes one of this run. Raises StoreError."""
+        record = kept.record
+        self._builder.take(kept)
+        self._driver_version = kept.driver_version
+        self._sizes = record.sizes
+        if kept.plans:
+            self._plans[record.name] = list(kept.plans)
+        self.progress.say(f"  {self.planned.key.variant}, {record.name}: kept of attempt {record.attempt}")
+
     def measurement(self, step: Step, order: int, *, parts: int = 1, last: bool = False) -> StepMeasurement:
         """One step of this run, to be measured in parts. order: from 1."""
         where = RunContext(self.cluster, self._database, self._builder, self.timings, self.settings)
@@ -242,7 +269,8 @@ class ActiveRun:
     ) -> None:
         """Stores a step, and keeps of it what belongs to the whole run. The same arguments as
         `StepMeasurement.store`. Raises DriverError where the step was cut short."""
-        stored = measurement.store(slices, reachable=reachable)
+        keep = measurement.step.name in self._outlive
+        stored = measurement.store(slices, reachable=reachable, keep=keep)
         result = stored.result
         self._driver_version = result.ready.driver
         self._sizes = result.observed.sizes or self._sizes
@@ -315,6 +343,7 @@ class ActiveRun:
                 timings=self.timings.seconds,
                 sizes=self._sizes or Sizes(),
                 facts=self._facts,
+                attempts=self._builder.attempts,
             )
         )
 

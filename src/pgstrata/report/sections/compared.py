@@ -25,6 +25,7 @@ from pgstrata.page.blocks import (
 from pgstrata.page.results import RunSet
 from pgstrata.report.sections.settings import builds, not_taken, settings, show_all
 from pgstrata.stats.metrics import GB
+from pgstrata.store import Run
 from pgstrata.store.record import Host, RunRecord
 
 
@@ -42,7 +43,7 @@ def compared(results: RunSet) -> Section:
     return Section(
         "compared",
         "What was compared",
-        blocks=[_variants(results), *_foreign(results)],
+        blocks=[_variants(results), *_foreign(results), *_attempts(results)],
         parts=[part for part in parts if part is not None],
     )
 
@@ -129,6 +130,24 @@ _HOST: tuple[tuple[str, str], ...] = (
     ("data_dir_device", "Device of the data"),
     ("virtual", "Virtual machine"),
 )
+
+
+def _attempts(results: RunSet) -> Iterator[Block]:
+    """Runs that were stopped and gone on with: which steps are from when."""
+    told: dict[str, tuple[Run, int, str]] = {}
+    for run in results.every:
+        if begun := run.record.attempts:
+            parts = []
+            for number, moment in enumerate(begun, 1):
+                names = [step.name for step in run.steps if step.measured and step.attempt == number]
+                parts.append(f"{', '.join(names) or 'no step'} from the one of {numbers.moment(moment)}")
+            # the runs of a comparison were stopped together
+            told.setdefault((run.comparison or run.run_id), (run, len(begun), "; ".join(parts)))
+    for run, count, said in told.values():
+        who = "the comparison" if run.comparison else run.variant
+        yield Prose(
+            f"{run.workload}, repeat {run.repeat}: {who} was measured in {count} attempts: {said}.", "even"
+        )
 
 
 def _fact(name: str, value: Any) -> str:

@@ -1,0 +1,100 @@
+"""Which finished steps of a run that was stopped count for the next attempt: known before it is started.
+
+A step that only reads leaves the data as it was, so that the next attempt loads the data again and goes on
+behind it. A step that writes does not: what comes after it depends on what it left, and is measured with it.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pgstrata
+from pgstrata.campaign.file.models import CampaignSpec
+from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.campaign.plan.order import loaded_at
+from pgstrata.store import Results, kept
+from pgstrata.store.kept import KeptStep
+from pgstrata.workload.core.language import Phase, Step
+
+_NO_MATTER = {"results", "keep_data", "repeats", "name"}
+"""Keys of a campaign that decide nothing about a step."""
+
+
+def independent(phases: Sequence[Phase]) -> list[Step]:
+    """The measured steps that are kept when they have finished: those that come before the first that
+    writes to the loaded data."""
+    found: list[Step] = []
+    for phase in phases[loaded_at(phases) :]:
+        if isinstance(phase, Step):
+            if not phase.reads_only:
+                break
+            found += [phase] if phase.measured else []
+    return found
+
+
+def dependent(phases: Sequence[Phase]) -> list[Step]:
+    """The other measured steps: a run that is stopped in one of them does them all again."""
+    kept_ones = {step.name for step in independent(phases)}
+    return [p for p in phases if isinstance(p, Step) and p.measured and p.name not in kept_ones]
+
+
+def phases_of(run: PlannedRun) -> Sequence[Phase]:
+    """What the run consists of; nothing where its version cannot."""
+    if run.unable:
+        return []
+    found: Sequence[Phase] = run.workload.workload.phases(
+        run.workload.options, run.variant.server.version_num
+    )
+    return found
+
+
+def with_kept(group: Sequence[PlannedRun], spec: CampaignSpec, results: Results) -> list[PlannedRun]:
+    """The runs of a comparison, or one alone, with the steps that earlier attempts have finished.
+
+    A step counts where everything that decides it is the same now (campaign, config, server and its build,
+    options, machine, release), and in a comparison where all have it from the same turns.
+    """
+    runs = [replace(run, made_of=_made_of(run, spec)) for run in group]
+    if any(run.existing or run.unable or not run.variant.server.managed for run in group):
+        return runs
+    found = [_leading(run, results) for run in runs]
+    count = min(len(steps) for steps in found)
+    turns = {step.comparison for steps in found for step in steps[:count]}
+    together = len(turns) == 1 and (len(group) == 1 or None not in turns)
+    if not count or not together:
+        return runs
+    return [replace(run, kept=tuple(steps[:count])) for run, steps in zip(runs, found, strict=True)]
+
+
+def _leading(run: PlannedRun, results: Results) -> list[KeptStep]:
+    """The kept steps from the first on, without a gap."""
+    there = {step.name: step for step in kept.kept(results.root, run.key) if step.made_of == run.made_of}
+    found = []
+    for step in independent(phases_of(run)):
+        if step.name not in there:
+            break
+        found.append(there[step.name])
+    return found
+
+
+def _made_of(run: PlannedRun, spec: CampaignSpec) -> str:
+    variant, server = run.variant, run.variant.server
+    steps = [phase.spec() for phase in phases_of(run) if isinstance(phase, Step)]
+    return kept.digest(
+        {
+            "release": pgstrata.__version__,
+            "campaign": spec.model_dump(mode="json", exclude=_NO_MATTER),
+            "options": run.workload.all_options,
+            "steps": steps,
+            "server": [server.spec, server.version, server.build, server.built.key if server.built else None],
+            "config": [fragment.text for fragment in variant.config.fragments],
+            "settings": variant.config.settings,
+            "memory": variant.memory,
+            "host": socket.gethostname(),
+        }
+    )
+
+
+__all__ = ["dependent", "independent", "phases_of", "with_kept"]

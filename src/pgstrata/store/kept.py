@@ -1,0 +1,117 @@
+"""Finished steps of runs that are not finished yet: durable at once, so that no end of pgstrata loses them.
+
+A step lies in one file, `.<repeat>.kept/<nn>-<step>.step` beside its run's folders: a line with the SHA-256
+of the rest, then all the run folder would have had of it. It is written, synced and renamed, so it is whole
+or not there; a damaged one is not used. The next attempt at the run takes it over (`RunBuilder.take`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from pgstrata.ownership import believed_file
+from pgstrata.store import disk
+from pgstrata.store.names import RunKey, slug
+from pgstrata.store.record import StepRecord, Time
+
+MOST_BYTES = 1 << 30
+_END = ".step"
+
+
+class KeptStep(Struct, frozen=True, kw_only=True):
+    """What a step is known by.
+
+    made_of: stands for all that decided what was measured; a step of another is not used. comparison: whose
+    turns it was measured in, None where there were none. attempt: from 1; attempts: when each began, the one
+    that measured the step last.
+    """
+
+    path: str
+    name: str
+    order: int
+    made_of: str
+    comparison: str | None
+    attempt: int
+    attempts: tuple[Time, ...]
+
+
+class KeptData(Struct, frozen=True, kw_only=True):
+    """What a run folder has of a step. tables: as Parquet; files: by their names in the run folder."""
+
+    record: StepRecord
+    histograms: dict[str, str]
+    tables: dict[str, bytes]
+    files: dict[str, bytes]
+    plans: list[dict[str, Any]]
+    driver_version: str
+
+
+class _File(Struct, frozen=True, kw_only=True):
+    step: KeptStep
+    data: KeptData
+
+
+def folder_of(root: Path, key: RunKey) -> Path:
+    """Where the finished steps of an unfinished run lie."""
+    return key.folder(root) / f".{key.repeat}.kept"
+
+
+def keep(folder: Path, step: KeptStep, data: KeptData) -> None:
+    """Makes a step durable. Raises StoreError."""
+    name = f"{step.order:02d}-{slug(step.name)}{_END}"
+    body = msgspec.msgpack.encode(_File(step=step, data=data))
+    with disk.storing("keep a finished step", folder):
+        folder.mkdir(exist_ok=True)
+        temporary = folder / f".{name}.{os.getpid()}"
+        temporary.unlink(missing_ok=True)
+        disk.write(temporary, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+        temporary.rename(folder / name)
+        disk.sync_folder(folder)
+        disk.sync_folder(folder.parent)
+
+
+def kept(root: Path, key: RunKey) -> list[KeptStep]:
+    """The whole steps that are kept of a run, in their order."""
+    paths = sorted(folder_of(root, key).glob(f"*{_END}"))
+    found = (_read(path) for path in paths)
+    return sorted((file.step for file in found if file is not None), key=lambda step: step.order)
+
+
+def data_of(step: KeptStep) -> KeptData | None:
+    """What was measured in it; None where it has been damaged or removed since."""
+    file = _read(Path(step.path))
+    return file.data if file is not None else None
+
+
+def drop(root: Path, key: RunKey) -> None:
+    """Removes what is kept of a run: it is finished, or begins anew. Raises StoreError."""
+    folder = folder_of(root, key)
+    with disk.storing("remove kept steps", folder):
+        if folder.is_dir():
+            shutil.rmtree(folder)
+
+
+def _read(path: Path) -> _File | None:
+    try:
+        if not believed_file(path.lstat(), MOST_BYTES):
+            return None
+        digest, _, body = disk.read_regular(path, MOST_BYTES).partition(b"\n")
+        if hashlib.sha256(body).hexdigest().encode() != digest:
+            return None
+        file = msgspec.msgpack.decode(body, type=_File)
+        return structs.replace(file, step=structs.replace(file.step, path=str(path)))
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def digest(of: Mapping[str, Any] | Sequence[Any]) -> str:
+    """What stands for everything in a description."""
+    return hashlib.sha256(msgspec.json.encode(of, order="sorted")).hexdigest()

@@ -1,0 +1,182 @@
+"""What was measured before pgstrata was ended is not measured again, and is whole."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pgstrata.server.model import Server
+from pgstrata.store import Results, Run
+from support_kills import CLEAN_SECONDS, KILL, TERM, Room
+
+STEPS = ["read-only=10", "read-only=100", "point-query"]
+"""In the order in which sysbench has them."""
+TURNS = """
+name = "c"
+data_dir = "data"
+order = "interleaved"
+slice_seconds = 0.5
+{more}
+[[variants]]
+server = "{server}"
+label = "a"
+[[variants]]
+server = "{server}"
+label = "b"
+config = ["default", "a17"]
+[[workloads]]
+name = "sysbench"
+[workloads.options]
+rows = 500
+read_seconds = {seconds}
+write_seconds = 1
+warmup = 0
+settle_base = 0
+cache_seconds = 0
+steps = {steps}
+"""
+SEQUENTIAL = """
+name = "c"
+data_dir = "data"
+[[variants]]
+server = "{server}"
+[[workloads]]
+name = "pgbench"
+[workloads.options]
+scale = 1
+builtin = ["select-only"]
+modes = ["simple"]
+clients = [1, 2, 3]
+seconds = 1
+"""
+
+
+@pytest.fixture
+def room(place: Path) -> Iterator[Room]:
+    with Room(place) as one:
+        yield one
+
+
+def spec(server: Server) -> str:
+    assert server.bin_dir is not None
+    return f"path:{server.bin_dir.parent}"
+
+
+def write(room: Room, text: str, server: Server, **values: object) -> Path:
+    usual: dict[str, object] = {"more": "", "seconds": 1, "steps": STEPS}
+    file = room.place / "c.toml"
+    file.write_text(text.format(server=spec(server), **(usual | values)))
+    return file
+
+
+def kept(room: Room) -> list[Path]:
+    """The kept steps of all variants."""
+    return sorted(room.results.glob("c/*/*/.1.kept/*.step"))
+
+
+def end_when(room: Room, file: Path, number: signal.Signals, reached: Callable[[], bool]) -> None:
+    """Ends pgstrata by a signal as soon as something is there."""
+    running = room.start("run", file, "--no-report")
+    try:
+        until = time.monotonic() + 240
+        while running.poll() is None and not reached():
+            assert time.monotonic() < until, room.said
+            time.sleep(0.01)
+        assert running.poll() is None, room.said
+        running.send_signal(number)
+        assert running.wait(CLEAN_SECONDS) == (-KILL if number == KILL else 128 + number), room.said
+    finally:
+        if running.poll() is None:
+            running.kill()
+            running.wait()
+    assert not any(what.startswith("process") for what in room.left_after(20))
+
+
+def run(room: Room, *arguments: str | Path) -> str:
+    running = room.start("run", *arguments)
+    assert running.wait(240) == 0, room.said
+    return room.said
+
+
+def whole(room: Room) -> list[Run]:
+    """The runs there are, which are sound and of which nothing is kept any more."""
+    results = Results(room.results)
+    runs = results.runs()
+    assert results.broken == []
+    assert list(room.results.rglob("*.kept")) == []
+    for made in runs:
+        names = [step.name for step in made.steps]
+        assert made.done
+        assert set(made.table("series")["run_id"]) == {made.run_id}
+        assert set(made.table("series")["step"]) == set(names) == set(made.histograms)
+        assert set(made.specs()) == set(names)
+    return runs
+
+
+@pytest.mark.timeout(400)
+def test_a_comparison_goes_on_after_kill_9(room: Room, pg17: Server) -> None:
+    file = write(room, TURNS, pg17)
+    end_when(room, file, KILL, lambda: len(kept(room)) >= 4)
+    moments = {path: path.stat().st_mtime_ns for path in kept(room)}
+    said = run(room, file, "--dry-run")
+    assert "kept: read-only=10, read-only=100; to do: point-query" in " ".join(said.split())
+    # another length, another config: nothing of it counts
+    other = write(room, TURNS, pg17, seconds=2)
+    assert "kept, of attempt" not in run(room, other, "--dry-run")
+    assert "kept, of attempt" not in run(room, write(room, TURNS, pg17, more="seed = 9"), "--dry-run")
+    assert {path: path.stat().st_mtime_ns for path in moments} == moments, "a dry run changes nothing"
+    run(room, write(room, TURNS, pg17), "--no-report")
+    a, b = whole(room)
+    assert a.comparison == b.comparison
+    for made in (a, b):
+        measured = [step for step in made.steps if step.measured]
+        assert [(step.name, step.attempt) for step in measured] == [
+            ("read-only=10", 1),
+            ("read-only=100", 1),
+            ("point-query", 2),
+        ]
+        first, second = made.record.attempts
+        assert first < measured[1].started < second < measured[2].started
+        assert all(step.slices for step in measured)
+
+
+@pytest.mark.timeout(400)
+def test_a_step_that_only_one_variant_has_is_measured_of_both(room: Room, pg17: Server) -> None:
+    file = write(room, TURNS, pg17)
+    end_when(room, file, TERM, lambda: len(kept(room)) >= 4)
+    assert "what is finished is kept" in room.said
+    last = max(room.results.glob("c/b/*/.1.kept/*.step"))
+    data = bytearray(last.read_bytes())
+    data[len(data) // 2] ^= 1
+    last.write_bytes(data)
+    run(room, file, "--no-report")
+    for made in whole(room):
+        attempts = {step.name: step.attempt for step in made.steps if step.measured}
+        assert attempts == {"read-only=10": 1, "read-only=100": 2, "point-query": 2}
+
+
+@pytest.mark.timeout(400)
+def test_steps_that_read_are_kept_of_a_sequential_run(room: Room, pg17: Server) -> None:
+    file = write(room, SEQUENTIAL, pg17)
+    end_when(room, file, KILL, lambda: len(kept(room)) >= 2)
+    run(room, file)
+    (made,) = whole(room)
+    assert [step.attempt for step in made.steps if step.measured] == [1, 1, 2]
+    assert "2 attempts" in (room.results / "c.report" / "report.md").read_text()
+
+
+def test_the_plan_says_what_a_stop_would_lose(room: Room, pg17: Server) -> None:
+    said = run(
+        room, write(room, TURNS, pg17, steps=["point-query.pre", "update-index", "read-only=10"]), "--dry-run"
+    )
+    assert "finished steps before update-index are kept" in " ".join(said.split())
+    assert said.count("not kept if the run is stopped") == 4
+    insert = room.place / "c.toml"
+    insert.write_text(f'name = "c"\n[[variants]]\nserver = "{spec(pg17)}"\n[[workloads]]\nname = "insert"\n')
+    assert "a run that is stopped begins anew: later steps read what l.i0 writes" in run(
+        room, insert, "--dry-run"
+    )
