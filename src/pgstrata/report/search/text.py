@@ -93,8 +93,9 @@ def sentences(found: Found) -> list[str]:
         if group.against_parent is not None:
             text += f"; against what is before it {changed(group.against_parent)}"
         lines.append(text)
-    if found.state.set_aside:
-        lines.append(f"{len(found.state.set_aside)} {line.kind}s could not be measured and are no evidence.")
+    if aside := len(found.state.set_aside):
+        many = f"{aside} {line.kind}s could not be measured and are" if aside > 1 else ""
+        lines.append(f"{many or f'1 {line.kind} could not be measured and is'} no evidence.")
     if found.stopped:
         lines.append(f"Stopped {found.stopped}; the same command goes on.")
     elif known.state == "open":

@@ -1,0 +1,96 @@
+"""The page and the words of a search, from a state as a search leaves it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pgstrata.bisect import state as states
+from pgstrata.bisect.hunt import Found, Search
+from pgstrata.bisect.line import commits
+from pgstrata.bisect.procedure import Seen
+from pgstrata.bisect.state import Measurement, SetAside
+from pgstrata.measure.two_servers import Work
+from pgstrata.report.search.page import write_search
+from pgstrata.report.search.text import headline, record, sentences
+from support_tree import commit, git, repository
+
+CULPRIT = 12
+COMMITS = 20
+EVIL = "</script><script>alert(1)</script>"
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Found:
+    """A search over 20 commits to its end; one does not build. The culprit's subject is no
+    friend of pages."""
+    return searched(tmp_path, -0.04)
+
+
+def searched(folder: Path, effect: float) -> Found:
+    repo = repository(folder / "repo")
+    git(repo, "tag", "good")
+    for number in range(1, COMMITS + 1):
+        (repo / "file").write_text(f"{number}\n")
+        commit(repo, f"change {number} {EVIL if number == CULPRIT else ''}".strip())
+    line = commits(repo, "good", "main", {})
+    search = Search(line, Work(("point-query",)), folder / "search")
+    search.folder.mkdir()
+    state = states.begin(search.folder, line, search.question())
+    while task := (procedure := state.procedure(0.01)).next():
+        if task.other == 15:
+            state.set_aside.append(
+                SetAside(15, "it did not build: main.c:1: error", "2026-01-01T00:00:00+00:00")
+            )
+            continue
+        value = effect * ((task.other >= CULPRIT) - (task.base >= CULPRIT))
+        seen = Seen(task.base, task.other, value, 0.003)
+        when = "2026-01-01T00:00:00+00:00"
+        state.measured.append(
+            Measurement(
+                task.base, task.other, task.why, seen.log_ratio, seen.error, 900,
+                10_000.0, 9_600.0, "queries/s", "m", 40.0, 60.0, 110.0, when,
+            )
+        )  # fmt: skip
+    return Found(search, state, procedure.conclusion())
+
+
+def test_the_page_names_the_commit_with_its_message_and_diffstat(found: Found) -> None:
+    page = write_search(found)
+    text = page.read_text()
+    assert EVIL not in text
+    assert "change 12 &lt;/script&gt;" in text
+    assert "3.9 % slower" in text
+    assert "file | 2 +-" in text
+    assert 'id="effects"' in text and 'id="posterior"' in text
+    assert found.search.line.stops[CULPRIT].id in text
+    assert "it did not build: main.c:1: error" in text
+    assert "1 commit could not be measured and is no evidence." in text
+    assert (page.parent / "plotly.min.js").exists()
+    table = (page.parent / "tables/measurements.csv").read_text()
+    assert table.count("\n") == len(found.state.measured) + 1
+
+
+def test_the_answer_is_one_sentence_with_its_interval(found: Found) -> None:
+    stop = found.search.line.stops[CULPRIT]
+    assert headline(found).endswith(f"since {stop.name} (change 12 {EVIL}).")
+    assert "slower (" in headline(found)
+    assert any("tester" in text and "against what is before it" in text for text in sentences(found))
+
+
+def test_json_holds_everything_that_was_measured(found: Found) -> None:
+    made = record(found)
+    assert made["state"] == "found"
+    assert made["groups"][0]["first"]["position"] == CULPRIT
+    assert made["groups"][0]["against_parent"]["ratio"] == pytest.approx(0.9608, abs=1e-3)
+    assert len(made["measured"]) == len(found.state.measured)
+    assert made["measured"][0]["low"] < made["measured"][0]["ratio"] < made["measured"][0]["high"]
+
+
+def test_no_difference_is_said_with_what_could_have_been_seen(tmp_path: Path) -> None:
+    found = searched(tmp_path, 0.0)
+    assert headline(found).startswith("No difference is proven: ")
+    assert "would have been found in 9 of 10 cases" in headline(found)
+    assert record(found)["groups"] == []
+    assert "posterior" not in write_search(found).read_text()
