@@ -197,9 +197,10 @@ print(made.folder)
 
 
 def in_another(place: Path) -> subprocess.Popen[str]:
+    (place / "tmp").mkdir(exist_ok=True)
     return subprocess.Popen(
         [sys.executable, "-c", BUILDS, str(place / "pg")],
-        env=environment(PGSTRATA_CACHE=str(place / "cache")),
+        env=environment(PGSTRATA_CACHE=str(place / "cache"), TMPDIR=str(place / "tmp")),
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -207,9 +208,8 @@ def in_another(place: Path) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("next_one", ["build", "run"])
 def test_after_kill_9_nothing_runs_and_the_next_one_clears_up(place: Path, next_one: str) -> None:
-    folder = small_tree(
-        place / "pg", configure=f"#!/bin/sh\n[ -e {place}/go ] || sleep 1000\n" + CONFIGURE[10:]
-    )
+    waits = f"#!/bin/sh\nmktemp\n[ -e {place}/go ] || sleep 1000\n"
+    folder = small_tree(place / "pg", configure=waits + CONFIGURE[10:])
     process = in_another(place)
     (place / "cache/building").mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + 60
@@ -221,6 +221,7 @@ def test_after_kill_9_nothing_runs_and_the_next_one_clears_up(place: Path, next_
         time.sleep(0.05)
     assert not living_in(place / "cache")
     assert list((place / "cache/building").iterdir())
+    assert not list((place / "tmp").iterdir()), "a compiler's files are in the folder of the build"
     (place / "go").touch()
     if next_one == "build":
         build(tree_of_folder(folder), SHIPPED["o2"])

@@ -185,7 +185,7 @@ def _build(
     say(
         f"building {tree.label} with {recipe.name} ({recipe.cflags}), by {compiler.version.partition(',')[0]}"
     )
-    shell = Shell(folder / "log", build_environment({}), check=check)
+    shell = Shell(folder / "log", build_environment(folder), check=check)
     job = Job(
         tree,
         recipe,

@@ -31,13 +31,18 @@ def limit_seconds() -> float:
         return LIMIT_SECONDS
 
 
-def build_environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Small, so that no CFLAGS or MAKEFLAGS of the user's decides what is built."""
+def build_environment(folder: Path) -> dict[str, str]:
+    """Small, so that no CFLAGS or MAKEFLAGS of the user's decides what is built.
+
+    folder: of the build; what a compiler that is killed leaves behind goes with it.
+    """
+    temporary = folder / "tmp"
+    temporary.mkdir()
     env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C", "TZ": "UTC"}
-    for name in ("HOME", "TMPDIR", "CCACHE_DIR", "LD_LIBRARY_PATH"):
+    for name in ("HOME", "CCACHE_DIR", "LD_LIBRARY_PATH"):
         if value := os.environ.get(name):
             env[name] = value
-    return {**env, **more}
+    return {**env, "TMPDIR": str(temporary)}
 
 
 class Shell:
