@@ -127,7 +127,7 @@ def test_a_data_disk_that_is_too_small_is_said_before_the_load(
 ) -> None:
     done = pgstrata("run", write(campaign, "tpcds", "scale = 90000", pg17))
     assert done.returncode != 0
-    assert "GB free" in done.stdout + done.stderr
+    assert "iB free" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert not list((place / "data").iterdir())
 
