@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import collections.abc
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
+from msgspec import structs
 
-from pgstrata.driver import events
+from pgstrata.driver import events, spec
 
 Json = dict[str, Any]
 
@@ -25,7 +28,10 @@ def schema(dialect: str) -> Json:
 def shape(node: Json, document: Json) -> Any:
     """What a value may be, without limits and words: both sides write them differently."""
     if "$ref" in node:
-        return shape(document["$defs"][node["$ref"].rsplit("/", 1)[1]], document)
+        name = node["$ref"].rsplit("/", 1)[1]
+        inner = document["$defs"][name]
+        # Types that hold each other are told by their names, which are the same on both sides.
+        return ("ref", name) if inner.get("type") == "object" else shape(inner, document)
     if many := node.get("anyOf") or node.get("oneOf"):
         found = [shape(one, document) for one in many]
         if all(isinstance(one, tuple) and one[0] == "enum" for one in found):
@@ -95,6 +101,74 @@ def _whole(node: Json, document: Json) -> Json:
         "properties": {**inner.get("properties", {}), **node["properties"]},
         "required": [*inner.get("required", []), *node.get("required", [])],
     }
+
+
+EVENT_OBJECTS = [
+    *(events.ReadyRole, events.RoleSecond, events.RoleDone, events.Latency, events.Lag, events.Outcomes),
+    *(events.Connects, events.StatementTotals, events.ScriptTotals, events.SqlError),
+]
+SPEC_OBJECTS = [
+    *(spec.ExprPiece, spec.SplicePiece, spec.DigitsPiece, spec.FillSpec, spec.FillPiece, spec.NowPiece),
+    *(spec.RepeatPiece, spec.SetSpec, spec.SqlSpec, spec.CopyRowsSpec, spec.CopyFileSpec, spec.EverySpec),
+    *(spec.IfSpec, spec.SleepSpec, spec.OpsScript, spec.TextScript, spec.RateSpec, spec.RetrySpec),
+    *(spec.RoleSpec, spec.LockstepSpec, spec.WindowsSpec, spec.LogSpec),
+]
+NEVER_SENT = {"SqlSpec": {"gset", "aset"}}
+"""Keys of what only pgbench's own scripts ask for, which the driver reads itself."""
+
+
+@pytest.mark.parametrize("kind", EVENT_OBJECTS, ids=lambda kind: kind.__name__)
+def test_every_object_of_an_event_is_as_in_the_schema(kind: type[msgspec.Struct]) -> None:
+    written, ours = schema("events"), msgspec.json.schema(kind)
+    assert fields(ours["$defs"][kind.__name__], ours) == fields(written["$defs"][kind.__name__], written)
+    assert written["$defs"][kind.__name__]["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("kind", SPEC_OBJECTS, ids=lambda kind: kind.__name__)
+def test_every_object_of_the_spec_is_as_in_the_schema(kind: type[msgspec.Struct]) -> None:
+    written = schema("spec")
+    of_driver = fields(written["$defs"][kind.__name__], written)
+    hints = get_type_hints(kind)
+    of_python = {f.encode_name: (f.required, of_type(hints[f.name])) for f in structs.fields(kind)}
+    for name in NEVER_SENT.get(kind.__name__, ()):
+        del of_driver[name]
+    assert of_python.keys() == of_driver.keys()
+    for name, (required, shape_of_driver) in of_driver.items():
+        always, shape_of_python = of_python[name]
+        assert always or not required, f"{name} must be there"
+        assert _without_null(shape_of_python) == _without_null(shape_of_driver), name
+    assert written["$defs"][kind.__name__]["additionalProperties"] is False
+
+
+def of_type(hint: Any) -> Any:
+    """As `shape`, of a Python type; msgspec writes no schema of unions without a tag."""
+    simple = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+    if hint in simple:
+        return simple[hint]
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return "ref", hint.__name__
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return "enum", sorted(arguments)
+    if origin is collections.abc.Sequence:
+        return "array", of_type(arguments[0])
+    if origin is collections.abc.Mapping:
+        return "map", of_type(arguments[1])
+    if origin is tuple:
+        return "tuple", [of_type(one) for one in arguments]
+    assert origin in (Union, UnionType), hint
+    return "any", sorted(repr(of_type(one)) for one in arguments)
+
+
+def _without_null(found: Any) -> Any:
+    """What is left out and what is null mean the same to the driver; pipelines are pgbench scripts' own."""
+    if isinstance(found, tuple) and found[0] == "any":
+        left = [str(one) for one in found[1] if str(one) not in ("'null'", "('ref', 'PipelineSpec')")]
+        return left[0] if len(left) == 1 else left
+    if isinstance(found, tuple) and found[0] in ("array", "tuple", "map"):
+        inner = found[1]
+        return found[0], [*map(_without_null, inner)] if isinstance(inner, list) else _without_null(inner)
+    return repr(found)
 
 
 @pytest.mark.parametrize("line", [b'{"event":"measuring","unix_time":1,"more":2}', b'{"event":"other"}'])

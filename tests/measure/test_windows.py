@@ -8,12 +8,14 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.campaign.plan.order import WindowSchedule, block_lengths, window_moment
+from pgstrata.driver.spec import WindowsSpec
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.model import Server
 from pgstrata.store import Results
@@ -52,14 +54,15 @@ VECTORS = json.loads((Path(__file__).parents[1] / "windows.json").read_text())
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda v: f"{v['windows']['slice_seconds']} s")
 def test_windows_begin_when_those_of_the_driver_do(vector: dict[str, Any]) -> None:
-    windows, warmup, first = vector["windows"], vector["warmup_seconds"], vector["warmup_windows"]
+    windows = msgspec.convert(vector["windows"], WindowsSpec)
+    warmup, first = vector["warmup_seconds"], vector["warmup_windows"]
     begins = [
-        window_moment(windows, warmup, number * windows["slice_seconds"])
+        window_moment(windows, warmup, number * windows.slice_seconds)
         for number in range(len(vector["starts_ns"]) - first)
     ]
     assert [round(begin * 1e9) for begin in begins] == vector["starts_ns"][first:]
-    half = windows["slice_seconds"] / 2
-    last = (vector["measured_windows"] - 1) * windows["slice_seconds"]
+    half = windows.slice_seconds / 2
+    last = (vector["measured_windows"] - 1) * windows.slice_seconds
     assert window_moment(windows, warmup, last + half) == pytest.approx(vector["end_ns"] / 1e9 - half)
 
 

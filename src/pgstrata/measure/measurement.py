@@ -14,6 +14,7 @@ from msgspec import structs
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Second
+from pgstrata.driver.spec import WindowsSpec, document
 from pgstrata.errors import DriverError
 from pgstrata.measure.merge import merged_parts
 from pgstrata.measure.profiles import StepProfile
@@ -36,7 +37,7 @@ BLOAT_BYTES = 1 << 30
 class Windows(Protocol):
     """The stretches of time in which one variant works while connections of all variants stay open."""
 
-    def spec(self) -> Json:
+    def spec(self) -> WindowsSpec:
         """`windows` of the driver's spec."""
         ...
 
@@ -191,7 +192,7 @@ class StepMeasurement:
             results_dir=str(self._rows) if self._rows else None,
         )
         if part.windows is not None:
-            spec["windows"] = part.windows.spec()
+            spec["windows"] = document(part.windows.spec())
         if not self._spec:
             self._spec = shown(spec)
             where.builder.spec(self.order, self.step.name, self._spec)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.plan.model import PlannedRun, Variant
+from pgstrata.driver.spec import WindowsSpec
 from pgstrata.workload.core.language import Phase, Settle, Step
 
 AGAIN_SECONDS = 0.2
@@ -130,31 +131,27 @@ class WindowSchedule:
         """When this participant comes in each of the pairs, until they repeat."""
         return self._positions[participant]
 
-    def spec(self, participant: int) -> dict[str, Any]:
+    def spec(self, participant: int) -> WindowsSpec:
         """`windows` of the driver's spec."""
-        return {
-            "slice_seconds": self.slice_seconds,
-            "gap_seconds": self.gap_seconds,
-            "participants": self.participants,
-            "positions": self.positions(participant),
-        }
+        return WindowsSpec(
+            self.slice_seconds, self.gap_seconds, self.participants, self.positions(participant)
+        )
 
     def moment(self, participant: int, active: float) -> float:
         """Seconds from the common zero until so many have been measured of this participant."""
         return window_moment(self.spec(participant), self.warmup, active)
 
 
-def window_moment(windows: Mapping[str, Any], warmup: float, active: float) -> float:
+def window_moment(windows: WindowsSpec, warmup: float, active: float) -> float:
     """Seconds from the common zero until `active` seconds have been measured in the `windows` of a
     driver's spec; where a window ends, the begin of the next one.
 
     In nanoseconds, as the driver counts: in binary fractions 1.1 s would be twelve slices of 0.1 s.
     """
-    slice_, gap = _nanoseconds(windows["slice_seconds"]), _nanoseconds(windows["gap_seconds"])
+    slice_, gap = _nanoseconds(windows.slice_seconds), _nanoseconds(windows.gap_seconds)
     number, inside = divmod(_nanoseconds(active), slice_)
     window = -(-_nanoseconds(warmup) // slice_) + number
-    positions = windows["positions"]
-    at = window * windows["participants"] + positions[window % len(positions)]
+    at = window * windows.participants + windows.positions[window % len(windows.positions)]
     return float(at * (slice_ + gap) + inside) / 1e9
 
 

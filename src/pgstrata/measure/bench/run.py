@@ -11,6 +11,7 @@ import psycopg
 
 from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.driver.events import Done, Failure, Second
+from pgstrata.driver.spec import LogSpec, document
 from pgstrata.errors import DriverError, UsageError, server_said
 from pgstrata.measure.bench.connection import conninfo
 from pgstrata.measure.bench.options import BenchOptions
@@ -130,7 +131,7 @@ def _spec(bench: BenchOptions, scripts: list[PgbenchScript], place: Json, scale:
         "threads": bench.threads,
         "seconds": bench.seconds,
         "log": _log(bench),
-        "roles": [role.spec()],
+        "roles": [document(role.spec())],
     }
 
 
@@ -138,12 +139,9 @@ def _log(bench: BenchOptions) -> Json | None:
     """Where the driver writes its log, named as pgbench names it."""
     if bench.log is None:
         return None
-    return {
-        "path": f"{bench.log.prefix}.{os.getpid()}",
-        "sampling_rate": bench.log.sampling_rate,
-        "aggregate_seconds": bench.log.aggregate_seconds,
-        "failures_detailed": bench.failures_detailed,
-    }
+    log = bench.log
+    path = f"{log.prefix}.{os.getpid()}"
+    return document(LogSpec(path, log.sampling_rate, log.aggregate_seconds, bench.failures_detailed))
 
 
 def _script_error(error: DriverError) -> Exception:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from msgspec import structs
 
@@ -21,6 +20,7 @@ from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.plan.order import WindowSchedule
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import RoleDone, RoleSecond, Second, Window
+from pgstrata.driver.spec import WindowsSpec
 from pgstrata.errors import DriverError, PgstrataError, StoreError
 from pgstrata.measure.comparison.participant import Participant
 from pgstrata.measure.interrupt import Interrupts
@@ -29,8 +29,6 @@ from pgstrata.measure.progress import Progress
 from pgstrata.measure.step import StepResult
 from pgstrata.store.record import Slice
 from pgstrata.workload.core.language import Step
-
-Json = dict[str, Any]
 
 HEAD_START = 0.05
 """Seconds from the word to begin until the first window."""
@@ -65,7 +63,7 @@ class OwnWindows:
         self.ready = threading.Event()
         self.driver: Driver | None = None
 
-    def spec(self) -> Json:
+    def spec(self) -> WindowsSpec:
         return self._schedule.spec(self._number)
 
     def moment(self, active: float) -> float:

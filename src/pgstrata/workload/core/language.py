@@ -27,7 +27,27 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import psycopg
 
+from msgspec import structs
+
 from pgstrata.driver.events import StatementDone
+from pgstrata.driver.spec import (
+    CopyFileSpec,
+    CopyRowsSpec,
+    EverySpec,
+    IfSpec,
+    LockstepSpec,
+    Mode,
+    OpSpec,
+    OpsScript,
+    RateSpec,
+    RetrySpec,
+    RoleSpec,
+    SetSpec,
+    SleepSpec,
+    SqlSpec,
+    TextScript,
+    document,
+)
 from pgstrata.workload.core.values import (
     Digits,
     Expr,
@@ -77,8 +97,6 @@ __all__ = [
     "parse_template",
 ]
 
-Mode = Literal["simple", "extended", "prepared"]
-
 # --- ops --------------------------------------------------------------------------------------
 
 
@@ -104,16 +122,15 @@ class Sql:
         **more: Value,
     ) -> None:
         self.name = name
-        self._op: Json = {"sql": parse_template(template, {**(values or {}), **more}), "name": name}
-        if mode is not None:
-            self._op["mode"] = mode
-        if not counted:
-            self._op["counted"] = False
-        if into:
-            self._op["into"] = list(into)
-        if record:
-            self._op["record"] = True
-            self._op["on_error"] = on_error
+        self._op = SqlSpec(
+            sql=parse_template(template, {**(values or {}), **more}),
+            name=name,
+            mode=mode,
+            counted=counted,
+            into=tuple(into),
+            record=record,
+            on_error=on_error,
+        )
 
     @classmethod
     def verbatim(
@@ -121,10 +138,10 @@ class Sql:
     ) -> Sql:
         """A statement of somebody else: braces in it are its own."""
         made = cls("", name=name, record=record, on_error=on_error)
-        made._op["sql"] = [text]
+        made._op = structs.replace(made._op, sql=[text])
         return made
 
-    def op(self) -> Json:
+    def op(self) -> OpSpec:
         return self._op
 
 
@@ -135,8 +152,8 @@ class Set:
     name: str
     expr: str
 
-    def op(self) -> Json:
-        return {"set": self.name, "expr": self.expr}
+    def op(self) -> OpSpec:
+        return SetSpec(self.name, self.expr)
 
 
 class Every:
@@ -145,8 +162,8 @@ class Every:
     def __init__(self, n: int, *ops: Op, first: bool = False) -> None:
         self.n, self.ops, self.first = n, ops, first
 
-    def op(self) -> Json:
-        return {"every": self.n, "first": self.first, "ops": [o.op() for o in self.ops]}
+    def op(self) -> OpSpec:
+        return EverySpec(self.n, self.first, [o.op() for o in self.ops])
 
 
 class If:
@@ -155,9 +172,9 @@ class If:
     def __init__(self, *branches: tuple[str, Sequence[Op]], otherwise: Sequence[Op] = ()) -> None:
         self.branches, self.otherwise = branches, otherwise
 
-    def op(self) -> Json:
-        branches = [[condition, [o.op() for o in ops]] for condition, ops in self.branches]
-        return {"if": branches, "else": [o.op() for o in self.otherwise]}
+    def op(self) -> OpSpec:
+        branches = [(condition, [o.op() for o in ops]) for condition, ops in self.branches]
+        return IfSpec(branches, [o.op() for o in self.otherwise])
 
 
 @dataclass(frozen=True)
@@ -167,8 +184,8 @@ class Sleep:
     expr: str
     unit: Literal["us", "ms", "s"] = "s"
 
-    def op(self) -> Json:
-        return {"sleep": self.expr, "unit": self.unit}
+    def op(self) -> OpSpec:
+        return SleepSpec(self.expr, self.unit)
 
 
 class CopyRows:
@@ -181,10 +198,10 @@ class CopyRows:
         self.sql, self.rows, self.name = sql, rows, name
         if "{row}" in row and "row" not in values:
             values["row"] = Var("row", "int8")
-        self.parts = parse_template(row, values)
+        self.pieces = parse_template(row, values)
 
-    def op(self) -> Json:
-        return {"copy": self.sql, "name": self.name, "rows": self.rows, "row": self.parts}
+    def op(self) -> OpSpec:
+        return CopyRowsSpec(self.sql, self.name, self.rows, self.pieces)
 
 
 @dataclass(frozen=True)
@@ -195,8 +212,8 @@ class CopyFile:
     file: str
     name: str = ""
 
-    def op(self) -> Json:
-        return {"copy": self.sql, "name": self.name, "file": self.file}
+    def op(self) -> OpSpec:
+        return CopyFileSpec(self.sql, self.name, self.file)
 
 
 Op = Sql | Set | Every | If | Sleep | CopyRows | CopyFile
@@ -208,13 +225,8 @@ class Script:
     def __init__(self, *ops: Op, before: Sequence[Op] = (), weight: int = 1, name: str = "") -> None:
         self.ops, self.before, self.weight, self.name = ops, before, weight, name
 
-    def spec(self) -> Json:
-        return {
-            "name": self.name,
-            "weight": self.weight,
-            "ops": [o.op() for o in self.ops],
-            "before": [o.op() for o in self.before],
-        }
+    def spec(self) -> OpsScript:
+        return OpsScript(self.name, self.weight, [o.op() for o in self.ops], [o.op() for o in self.before])
 
 
 @dataclass(frozen=True)
@@ -225,8 +237,8 @@ class PgbenchScript:
     name: str
     weight: int = 1
 
-    def spec(self) -> Json:
-        return {"name": self.name, "weight": self.weight, "text": self.text}
+    def spec(self) -> TextScript:
+        return TextScript(self.name, self.weight, self.text)
 
 
 @dataclass(frozen=True)
@@ -236,8 +248,8 @@ class FixedRate:
     per_client: float
     schedule: Literal["even", "poisson"] = "even"
 
-    def spec(self) -> Json:
-        return {"per_client": self.per_client, "schedule": self.schedule}
+    def spec(self) -> RateSpec:
+        return RateSpec(self.per_client, self.schedule)
 
 
 @dataclass(frozen=True)
@@ -271,27 +283,25 @@ class Role:
     variables: Mapping[str, int | float | str | bool | None] = field(default_factory=dict)
     start: Sequence[Op] = ()
 
-    def spec(self) -> Json:
-        return {
-            "name": self.name,
-            "clients": self.clients,
-            "mode": self.mode,
-            "prepare": self.prepare,
-            "declare_types": self.declare_types,
-            "binary_results": self.binary_results,
-            "allow_shell": self.allow_shell,
-            "counts": self.counts,
-            "operations": self.operations,
-            "rate": self.rate.spec() if self.rate else None,
-            "retry": {"sqlstates": list(self.retry_sqlstates), "max_tries": self.max_tries}
-            if self.retry_sqlstates
-            else None,
-            "latency_limit_seconds": self.latency_limit_seconds,
-            "reconnect": self.reconnect,
-            "variables": dict(self.variables),
-            "start": [o.op() for o in self.start],
-            "scripts": [s.spec() for s in self.scripts],
-        }
+    def spec(self) -> RoleSpec:
+        return RoleSpec(
+            name=self.name,
+            clients=self.clients,
+            mode=self.mode,
+            prepare=self.prepare,
+            declare_types=self.declare_types,
+            binary_results=self.binary_results,
+            allow_shell=self.allow_shell,
+            counts=self.counts,
+            operations=self.operations,
+            rate=self.rate.spec() if self.rate else None,
+            retry=RetrySpec(tuple(self.retry_sqlstates), self.max_tries) if self.retry_sqlstates else None,
+            latency_limit_seconds=self.latency_limit_seconds,
+            reconnect=self.reconnect,
+            variables=dict(self.variables),
+            start=[o.op() for o in self.start],
+            scripts=[s.spec() for s in self.scripts],
+        )
 
 
 @dataclass(frozen=True)
@@ -359,8 +369,8 @@ class Step:
             "seconds": self.seconds,
             "warmup_seconds": self.warmup,
             "shared": list(self.shared),
-            "lockstep": [{"roles": [a, b], "ahead": n} for a, b, n in self.lockstep],
-            "roles": [r.spec() for r in self.roles],
+            "lockstep": [document(LockstepSpec([a, b], n)) for a, b, n in self.lockstep],
+            "roles": [document(r.spec()) for r in self.roles],
         }
 
 

@@ -7,9 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pgstrata.driver.spec import (
+    DigitsPiece,
+    ExprPiece,
+    FillPiece,
+    FillSpec,
+    NowPiece,
+    PieceSpec,
+    RepeatPiece,
+    SplicePiece,
+)
+from pgstrata.driver.spec import ParamType as Type
+
 Json = dict[str, Any]
-Type = Literal["int4", "int8", "varchar", "text"]
-"""As it is declared where a role declares types; `text` never is."""
 
 
 @dataclass(frozen=True)
@@ -19,8 +29,8 @@ class Expr:
     text: str
     type: Type = "int8"
 
-    def part(self) -> Json:
-        return {"expr": self.text, "type": self.type}
+    def piece(self) -> PieceSpec:
+        return ExprPiece(self.text, self.type)
 
 
 def Uniform(low: int, high: int, type: Literal["int4", "int8"] = "int4") -> Expr:
@@ -45,9 +55,9 @@ class Pick:
     low: int
     high: int
 
-    def part(self) -> Json:
+    def piece(self) -> PieceSpec:
         text = f":{self.expr}" if re.fullmatch(r"[A-Za-z_]\w*", self.expr) else self.expr
-        return {"text": text, "from": self.low, "to": self.high}
+        return SplicePiece(text, self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -57,8 +67,8 @@ class Digits:
     pattern: str
     type: Type = "text"
 
-    def part(self) -> Json:
-        return {"digits": self.pattern, "type": self.type}
+    def piece(self) -> PieceSpec:
+        return DigitsPiece(self.pattern, self.type)
 
 
 @dataclass(frozen=True)
@@ -69,16 +79,16 @@ class Fill:
     high: int
     random: float
 
-    def part(self) -> Json:
-        return {"fill": {"min": self.low, "max": self.high, "random": self.random}}
+    def piece(self) -> PieceSpec:
+        return FillPiece(FillSpec(self.low, self.high, self.random))
 
 
 @dataclass(frozen=True)
 class Now:
     """The client's local time to the second; one value per statement."""
 
-    def part(self) -> Json:
-        return {"now": "second"}
+    def piece(self) -> PieceSpec:
+        return NowPiece("second")
 
 
 class Repeat:
@@ -87,10 +97,10 @@ class Repeat:
     def __init__(self, n: int, template: str, separator: str = ",", **values: Value) -> None:
         self.n = n
         self.separator = separator
-        self.parts = parse_template(template, values)
+        self.pieces = parse_template(template, values)
 
-    def part(self) -> Json:
-        return {"repeat": self.n, "of": self.parts, "separator": self.separator}
+    def piece(self) -> PieceSpec:
+        return RepeatPiece(self.n, self.pieces, self.separator)
 
 
 Value = Expr | Pick | Digits | Fill | Now | Repeat
@@ -98,12 +108,12 @@ Value = Expr | Pick | Digits | Fill | Now | Repeat
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
-def parse_template(template: str, values: Mapping[str, Value]) -> list[str | Json]:
-    """Cuts a template at its {names} into the parts of the spec.
+def parse_template(template: str, values: Mapping[str, Value]) -> list[PieceSpec]:
+    """Cuts a template at its {names} into the pieces of the spec.
 
     Raises ValueError when the template names a value that is not given, or the other way round.
     """
-    parts: list[str | Json] = []
+    pieces: list[PieceSpec] = []
     end = 0
     used: set[str] = set()
     for match in _FIELD.finditer(template):
@@ -111,12 +121,12 @@ def parse_template(template: str, values: Mapping[str, Value]) -> list[str | Jso
         if name not in values:
             raise ValueError(f"no value for {{{name}}} in {template!r}")
         if match.start() > end:
-            parts.append(template[end : match.start()])
-        parts.append(values[name].part())
+            pieces.append(template[end : match.start()])
+        pieces.append(values[name].piece())
         used.add(name)
         end = match.end()
     if end < len(template):
-        parts.append(template[end:])
+        pieces.append(template[end:])
     if unused := set(values) - used:
         raise ValueError(f"{', '.join(sorted(unused))} not used in {template!r}")
-    return parts
+    return pieces

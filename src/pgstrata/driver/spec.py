@@ -1,0 +1,201 @@
+"""What the driver is told of a step: typed as docs/driver-spec.schema.json has it.
+
+The truth are the types of the driver, which have the same names; a test holds these against the schema that
+is made from them. What has a default there and is always written here has none here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+Json = dict[str, Any]
+Mode = Literal["simple", "extended", "prepared"]
+ParamType = Literal["int4", "int8", "varchar", "text"]
+"""As it is declared where a role declares types; `text` never is."""
+Unit = Literal["us", "ms", "s"]
+OnError = Literal["stop", "record"]
+Constant = int | float | str | bool | None
+
+
+class _Object(msgspec.Struct, frozen=True):
+    pass
+
+
+class _Short(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of which there are many: what is as usual is not written."""
+
+
+# --- pieces of a statement or of a row --------------------------------------------------------
+
+
+class ExprPiece(_Object, frozen=True):
+    expr: str
+    type: ParamType
+
+
+class SplicePiece(_Object, frozen=True):
+    """Spliced into the text, one text for each value from `low` to `high`."""
+
+    text: str
+    low: int = msgspec.field(name="from")
+    high: int = msgspec.field(name="to")
+
+
+class DigitsPiece(_Object, frozen=True):
+    digits: str
+    type: ParamType
+
+
+class FillSpec(_Object, frozen=True):
+    min: int
+    max: int
+    random: float
+
+
+class FillPiece(_Object, frozen=True):
+    fill: FillSpec
+
+
+class NowPiece(_Object, frozen=True):
+    now: Literal["second"]
+
+
+class RepeatPiece(_Object, frozen=True):
+    repeat: int
+    of: Sequence[PieceSpec]
+    separator: str
+
+
+PieceSpec = str | ExprPiece | SplicePiece | DigitsPiece | FillPiece | NowPiece | RepeatPiece
+
+# --- what a script does -----------------------------------------------------------------------
+
+
+class SetSpec(_Object, frozen=True):
+    set: str
+    expr: str
+
+
+class SqlSpec(_Short, frozen=True, kw_only=True):
+    sql: Sequence[PieceSpec]
+    name: str
+    mode: Mode | None = None
+    counted: bool = True
+    into: Sequence[str] = ()
+    record: bool = False
+    on_error: OnError = "stop"
+
+
+class CopyRowsSpec(_Object, frozen=True):
+    copy: str
+    name: str
+    rows: int
+    row: Sequence[PieceSpec]
+
+
+class CopyFileSpec(_Object, frozen=True):
+    copy: str
+    name: str
+    file: str
+
+
+class EverySpec(_Object, frozen=True):
+    every: int
+    first: bool
+    ops: Sequence[OpSpec]
+
+
+class IfSpec(_Object, frozen=True):
+    branches: Sequence[tuple[str, Sequence[OpSpec]]] = msgspec.field(name="if")
+    otherwise: Sequence[OpSpec] = msgspec.field(name="else")
+
+
+class SleepSpec(_Object, frozen=True):
+    sleep: str
+    unit: Unit
+
+
+OpSpec = SetSpec | SqlSpec | CopyRowsSpec | CopyFileSpec | EverySpec | IfSpec | SleepSpec
+
+
+class OpsScript(_Object, frozen=True):
+    name: str
+    weight: int
+    ops: Sequence[OpSpec]
+    before: Sequence[OpSpec]
+
+
+class TextScript(_Object, frozen=True):
+    """In pgbench's language."""
+
+    name: str
+    weight: int
+    text: str
+
+
+# --- a role and its step ----------------------------------------------------------------------
+
+
+class RateSpec(_Object, frozen=True):
+    """Transactions per second for each client."""
+
+    per_client: float
+    schedule: Literal["even", "poisson"]
+
+
+class RetrySpec(_Object, frozen=True):
+    """max_tries: 0 for no end."""
+
+    sqlstates: Sequence[str]
+    max_tries: int
+
+
+class RoleSpec(_Object, frozen=True, kw_only=True):
+    name: str
+    clients: int
+    mode: Mode
+    prepare: Literal["eager", "lazy"]
+    declare_types: bool
+    binary_results: bool
+    allow_shell: bool
+    counts: Literal["transactions", "statements"]
+    operations: int | None
+    rate: RateSpec | None
+    retry: RetrySpec | None
+    latency_limit_seconds: float | None
+    reconnect: bool
+    variables: Mapping[str, Constant]
+    start: Sequence[OpSpec]
+    scripts: Sequence[OpsScript | TextScript]
+
+
+class LockstepSpec(_Object, frozen=True):
+    roles: Sequence[str]
+    ahead: int
+
+
+class WindowsSpec(_Object, frozen=True):
+    """The windows of one of several drivers that share zero and lengths."""
+
+    slice_seconds: float
+    gap_seconds: float
+    participants: int
+    positions: Sequence[int]
+
+
+class LogSpec(_Object, frozen=True):
+    """Files with a line for each transaction, or for each interval."""
+
+    path: str
+    sampling_rate: float
+    aggregate_seconds: int | None
+    failures_detailed: bool
+
+
+def document(spec: msgspec.Struct) -> Json:
+    """The part of the JSON document that a typed part of the spec becomes."""
+    made: Json = msgspec.json.decode(msgspec.json.encode(spec))
+    return made
