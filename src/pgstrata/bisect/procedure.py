@@ -154,12 +154,6 @@ class Procedure:
         """Of the next measurement: what the others had."""
         return median(one.outcome.error for one in self.seen) if self.seen else START_ERROR
 
-    def likely_next(self, count: int = 2) -> list[int]:
-        """Positions that will probably be wanted after the present task and are not built yet."""
-        if self._ends() != "open" or self.search.found():
-            return []
-        return self.search.likely_next(self.expected_error, count)
-
     # --- what is known ------------------------------------------------------------------------
 
     def conclusion(self) -> Conclusion:

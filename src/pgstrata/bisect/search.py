@@ -179,21 +179,6 @@ class Search:
                 best = (value, position)
         return best[1] if best is not None and best[0] > 1e-4 else None
 
-    def likely_next(self, error: float, count: int) -> list[int]:
-        """Positions not built yet that are wanted next whatever the coming one says, for building ahead."""
-        first = self.next_position(error)
-        if first is None or first in self.outcomes:
-            return [] if first is None else self._unbuilt_beside(first)[:count]
-        effect, spread = self.knowledge().effect[0], error
-        wanted: list[int] = []
-        for result in (0.0, effect):
-            ahead = Search(self.n, {p: list(o) for p, o in self.outcomes.items()}, set(self.broken))
-            ahead.add(first, Outcome(result, spread))
-            after = ahead.next_position(error)
-            if after is not None and after not in ahead.outcomes and after not in wanted:
-                wanted.append(after)
-        return wanted[:count]
-
     def found(self, level: float = 0.95) -> bool:
         """Whether each change is down to one commit, or to commits of which none can be built."""
         credible = self.knowledge().credible(level)
@@ -249,17 +234,6 @@ class Search:
                 middle = (one.first + one.last - 1) / 2
                 return max(inside, key=lambda p: self._buildable(p) * (1 - abs(p - middle) / (one.size + 1)))
         return None
-
-    def _unbuilt_beside(self, position: int) -> list[int]:
-        known = self.knowledge()
-        beside = [one for one in known.intervals if one.first == position + 1 or one.last == position]
-        return [
-            p
-            for one in beside
-            if one.size > 1
-            and (p := (one.first + one.last - 1) // 2) not in self.outcomes
-            and p not in self.broken
-        ]
 
     def _buildable(self, position: int) -> float:
         """Rough probability that a position can be measured: low near those that cannot."""
