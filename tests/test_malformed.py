@@ -5,12 +5,15 @@ A few of each kind run with every test; `make slow` takes a thousand.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -184,9 +187,18 @@ def _fragments(tmp_path: Path, capsys: Said) -> Try:
 def _driver(arguments: list[str], data: bytes, what: str) -> tuple[int, str]:
     # Memory is bounded, so that one input cannot take the machine with it.
     command = f"ulimit -v 4000000; exec {find_driver()} {' '.join(arguments)}"
-    with not_longer(what):
-        done = subprocess.run(["sh", "-c", command], input=data, capture_output=True, timeout=100)
-    said = (done.stdout + done.stderr).decode(errors="replace")
+    with tempfile.TemporaryFile() as output, not_longer(what):
+        # Standard input stays open: its end would end the driver, maybe before it has said why it ends.
+        with subprocess.Popen(["sh", "-c", command], stdin=PIPE, stdout=output, stderr=output) as done:
+            assert done.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                done.stdin.write(data)
+                done.stdin.flush()
+            done.wait(100)
+            with contextlib.suppress(BrokenPipeError):
+                done.stdin.close()
+        output.seek(0)
+        said = output.read().decode(errors="replace")
     assert done.returncode in (0, 1, 2), f"{what}: {done.returncode} {said[:2000]}"
     assert "panicked" not in said and "memory allocation" not in said, f"{what}: {said[:2000]}"
     return done.returncode, said
