@@ -172,7 +172,7 @@ def plain(value: Any) -> Any:
 # --- what a query may do ----------------------------------------------------------------------
 
 # within the memory of one query; SET because only variables are left to set
-_ALLOWED = {"SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "DROP", "ALTER", "SET"}
+_ALLOWED = {"SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "SET"}
 _EXPLAIN = re.compile(r"\s*explain\b(\s*analyze\b)?(\s*\([^)]*\))?", re.IGNORECASE)
 
 
