@@ -190,7 +190,10 @@ def test_query_has_three_forms(call: Call, tmp_path: Path) -> None:
     assert [float(row["rate"]) for row in table] == [row["rate"] for row in rows]
 
 
-@pytest.mark.parametrize("sql", ["select", "select x from steps", "drop view steps", "alter view steps rename to x", "copy steps to 'x'"])
+@pytest.mark.parametrize(
+    "sql",
+    ["select", "select x from steps", "drop view steps", "alter view steps rename to x", "copy steps to 'x'"],
+)
 def test_query_refuses_what_is_no_reading(call: Call, tmp_path: Path, sql: str) -> None:
     make_campaign(tmp_path / "results", variants=["pg12.22"])
     code, _, err = call("query", sql)

@@ -86,10 +86,12 @@ def test_until_the_verdict_is_known(place: Path, pgstrata: Program, pg17: Server
     more = 'until = "verdict"\nmax_seconds = 60\nmargin = 0.95'
     done = pgstrata("run", write(place, pg17, ["point-query"], slice_=0.2, more=more), "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
-    turns = {v: len(run["steps"][-1]["slices"]) for v, run in by_variant(place).items()}
-    assert 10 <= turns["a"] < 100, "looks begin at the tenth pair"
-    assert turns["a"] == turns["b"]
-    assert turns["a"] % 2 == 0
+    # A slice whose window fell into a stall of the machine is left out, but not the pair's number.
+    pairs = {v: [s["pair"] for s in run["steps"][-1]["slices"]] for v, run in by_variant(place).items()}
+    assert len(pairs["a"]) > 5 and len(pairs["b"]) > 5
+    last = max(*pairs["a"], *pairs["b"])
+    assert 10 <= last < 100, "looks begin at the tenth pair"
+    assert last % 2 == 0
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_a_snapshot_without_space(place: Path, pg17: Server) -> None:
                 file.flush()
         assert running.end() == 1, running.said
         assert "no space for a snapshot of" in running.said
-        assert "MB are free" in running.said
+        assert "MiB are free" in running.said
         assert "Traceback" not in running.said
         assert [path.name for path in small.iterdir()] == ["ballast"]
         # The second may find room: a stopped server removes WAL it needs no more.

@@ -84,7 +84,7 @@ def test_blocks_have_connections_of_their_own(place: Path, pgstrata: Program, pg
         pairs = [s["pair"] for s in step["slices"]]
         assert pairs == sorted(set(pairs) & set(range(1, 301)))
         assert any(p > 200 for p in pairs), "of the third block"
-        assert 0 < sum(s["rate"] * s["seconds"] for s in step["slices"]) <= step["operations"]
+        assert 0 < sum(s["rate"] * s["seconds"] for s in step["slices"]) < step["operations"] + 1
         series = run.table("series")
         rows = series.filter((series["step"] == "point-query") & (series["role"] == step["role"]))
         assert rows["operations"].sum() == step["operations"]

@@ -131,5 +131,5 @@ def test_giving_up_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(KeyboardInterrupt):
         corpus.build(check=give_up)
     assert list(corpus.folder.parent.iterdir()) == []
-    with pytest.raises(ServerError, match="GB free"):
+    with pytest.raises(ServerError, match="GiB free"):
         build.synthetic(build.Synthetic(100_000_000, 1, Shape(shortest=19_000))).build()
