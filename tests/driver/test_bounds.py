@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -13,11 +14,13 @@ from pgstrata.driver.path import find_driver
 
 
 def asked(*arguments: str, text: str = "") -> tuple[int, dict[str, Any]]:
-    """Exit code and the first event."""
-    done = subprocess.run(
-        [find_driver(), *arguments], input=text, capture_output=True, text=True, timeout=120
-    )
-    return done.returncode, json.loads(done.stdout.splitlines()[0])
+    """Exit code and the first event. Standard input stays open meanwhile: its end would end the driver."""
+    with subprocess.Popen([find_driver(), *arguments], stdin=PIPE, stdout=PIPE, text=True) as driver:
+        assert driver.stdin is not None and driver.stdout is not None
+        driver.stdin.write(text)
+        driver.stdin.flush()
+        event = json.loads(driver.stdout.readline())
+        return driver.wait(120), event
 
 
 def test_a_script_without_an_end_is_not_read_for_ever() -> None:
