@@ -16,7 +16,7 @@ from pgstrata.cli.main import invoke
 from pgstrata.page.results import RunSet, read_results
 from pgstrata.report import write_report
 from pgstrata.report.sections.settle import settle
-from pgstrata.report.terminal import print_study
+from pgstrata.report.terminal import print_summary
 from pgstrata.store import RunKey
 from support_page import PageReader, ReadCell, Written
 from support_runs import clone_run, make_run
@@ -63,7 +63,7 @@ def mark(cell: ReadCell) -> str:
 
 def said(results: RunSet, terminal: bool = False) -> str:
     out = io.StringIO()
-    print_study(
+    print_summary(
         results,
         Console(file=out, force_terminal=terminal, width=160, color_system="standard" if terminal else None),
     )

@@ -15,7 +15,7 @@ from rich.console import Console
 from pgstrata.judge.marks import THRESHOLDS
 from pgstrata.page.blocks import Cell, Column, Row, Table, words
 from pgstrata.page.results import RunSet, read_results
-from pgstrata.report.terminal import print_study, split, summary
+from pgstrata.report.terminal import print_summary, split
 from pgstrata.store import RunKey
 from support_page import Written
 from support_runs import make_run
@@ -23,7 +23,7 @@ from support_runs import make_run
 
 def shown(results: RunSet, width: int = 100, terminal: bool = False) -> str:
     out = io.StringIO()
-    print_study(
+    print_summary(
         results,
         Console(
             file=out, width=width, force_terminal=terminal, color_system="standard" if terminal else None
@@ -78,7 +78,7 @@ def test_a_narrow_terminal_cuts_no_number(comparison: Written) -> None:
 
 
 def test_names_are_no_markup(comparison: Written, capsys: pytest.CaptureFixture[str]) -> None:
-    summary(comparison.results)
+    print_summary(read_results(comparison.results))
     assert "insert" in capsys.readouterr().out
     made = Table("t", "[red]T[/]", [Column("v", "[bold]V")], [Row([words("[link]x")])], "")
     assert split(made, 100)[0][1][0].cells[0].text == "[link]x"

@@ -84,10 +84,12 @@ def write_and_show(
     results: Path, *, campaign: str, base: str | None, out: Path, threshold: float | None = None
 ) -> None:
     """Writes the report, prints the three summary tables and where the page is."""
-    from pgstrata.report import write_report
-    from pgstrata.report.terminal import summary
+    from pgstrata.page.results import read_results
+    from pgstrata.report.terminal import print_summary
+    from pgstrata.report.write import write_report_of
 
     thresholds = None if threshold is None else (1 - threshold, 1 + threshold)
-    summary(results, campaign=campaign, base=base, thresholds=thresholds)
-    written = write_report(results, campaign=campaign, base=base, out=out, thresholds=thresholds)
+    run_set = read_results(results, campaign, base, thresholds)
+    print_summary(run_set)
+    written = write_report_of(run_set, out)
     print(f"\nreport: {written.html.resolve()}")

@@ -6,8 +6,6 @@ variant's name in front.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
@@ -15,7 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from pgstrata.page.blocks import SIGNS, Cell, Column, Findings, Prose, Row, Table
-from pgstrata.page.results import RunSet, read_results
+from pgstrata.page.results import RunSet
 from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
 
@@ -31,22 +29,9 @@ _STYLES = {
 }
 
 
-def summary(
-    results: Path,
-    campaign: str | None = None,
-    base: str | None = None,
-    thresholds: tuple[float, float] | None = None,
-    console: Console | None = None,
-) -> None:
-    """Prints what a campaign found. Plain text without colours where the output is no terminal.
-
-    Raises what `read_study` raises.
-    """
-    print_study(read_results(results, campaign, base, thresholds), console or Console(highlight=False))
-
-
-def print_study(results: RunSet, console: Console) -> None:
-    """Prints the findings and the summary tables of runs that has been read already."""
+def print_summary(results: RunSet, console: Console | None = None) -> None:
+    """Prints the findings and the summary tables of a campaign, as plain text where there is no terminal."""
+    console = console or Console(highlight=False)
     if not console.is_terminal:
         console.width = max(WIDTH, console.width)
     for block in findings(results):

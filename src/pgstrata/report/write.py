@@ -51,11 +51,11 @@ def write_report(
     Raises StoreError without runs or where `out` cannot be written, UsageError for a name that is not there.
     """
     run_set = read_results(results, campaign, base, thresholds)
-    return write_study(run_set, out)
+    return write_report_of(run_set, out)
 
 
-def write_study(run_set: RunSet, out: Path) -> Report:
-    """Writes the report of runs that has been read already.
+def write_report_of(run_set: RunSet, out: Path) -> Report:
+    """Writes the report of runs that have been read already.
 
     Raises StoreError where `out` cannot be written, and OwnershipError where it is another user's, who could
     have files of these names lead elsewhere.
