@@ -19,7 +19,8 @@ from pgstrata.bisect.state import Measurement, SetAside, State
 from pgstrata.campaign.file.reading import campaign_of
 from pgstrata.errors import ServerError
 from pgstrata.measure.interrupt import Interrupts
-from pgstrata.measure.two_servers import Measured, OtherFailedError, Work, campaign_of_two, measure_two
+from pgstrata.measure.progress import plain_lines
+from pgstrata.measure.two_servers import Measured, OtherFailedError, TwoServers, Work
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.acquire import acquire
 from pgstrata.server.source import BuildError
@@ -70,10 +71,7 @@ def hunt(search: Search, console: Console) -> Found:
     cannot be measured, StoreError where nothing can be stored or another pgstrata is at it, Interrupted.
     """
     begun = time.monotonic()
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
+    say = plain_lines(console)
     check(search)
     with ResultsLock(search.folder), Interrupts(say) as interrupts:
         state = states.begin(search.folder, search.line, search.question())
@@ -99,7 +97,7 @@ def hunt(search: Search, console: Console) -> Found:
 def check(search: Search) -> None:
     """Raises UsageError for a workload, step, config or build that is not there, before anything is built."""
     first, last = search.line.stops[0], search.line.stops[-1]
-    campaign_of_two(search.work, first.variant, last.variant, name="check", results=search.folder / RUNS)
+    TwoServers(search.work, first.variant, last.variant, "check", search.folder / RUNS).campaign()
 
 
 def _do(
@@ -148,15 +146,8 @@ def _measure(search: Search, task: Task, name: str, console: Console) -> Measure
     if profile:
         # Samples of the function that moved are few: 3 % of a hundred per second.
         work = replace(work, seconds=max(work.seconds, 20.0))
-    return measure_two(
-        work,
-        stops[task.base].variant,
-        stops[task.other].variant,
-        name=name,
-        results=search.folder / RUNS,
-        console=console,
-        profile=profile,
-    )
+    base, other = stops[task.base].variant, stops[task.other].variant
+    return TwoServers(work, base, other, name, search.folder / RUNS, profile).measure(console)
 
 
 def build_server(

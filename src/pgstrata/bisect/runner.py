@@ -10,7 +10,8 @@ from rich.console import Console
 from pgstrata.bisect.hunt import RUNS, build_server, of_machine
 from pgstrata.judge.compare import compare_all
 from pgstrata.measure.interrupt import Interrupts
-from pgstrata.measure.two_servers import OtherFailedError, Work, measure_two
+from pgstrata.measure.progress import plain_lines
+from pgstrata.measure.two_servers import OtherFailedError, TwoServers, Work
 from pgstrata.server.source import BuildError
 from pgstrata.server.source.git import commit_of, repository
 from pgstrata.store.choose import Side
@@ -26,10 +27,7 @@ def judge_head(
     `broken`: it does not build, or its server does not start. Raises UsageError for a ref that is not there,
     ServerError where the good end cannot be measured or the machine lacks something, Interrupted.
     """
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
+    say = plain_lines(console)
     repo = repository(repo)
     first, head = commit_of(repo, good), commit_of(repo, "HEAD")
     if first == head:
@@ -45,7 +43,7 @@ def judge_head(
             return "broken", error.message
         name = f"{work.step}-{first[:10]}-{head[:10]}"
         try:
-            found = measure_two(work, base, other, name=name, results=folder / RUNS, console=console)
+            found = TwoServers(work, base, other, name, folder / RUNS).measure(console)
         except OtherFailedError as error:
             return "broken", error.message
     one, two = (Side(run.variant, (run,)) for run in found.runs)

@@ -89,6 +89,7 @@ def patch(
     from pgstrata.cli.output import print_json
     from pgstrata.errors import UsageError
     from pgstrata.measure.interrupt import Interrupted
+    from pgstrata.measure.progress import plain_lines
     from pgstrata.patch.compare import compare_series, pairs_of
     from pgstrata.patch.series import series_of
     from pgstrata.report import patches as mail
@@ -119,7 +120,7 @@ def patch(
         return
     console = Console(stderr=True)
     for note in series.notes:
-        console.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+        plain_lines(console)(f"note: {note}")
     try:
         outcome = compare_series(series, work, folder, console, profile=not no_profile)
     except Interrupted as interrupted:

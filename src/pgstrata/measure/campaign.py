@@ -21,7 +21,7 @@ from pgstrata.driver.client import find_driver
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.measure.comparison.comparison import Comparison
 from pgstrata.measure.interrupt import Interrupted, Interrupts
-from pgstrata.measure.progress import Progress, progress_on
+from pgstrata.measure.progress import Progress, plain_lines, progress_on
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.observe.doctor import examine
 from pgstrata.ownership import hand_over, own_folder
@@ -102,10 +102,7 @@ def execute(
     """
     find_driver()  # said before anything is fetched
     root = data_root(campaign)
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
+    say = plain_lines(console)
     with Interrupts(say) as interrupts, results.lock():
         for left in results.clean():
             say(f"removed what an interrupted run left: {left}")

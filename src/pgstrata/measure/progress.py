@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -34,6 +34,11 @@ class Progress(Protocol):
     def step_begins(self, step: Step) -> None: ...
     def second(self, event: Second) -> None: ...
     def step_ended(self, record: StepRecord) -> None: ...
+
+
+def plain_lines(console: Console) -> Callable[[str], None]:
+    """Prints texts as they are, each on lines of its own: brackets in what a server says are no markup."""
+    return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @dataclass
@@ -119,7 +124,7 @@ class PlainProgress:
         self._said = 0.0
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        plain_lines(self._console)(text)
 
     def run_begins(self, run: PlannedRun, number: int, total: int) -> None:
         self._pace.begin(run)

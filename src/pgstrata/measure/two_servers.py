@@ -7,7 +7,7 @@ other, so it can be looked at, stored, interrupted and found again in the same w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,9 @@ from pgstrata.store import Results, Run
 from pgstrata.store.choose import campaign_runs
 from pgstrata.store.record import StepRecord
 from pgstrata.suggest import meant
+from pgstrata.workload.catalog import find
 from pgstrata.workload.core.language import Step
-from pgstrata.workload.core.options import NotInVersionError
+from pgstrata.workload.core.options import NotInVersionError, Selectable
 
 Json = dict[str, Any]
 
@@ -66,6 +67,19 @@ class Work:
         """The only one, where one is measured."""
         return self.steps[0]
 
+    def options(self) -> Json:
+        """With which these steps are measured, and as little else as possible."""
+        workload = find(self.workload)
+        return dict(workload.only(self.steps, self.seconds)) if isinstance(workload, Selectable) else {}
+
+    def known(self) -> list[str]:
+        """Names of the steps that there are without a choice."""
+        document = {
+            "variants": [{"server": "pg:17"}],
+            "workloads": [{"name": self.workload, "options": {}}],
+        }
+        return steps_of(campaign_of(document, Overrides(scale=self.scale, sets=self.sets)).workloads[0])
+
     def question(self) -> Json:
         """What decides what is measured, as JSON can hold it."""
         return {
@@ -99,56 +113,80 @@ class OtherFailedError(ServerError):
     """The second variant could not be measured: its server did not start, or died."""
 
 
-def measure_two(
-    work: Work,
-    base: Mapping[str, Any],
-    other: Mapping[str, Any],
-    *,
-    name: str,
-    results: Path,
-    console: Console,
-    profile: bool = False,
-) -> Measured:
-    """As `run_two`, for work of one step: what its runs say."""
-    run_two(work, base, other, name=name, results=results, console=console, profile=profile)
-    return read_two(work.step, results, name)
+@dataclass(frozen=True)
+class TwoServers:
+    """Two variants, tables of a campaign file without a label, and what is measured of them.
 
-
-def run_two(
-    work: Work,
-    base: Mapping[str, Any],
-    other: Mapping[str, Any],
-    *,
-    name: str,
-    results: Path,
-    console: Console,
-    profile: bool = False,
-    labels: tuple[str, str] = (BASE, OTHER),
-) -> None:
-    """Measures two variants, tables of a campaign file without a label, in turn, unless that was done
-    already.
-
-    name: of the campaign. Raises UsageError for a workload or step that is not there, BuildError where a tree
-    does not build, OtherFailedError where only the second variant fails, ServerError where the first does,
-    StoreError where results cannot be written, Interrupted.
+    name: of the campaign that it becomes, in the folder `results`. labels: of the variants in it.
     """
-    campaign = campaign_of_two(work, base, other, name=name, results=results, profile=profile, labels=labels)
-    outcome = execute(campaign, Results(results), console)
-    failed = {run.key.variant: error for run, error in outcome.failed}
-    failed |= {run.key.variant: run.unable for run in outcome.plan.runs if run.unable}
-    for label, variant, kind in ((labels[0], base, ServerError), (labels[1], other, OtherFailedError)):
-        if label in failed:
-            raise kind(f"{variant['server']} could not be measured: {failed[label]}")
+
+    work: Work
+    base: Mapping[str, Any]
+    other: Mapping[str, Any]
+    name: str
+    results: Path
+    profile: bool = False
+    labels: tuple[str, str] = (BASE, OTHER)
+
+    def campaign(self) -> Campaign:
+        """Raises UsageError for a workload or step that is not there, and for what is not valid in it."""
+        work = self.work
+        document: Json = {
+            "name": self.name,
+            "results": str(self.results),
+            "order": "interleaved",
+            "slice_seconds": work.slice_seconds,
+            "margin": work.margin,
+            "seed": work.seed,
+            "base": self.labels[0],
+            "variants": [
+                {**variant, "label": label}
+                for label, variant in zip(self.labels, (self.base, self.other), strict=True)
+            ],
+            "workloads": [{"name": work.workload, "options": work.options()}],
+        }
+        if work.verdict_seconds:
+            document |= {"until": "verdict", "max_seconds": work.verdict_seconds}
+        if work.data_dir:
+            document["data_dir"] = work.data_dir
+        if self.profile:
+            document["profile"] = {"seconds": max(1.0, min(10.0, work.seconds / 2))}
+        campaign = campaign_of(document, Overrides(scale=work.scale, sets=work.sets))
+        there = steps_of(campaign.workloads[0])
+        for step in work.steps:
+            if step not in there:
+                raise UsageError(f"{work.workload} has no step {step!r}", meant(step, work.known(), "steps"))
+        return campaign
+
+    def run(self, console: Console) -> None:
+        """Measures both in turn, unless that was done already.
+
+        Raises UsageError as `campaign`, BuildError where a tree does not build, OtherFailedError where only
+        the second variant fails, ServerError where the first does, StoreError where results cannot be
+        written, Interrupted.
+        """
+        outcome = execute(self.campaign(), Results(self.results), console)
+        failed = {run.key.variant: error for run, error in outcome.failed}
+        failed |= {run.key.variant: run.unable for run in outcome.plan.runs if run.unable}
+        kinds = (self.labels[0], self.base, ServerError), (self.labels[1], self.other, OtherFailedError)
+        for label, variant, kind in kinds:
+            if label in failed:
+                raise kind(f"{variant['server']} could not be measured: {failed[label]}")
+
+    def measure(self, console: Console) -> Measured:
+        """As `run`, for work of one step: what its runs say. Raises StoreError where they are not whole."""
+        self.run(console)
+        runs = {run.variant: run for run in campaign_runs(Results(self.results), self.name)}
+        if not set(self.labels) <= runs.keys():
+            raise StoreError(
+                f"the runs of {self.name} in {self.results} are not whole", "remove the folder to begin anew"
+            )
+        return _read(self.work.step, self.name, runs[self.labels[0]], runs[self.labels[1]])
 
 
-def read_two(step: str, results: Path, name: str) -> Measured:
-    """What the runs of such a campaign say. Raises StoreError where they are not whole."""
-    runs = {run.variant: run for run in campaign_runs(Results(results), name)}
-    if not {BASE, OTHER} <= runs.keys():
-        raise StoreError(f"the runs of {name} in {results} are not whole", "remove the folder to begin anew")
-    one, two = (_record(runs[variant], step) for variant in (BASE, OTHER))
-    pairs = step_pairs(one, two)
-    found = estimate(*pairs)
+def _read(step: str, campaign: str, base: Run, other: Run) -> Measured:
+    one, two = _record(base, step), _record(other, step)
+    found = estimate(*step_pairs(one, two))
     if not math.isfinite(found.standard_error):
         raise StoreError(f"{step} was too short for a comparison: {found.n} pairs", "give it more --seconds")
     # Of few pairs the error itself is uncertain: as wide as the normal one whose 95 % interval is Student's.
@@ -160,9 +198,9 @@ def read_two(step: str, results: Path, name: str) -> Measured:
         one.rate or 0.0,
         two.rate or 0.0,
         one.rate_unit,
-        name,
+        campaign,
         sum(part.seconds for part in (*one.slices, *two.slices)),
-        (runs[BASE], runs[OTHER]),
+        (base, other),
     )
 
 
@@ -171,62 +209,6 @@ def _record(run: Run, step: str) -> StepRecord:
     if found is None:
         raise StoreError(f"{run.folder} has no step {step}", "remove the folder to begin anew")
     return found
-
-
-def campaign_of_two(
-    work: Work,
-    base: Mapping[str, Any],
-    other: Mapping[str, Any],
-    *,
-    name: str,
-    results: Path,
-    profile: bool = False,
-    labels: tuple[str, str] = (BASE, OTHER),
-) -> Campaign:
-    """The campaign of one comparison. Raises UsageError for what is not valid in it."""
-    document: Json = {
-        "name": name,
-        "results": str(results),
-        "order": "interleaved",
-        "slice_seconds": work.slice_seconds,
-        "margin": work.margin,
-        "seed": work.seed,
-        "base": labels[0],
-        "variants": [{**base, "label": labels[0]}, {**other, "label": labels[1]}],
-    }
-    if work.verdict_seconds:
-        document |= {"until": "verdict", "max_seconds": work.verdict_seconds}
-    if work.data_dir:
-        document["data_dir"] = work.data_dir
-    if profile:
-        document["profile"] = {"seconds": max(1.0, min(10.0, work.seconds / 2))}
-    for options in _options(work):
-        document["workloads"] = [{"name": work.workload, "options": options}]
-        overrides = Overrides(scale=work.scale, sets=work.sets)
-        try:
-            campaign = campaign_of(document, overrides)
-        except UsageError as error:
-            failed = error
-            continue
-        there = steps_of(campaign.workloads[0])
-        missing = next((step for step in work.steps if step not in there), None)
-        if missing is None:
-            return campaign
-        failed = UsageError(f"{work.workload} has no step {missing!r}", meant(missing, _known(work), "steps"))
-    raise failed
-
-
-def _options(work: Work) -> list[Json]:
-    """Options that measure this step and as little else as possible, the best first."""
-    given = {text.partition("=")[0].strip().rpartition(".")[2] for text in work.sets}
-    length: Json = {"read_seconds": work.seconds} if work.workload == "sysbench" else {}
-    if work.workload == "pgbench":
-        length = {"seconds": work.seconds}
-    length = {key: value for key, value in length.items() if key not in given}
-    # The other workloads have few steps, which are made one of the other.
-    chosen = work.workload == "sysbench" and work.steps and "steps" not in given
-    alone: Json = {"steps": list(work.steps)} if chosen else {}
-    return [{**length, **alone}, length] if alone else [length]
 
 
 def steps_of(chosen: ChosenWorkload, version_num: int = 170_000) -> list[str]:
@@ -238,25 +220,4 @@ def steps_of(chosen: ChosenWorkload, version_num: int = 170_000) -> list[str]:
     return [phase.name for phase in phases if isinstance(phase, Step) and phase.measured]
 
 
-def _known(work: Work) -> Sequence[str]:
-    overrides = Overrides(scale=work.scale, sets=work.sets)
-    document = {
-        "variants": [{"server": "pg:17"}],
-        "workloads": [{"name": work.workload, "options": {}}],
-    }
-    return steps_of(campaign_of(document, overrides).workloads[0])
-
-
-__all__ = [
-    "BASE",
-    "OTHER",
-    "SECONDS",
-    "Measured",
-    "OtherFailedError",
-    "Work",
-    "campaign_of_two",
-    "measure_two",
-    "read_two",
-    "run_two",
-    "steps_of",
-]
+__all__ = ["BASE", "OTHER", "SECONDS", "Measured", "OtherFailedError", "TwoServers", "Work", "steps_of"]

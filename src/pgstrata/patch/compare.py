@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +13,8 @@ from rich.console import Console
 from pgstrata.bisect.hunt import build_server
 from pgstrata.judge.compare import SideComparison, compare_all
 from pgstrata.measure.interrupt import Interrupts
-from pgstrata.measure.two_servers import Work, campaign_of_two, run_two
+from pgstrata.measure.progress import plain_lines
+from pgstrata.measure.two_servers import TwoServers, Work
 from pgstrata.observe.profile import unavailable
 from pgstrata.patch.series import Member, Series
 from pgstrata.store import Results, Run
@@ -61,32 +61,30 @@ def compare_series(
     where its server does not run, StoreError where nothing can be stored or another pgstrata is at it,
     Interrupted.
     """
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    pairs = pairs_of(series)
-    for base, other in pairs:
-        campaign_of_two(work, base.variant, other.variant, name="check", results=folder / RUNS)
+    say = plain_lines(console)
+    profile = profile and not unavailable()
+    asked = [
+        TwoServers(
+            work,
+            base.variant,
+            other.variant,
+            f"{other.name}-on-{base.name}-{_digest(work, base, other)}",
+            folder / RUNS,
+            profile,
+            (base.name, other.name),
+        )
+        for base, other in pairs_of(series)
+    ]
+    for two in asked:
+        two.campaign()
     with ResultsLock(folder), Interrupts(say) as interrupts:
         for member in series.members:
-            _built(work, member, say, interrupts.check)
+            build_server(work, member.variant, say, interrupts.check)
         found = []
-        for base, other in pairs:
+        for number, two in enumerate(asked):
             interrupts.check()
-            whole = len(pairs) > 1 and (base, other) == pairs[-1]
-            name = f"{other.name}-on-{base.name}-{_digest(work, base, other)}"
-            run_two(
-                work,
-                base.variant,
-                other.variant,
-                name=name,
-                results=folder / RUNS,
-                console=console,
-                profile=profile and not unavailable(),
-                labels=(base.name, other.name),
-            )
-            found.append(_judged(work, name, folder / RUNS, base, other, whole))
+            two.run(console)
+            found.append(_judged(two, whole=len(asked) > 1 and number == len(asked) - 1))
     return Outcome(series, work, folder, tuple(found))
 
 
@@ -102,15 +100,11 @@ def _digest(work: Work, base: Member, other: Member) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def _built(work: Work, member: Member, say: Callable[[str], None], check: Callable[[], None]) -> None:
-    build_server(work, member.variant, say, check)
-
-
-def _judged(work: Work, name: str, results: Path, base: Member, other: Member, whole: bool) -> Compared:
-    runs = campaign_runs(Results(results), name)
-    sides = [Side(m.name, tuple(run for run in runs if run.variant == m.name)) for m in (base, other)]
-    (comparison,) = compare_all(sides[0], sides[1:], margin=work.margin, steps=work.steps)
-    return Compared(comparison, name, tuple(runs), whole)
+def _judged(two: TwoServers, whole: bool) -> Compared:
+    runs = campaign_runs(Results(two.results), two.name)
+    sides = [Side(label, tuple(run for run in runs if run.variant == label)) for label in two.labels]
+    (comparison,) = compare_all(sides[0], sides[1:], margin=two.work.margin, steps=two.work.steps)
+    return Compared(comparison, two.name, tuple(runs), whole)
 
 
 __all__ = ["RUNS", "Compared", "Outcome", "compare_series", "pairs_of"]

@@ -1,4 +1,4 @@
-"""The workloads pgstrata knows. A new one is a file beside this and a line in `_WORKLOADS`."""
+"""The workloads pgstrata knows. A new one is a package beside this and a line in `_WORKLOADS`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
@@ -99,6 +99,16 @@ class Workload(Protocol):
         ...
 
     def estimate(self, options: Any) -> RunCost: ...
+
+
+@runtime_checkable
+class Selectable(Protocol):
+    """A workload whose steps can be measured alone, or for a time of one's own."""
+
+    def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
+        """Options with which these steps are measured for so long each, and as little else as possible.
+        Names that it does not know are nothing to it: who asks looks at the phases."""
+        ...
 
 
 @runtime_checkable

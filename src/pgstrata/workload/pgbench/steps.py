@@ -151,6 +151,10 @@ class Pgbench:
                     phases.append(step(o, name, scripts, mode, clients, reads_only=reads_only))
         return phases
 
+    def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
+        """Its steps are few and share their data; their length can be chosen."""
+        return {"seconds": seconds}
+
     def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
         """Its section of the report."""
         from pgstrata.workload.pgbench.report import scaling  # what draws is loaded where something is drawn

@@ -421,6 +421,12 @@ class Sysbench:
         found += [step(o, m) for m in last]
         return found
 
+    def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
+        """What reads can be of any length; what writes has the length that the data are made for."""
+        names = {m.name for m in ALL}
+        alone = {"steps": list(steps)} if steps and names.issuperset(steps) else {}
+        return {"read_seconds": seconds, **alone}
+
     def estimate(self, options: SysbenchOptions) -> RunCost:
         """A row takes 24 bytes of header, 4 of line pointer, 191 of columns; index entries 20 bytes in
         pages 90 % full, those of k at most twice that after updates. Updated rows that wait for
