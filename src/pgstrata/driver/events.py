@@ -78,8 +78,8 @@ class Outcomes(_Object, frozen=True):
 NO_OUTCOMES = Outcomes(0, 0, 0, 0, 0)
 
 
-class RoleSecond(_Object, frozen=True, kw_only=True):
-    """What a role did in one second. windows: those that have ended since the last event."""
+class RoleCounts(_Object, frozen=True, kw_only=True):
+    """What a role did in some time. windows: those that have ended since the last event."""
 
     name: str
     operations: int
@@ -89,6 +89,14 @@ class RoleSecond(_Object, frozen=True, kw_only=True):
     errors: int
     retries: int
     histogram: str
+    lag: Lag | None = None
+    outcomes: Outcomes = NO_OUTCOMES
+    windows: list[Window] = []
+
+
+class RoleSecond(RoleCounts, frozen=True, kw_only=True):
+    """What a role did in one second; times in seconds."""
+
     mean: float
     stddev: float
     p50: float
@@ -97,9 +105,6 @@ class RoleSecond(_Object, frozen=True, kw_only=True):
     p95: float
     p99: float
     max: float
-    lag: Lag | None = None
-    outcomes: Outcomes = NO_OUTCOMES
-    windows: list[Window] = []
 
 
 class Second(_Event, frozen=True, tag="second"):
@@ -159,25 +164,14 @@ class ScriptTotals(_Object, frozen=True, kw_only=True):
     statements: int
 
 
-class RoleDone(_Object, frozen=True, kw_only=True):
+class RoleDone(RoleCounts, frozen=True, kw_only=True):
     """What a role did in the whole step."""
 
-    name: str
-    operations: int
-    transactions: int
-    statements: int
-    rows: int
-    errors: int
-    retries: int
-    histogram: str
     seconds: float
     latency: Latency
-    lag: Lag | None = None
-    outcomes: Outcomes = NO_OUTCOMES
     connects: Connects | None = None
     statements_by_name: list[StatementTotals]
     scripts: list[ScriptTotals] = []
-    windows: list[Window] = []
 
 
 class Done(_Event, frozen=True, tag="done"):
