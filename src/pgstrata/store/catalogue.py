@@ -58,7 +58,7 @@ class Entry(Struct, frozen=True):
 
     folder: relative to the results. signature: of its run.json and its folder (`store.listing`). checked: no
     file of it has changed since then, in nanoseconds of the file system's clock (`sums.newest`). steps: how
-    many. comparison, turns: id and variants of its comparison, None and () where it was measured alone.
+    many. comparison, participants: id and variants of its comparison, None and () of a run measured alone.
     """
 
     number: int
@@ -76,7 +76,7 @@ class Entry(Struct, frozen=True):
     error: str | None
     steps: int
     comparison: str | None
-    turns: tuple[str, ...]
+    participants: tuple[str, ...]
 
     @property
     def key(self) -> RunKey:
@@ -101,22 +101,23 @@ _ENTRY_COLUMNS = [
     ("entry_started", "VARCHAR"),
     ("entry_steps", "BIGINT"),
     ("entry_comparison", "VARCHAR"),
-    ("entry_turns", "VARCHAR"),
+    ("entry_participants", "VARCHAR"),
 ]
 _STEP_COLUMNS = [(f"step_{name}", kind) for name, kind, _ in STEPS]
 _NUMBER = [("number", "BIGINT")]
 _PARTS = (("runs", _NUMBER + _RUN_COLUMNS + _ENTRY_COLUMNS), ("steps", _NUMBER + _STEP_COLUMNS))
 _LOADED = (
     "number, run_path, entry_signature, entry_checked, run_run_id, run_campaign, run_variant, run_workload, "
-    "run_repeat, run_status, entry_started, run_host, run_error, entry_steps, entry_comparison, entry_turns"
+    "run_repeat, run_status, entry_started, run_host, run_error, entry_steps, entry_comparison, "
+    "entry_participants"
 )
 """In the order of `Entry`."""
 
 
 def _entry(row: Sequence[Any]) -> Entry:
     """As `_LOADED` gives it. Raises ValueError, TypeError for what no release has written."""
-    turns = () if row[-1] == "[]" else tuple(json.loads(row[-1]))
-    values: list[Any] = [*row[:-1], turns]
+    participants = () if row[-1] == "[]" else tuple(json.loads(row[-1]))
+    values: list[Any] = [*row[:-1], participants]
     return Entry(*values)
 
 
@@ -153,7 +154,7 @@ def _run_row(entry: Entry, run: Run) -> dict[str, Any]:
         "entry_started": entry.started,
         "entry_steps": entry.steps,
         "entry_comparison": entry.comparison,
-        "entry_turns": json.dumps(entry.turns),
+        "entry_participants": json.dumps(entry.participants),
     }
 
 

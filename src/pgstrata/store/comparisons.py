@@ -71,7 +71,7 @@ class Counted(Protocol):
     @property
     def comparison(self) -> str | None: ...
     @property
-    def turns(self) -> tuple[str, ...]: ...
+    def participants(self) -> tuple[str, ...]: ...
 
 
 C = TypeVar("C", bound=Counted)
@@ -96,7 +96,7 @@ def _place(run: Counted) -> tuple[object, ...]:
 
 
 def _is_complete(runs: Sequence[Counted]) -> bool:
-    return set(runs[0].turns) <= {run.variant for run in runs if run.done}
+    return set(runs[0].participants) <= {run.variant for run in runs if run.done}
 
 
 def _started(runs: Sequence[Counted]) -> str:

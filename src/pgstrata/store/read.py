@@ -97,7 +97,7 @@ class Run:
         return self.record.comparison.id if self.record.comparison is not None else None
 
     @property
-    def turns(self) -> tuple[str, ...]:
+    def participants(self) -> tuple[str, ...]:
         """The variants of its comparison."""
         return self.record.comparison.variants if self.record.comparison is not None else ()
 

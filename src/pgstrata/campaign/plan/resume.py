@@ -54,15 +54,15 @@ def with_kept(group: Sequence[PlannedRun], spec: CampaignSpec, results: Results)
     """The runs of a comparison, or one alone, with the steps that earlier attempts have finished.
 
     A step counts where everything that decides it is the same now (campaign, config, server and its build,
-    options, machine, release), and in a comparison where all have it from the same turns.
+    options, machine, release), and in a comparison where all have it from the same one.
     """
     runs = [replace(run, made_of=_made_of(run, spec)) for run in group]
     if any(run.existing or run.unable or not run.variant.server.managed for run in group):
         return runs
     found = [_leading(run, results) for run in runs]
     count = min(len(steps) for steps in found)
-    turns = {step.comparison for steps in found for step in steps[:count]}
-    together = len(turns) == 1 and (len(group) == 1 or None not in turns)
+    comparisons = {step.comparison for steps in found for step in steps[:count]}
+    together = len(comparisons) == 1 and (len(group) == 1 or None not in comparisons)
     if not count or not together:
         return runs
     return [replace(run, kept=tuple(steps[:count])) for run, steps in zip(runs, found, strict=True)]
