@@ -10,11 +10,26 @@ from pgstrata.server.model import Server
 from pgstrata.store import Results
 from support_records import on_disk
 
-CAMPAIGN = """
-name = "turns"
+NAME = "interleaved"
+
+
+def text(
+    server: str,
+    steps: list[str],
+    *,
+    slice_: float = 0.5,
+    seconds: float = 1.5,
+    writes: float = 0.5,
+    rows: int = 500,
+    rounds: int = 2,
+    more: str = "",
+    options: str = "cache_seconds = 0",
+) -> str:
+    """A campaign without its name. more: lines for it; options: lines for the options of sysbench."""
+    return f"""
 data_dir = "data"
 order = "interleaved"
-slice_seconds = {slice}
+slice_seconds = {slice_}
 rounds = {rounds}
 {more}
 
@@ -35,39 +50,15 @@ read_seconds = {seconds}
 write_seconds = {writes}
 warmup = 0
 settle_base = 0
-steps = {steps}
+steps = {json.dumps(steps)}
 {options}
 """
 
 
-def write(
-    place: Path,
-    server: Server,
-    steps: list[str],
-    *,
-    slice_: float = 0.5,
-    seconds: float = 1.5,
-    writes: float = 0.5,
-    rows: int = 500,
-    rounds: int = 2,
-    more: str = "",
-    options: str = "cache_seconds = 0",
-) -> Path:
-    """more: lines for the campaign; options: lines for the options of sysbench."""
-    file = place / "turns.toml"
-    file.write_text(
-        CAMPAIGN.format(
-            server=server.spec,
-            steps=json.dumps(steps),
-            slice=slice_,
-            seconds=seconds,
-            writes=writes,
-            rows=rows,
-            rounds=rounds,
-            more=more,
-            options=options,
-        )
-    )
+def write(place: Path, server: Server, steps: list[str], **values: Any) -> Path:
+    """The file of such a campaign, called NAME; values as of `text`."""
+    file = place / f"{NAME}.toml"
+    file.write_text(f'name = "{NAME}"\n{text(server.spec, steps, **values)}')
     return file
 
 

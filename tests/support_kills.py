@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 
 from pgstrata.server.memory import hierarchies
+from support_interleaved import text as interleaved
 from support_program import environment, living_in
 
 KILL, INT, TERM, HUP = signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP
@@ -181,7 +182,7 @@ def strike(room: Room, phase: Phase, server: str, number: signal.Signals, after:
         room.cache.mkdir()
     shutil.rmtree(room.results, ignore_errors=True)
     file = room.place / "campaign.toml"
-    file.write_text(f'name = "kills"\ndata_dir = "data"\n{phase.campaign.format(server=server)}')
+    file.write_text(f'name = "kills"\n{phase.campaign.format(server=server)}')
     running = room.start("run", file, "--no-report")
     try:
         about = psutil.Process(running.pid)
@@ -284,6 +285,7 @@ def works(room: Room, program: psutil.Process) -> bool:
 
 
 ONE = """
+data_dir = "data"
 [[variants]]
 server = "{server}"
 [[workloads]]
@@ -296,35 +298,15 @@ clients = [2]
 seconds = 3
 """
 LIMITED = ONE.replace('server = "{server}"\n', 'server = "{server}"\nmemory = "256MB"\n')
-TURNS = """
-order = "interleaved"
-{more}
-[[variants]]
-server = "{{server}}"
-label = "a"
-[[variants]]
-server = "{{server}}"
-label = "b"
-config = ["default", "a17"]
-[[workloads]]
-name = "sysbench"
-[workloads.options]
-rows = 500
-read_seconds = 3
-write_seconds = 1
-warmup = 0
-settle_base = 0
-cache_seconds = 0
-steps = {steps}
-"""
-VERDICT = TURNS.format(
-    more='until = "verdict"\nmax_seconds = 8\nslice_seconds = 0.5', steps='["point-query"]'
+VERDICT, WINDOWS = (
+    interleaved(
+        "{server}", ["point-query"], slice_=slice_, more='until = "verdict"\nmax_seconds = 8', seconds=3
+    )
+    for slice_ in (0.5, 0.02)
 )
-WINDOWS = TURNS.format(
-    more='until = "verdict"\nmax_seconds = 8\nslice_seconds = 0.02', steps='["point-query"]'
-)
-ROUNDS = TURNS.format(more="rounds = 2", steps='["update-index"]')
+ROUNDS = interleaved("{server}", ["update-index"])
 TPCDS = """
+data_dir = "data"
 [[variants]]
 server = "{server}"
 [[workloads]]

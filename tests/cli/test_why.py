@@ -10,8 +10,8 @@ import pytest
 
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.model import Server
+from support_interleaved import write
 from support_program import Program
-from support_turns import write
 
 CAMPAIGN = """
 name = "why"
@@ -65,7 +65,7 @@ def test_variants_that_take_turns(pgstrata: Program, place: Path, pg17: Server) 
     steps_of = ["point-query", "update-index"]
     done = pgstrata("run", write(place, pg17, steps_of, seconds=2, writes=1, rows=2000, more=TURNS))
     assert done.returncode == 0, done.stdout + done.stderr
-    for run in place.glob("results/turns/*/*/*/run.json"):
+    for run in place.glob("results/interleaved/*/*/*/run.json"):
         steps = {step["name"]: step for step in json.loads(run.read_text())["steps"]}
         for name in steps_of:
             step = steps[name]

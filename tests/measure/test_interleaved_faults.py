@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from pgstrata.server.model import Server
+from support_interleaved import by_variant, write
 from support_program import Program, Running
-from support_turns import by_variant, write
 
 
 def test_a_variant_that_dies_leaves_what_was_measured(place: Path, pgstrata: Program, pg17: Server) -> None:
@@ -149,7 +149,7 @@ def _kill_server(running: Running, place: Path, variant: str) -> None:
     """Kills the server of a variant while it is measured."""
 
     def postmaster() -> psutil.Process | None:
-        ids = [p.name.split("-", 1)[1] for p in place.glob(f"results/turns/{variant}/*/.1-*.building")]
+        ids = [p.name.split("-", 1)[1] for p in place.glob(f"results/interleaved/{variant}/*/.1-*.building")]
         data = [place / "data" / i.removesuffix(".building") / "data" for i in ids]
         if running.child("pgstrata-driver") and (backend := running.backend()):
             try:

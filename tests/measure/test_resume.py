@@ -11,48 +11,12 @@ import pytest
 
 from pgstrata.server.model import Server
 from pgstrata.store import Results, Run
-from support_kills import CLEAN_SECONDS, KILL, TERM, Room
+from support_interleaved import text
+from support_kills import CLEAN_SECONDS, KILL, ONE, TERM, Room
 
 STEPS = ["read-only=10", "read-only=100", "point-query"]
 """In the order in which sysbench has them."""
-TURNS = """
-name = "c"
-data_dir = "data"
-order = "interleaved"
-slice_seconds = 0.5
-{more}
-[[variants]]
-server = "{server}"
-label = "a"
-[[variants]]
-server = "{server}"
-label = "b"
-config = ["default", "a17"]
-[[workloads]]
-name = "sysbench"
-[workloads.options]
-rows = 500
-read_seconds = {seconds}
-write_seconds = 1
-warmup = 0
-settle_base = 0
-cache_seconds = 0
-steps = {steps}
-"""
-SEQUENTIAL = """
-name = "c"
-data_dir = "data"
-[[variants]]
-server = "{server}"
-[[workloads]]
-name = "pgbench"
-[workloads.options]
-scale = 1
-builtin = ["select-only"]
-modes = ["simple"]
-clients = [1, 2, 3]
-seconds = 1
-"""
+SEQUENTIAL = ONE.replace("clients = [2]", "clients = [1, 2, 3]").replace("seconds = 3", "seconds = 1")
 
 
 @pytest.fixture
@@ -66,10 +30,13 @@ def spec(server: Server) -> str:
     return f"path:{server.bin_dir.parent}"
 
 
-def write(room: Room, text: str, server: Server, **values: object) -> Path:
-    usual: dict[str, object] = {"more": "", "seconds": 1, "steps": STEPS}
+def interleaved(server: Server, steps: list[str] = STEPS, seconds: int = 1, more: str = "") -> str:
+    return text(spec(server), steps, seconds=seconds, writes=1, more=more)
+
+
+def write(room: Room, campaign: str) -> Path:
     file = room.place / "c.toml"
-    file.write_text(text.format(server=spec(server), **(usual | values)))
+    file.write_text(f'name = "c"\n{campaign}')
     return file
 
 
@@ -119,17 +86,17 @@ def whole(room: Room) -> list[Run]:
 
 @pytest.mark.timeout(400)
 def test_a_comparison_goes_on_after_kill_9(room: Room, pg17: Server) -> None:
-    file = write(room, TURNS, pg17)
+    file = write(room, interleaved(pg17))
     end_when(room, file, KILL, lambda: len(kept(room)) >= 4)
     moments = {path: path.stat().st_mtime_ns for path in kept(room)}
     said = run(room, file, "--dry-run")
     assert "kept: read-only=10, read-only=100; to do: point-query" in " ".join(said.split())
     # another length, another config: nothing of it counts
-    other = write(room, TURNS, pg17, seconds=2)
+    other = write(room, interleaved(pg17, seconds=2))
     assert "kept, of attempt" not in run(room, other, "--dry-run")
-    assert "kept, of attempt" not in run(room, write(room, TURNS, pg17, more="seed = 9"), "--dry-run")
+    assert "kept, of attempt" not in run(room, write(room, interleaved(pg17, more="seed = 9")), "--dry-run")
     assert {path: path.stat().st_mtime_ns for path in moments} == moments, "a dry run changes nothing"
-    run(room, write(room, TURNS, pg17), "--no-report")
+    run(room, write(room, interleaved(pg17)), "--no-report")
     a, b = whole(room)
     assert a.comparison == b.comparison
     for made in (a, b):
@@ -146,7 +113,7 @@ def test_a_comparison_goes_on_after_kill_9(room: Room, pg17: Server) -> None:
 
 @pytest.mark.timeout(400)
 def test_a_step_that_only_one_variant_has_is_measured_of_both(room: Room, pg17: Server) -> None:
-    file = write(room, TURNS, pg17)
+    file = write(room, interleaved(pg17))
     end_when(room, file, TERM, lambda: len(kept(room)) >= 4)
     assert "what is finished is kept" in room.said
     last = max(room.results.glob("c/b/*/.1.kept/*.step"))
@@ -161,7 +128,7 @@ def test_a_step_that_only_one_variant_has_is_measured_of_both(room: Room, pg17: 
 
 @pytest.mark.timeout(400)
 def test_steps_that_read_are_kept_of_a_sequential_run(room: Room, pg17: Server) -> None:
-    file = write(room, SEQUENTIAL, pg17)
+    file = write(room, SEQUENTIAL.format(server=spec(pg17)))
     end_when(room, file, KILL, lambda: len(kept(room)) >= 2)
     run(room, file)
     (made,) = whole(room)
@@ -171,7 +138,9 @@ def test_steps_that_read_are_kept_of_a_sequential_run(room: Room, pg17: Server) 
 
 def test_the_plan_says_what_a_stop_would_lose(room: Room, pg17: Server) -> None:
     said = run(
-        room, write(room, TURNS, pg17, steps=["point-query.pre", "update-index", "read-only=10"]), "--dry-run"
+        room,
+        write(room, interleaved(pg17, steps=["point-query.pre", "update-index", "read-only=10"])),
+        "--dry-run",
     )
     assert "finished steps before update-index are kept" in " ".join(said.split())
     assert said.count("not kept if the run is stopped") == 4

@@ -19,9 +19,9 @@ from pgstrata.driver.spec import WindowsSpec
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.model import Server
 from pgstrata.store import Results
+from support_interleaved import by_variant, write
 from support_program import Program, Running, living_in
 from support_records import on_disk
-from support_turns import by_variant, write
 
 
 @given(
