@@ -16,6 +16,7 @@ from pgstrata.stats.rates import client_percentiles, per_second, rate_percentile
 from pgstrata.store import RunBuilder
 from pgstrata.store.histogram import Histogram, merge, record
 from pgstrata.store.record import (
+    Bloat,
     Latency,
     LogEvent,
     Metrics,
@@ -176,9 +177,11 @@ def add_step(
                 "pi1": TableRecord(
                     rows_estimate=1_000_000,
                     dead_estimate=1200,
-                    columns={},
                     indexes={"pi1_pkey": "CREATE UNIQUE INDEX pi1_pkey ON pi1 (transactionid)"},
-                    bloat=None,
+                    bloat=Bloat(
+                        table={"dead_tuple_percent": 2.5, "free_percent": 11.25},
+                        indexes={"pi1_pkey": {"avg_leaf_density": 88.5, "leaf_fragmentation": 0.0}},
+                    ),
                 )
             },
             events=_events(stall, seconds) if managed else (),

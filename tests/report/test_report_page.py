@@ -104,6 +104,20 @@ def test_repeats_show_their_range(comparison: Written) -> None:
     assert "median of the repeats" in text
 
 
+def test_tables_and_indexes_are_shown_as_the_last_step_left_them(comparison: Written) -> None:
+    table = comparison.page.table("Tables after the last step")
+    cells = [cell.text for cell in row(table.rows, BASE)]
+    assert cells[1:] == ["insert", "pi1", "1,000,000", "1,200", "2.50", "11.2"]
+    index = row(comparison.page.table("Indexes after the last step").rows, BASE)
+    definition = "CREATE UNIQUE INDEX pi1_pkey ON pi1 (transactionid)"
+    assert [cell.text for cell in index[2:]] == ["pi1_pkey", definition, "88.5", "0"]
+
+
+def test_the_drivers_own_memory_stands_beside_its_cpu(comparison: Written) -> None:
+    table = comparison.page.table("CPU by connection")
+    assert row(table.rows, BASE)[-1].text == "9.00"
+
+
 def test_every_table_tells_how_to_read_it(comparison: Written) -> None:
     text = comparison.page.all_text
     assert text.count("How to read this") >= len(comparison.page.tables)

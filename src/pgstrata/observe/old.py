@@ -89,11 +89,6 @@ def describe(session: Session, names: Sequence[str]) -> dict[str, TableRecord]:
         counted = session.execute(
             "SELECT reltuples::float8 FROM pg_catalog.pg_class WHERE oid = %s::oid", (oid,)
         ).fetchone()
-        columns = session.execute(
-            "SELECT attname::text, format_type(atttypid, atttypmod) FROM pg_catalog.pg_attribute"
-            " WHERE attrelid = %s::oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
-            (oid,),
-        ).fetchall()
         indexes = session.execute(
             "SELECT c.relname::text, pg_get_indexdef(c.oid) FROM pg_catalog.pg_index"
             " JOIN pg_catalog.pg_class c ON c.oid = indexrelid WHERE indrelid = %s::oid ORDER BY 1",
@@ -102,7 +97,6 @@ def describe(session: Session, names: Sequence[str]) -> dict[str, TableRecord]:
         found[name] = TableRecord(
             rows_estimate=int(counted[0]) if counted else 0,
             dead_estimate=None,
-            columns={str(row[0]): str(row[1]) for row in columns},
             indexes={str(row[0]): str(row[1]) for row in indexes},
             bloat=None,
         )

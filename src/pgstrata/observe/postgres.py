@@ -288,12 +288,6 @@ def describe(
         " sum(pg_total_relation_size(part))::int8 AS bytes FROM tree GROUP BY name, root"
     )
     for row in _dicts(session, query, {"tables": list(tables)}):
-        columns = _dicts(
-            session,
-            "SELECT attname, format_type(atttypid, atttypmod) AS type FROM pg_catalog.pg_attribute"
-            " WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
-            (row["root"],),
-        )
         indexes = _dicts(
             session,
             "SELECT c.relname, pg_get_indexdef(c.oid) AS definition FROM pg_catalog.pg_index"
@@ -304,7 +298,6 @@ def describe(
         found[row["name"]] = TableRecord(
             rows_estimate=row["rows_estimate"],
             dead_estimate=row["dead_estimate"],
-            columns={c["attname"]: c["type"] for c in columns},
             indexes={i["relname"]: i["definition"] for i in indexes},
             bloat=measured,
         )

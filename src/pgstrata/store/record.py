@@ -47,11 +47,10 @@ class Bloat(Struct, frozen=True, kw_only=True):
 
 
 class TableRecord(Struct, frozen=True, kw_only=True):
-    """`columns`: name → type. `indexes`: name → definition. `bloat`: None where it was not looked for."""
+    """`indexes`: name → definition. `bloat`: None where it was not looked for."""
 
     rows_estimate: int | None
     dead_estimate: int | None
-    columns: dict[str, str]
     indexes: dict[str, str]
     bloat: Bloat | None
 

@@ -19,12 +19,11 @@ from pgstrata.page.blocks import (
     Section,
     Table,
     Term,
-    missing,
     words,
 )
 from pgstrata.page.results import RunSet
 from pgstrata.report.sections.settings import builds, not_taken, settings, show_all
-from pgstrata.stats.metrics import GB
+from pgstrata.report.sections.sizes import sizes
 from pgstrata.store import Run
 from pgstrata.store.record import Host, RunRecord
 
@@ -38,7 +37,7 @@ def compared(results: RunSet) -> Section:
         builds(results),
         _hosts(results),
         _options(results),
-        _sizes(results),
+        sizes(results),
     ]
     return Section(
         "compared",
@@ -207,53 +206,3 @@ def _options(results: RunSet) -> Section | None:
     if len(drivers) > 1:
         blocks.append(Prose(f"The runs were measured by different drivers: {', '.join(drivers)}.", "bad"))
     return Section("options", "Workloads", blocks) if blocks else None
-
-
-def _gigabytes(value: float | None) -> Cell:
-    return missing("not observed") if value is None else Cell(value / GB, numbers.significant(value / GB))
-
-
-def _sizes(results: RunSet) -> Section | None:
-    rows: list[Row] = []
-    for workload in results.workloads:
-        for variant in results.variants:
-            runs = [run for run in workload.runs if run.variant == variant]
-            if not runs:
-                continue
-            run = runs[-1]
-            sizes = run.record.sizes
-            tables = sizes.tables.values()
-            wal = [step.wal_bytes for step in run.steps if step.wal_bytes is not None]
-            rows.append(
-                Row(
-                    [
-                        words(variant),
-                        words(workload.name),
-                        _gigabytes(sizes.database_bytes),
-                        _gigabytes(sizes.data_dir_bytes),
-                        _gigabytes(sum(t.table_bytes for t in tables) if tables else None),
-                        _gigabytes(sum(t.index_bytes for t in tables) if tables else None),
-                        _gigabytes(sum(wal) if wal else None),
-                    ],
-                    variant=variant,
-                )
-            )
-    if not rows:
-        return None
-    table = Table(
-        name="sizes",
-        title="Sizes at the end of a run — smaller is better",
-        columns=[
-            Column("variant", "Variant", align="left"),
-            Column("workload", "Workload", align="left"),
-            Column("database", "Database", "GB"),
-            Column("data_folder", "Data folder", "GB"),
-            Column("tables", "Tables", "GB"),
-            Column("indexes", "Indexes", "GB"),
-            Column("wal", "WAL written in the steps", "GB"),
-        ],
-        rows=rows,
-        how="Sizes after the last step of the newest run, a GB being 1024³ bytes. The data folder holds the "
-        "database, the WAL that was kept and everything else of the server.",
-    )
-    return Section("sizes", "Data sizes", [table])

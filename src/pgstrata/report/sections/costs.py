@@ -9,7 +9,7 @@ from pgstrata.judge.marks import Mark, relative_mark
 from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.page.frames import Frames
 from pgstrata.page.results import Repeats, RunSet, StepResults
-from pgstrata.stats.metrics import METRICS
+from pgstrata.stats.metrics import MB, METRICS
 from pgstrata.store.read import MeasuredStep
 
 Keys = Sequence[tuple[str, str]]
@@ -44,6 +44,8 @@ def cpu_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) ->
         cells.append(
             missing("not observed") if share is None else Cell(share * 100, numbers.significant(share * 100))
         )
+        peak = own.median(lambda m: m.record.driver_peak_rss_bytes / MB)
+        cells.append(_figure(peak))
         rows.append(Row(cells, variant=variant))
     return Table(
         name="cpu",
@@ -55,6 +57,7 @@ def cpu_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) ->
             Column("server", "Server, all", "s", rule=True),
             Column("driver", "Driver", "s"),
             Column("driver_share", "Driver ÷ server", "%"),
+            Column("driver_memory", "Driver, memory", "MB"),
         ],
         rows=rows,
         keys=keys,
@@ -62,7 +65,7 @@ def cpu_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) ->
         "over the connections of a role (with the smallest and the largest below it where they differ). "
         "Other processes are checkpointer, writers, autovacuum and the rest. The driver's own CPU "
         "stands beside it: where it is not small against the server's, the measuring itself takes part "
-        "in the result.",
+        "in the result. Its memory is the most that it held.",
     )
 
 

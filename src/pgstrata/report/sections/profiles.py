@@ -21,12 +21,32 @@ def profile_parts(results: RunSet, workload: WorkloadResults, flames: Flames) ->
             by_variant = flames.get((workload.name, step.name, role), {})
             if by_variant:
                 blocks += _role(results, step, role, by_variant, workload)
+        if blocks:
+            blocks += _cost(step)
         notes = sorted({note for own in step.by_variant.values() for note in _notes(own.repeats)})
         blocks += [Prose(note, "even") for note in notes]
         if blocks:
             link = anchor("profile", workload.name, step.name)
             parts.append(Section(link, step.name, blocks, folded=True))
     return parts
+
+
+def _cost(step: StepResults) -> list[Block]:
+    """What perf itself used of the CPUs while it recorded, at most."""
+    costs = [
+        (entry.perf_cpu_seconds / entry.seconds, measured.run.variant, role)
+        for own in step.by_variant.values()
+        for measured in own.repeats
+        for role, entry in (measured.record.profile or {}).items()
+        if entry.perf_cpu_seconds is not None and entry.seconds
+    ]
+    if not costs:
+        return []
+    share, variant, role = max(costs)
+    text = (
+        f"While it recorded, perf itself used at most {share * 100:.2g} % of a CPU ({role} under {variant})."
+    )
+    return [Prose(text, "even")]
 
 
 def _notes(repeats: Iterable[MeasuredStep]) -> list[str]:
