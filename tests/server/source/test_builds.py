@@ -52,6 +52,13 @@ def test_a_tree_becomes_a_server_once(place: Path) -> None:
     assert not list((place / "cache/building").iterdir())
 
 
+def test_a_part_that_takes_the_folder_of_libraries_for_granted_finds_it(place: Path) -> None:
+    tree = small_tree(place / "pg")
+    makefile = tree / "src/backend/Makefile"
+    makefile.write_text(makefile.read_text() + "\tcp main.o $(DESTDIR)$(prefix)/lib\n")
+    assert (build(tree_of_folder(tree), SHIPPED["o2"]).folder / "lib/main.o").is_file()
+
+
 def test_what_is_built_otherwise_is_another_server(place: Path) -> None:
     tree = tree_of_folder(small_tree(place / "pg"))
     folders = {build(tree, SHIPPED[name]).folder for name in ("o2", "o2_nofp", "o3_native")}

@@ -63,6 +63,8 @@ def build(job: Job) -> None:
     for part in [*parts, *modules]:
         _make(job, part, "all")
     job.enter("install")
+    # The first part of 8.0 that installs a library takes the folder for granted, and made a file of its name.
+    (job.installed / "lib").mkdir(parents=True, exist_ok=True)
     if job.build.extensions or (job.source / "src/makefiles").is_dir():
         parts += [part for part in FOR_EXTENSIONS if (job.source / part / "Makefile").is_file()]
     for part in [*parts, *modules]:
