@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 
@@ -37,4 +38,13 @@ def problem(text: str) -> str:
         for line in reversed(text.splitlines()):
             if mark in line:
                 return line[line.index(mark) :].removeprefix(mark).strip() if mark != "could not" else line
+    return ""
+
+
+def last_words(text: str) -> str:
+    """The line of a log that says what ended a server: a failed assertion, or the signal that ended one of
+    its processes; empty where none does."""
+    for mark in (r"TRAP: .*", r"server process \(PID \d+\) was terminated by signal .*"):
+        if found := re.search(mark, text):
+            return found[0].strip()
     return ""

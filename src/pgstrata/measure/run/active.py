@@ -25,6 +25,7 @@ from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import step_seed
 from pgstrata.observe import machine
 from pgstrata.server.cluster import Cluster, ForeignCluster
+from pgstrata.server.log_end import last_words
 from pgstrata.store import RunBuilder
 from pgstrata.store.kept import KeptData, data_of
 from pgstrata.store.record import (
@@ -42,6 +43,9 @@ from pgstrata.workload.core.language import Admin, Settle, Step, Work, WorkConte
 Json = dict[str, Any]
 
 DATABASE = "pgstrata"
+
+DISK_FULL = "the disk of the data folder is full"
+"""How the sentence begins that says why such a run failed."""
 
 
 class ActiveRun:
@@ -291,13 +295,15 @@ class ActiveRun:
         full = isinstance(error, DriverError) and error.sqlstate == "53100"
         if full or "No space left on device" in f"{error.message} {log_tail}":
             return ServerError(
-                f"the disk of the data folder is full: {error.message}",
+                f"{DISK_FULL}: {error.message}",
                 "its space has been freed; make room, take fewer rows, or name another disk with --data-dir",
             ), log_tail
         # Its sockets are gone a moment before the process is.
         if self._started and self.cluster.ended(within=1.0):
+            words = last_words(log_tail)
             return ServerError(
-                f"the server died: {error.message}", "its last words are in the run's server.log.gz"
+                f"the server died{f' ({words})' if words else ''}: {error.message}",
+                "its last words are in the run's server.log.gz",
             ), log_tail
         return error, log_tail
 
