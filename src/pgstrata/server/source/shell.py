@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import time
@@ -81,7 +82,7 @@ class Shell:
         ended = False
         try:
             with _watched(process.pid):
-                self._listen(process.poll, begin, what)
+                self._listen(process, begin, what)
                 ended = True
         finally:
             if not ended:
@@ -89,13 +90,13 @@ class Shell:
         if process.returncode != 0:
             raise self.failure(what, begin, process.returncode)
 
-    def _listen(self, poll: Callable[[], int | None], at: int, what: str) -> None:
+    def _listen(self, process: subprocess.Popen[bytes], at: int, what: str) -> None:
         begun = heard = time.monotonic()
         limit, rest = limit_seconds(), b""
-        with self.log.open("rb") as log:
+        with self.log.open("rb") as log, _end_of(process.pid) as end:
             log.seek(at)
             while True:
-                over = poll() is not None
+                over = process.poll() is not None
                 if new := log.read():
                     heard = time.monotonic()
                     *lines, rest = (rest + new).split(b"\n")
@@ -108,7 +109,7 @@ class Shell:
                 silent = min(SILENT_SECONDS, limit)
                 if now - begun > limit or now - heard > silent or log.tell() > _LOG_MOST:
                     raise self._hung(what, now - begun, now - heard, log.tell())
-                time.sleep(POLL_SECONDS)
+                end.poll(POLL_SECONDS * 1000)
 
     def _hung(self, what: str, seconds: float, silent: float, size: int) -> BuildError:
         why = f"did not end within {seconds:.0f} s"
@@ -151,6 +152,18 @@ class Shell:
                 return log.read().decode(errors="replace")
         except OSError as error:
             raise ServerError(f"{self.log} cannot be read: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _end_of(pid: int) -> Iterator[select.poll]:
+    """Wakes up at the end of a process: a build has dozens of commands, and none is waited for in vain."""
+    ended = os.pidfd_open(pid)
+    try:
+        wait = select.poll()
+        wait.register(ended, select.POLLIN)
+        yield wait
+    finally:
+        os.close(ended)
 
 
 @contextlib.contextmanager
