@@ -6,6 +6,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from pgstrata.server.model import Server
+
 CONFIGURE = """#!/bin/sh
 # --with-lz4 --enable-cassert --without-readline
 echo "checking build system type... small"
@@ -23,6 +25,14 @@ main.o: main.c
 install: all
 \tmkdir -p $(DESTDIR)$(prefix)/bin
 \tcp postgres $(DESTDIR)$(prefix)/bin/postgres
+"""
+
+INSTALL = """include ../Makefile.global
+all:
+install:
+\tmkdir -p $(DESTDIR)$(prefix)
+\tcp -r %s/bin %s/lib %s/share $(DESTDIR)$(prefix)/
+\tcat ../../extra.conf >>`find $(DESTDIR)$(prefix)/share -name postgresql.conf.sample`
 """
 
 MAIN = """#include <stdio.h>
@@ -66,3 +76,14 @@ def commit(folder: Path, subject: str) -> str:
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "--allow-empty", "-m", subject)
     return git(folder, "rev-parse", "HEAD")
+
+
+def serving(folder: Path, server: Server, settings: str) -> Path:
+    """A git repository with one commit of a tree whose server is `server`, which is copied instead of built,
+    with lines of its own, file extra.conf, at the end of the postgresql.conf that initdb makes."""
+    assert server.bin_dir is not None
+    repository(folder, version=server.version)
+    (folder / "src/backend/Makefile").write_text(INSTALL % ((server.bin_dir.parent,) * 3))
+    (folder / "extra.conf").write_text(f"{settings}\n")
+    commit(folder, "a server of its own")
+    return folder

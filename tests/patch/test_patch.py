@@ -12,25 +12,13 @@ import pytest
 
 from pgstrata.server.model import Server
 from support_program import Program
-from support_tree import commit, git, repository
-
-INSTALL = """include ../Makefile.global
-all:
-install:
-\tmkdir -p $(DESTDIR)$(prefix)
-\tcp -r %s/bin %s/lib %s/share $(DESTDIR)$(prefix)/
-\tcat ../../extra.conf >>`find $(DESTDIR)$(prefix)/share -name postgresql.conf.sample`
-"""
+from support_tree import git, serving
 
 
 @pytest.fixture
 def repo(place: Path, pg17: Server) -> Path:
     """A tree whose server is 17 with a setting of its own."""
-    assert pg17.bin_dir is not None
-    folder = repository(place / "repo", version=pg17.version)
-    (folder / "src/backend/Makefile").write_text(INSTALL % ((pg17.bin_dir.parent,) * 3))
-    (folder / "extra.conf").write_text("test.delay = '0.002'\n")
-    commit(folder, "sleep a little")
+    folder = serving(place / "repo", pg17, "test.delay = '0.002'")
     git(folder, "tag", "v1")
     (folder / "extra.conf").write_text("test.delay = '0.016'\n")
     (place / "slow.patch").write_text(git(folder, "diff") + "\n")

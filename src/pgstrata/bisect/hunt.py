@@ -160,10 +160,9 @@ def build_server(
 
 
 def of_machine(error: ServerError) -> bool:
-    """Whether it is the machine's fault, not the commit's: another commit would fail in the same way."""
-    if not isinstance(error, BuildError):
-        return True
-    return not error.errors and not error.log_end
+    """Whether it is the machine's fault, not the commit's, as a full disk: the same commit may well build
+    later."""
+    return not isinstance(error, BuildError) or not error.lasting
 
 
 def _set_aside(state: State, position: int, why: str, say: Callable[[str], None], stop: Stop) -> None:

@@ -20,6 +20,7 @@ from pgstrata.campaign.file.reading import Overrides, campaign_of
 from pgstrata.errors import ServerError, StoreError, UsageError
 from pgstrata.judge.compare import step_pairs
 from pgstrata.measure.campaign import execute
+from pgstrata.measure.run.active import DISK_FULL
 from pgstrata.stats.estimate import estimate
 from pgstrata.store import Results, Run
 from pgstrata.store.choose import campaign_runs
@@ -171,6 +172,8 @@ class TwoServers:
         kinds = (self.labels[0], self.base, ServerError), (self.labels[1], self.other, OtherFailedError)
         for label, variant, kind in kinds:
             if label in failed:
+                # A full disk is no fault of a server, whichever meets it first.
+                kind = ServerError if failed[label].startswith(DISK_FULL) else kind
                 raise kind(f"{variant['server']} could not be measured: {failed[label]}")
 
     def measure(self, console: Console) -> Measured:

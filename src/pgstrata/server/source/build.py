@@ -117,7 +117,6 @@ def _there(key: str) -> BuiltServer | None:
         raise BuildError(
             f"{failed['label']} {failed['build']['name']} did not build on {when}: {said}",
             f"pgstrata servers failed {key[:8]} shows the log's end; servers build --again tries once more",
-            lasting=False,
             errors=failed["errors"],
             log_end=str(failed["log_end"]),
         )
