@@ -23,7 +23,7 @@ from pgstrata.workload.insert.options import InsertOptions
 from support_steps import Outcome, calls, database, forget_calls, run_phase, run_step, running
 
 INSERT = catalog.find("insert")
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 EVENT = Draft202012Validator(json.loads((DOCS / "driver-events.schema.json").read_text()))
 
 OPTIONS = {

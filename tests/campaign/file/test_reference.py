@@ -13,7 +13,7 @@ from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.campaign.file.template import TEMPLATE
 from pgstrata.workload import catalog
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_page_is_current() -> None:

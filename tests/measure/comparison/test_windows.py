@@ -48,7 +48,7 @@ def test_windows_do_not_overlap_and_time_goes_on(
         assert all(begin == pytest.approx(round(begin), abs=1e-5) for begin in begins)
 
 
-VECTORS = json.loads((Path(__file__).parents[1] / "windows.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[2] / "windows.json").read_text())
 """What the driver's own tests are held against, too."""
 
 
