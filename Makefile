@@ -31,7 +31,7 @@ test-rust: setup
 	cargo test --release --locked
 
 test-python: setup
-	$(BIN)/pytest -n $(JOBS) -m "not slow"
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow"
 
 slow: setup
 	PGSTRATA_KILLS=$(KILLS) $(BIN)/pytest -m slow
