@@ -80,7 +80,7 @@ def whole(room: Room) -> list[Run]:
         assert made.done
         assert set(made.table("series")["run_id"]) == {made.run_id}
         assert set(made.table("series")["step"]) == set(names) == set(made.histograms)
-        assert set(made.specs()) == set(names)
+        assert set(made.scripts) == set(names)
     return runs
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.errors import StoreError
-from pgstrata.store.histogram import BUCKETS, HIGHEST_US, decode, merge, record
+from pgstrata.store.histogram import BUCKETS, HIGHEST_US, Histogram, decode, merge, record, total
 
 MICROS = st.lists(
     st.one_of(
@@ -130,3 +130,30 @@ def test_a_cut_histogram_is_an_error() -> None:
     for end in (1, 8, 40, len(text) // 2 // 4 * 4, len(text) - 4):
         with pytest.raises(StoreError, match="damaged"):
             decode(text[:end])
+
+
+@given(st.lists(st.tuples(MICROS, st.sampled_from([HIGHEST_US, HIGHEST_US, 10_000_000])), max_size=8))
+def test_many_added_up_are_what_they_are_one_by_one(parts: list[tuple[list[int], int]]) -> None:
+    texts = []
+    for values, highest in parts:
+        one = HdrHistogram(1, highest, 3)
+        for value in values:
+            one.record_value(min(value, highest))
+        texts.append(one.encode().decode())
+    every = merge([decode(text) for text in texts])
+    assert (total(texts).counts.tolist(), total(texts).geometry) == (every.counts.tolist(), every.geometry)
+
+
+def test_one_damaged_of_many_is_an_error_and_so_is_another_precision() -> None:
+    sound = record([5, 7000]).encode()
+    assert total([sound, HdrHistogram(1, HIGHEST_US, 3).encode().decode()]).responses == 2
+    for damaged in ("", "x", sound[:-8], sound[:20] + "AAAA" + sound[24:]):
+        with pytest.raises(StoreError, match="damaged"):
+            total([sound, damaged])
+    with pytest.raises(StoreError, match="precision"):
+        total([sound, HdrHistogram(1, HIGHEST_US, 2).encode().decode()])
+
+
+def test_what_is_encoded_another_way_is_read_all_the_same() -> None:
+    many = Histogram(record([9]).counts * 2**60)  # a counter of nine bytes
+    assert total([many.encode(), record([9]).encode()]).responses == 2**60 + 1

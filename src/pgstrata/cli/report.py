@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from pgstrata.store import Results
 
 
 def report(
@@ -69,7 +72,7 @@ def report(
         )
     for name in names:
         write_and_show(
-            folder, campaign=name, base=base, out=out or report_folder(folder, name), threshold=threshold
+            store, campaign=name, base=base, out=out or report_folder(folder, name), threshold=threshold
         )
 
 
@@ -81,7 +84,7 @@ def report_folder(results: Path, campaign: str) -> Path:
 
 
 def write_and_show(
-    results: Path, *, campaign: str, base: str | None, out: Path, threshold: float | None = None
+    results: Results, *, campaign: str, base: str | None, out: Path, threshold: float | None = None
 ) -> None:
     """Writes the report, prints the three summary tables and where the page is."""
     from pgstrata.page.results import read_results

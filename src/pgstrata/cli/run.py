@@ -186,9 +186,10 @@ def _execute(campaign: Campaign, fresh: bool, *, report: bool) -> int:
 
 def _report(outcome: CampaignOutcome, results: Path, console: object) -> None:
     from pgstrata.cli.report import report_folder, write_and_show
+    from pgstrata.store import Results
 
     name = outcome.plan.campaign.name
-    write_and_show(results, campaign=name, base=outcome.plan.base, out=report_folder(results, name))
+    write_and_show(Results(results), campaign=name, base=outcome.plan.base, out=report_folder(results, name))
 
 
 def _show_plan(campaign: Campaign, fresh: bool) -> None:

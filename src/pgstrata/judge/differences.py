@@ -74,20 +74,24 @@ def differences(base: Run, other: Run) -> list[Difference]:
 
     Settings are compared as SHOW ALL gave them, without those that only say where a cluster lives.
     """
-    found = [
+    of_variants = [
+        *_pairs("server", _server(base), _server(other)),
+        *_pairs("config", {"name": base.record.config.name}, {"name": other.record.config.name}),
+        *_settings(base, other),
+        *_pairs("environment", _environment(base), _environment(other)),
+    ]
+    return [*_doubtful(base, other), *_data(base, other), *of_variants]
+
+
+def _doubtful(base: Run, other: Run) -> list[Difference]:
+    return [
         *_pairs("workload", {"name": base.workload}, {"name": other.workload}, doubtful=True),
         *_pairs("option", base.record.options, other.record.options, doubtful=True),
         *_pairs("host", structs.asdict(base.record.host), structs.asdict(other.record.host), doubtful=True),
         *_pairs("program", _programs(base), _programs(other), doubtful=True),
         *_engines(base, other),
         *_steps(base, other),
-        *_data(base, other),
-        *_pairs("server", _server(base), _server(other)),
-        *_pairs("config", {"name": base.record.config.name}, {"name": other.record.config.name}),
-        *_settings(base, other),
-        *_pairs("environment", _environment(base), _environment(other)),
     ]
-    return sorted(found, key=lambda difference: not difference.doubtful)
 
 
 def other_work(base: Run, other: Run) -> bool:
@@ -101,9 +105,8 @@ def doubts(runs: Iterable[Run]) -> list[Difference]:
     runs = list(runs)
     found: dict[tuple[str, str, str], Difference] = {}
     for other in runs[1:]:
-        for difference in differences(runs[0], other):
-            if difference.doubtful:
-                found.setdefault((difference.kind, difference.name, repr(difference.other)), difference)
+        for difference in _doubtful(runs[0], other):
+            found.setdefault((difference.kind, difference.name, repr(difference.other)), difference)
     return list(found.values())
 
 
@@ -169,16 +172,12 @@ def _settings(base: Run, other: Run) -> list[Difference]:
 
 def _steps(base: Run, other: Run) -> list[Difference]:
     """Steps of one name whose transactions are not the same, though the options are: a script was edited."""
-    before, after = base.specs(), other.specs()
+    before, after = base.scripts, other.scripts
     return [
         Difference("step", name, "one script", "another", True)
         for name in sorted(before.keys() & after.keys())
-        if _scripts(before[name]) != _scripts(after[name])
+        if before[name] != after[name]
     ]
-
-
-def _scripts(spec: Mapping[str, Any]) -> list[Any]:
-    return [(role.get("name"), role.get("scripts")) for role in spec.get("roles", [])]
 
 
 def _data(base: Run, other: Run) -> list[Difference]:

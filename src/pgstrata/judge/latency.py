@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pgstrata.stats.rates import pooled
 from pgstrata.store import Run
-from pgstrata.store.histogram import Histogram, decode, merge
+from pgstrata.store.histogram import Histogram, total
 from pgstrata.store.record import Latency, StepRecord
 
 
@@ -33,5 +33,5 @@ def over_repeats(repeats: Sequence[tuple[Run, StepRecord]], role: str) -> Latenc
     own = [(run, step) for run, step in repeats if role in step.roles]
     if len(own) < 2:
         return own[0][1].roles[role].latency if own else None
-    histograms = [decode(text) for run, step in own if (text := run.histograms.get(step.name, {}).get(role))]
-    return added_up(merge(histograms), [(s.roles[role].operations, s.roles[role].latency) for _, s in own])
+    texts = [text for run, step in own if (text := run.histograms.get(step.name, {}).get(role))]
+    return added_up(total(texts), [(s.roles[role].operations, s.roles[role].latency) for _, s in own])

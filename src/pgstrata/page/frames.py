@@ -15,7 +15,7 @@ import polars as pl
 
 from pgstrata.page.results import Repeats, RunSet
 from pgstrata.store import Run
-from pgstrata.store.histogram import BUCKETS, decode, merge
+from pgstrata.store.histogram import BUCKETS, total
 
 Floats = npt.NDArray[np.float64]
 Key = tuple[str, str, str]
@@ -49,13 +49,7 @@ class RoleResponses:
     longest: Floats
 
 
-@dataclass(frozen=True)
-class _Second:
-    p50: float
-    p95: float
-    p99: float
-    longest: float
-    histogram: str
+_NO_RESPONSES = RoleResponses(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 class Frames:
@@ -83,29 +77,45 @@ class Frames:
 
         Raises StoreError where a histogram is damaged.
         """
-        own = [self._responses.get((m.run.run_id, step, role), {}) for m in repeats.repeats]
-        seconds = sorted({second for one in own for second in one})
-        stretch = -(-(seconds[-1] + 1) // max(1, most)) if seconds else 1
-        together: dict[int, list[_Second]] = {}
-        for one in own:
-            for second, responses in one.items():
-                together.setdefault(second // stretch * stretch, []).append(responses)
-        found = [(second, *_added_up(together[second])) for second in sorted(together)]
-        return RoleResponses(*np.array(found, dtype=np.float64).reshape(-1, 5).T)
+        table = self._responses.get((step, role))
+        if table is None:
+            return _NO_RESPONSES
+        own = table.filter(pl.col("run_id").is_in([m.run.run_id for m in repeats.repeats])).drop("run_id")
+        if own.is_empty():
+            return _NO_RESPONSES
+        seconds = own["second"].to_numpy()
+        stretch = -(-(int(seconds.max()) + 1) // max(1, most))
+        together = own.with_columns(pl.Series("second", seconds // stretch * stretch))
+        parts = together.group_by("second").agg(pl.exclude("second")).sort("second")
+        found = [(second, *_added_up(*figures)) for second, *figures in parts.iter_rows()]
+        return RoleResponses(*np.array(found, dtype=np.float64).T)
 
 
-def _added_up(seconds: Sequence[_Second]) -> tuple[float, float, float, float]:
-    """p50, p95, p99 and the longest of these seconds together."""
-    longest = max(one.longest for one in seconds)
-    if len(seconds) == 1:
-        return seconds[0].p50, seconds[0].p95, seconds[0].p99, longest
-    p50, p95, p99 = merge([decode(one.histogram) for one in seconds]).percentiles(_PERCENTS)
-    return p50 or 0.0, p95 or 0.0, p99 or 0.0, longest
+def _added_up(
+    p50: Sequence[float],
+    p95: Sequence[float],
+    p99: Sequence[float],
+    longest: Sequence[float],
+    histograms: Sequence[str],
+) -> tuple[float, float, float, float]:
+    """p50, p95, p99 and the longest of some seconds together."""
+    if len(histograms) == 1:
+        return p50[0], p95[0], p99[0], longest[0]
+    percentiles = total(histograms).percentiles(_PERCENTS)
+    return percentiles[0] or 0.0, percentiles[1] or 0.0, percentiles[2] or 0.0, max(longest)
 
 
 def _read(runs: Iterable[Run], table: str, columns: Sequence[str]) -> pl.DataFrame:
-    parts = [pl.read_parquet(run.folder / f"{table}.parquet", columns=list(columns)) for run in runs]
-    return pl.concat(parts, how="vertical_relaxed") if parts else pl.DataFrame(schema=list(columns))
+    """Of all these runs. Raises StoreError where a file is damaged."""
+    runs = list(runs)
+    if not runs:
+        return pl.DataFrame(schema=list(columns))
+    try:
+        files = [run.folder / f"{table}.parquet" for run in runs]
+        return pl.read_parquet(files, columns=list(columns), glob=False)
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        # columns of other types, from another release; or a damaged file, which is named here
+        return pl.concat([run.table(table, columns) for run in runs], how="vertical_relaxed")
 
 
 def _rates(series: pl.DataFrame) -> dict[Key, RoleRates]:
@@ -132,13 +142,14 @@ def _rates(series: pl.DataFrame) -> dict[Key, RoleRates]:
     }
 
 
-def _responses(runs: Iterable[Run]) -> dict[Key, dict[int, _Second]]:
-    columns = ("p50_seconds", "p95_seconds", "p99_seconds", "max_seconds", "histogram")
-    table = _read(runs, "series", ("run_id", "step", "role", "second", *columns))
-    found: dict[Key, dict[int, _Second]] = {}
-    for run, step, role, second, *figures in table.filter(pl.col("max_seconds") > 0).iter_rows():
-        found.setdefault((str(run), str(step), str(role)), {})[int(second)] = _Second(*figures)
-    return found
+def _responses(runs: Iterable[Run]) -> dict[tuple[str, str], pl.DataFrame]:
+    """Seconds with responses of all runs by (step, role)."""
+    figures = ("p50_seconds", "p95_seconds", "p99_seconds", "max_seconds", "histogram")  # of `_added_up`
+    table = _read(runs, "series", ("run_id", "step", "role", "second", *figures))
+    if table.is_empty():
+        return {}
+    parts = table.filter(pl.col("max_seconds") > 0).partition_by("step", "role", as_dict=True)
+    return {(str(step), str(role)): part.drop("step", "role") for (step, role), part in parts.items()}
 
 
 def _array(values: Sequence[float | None]) -> Floats:

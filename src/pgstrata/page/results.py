@@ -208,7 +208,7 @@ def campaigns(runs: Iterable[Counted]) -> list[str]:
 
 
 def read_results(
-    results: Path,
+    results: Path | Results,
     campaign: str | None = None,
     base: str | None = None,
     thresholds: tuple[float, float] | None = None,
@@ -223,19 +223,19 @@ def read_results(
     by_thresholds = thresholds is not None
     thresholds = thresholds or THRESHOLDS
     check_thresholds(thresholds)
-    store = Results(results)
+    store = results if isinstance(results, Results) else Results(results)
     runs = store.entries()
     names = sorted({run.campaign for run in runs}, key=natural)
     if not names:
         raise StoreError(
-            f"no runs in {results}", "Run a campaign first, or name another folder with --results."
+            f"no runs in {store.root}", "Run a campaign first, or name another folder with --results."
         )
     if campaign is None and len(names) > 1:
         raise UsageError(
-            f"{results} holds several campaigns: {', '.join(names)}", "Choose one with --campaign."
+            f"{store.root} holds several campaigns: {', '.join(names)}", "Choose one with --campaign."
         )
     if campaign is not None and campaign not in names:
-        raise UsageError(f"no campaign {campaign!r} in {results}", f"There is: {', '.join(names)}.")
+        raise UsageError(f"no campaign {campaign!r} in {store.root}", f"There is: {', '.join(names)}.")
     chosen = campaign or names[0]
     own = store.read(counted([run for run in runs if run.campaign == chosen]))
     variants = _ordered_variants(own)

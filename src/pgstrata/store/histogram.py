@@ -7,7 +7,10 @@ report reads thousands of histograms with up to 23 552 counters each.
 
 from __future__ import annotations
 
+import binascii
 import math
+import struct
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from hdrh.codec import HdrHistogramEncoder
 from hdrh.histogram import HdrHistogram
+from pyhdrh import decode as read_counters
 
 from pgstrata.errors import StoreError
 
@@ -189,3 +193,59 @@ def merge(histograms: Sequence[Histogram]) -> Histogram:
     for histogram in histograms:
         counts[: len(histogram.counts)] += histogram.counts
     return Histogram(counts, longest.geometry)
+
+
+# --- many of them -----------------------------------------------------------------------------
+
+# What both layers of the V2 encoding begin with: cookie, and the length of what follows the layer's header.
+_BEGIN = struct.Struct(">II")
+_OUTER, _INNER = 0x1C849314, 0x1C849313
+# Then, of the inner one: offset of the counters, digits, lowest and highest value, ratio of values.
+_HEADER = struct.Struct(">iiqqd")
+_BEFORE = _BEGIN.size + _HEADER.size
+_WORD = 8
+
+
+def total(texts: Sequence[str]) -> Histogram:
+    """All of these, in base64, added up: what `merge` makes of what `decode` makes of each.
+
+    A report of two thousand runs adds up half a million. An array of all counters for each takes far longer
+    than the few that are used: here all are read into the same array, of which the used part is added.
+    Raises StoreError where one is damaged, or where they differ in precision.
+    """
+    try:
+        found = _total(texts)
+    except (binascii.Error, zlib.error, struct.error, ValueError, IndexError, OverflowError):
+        found = None
+    # the long way takes every form of the encoding, and says what is wrong with one
+    return merge([decode(text) for text in texts]) if found is None else found
+
+
+def _total(texts: Sequence[str]) -> Histogram | None:
+    """None, or an error of the codec's, where one is not encoded as the driver does or not as the others."""
+    widths: dict[bytes, int] = {}
+    geometry = (LOWEST_US, LOWEST_US, DIGITS)
+    counts = one = np.zeros(0, dtype=np.int64)
+    for text in texts:
+        raw = binascii.a2b_base64(text)
+        if raw[: _BEGIN.size] != _BEGIN.pack(_OUTER, len(raw) - _BEGIN.size):
+            return None
+        payload = zlib.decompress(raw[_BEGIN.size :])
+        if payload[: _BEGIN.size] != _BEGIN.pack(_INNER, len(payload) - _BEFORE):
+            return None
+        header = payload[_BEGIN.size : _BEFORE]
+        if header not in widths:
+            offset, digits, lowest, highest, ratio = _HEADER.unpack(header)
+            if (offset, ratio, lowest, digits) != (0, 1.0, LOWEST_US, DIGITS):
+                return None
+            widths[header] = width = len(_slots(lowest, highest, digits)[0])
+            if width > len(counts):
+                geometry = (lowest, highest, digits)
+                counts = np.concatenate((counts, np.zeros(width - len(counts), dtype=np.int64)))
+                one = np.zeros(width, dtype=np.int64)
+        if len(payload) > _BEFORE:
+            used = read_counters(payload, _BEFORE, one.ctypes.data, widths[header], _WORD)
+            part = slice(used["min_nonzero_index"], used["max_nonzero_index"] + 1)
+            counts[part] += one[part]
+            one[part] = 0
+    return Histogram(counts, geometry) if widths else None
