@@ -59,6 +59,11 @@ def test_any_text_is_numbers_or_refused(text: str) -> None:
 
 # --- rows of the generator --------------------------------------------------------------------
 
+
+def test_rows_are_copied_by_a_statement_that_every_version_understands() -> None:
+    assert schema.copy("item") == "COPY item FROM STDIN WITH DELIMITER '|' NULL ''"
+
+
 cells = st.lists(st.text("ab12. ", max_size=5), min_size=1, max_size=4)
 
 
