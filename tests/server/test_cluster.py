@@ -18,7 +18,7 @@ from pgstrata.errors import PgstrataError, ServerError, UsageError
 from pgstrata.server import cluster as cluster_module
 from pgstrata.server.account import server_account
 from pgstrata.server.acquire import acquire
-from pgstrata.server.cluster import Cluster, clear_leftovers
+from pgstrata.server.cluster import Cluster, clear_leftovers, new_database
 from pgstrata.server.config.resolve import Fragment, Resolved, resolve
 from pgstrata.server.guard import MARKER
 from pgstrata.server.ipc import posix_segments
@@ -342,6 +342,16 @@ def test_a_port_that_was_taken_in_between(pg17: Server, place: Path, monkeypatch
         monkeypatch.setattr(cluster_module, "_free_port", lambda: ports.pop(0))
         with started(pg17, place, tcp=True) as cluster:
             assert ports == [] and cluster.port != taken.getsockname()[1]
+
+
+def test_a_database_is_made_while_a_session_on_template1_is_ending(pg17: Server, place: Path) -> None:
+    with (
+        started(pg17, place) as cluster,
+        cluster.connect("template1"),
+        cluster.connect("postgres") as session,
+    ):
+        session.execute(new_database("mine"))
+        assert session.execute("SELECT 1 FROM pg_database WHERE datname = 'mine'").fetchone()
 
 
 def test_a_full_disk(pg17: Server, place: Path) -> None:

@@ -35,7 +35,7 @@ from pgstrata.server.process import children, server_env, settle, spawn
 from pgstrata.server.running import started_at
 from pgstrata.server.snapshot import copy_folder, remove_folder
 
-__all__ = ["Cluster", "ForeignCluster", "clear_leftovers"]
+__all__ = ["Cluster", "ForeignCluster", "clear_leftovers", "new_database"]
 
 USER = "postgres"
 PORT = 5432
@@ -391,7 +391,7 @@ class Cluster:
             return
         with self.connect("template1") as session:
             if not session.execute("SELECT 1 FROM pg_database WHERE datname = 'postgres'").fetchone():
-                session.execute("CREATE DATABASE postgres")
+                session.execute(new_database("postgres"))
 
     def _start_failure(self, log_begin: int, how: str) -> ServerError:
         last = tail(self.log_file, 20, log_begin)
@@ -400,6 +400,12 @@ class Cluster:
             f"the server {self.server.label} {how}" + (f": {cause}" if cause else ""),
             f"its log ends with:\n{last}" if last else "its log is empty",
         )
+
+
+def new_database(name: str) -> str:
+    """SQL that makes a database. Of template0, to which nobody can connect: old versions refuse to copy
+    template1 while a session on it is still ending."""
+    return f"CREATE DATABASE {name} TEMPLATE template0"
 
 
 def own_settings(version_num: int, port: int, socket_dir: str, tcp: bool) -> dict[str, str]:

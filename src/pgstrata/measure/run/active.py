@@ -24,7 +24,7 @@ from pgstrata.measure.run.modules import create_modules
 from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import step_seed
 from pgstrata.observe import machine
-from pgstrata.server.cluster import Cluster, ForeignCluster
+from pgstrata.server.cluster import Cluster, ForeignCluster, new_database
 from pgstrata.server.log_end import last_words
 from pgstrata.store import RunBuilder
 from pgstrata.store.kept import KeptData, data_of
@@ -180,7 +180,7 @@ class ActiveRun:
 
     def create_database(self) -> None:
         with self.timings.of("setup"):
-            execute_sql(self.cluster, f"CREATE DATABASE {DATABASE}")
+            execute_sql(self.cluster, new_database(DATABASE))
             create_modules(self.cluster, self.planned.variant.server, DATABASE)
 
     def keep_settings(self) -> None:
