@@ -46,3 +46,36 @@ def test_an_edit_changes_the_copy_once_and_is_told(tmp_path: Path) -> None:
     assert [need.name for need in apply_edits(tmp_path, wanted)] == ["flex-2.6"]
     assert "$1 > 2 || $2 > 5 || $3 >= 31" in (tmp_path / "configure").read_text()
     assert apply_edits(tmp_path, wanted) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after"),
+    [
+        (
+            "src/backend/access/transam/xlog.c",
+            '#define DEFAULT_SYNC_METHOD_STR    "open_datasync"\n'
+            "#define DEFAULT_SYNC_METHOD\t\t   SYNC_METHOD_OPEN\n"
+            "#define DEFAULT_SYNC_FLAGBIT\t   OPEN_DATASYNC_FLAG\n",
+            '#define DEFAULT_SYNC_METHOD_STR "fdatasync"\n#define DEFAULT_SYNC_METHOD SYNC_METHOD_FDATASYNC\n'
+            "#define DEFAULT_SYNC_FLAGBIT 0\n",
+        ),
+        (
+            "src/include/access/xlogdefs.h",
+            "#define DEFAULT_SYNC_METHOD\t\tSYNC_METHOD_OPEN_DSYNC\n",
+            "#define DEFAULT_SYNC_METHOD SYNC_METHOD_FDATASYNC\n",
+        ),
+    ],
+)
+def test_old_servers_sync_as_linux_did_in_their_time(
+    tmp_path: Path, file: str, before: str, after: str
+) -> None:
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(f"#if defined(OPEN_DATASYNC_FLAG)\n{before}#else\n")
+    assert [need.name for need in apply_edits(tmp_path, needed(80026, CLANG))] == [
+        *(need.name for need in needed(80026, CLANG) if need.flags),
+        "wal-sync-on-linux",
+    ]
+    assert (tmp_path / file).read_text() == f"#if defined(OPEN_DATASYNC_FLAG)\n{after}#else\n"
+    # Later point releases ask for the platform's own first.
+    (tmp_path / file).write_text(f"#elif defined(OPEN_DATASYNC_FLAG)\n{before}#else\n")
+    assert not {need.name for need in apply_edits(tmp_path, needed(80026, CLANG))} & {"wal-sync-on-linux"}
