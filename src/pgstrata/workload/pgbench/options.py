@@ -81,6 +81,11 @@ class PgbenchOptions(WorkloadOptions):
     allow_shell: bool = Field(
         False, description="scripts may start programs on this machine (`\\shell`, `\\setshell`)"
     )
+    reads_only: bool = Field(
+        False,
+        description="`scripts` leave the data as it is: variants can take turns at them in slices, and they "
+        "are kept when a run is stopped",
+    )
     modes: tuple[Mode, ...] = Field(
         ("simple", "extended", "prepared"),
         min_length=1,

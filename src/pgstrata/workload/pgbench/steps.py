@@ -146,7 +146,7 @@ class Pgbench:
         for name, scripts, built_in in mixes:
             for mode in o.modes:
                 for clients in o.clients:
-                    reads_only = name == "select-only" and built_in
+                    reads_only = name == "select-only" if built_in else o.reads_only
                     phases += _before(o, built_in)
                     phases.append(step(o, name, scripts, mode, clients, reads_only=reads_only))
         return phases
