@@ -132,18 +132,21 @@ class Cluster:
         except OSError as error:
             raise unwritable(self.folder, error) from error
 
-    def start(self) -> None:
-        """Starts the server and returns when it accepts connections. Raises ServerError if it does not."""
+    def start(self, under: Sequence[str] = (), settings: Mapping[str, str] | None = None) -> None:
+        """Starts the server and returns when it accepts connections. Raises ServerError if it does not.
+
+        under: a program and its arguments that execute the server; settings: win over those of the config.
+        """
         for attempt in range(PORT_ATTEMPTS):
             try:
-                return self._start()
+                return self._start(under, settings or {})
             except ServerError as error:
                 # Between the choice of a TCP port and its use somebody else may have taken it.
                 taken = self._tcp and "Address already in use" in error.hint
                 if not taken or attempt == PORT_ATTEMPTS - 1:
                     raise
 
-    def _start(self) -> None:
+    def _start(self, under: Sequence[str], settings: Mapping[str, str]) -> None:
         if self._tcp:
             self.port = _free_port()
             self._write_conf()
@@ -155,8 +158,11 @@ class Cluster:
             forget_cached(self.data_dir)
         # Before 8.2 `postgres` was a backend on its own unless called by the other name.
         program = "postgres" if self.server.version_num >= 80200 else "postmaster"
+        options = ["-D", str(self.data_dir)]
+        for name, value in settings.items():
+            options += ["-c", f"{name}={value}"]
         with self.log_file.open("ab") as log:
-            process = self._spawn(program, ["-D", str(self.data_dir)], log, signal.SIGQUIT, self._env)
+            process = self._spawn(program, options, log, signal.SIGQUIT, self._env, under)
         self._process, self.pid = process, process.pid
         try:
             self._place.record(postmaster=[process.pid, started_at(process.pid)])
@@ -271,6 +277,12 @@ class Cluster:
         else:
             self._make_private(self.socket_dir)
 
+    def private_folder(self, name: str) -> Path:
+        """A new folder beside the data, into which the server may write; it goes with the cluster."""
+        path = self.folder / name
+        self._make_private(path)
+        return path
+
     def _make_private(self, path: Path) -> None:
         path.mkdir(0o700)
         hand_over(path, 0o700, self._owner)
@@ -296,13 +308,19 @@ class Cluster:
         )
 
     def _spawn(
-        self, program: str, options: Sequence[str], output: Any, death: signal.Signals, env: Mapping[str, str]
+        self,
+        program: str,
+        options: Sequence[str],
+        output: Any,
+        death: signal.Signals,
+        env: Mapping[str, str],
+        under: Sequence[str] = (),
     ) -> subprocess.Popen[bytes]:
         assert self.server.bin_dir is not None
         path = self.server.bin_dir / program
         try:
             return spawn(
-                [str(path), *options],
+                [*under, str(path), *options],
                 account=self._account,
                 folder=self.data_dir,
                 env=server_env(env, self.data_dir),

@@ -366,6 +366,59 @@ class ComparisonRecord(Struct, frozen=True, kw_only=True):
     margin: NotNegative
 
 
+class CountedRole(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """User-mode instructions of the backend of one role. `instructions`: per operation, of each fresh start;
+    `operations`: that were counted in each. `timed`: instructions per operation of what runs by the clock, in
+    each start (docs/count.md); none where nobody could tell."""
+
+    operations: Ordinal
+    instructions: tuple[NotNegative, ...]
+    timed: tuple[NotNegative, ...] = ()
+
+
+class CountedStep(Struct, frozen=True, kw_only=True):
+    """One counted step. `role`: the headline's. `warm`: operations before the counted ones."""
+
+    name: str
+    order: Ordinal
+    group: str
+    reads_only: bool
+    role: str
+    warm: Count
+    roles: dict[str, CountedRole]
+
+    def __post_init__(self) -> None:
+        if self.role not in self.roles:
+            raise ValueError(f"the headline's role {self.role!r} is none of the roles")
+
+    @property
+    def headline(self) -> CountedRole:
+        """The role by which the step is judged."""
+        return self.roles[self.role]
+
+
+class CountRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run has counted instead of timed.
+
+    `engine`: who counted, `tool`: its version, `event`: what. `settings`: what was set while counting
+    whatever the config says. `symbols`: which functions of the binary have names. `simulated`: whether
+    caches and branches were simulated. `left_out`: steps that were not counted, and why. `processes`:
+    instructions of the server's own processes from start to end, in each fresh start.
+    """
+
+    engine: Literal["valgrind", "perf"]
+    tool: str
+    event: str
+    margin: NotNegative
+    settings: dict[str, str]
+    symbols: Literal["all", "exported", "none"]
+    steps: tuple[CountedStep, ...]
+    simulated: bool = False
+    left_out: dict[str, str] = {}
+    processes: dict[str, tuple[NotNegative, ...]] = {}
+    notes: tuple[str, ...] = ()
+
+
 class Host(Struct, frozen=True, kw_only=True):
     """The machine the server ran on; None is what it does not show."""
 
@@ -387,7 +440,8 @@ class Host(Struct, frozen=True, kw_only=True):
 class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a run was made and how it ended: what is known beside its identity and its steps.
 
-    `attempts`: when each began that steps of the run are from; () where that is one.
+    `counted`: of a run that counted instructions; such a run has no steps, and no rate. `attempts`: when
+    each began that steps of the run are from; () where that is one.
     """
 
     status: Status
@@ -411,6 +465,7 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sizes: Sizes
     facts: dict[str, Any]
     comparison: ComparisonRecord | None = None
+    counted: CountRecord | None = None
     attempts: tuple[Time, ...] = ()
 
 

@@ -51,9 +51,22 @@ TABLES: dict[str, dict[str, str]] = {
         "rows:int digest:text answer:text timed_out:bool sqlstate:text error:text temp_read_bytes:int "
         "temp_written_bytes:int shared_hit_bytes:int shared_read_bytes:int"
     ),
+    "instructions": _columns(
+        "run_id:text variant:text step:text role:text start:int operations:int instructions:float "
+        "timed_instructions:float simulated_l1_misses:float simulated_ll_misses:float "
+        "simulated_mispredicted:float simulated_cycles:float"
+    ),
+    "functions": _columns(
+        "run_id:text variant:text step:text role:text object:text function:text instructions:float "
+        "inclusive:float calls:float"
+    ),
+    "calls": _columns(
+        "run_id:text variant:text step:text role:text caller_object:text caller:text callee_object:text "
+        "callee:text calls:float instructions:float"
+    ),
 }
 
-OPTIONAL = frozenset({"queries"})
+OPTIONAL = frozenset({"queries", "instructions", "functions", "calls"})
 """Tables that only some workloads fill: a run without the file has no rows of it."""
 
 

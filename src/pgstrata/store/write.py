@@ -144,6 +144,12 @@ class RunBuilder:
             kept.keep(folder, step, data)
         self._files = []
 
+    def rows(self, table: str, step: str, rows: Iterable[tables.Row]) -> None:
+        """Rows of a counted step, which has no record of its own: columns without `run_id`, `variant`,
+        `step`."""
+        own = [{"variant": self.key.variant, **row} for row in rows]
+        self._tables[table].append(tables.frame(table, self.run_id, step, own))
+
     def plans(self, plans: Mapping[str, Any]) -> None:
         """Plans of queries: `{step: [{name, plan}]}`, plan as EXPLAIN (FORMAT JSON) gives it."""
         self.attach("plans.json", _json(plans))
