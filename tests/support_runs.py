@@ -156,7 +156,8 @@ def clone_run(root: Path, folder: Path, key: RunKey, factor: float = 1.0) -> Pat
     assert isinstance(source, Run)
     run = Results(root).begin(key)
     histograms = source.histograms
-    tables = {name: source.table(name) for name in TABLES if name != "histograms"}
+    aside = {"histograms", "instructions", "functions", "calls"}  # made of others, or of runs that counted
+    tables = {name: source.table(name) for name in TABLES if name not in aside}
     for step in source.steps:
         rows: dict[str, Any] = {
             name: table.filter(pl.col("step") == step.name).drop("run_id", "step").to_dicts()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,6 +13,7 @@ from pgstrata.cli.arguments import RESULTS, ResultsOption
 
 if TYPE_CHECKING:
     from pgstrata.judge.compare import SideComparison, StepVerdict
+    from pgstrata.judge.instructions import CountComparison
     from pgstrata.store import Results, Run
     from pgstrata.store.choose import Side
 
@@ -33,6 +34,10 @@ CampaignOption = Annotated[
 ]
 StepOption = Annotated[
     list[str] | None, typer.Option("--step", metavar="NAME", help="Only this step. Repeatable.")
+]
+ByOption = Annotated[
+    Literal["time", "instructions"],
+    typer.Option("--by", help="What is compared: rates, or counted instructions (pgstrata count)."),
 ]
 FormatOption = Annotated[VerdictFormat, typer.Option("--format", help="How it is printed.")]
 ConfidenceOption = Annotated[
@@ -57,8 +62,16 @@ def compare(
     campaign: CampaignOption = None,
     step: StepOption = None,
     margin: Annotated[
-        str, typer.Option("--margin", metavar="SHARE", help="Smaller differences are none: 2% or 0.02.")
-    ] = "2%",
+        str | None,
+        typer.Option(
+            "--margin", metavar="SHARE", help="Smaller differences are none (2%; 0.2% of instructions)."
+        ),
+    ] = None,
+    by: ByOption = "time",
+    callers: Annotated[
+        str | None,
+        typer.Option("--callers", metavar="FUNCTION", help="With --by instructions: who calls it."),
+    ] = None,
     confidence: ConfidenceOption = 0.95,
     across_hosts: AcrossOption = False,
     despite_options: DespiteOption = False,
@@ -71,17 +84,25 @@ def compare(
       pgstrata compare pg16.10 pg17.11
       pgstrata compare pg16.10 pg17.11 --step point-query --format markdown
       pgstrata compare results/nightly/pg17.11 elsewhere/nightly/pg17.11 --across-hosts
+      pgstrata compare pg16.10 pg17.11 --by instructions --callers hash_bytes
     """
     from pgstrata.cli.output import left_out
     from pgstrata.store import Results
     from pgstrata.store.choose import choose
 
     store = Results(results)
+    first, second = choose(base, store, campaign), choose(other, store, campaign)
+    if by == "instructions":
+        own = share("--margin", margin or "0.2%")
+        counted = _compare_counts(first, [second], step or [], own, confidence)
+        left_out(store.broken)
+        _print_counts(first, [second], counted, form, callers)
+        return
     found = _compare(
-        choose(base, store, campaign),
-        [choose(other, store, campaign)],
+        first,
+        [second],
         step or [],
-        share("--margin", margin),
+        share("--margin", margin or "2%"),
         confidence,
         across_hosts,
         despite_options,
@@ -105,6 +126,7 @@ def check(
     results: ResultsOption = RESULTS,
     campaign: CampaignOption = None,
     step: StepOption = None,
+    by: ByOption = "time",
     confidence: ConfidenceOption = 0.95,
     across_hosts: AcrossOption = False,
     despite_options: DespiteOption = False,
@@ -119,6 +141,7 @@ def check(
     Examples:
       pgstrata check --base pg16.10 --fail-slower 3%
       pgstrata check --base pg16.10 --other pg17.11 --fail-slower 5% --format junit > verdicts.xml
+      pgstrata check --base pg16.10 --fail-slower 0.5% --by instructions
     """
     from pgstrata.cli.output import left_out
     from pgstrata.errors import UsageError
@@ -137,6 +160,10 @@ def check(
     left_out(store.broken)
     if not sides:
         raise UsageError("there is nothing to compare with the base", "name it: --other")
+    if by == "instructions":
+        counted = _compare_counts(first, sides, step or [], margin, confidence)
+        _print_counts(first, sides, counted, form, None)
+        raise typer.Exit(_end_of_counts(counted, margin))
     found = _compare(first, sides, step or [], margin, confidence, across_hosts, despite_options, store)
     steps = [s for c in found for s in c.steps]
     slower = [s for s in steps if s.verdict.word == "slower"]
@@ -237,3 +264,69 @@ def _say_end(slower: list[StepVerdict], open_: list[StepVerdict], margin: float)
     else:
         text = f"nothing slower by more than {margin:.3g}"
     print(f"check: {text}", file=sys.stderr)
+
+
+# --- by instructions --------------------------------------------------------------------------
+
+
+def _compare_counts(
+    base: Side, others: list[Side], steps: list[str], margin: float, confidence: float
+) -> list[CountComparison]:
+    from pgstrata.errors import UsageError
+    from pgstrata.judge.instructions import compare_counts, counted_runs
+
+    if not 0 < confidence < 1:
+        raise UsageError(f"--confidence {confidence}: must lie between 0 and 1", "0.95 is usual")
+    for side in (base, *others):
+        if not counted_runs(side.runs):
+            raise UsageError(f"nothing was counted of {side.name}", "pgstrata count does")
+    found = compare_counts(base, others, margin=margin, confidence=confidence, steps=steps)
+    for comparison in found:
+        missing = sorted({s for s in steps if s not in {v.step for v in comparison.steps}})
+        if missing or not comparison.steps:
+            raise UsageError(
+                f"{base.name} has no counted step {', '.join(missing) or 'at all'}",
+                "pgstrata show lists those of a run",
+            )
+    return found
+
+
+def _print_counts(
+    base: Side,
+    others: list[Side],
+    found: list[CountComparison],
+    form: VerdictFormat,
+    callers: str | None,
+) -> None:
+    from pgstrata.cli.output import aligned, print_json
+    from pgstrata.report import counts
+
+    match form:
+        case VerdictFormat.json:
+            print_json([c.record() for c in found])
+        case VerdictFormat.markdown:
+            print(counts.markdown(found), end="")
+        case VerdictFormat.junit:
+            print(counts.junit(found), end="")
+        case VerdictFormat.github:
+            print(counts.github(found), end="")
+        case VerdictFormat.table:
+            for line in counts.text(base, others, found, aligned, callers=callers):
+                print(line)
+
+
+def _end_of_counts(found: list[CountComparison], margin: float) -> int:
+    """Exit code, and the sentence on standard error."""
+    steps = [s for c in found for s in c.steps]
+    more = [s for s in steps if s.word == "more"]
+    open_ = [s for s in steps if s.word == "unclear" and (s.aside or not s.high < 1 / (1 - margin))]
+    if more:
+        text = f"more instructions by more than {margin:.3g}: {', '.join(s.name for s in more)}"
+    elif open_:
+        text = (
+            f"unclear: {', '.join(s.name for s in open_)}; none proven to need more by more than {margin:.3g}"
+        )
+    else:
+        text = f"none needs more instructions by more than {margin:.3g}"
+    print(f"check: {text}", file=sys.stderr)
+    return 1 if more else 3 if open_ else 0

@@ -18,6 +18,7 @@ from pgstrata.cli import (
     bisect,
     compare,
     config,
+    count,
     doctor,
     init,
     noise,
@@ -81,6 +82,7 @@ app.command("runs", short_help="List the runs.")(runs.runs)
 app.command("show", short_help="Show one run.")(show.show)
 app.command("compare", short_help="Slower, faster, same or unclear?")(compare.compare)
 app.command("check", short_help="For scripts: fail where something is slower.")(compare.check)
+app.command("count", short_help="Instructions per operation, not time.")(count.count)
 app.command("bisect", short_help="Find the commit that made it slower.")(bisect.bisect)
 app.command("patch", short_help="What does a patch do to the speed?")(patch.patch)
 app.command("noise", short_help="What differences can this machine see?")(noise.noise)

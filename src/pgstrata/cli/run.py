@@ -14,6 +14,8 @@ import typer
 from pgstrata import numbers
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from pgstrata.campaign.file.models import Campaign
     from pgstrata.campaign.plan.runs import Plan
     from pgstrata.measure.campaign import CampaignOutcome
@@ -170,6 +172,7 @@ def _execute(campaign: Campaign, fresh: bool, *, report: bool) -> int:
     console = Console(stderr=False)
     try:
         outcome = execute(campaign, Results(results), console, fresh=fresh)
+        counted = _count(campaign, console, fresh)
     except Interrupted as interrupted:
         again = shlex.join(["pgstrata", *shown_words(sys.argv[1:])])
         print(
@@ -177,11 +180,24 @@ def _execute(campaign: Campaign, fresh: bool, *, report: bool) -> int:
             file=sys.stderr,
         )
         raise Interruption(interrupted.exit_code) from interrupted
+    for variant, workload, error in counted:
+        print(f"failed: {variant}, {workload}: {error}", file=sys.stderr)
     for planned, error in outcome.failed:
         print(f"failed: {planned.key.variant}, {planned.key.workload}: {error}", file=sys.stderr)
     if report and len(outcome.failed) < len(outcome.plan.runs):
         _report(outcome, results, console)
-    return 1 if outcome.failed else 0
+    return 1 if outcome.failed or counted else 0
+
+
+def _count(campaign: Campaign, console: Console, fresh: bool) -> list[tuple[str, str, str]]:
+    """Counts instructions beside the timed runs where the campaign says so; what failed: variant,
+    workload, why."""
+    if campaign.spec.count is None:
+        return []
+    from pgstrata.measure.instructions.count import count_campaign
+    from pgstrata.store import Results
+
+    return count_campaign(campaign, Results(campaign.spec.results), console, fresh=fresh).failed
 
 
 def _report(outcome: CampaignOutcome, results: Path, console: object) -> None:

@@ -13,7 +13,7 @@ from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
     from pgstrata.store import Run
-    from pgstrata.store.record import BuiltRecord, StepRecord
+    from pgstrata.store.record import BuiltRecord, CountRecord, StepRecord
 
 
 def show(
@@ -109,7 +109,10 @@ def lines(run: Run) -> list[str]:
         "driver CPU s",
         "SLA",
     ]
-    text += ["", *aligned(columns, [_row(step) for step in run.steps])]
+    if (counted := record.counted) is not None:
+        text += _counted(counted)
+    else:
+        text += ["", *aligned(columns, [_row(step) for step in run.steps])]
     if (error := record.error) is not None:
         text += ["", f"failed: {error.message}"]
         if error.hint:
@@ -130,6 +133,29 @@ def _built(built: BuiltRecord | None) -> list[str]:
     text.append(f"built     {built.system}, {built.compiler}: {built.cflags}")
     text += [f"patch     {patch.name}" for patch in built.patches]
     return text + [f"mended    {mend.name}: {mend.reason}" for mend in built.mended]
+
+
+def _counted(counted: CountRecord) -> list[str]:
+    """What was counted: a row for each role of each step."""
+    from pgstrata.cli.output import aligned
+
+    rows = [
+        [
+            step.name,
+            role,
+            one.operations,
+            len(one.instructions),
+            sum(one.instructions) / len(one.instructions),
+        ]
+        for step in counted.steps
+        for role, one in step.roles.items()
+        if one.instructions
+    ]
+    settings = ", ".join(f"{name} = {value}" for name, value in counted.settings.items())
+    text = [f"counted   {counted.event}, by {counted.engine} ({counted.tool}); while counting {settings}", ""]
+    text += aligned(["step", "role", "operations", "starts", "instructions per operation"], rows)
+    text += [f"not counted: {step}: {why}" for step, why in counted.left_out.items()]
+    return [*text, *counted.notes]
 
 
 def _row(step: StepRecord) -> list[Any]:

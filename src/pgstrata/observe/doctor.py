@@ -243,6 +243,19 @@ def clock_source(root: Path = ROOT) -> Check:
     )
 
 
+def counting() -> Check:
+    """Whether instructions can be counted by valgrind, which any machine can have."""
+    name = "counting (valgrind)"
+    if shutil.which("valgrind") is None:
+        return Check(
+            name,
+            "warn",
+            "valgrind is not installed: pgstrata count needs it where the hardware does not count",
+            "Install valgrind (Debian, Ubuntu: apt install valgrind; Fedora: dnf install valgrind).",
+        )
+    return Check(name, "ok", "valgrind is installed: pgstrata count")
+
+
 def perf(root: Path = ROOT) -> Check:
     name = "profiles (perf)"
     if shutil.which("perf") is None:
@@ -330,6 +343,7 @@ def examine(data_dir: Path, root: Path = ROOT, needed_bytes: int = 10 * GIB) -> 
         disk_space(data_dir, needed_bytes),
         file_system(data_dir, root),
         perf(root),
+        counting(),
         io_uring(root),
     ]
 

@@ -70,10 +70,10 @@ def markdown(comparisons: Sequence[SideComparison]) -> str:
     parts = []
     for comparison in comparisons:
         columns, cells = rows(comparison)
-        lines = [f"**{_md(comparison.other)}** against **{_md(comparison.base)}**", ""]
+        lines = [f"**{markdown_text(comparison.other)}** against **{markdown_text(comparison.base)}**", ""]
         lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
-        lines += [f"| {' | '.join(map(_md, row))} |" for row in cells]
-        lines += ["", *(f"- {_md(note)}" for note in notes(comparison))]
+        lines += [f"| {' | '.join(map(markdown_text, row))} |" for row in cells]
+        lines += ["", *(f"- {markdown_text(note)}" for note in notes(comparison))]
         parts.append("\n".join(lines).rstrip() + "\n")
     return "\n".join(parts)
 
@@ -86,7 +86,7 @@ def junit(comparisons: Sequence[SideComparison], failing: Sequence[StepVerdict])
         suite = ElementTree.SubElement(
             root,
             "testsuite",
-            name=_xml(f"{comparison.other} against {comparison.base}"),
+            name=xml_text(f"{comparison.other} against {comparison.base}"),
             tests=str(len(comparison.steps)),
             failures=str(sum(s in failing for s in comparison.steps)),
             errors="0",
@@ -94,13 +94,15 @@ def junit(comparisons: Sequence[SideComparison], failing: Sequence[StepVerdict])
         )
         for s in comparison.steps:
             name = f"{comparison.base}.{comparison.other}.{s.workload}"
-            case = ElementTree.SubElement(suite, "testcase", classname=_xml(name), name=_xml(s.step))
+            case = ElementTree.SubElement(suite, "testcase", classname=xml_text(name), name=xml_text(s.step))
             if s in failing:
-                ElementTree.SubElement(case, "failure", message=_xml(sentence(comparison, s)), type="slower")
+                ElementTree.SubElement(
+                    case, "failure", message=xml_text(sentence(comparison, s)), type="slower"
+                )
             elif s in skipped:
-                ElementTree.SubElement(case, "skipped", message=_xml(sentence(comparison, s)))
+                ElementTree.SubElement(case, "skipped", message=xml_text(sentence(comparison, s)))
             else:
-                ElementTree.SubElement(case, "system-out").text = _xml(sentence(comparison, s))
+                ElementTree.SubElement(case, "system-out").text = xml_text(sentence(comparison, s))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
@@ -112,8 +114,8 @@ def github(comparisons: Sequence[SideComparison], failing: Sequence[StepVerdict]
         for s in comparison.steps:
             word = "error" if s in failing else "warning" if s.verdict.word == "unclear" else "notice"
             title = f"{s.step} {'slower' if s in failing else s.verdict.word}"
-            lines.append(f"::{word} title={_property(title)}::{_command(sentence(comparison, s))}")
-        lines += [f"::warning title=comparability::{_command(str(d))}" for d in comparison.doubts]
+            lines.append(f"::{word} title={property_text(title)}::{command_text(sentence(comparison, s))}")
+        lines += [f"::warning title=comparability::{command_text(str(d))}" for d in comparison.doubts]
     return "\n".join(lines) + "\n" if lines else ""
 
 
@@ -135,20 +137,20 @@ def _rate(s: StepVerdict, rate: float | None) -> str:
     return numbers.UNKNOWN if rate is None else f"{numbers.rate(rate)} {s.unit}"
 
 
-def _md(text: str) -> str:
+def markdown_text(text: str) -> str:
     """Text in a Markdown table: what would end a cell or begin markup is escaped."""
     flat = " ".join(text.split())
     return "".join(f"\\{c}" if c in "\\|*_`<>[]" else c for c in flat)
 
 
-def _xml(text: str) -> str:
+def xml_text(text: str) -> str:
     """Without the characters that XML 1.0 cannot hold in any form."""
     return "".join(c if c in "\t\n" or (c >= " " and not "\ud800" <= c <= "\udfff") else "?" for c in text)
 
 
-def _command(text: str) -> str:
+def command_text(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _command(text).replace(":", "%3A").replace(",", "%2C")
+def property_text(text: str) -> str:
+    return command_text(text).replace(":", "%3A").replace(",", "%2C")

@@ -206,6 +206,34 @@ class ProfileSpec(Strict):
     )
 
 
+class CountSpec(Strict):
+    """How instructions are counted."""
+
+    engine: Literal["auto", "valgrind", "perf"] = Field(
+        default="auto",
+        description="Who counts: `perf`, the hardware's counters; `valgrind`, on any machine. `auto`: perf "
+        "where there are counters.",
+    )
+    margin: float = Field(
+        default=0.002,
+        ge=0.0001,
+        lt=1,
+        description="Differences up to this share are none; starts are added until intervals reach half of "
+        "it to either side.",
+    )
+    starts: int = Field(default=3, ge=2, le=100, description="Fewest fresh starts of each variant.")
+    most_starts: int = Field(default=8, ge=2, le=100, description="Most fresh starts of each variant.")
+    steps: list[str] = Field(
+        default=[],
+        max_length=1000,
+        description="Names or globs of the only steps that are counted. `[]`: all.",
+    )
+    simulate: bool = Field(
+        default=False,
+        description="Simulate caches and branches too (valgrind); twice as long, and marked as simulated.",
+    )
+
+
 def _switched(value: object) -> object:
     """`profile = true` means the defaults, `false` none."""
     if isinstance(value, bool):
@@ -311,6 +339,11 @@ class CampaignSpec(Strict):
         description="`true`, or a table with the keys below: perf samples the backends of each role in the "
         "middle of every compared step, and the report has flame graphs. Needs perf and, as a rule, root; "
         "where it cannot work the runs say why and go on.",
+    )
+    count: Annotated[CountSpec | None, BeforeValidator(_switched)] = Field(
+        default=None,
+        description="`true`, or a table with the keys below: beside the timed runs instructions per "
+        "operation are counted, on clusters of their own (`docs/count.md`).",
     )
     waits: Annotated[float, AfterValidator(_hertz)] = Field(
         default=0.0,

@@ -13,7 +13,14 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from pgstrata.campaign.file.models import BuildKeys, CampaignSpec, ProfileSpec, VariantSpec, WorkloadSpec
+from pgstrata.campaign.file.models import (
+    BuildKeys,
+    CampaignSpec,
+    CountSpec,
+    ProfileSpec,
+    VariantSpec,
+    WorkloadSpec,
+)
 from pgstrata.workload import catalog
 
 HEAD = """\
@@ -62,6 +69,7 @@ def page() -> str:
     parts = [HEAD]
     parts.append("\n## Keys of the campaign\n\n" + _table(CampaignSpec))
     parts.append("\n## `[profile]`\n\n" + _table(ProfileSpec))
+    parts.append("\n## `[count]`\n\n" + _table(CountSpec))
     parts.append("\n## `[[variants]]`\n\n" + _table(VariantSpec))
     parts.append("\n## `[builds.NAME]`\n\n" + _table(BuildKeys))
     parts.append("\n## `[[workloads]]`\n\n" + _table(WorkloadSpec))

@@ -88,6 +88,8 @@ engine = "auto"
 # Why a rate changed: flame graphs by perf from the middle of each step, and wait events at 10 Hz.
 # profile = true
 # waits = 10
+# Whether a code path got longer: instructions per operation, counted on clusters of their own.
+# count = true
 
 # --- what to run -------------------------------------------------------------------------------
 

@@ -345,6 +345,8 @@ class Step:
     measured=False marks a load: recorded and shown with the run, but in no comparison.
     reads_only: the step leaves the data as it is, so it may be cut into slices.
     estimated_seconds: what the plan shows where `seconds` is None.
+    apart: where instructions are counted, each statement by itself. uncounted: why the step is none that can
+    be counted; empty where it is one.
     digest: called once the step is over with the driver's `statement` events and the folder that holds
     the rows of recorded statements, also where the step failed in the middle.
     """
@@ -361,6 +363,8 @@ class Step:
     measured: bool = True
     reads_only: bool = False
     estimated_seconds: float | None = None
+    apart: bool = False
+    uncounted: str = ""
     digest: Callable[[Sequence[StatementDone], Path], Digest] | None = None
 
     def spec(self) -> Json:

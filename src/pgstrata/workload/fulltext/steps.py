@@ -53,6 +53,7 @@ class Fulltext:
     summary = "Full text search: mail loaded with tsvector triggers under GIN and GiST, ranked queries"
     Options = FulltextOptions
     scales: Mapping[str, Mapping[str, Any]] = {
+        "count": {"messages": 300, "query_count": 20},
         "quick": {"messages": 2_000, "query_count": 200},
         "small": {"messages": 20_000, "query_count": 1_000},
         "medium": {},

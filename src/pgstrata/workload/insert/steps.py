@@ -377,6 +377,7 @@ class InsertBenchmark:
     summary = "Insert Benchmark: load, index, insert and delete, then queries with writes behind them"
     Options: type[WorkloadOptions] = InsertOptions
     scales: Mapping[str, Mapping[str, Any]] = {
+        "count": {"rows": 20_000, "rows_i1": 5_000, "rows_i2": 1_000, "seconds": 1, "settle_base": 0},
         "quick": {"rows": 100_000, "rows_i1": 20_000, "rows_i2": 5_000, "seconds": 2, "settle_base": 1},
         "demo": {"rows": 500_000, "rows_i1": 200_000, "rows_i2": 50_000, "seconds": 10, "settle_base": 5},
         "small": {

@@ -115,6 +115,7 @@ class Pgbench:
     summary = "pgbench: TPC-B-like, simple-update, select-only or own scripts, by query mode and clients"
     Options: type[WorkloadOptions] = PgbenchOptions
     scales: Mapping[str, Mapping[str, Any]] = {
+        "count": {"scale": 1, "modes": ["simple", "prepared"], "clients": [1], "seconds": 1},
         "quick": {
             "scale": 1,
             "builtin": ["select-only", "tpcb-like"],

@@ -365,6 +365,7 @@ class Sysbench:
     summary = "sysbench microbenchmarks: point and range queries, aggregation, writes, one by one"
     Options: type[WorkloadOptions] = SysbenchOptions
     scales: Mapping[str, Mapping[str, Any]] = {
+        "count": {"rows": 10_000, "steps": ("full", "extras"), "load_connections": 1, "settle_base": 0},
         "quick": {
             "rows": 100_000,
             "read_seconds": 2,

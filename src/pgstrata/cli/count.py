@@ -1,0 +1,190 @@
+"""`pgstrata count`"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from pgstrata.cli.output import TextOrJson
+
+if TYPE_CHECKING:
+    from pgstrata.campaign.file.models import Campaign
+    from pgstrata.measure.instructions.count import CountOutcome
+
+
+def count(
+    campaign: Annotated[
+        Path | None,
+        typer.Argument(metavar="CAMPAIGN.toml", help="A campaign file; none: one is made ad hoc."),
+    ] = None,
+    server: Annotated[
+        list[str] | None,
+        typer.Option("--server", metavar="SPEC", help="As for `pgstrata run`. Repeatable."),
+    ] = None,
+    build: Annotated[
+        list[str] | None,
+        typer.Option("--build", metavar="NAME", help="What source trees are built with. Repeatable."),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="NAME[+NAME]", help="A stack of config fragments. Repeatable."),
+    ] = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option("--workload", metavar="NAME", help="What to run (default: sysbench). Repeatable."),
+    ] = None,
+    script: Annotated[
+        list[str] | None,
+        typer.Option("--script", metavar="FILE[@WEIGHT]", help="A pgbench script. Repeatable."),
+    ] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option("--scale", metavar="NAME", help="A named set of options (default: count, a small one)."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of the workload.")
+    ] = None,
+    step: Annotated[
+        list[str] | None,
+        typer.Option("--step", metavar="GLOB", help="Count only these steps. Repeatable."),
+    ] = None,
+    engine: Annotated[
+        Literal["auto", "valgrind", "perf"] | None,
+        typer.Option("--engine", help="Who counts: perf where the hardware does, else valgrind."),
+    ] = None,
+    margin: Annotated[
+        str | None,
+        typer.Option("--margin", metavar="SHARE", help="Smaller differences are none: 0.2% or 0.002."),
+    ] = None,
+    starts: Annotated[
+        int | None, typer.Option("--starts", metavar="N", help="Fewest fresh starts of each variant (3).")
+    ] = None,
+    most_starts: Annotated[
+        int | None, typer.Option("--most-starts", metavar="N", help="Most fresh starts of each variant (8).")
+    ] = None,
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Simulate caches and branches too; takes twice as long.")
+    ] = False,
+    callers: Annotated[
+        str | None, typer.Option("--callers", metavar="FUNCTION", help="Who calls it, before and after.")
+    ] = None,
+    results: Annotated[
+        Path | None, typer.Option("--results", metavar="DIR", help="Folder for the runs (default: results).")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the campaign.")] = None,
+    base: Annotated[
+        str | None, typer.Option("--base", metavar="LABEL", help="Variant to compare with.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder the clusters live in.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Count anew what is there already.")] = False,
+    form: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
+) -> None:
+    """Instructions per operation instead of time: exact on any machine.
+
+    Every variant is started afresh several times; the steps that one client can do are counted by role, and
+    functions that account for a difference are named. Nothing is timed.
+
+    \b
+    Examples:
+      pgstrata count --server pg:16 --server pg:17
+      pgstrata count --server pg:16 --server pg:17 --step 'read-only*' --callers ExecInitExpr
+      pgstrata count campaign.toml --margin 0.5% --format json
+    """
+    import json
+    import os
+
+    from pgstrata.campaign.file.reading import Overrides, adhoc_campaign, read_campaign
+    from pgstrata.cli.compare import share
+
+    if script:
+        workload = workload or ["pgbench"]
+        set_ = [*(set_ or []), f"scripts={json.dumps([os.path.abspath(s) for s in script])}"]  # noqa: PTH100
+    if campaign is None:
+        workload = workload or ["sysbench"]
+        scale = scale or "count"
+    overrides = Overrides(
+        servers=server or [],
+        configs=config or [],
+        workloads=workload or [],
+        scale=scale,
+        sets=set_ or [],
+        fields={
+            "name": name,
+            "results": str(results) if results else None,
+            "base": base,
+            "data_dir": str(data_dir) if data_dir else None,
+            "build": build or None,
+        },
+    )
+    chosen = read_campaign(campaign, overrides) if campaign else adhoc_campaign(overrides)
+    given = {
+        "engine": engine,
+        "margin": share("--margin", margin) if margin else None,
+        "starts": starts,
+        "most_starts": max(most_starts or 8, starts or 3) if most_starts or starts else None,
+        "steps": step or None,
+        "simulate": simulate or None,
+    }
+    raise typer.Exit(_execute(with_count(chosen, given), fresh, callers, form))
+
+
+def with_count(campaign: Campaign, given: Mapping[str, object]) -> Campaign:
+    """The campaign with what was given on the command line about counting. Raises UsageError."""
+    from pydantic import ValidationError
+
+    from pgstrata.campaign.file.models import CountSpec
+    from pgstrata.campaign.file.problems import explain
+
+    there = campaign.spec.count.model_dump() if campaign.spec.count else {}
+    try:
+        wanted = CountSpec.model_validate({**there, **{k: v for k, v in given.items() if v is not None}})
+    except ValidationError as error:
+        raise explain(error, CountSpec, "command line") from error
+    return campaign.model_copy(update={"spec": campaign.spec.model_copy(update={"count": wanted})})
+
+
+def _execute(campaign: Campaign, fresh: bool, callers: str | None, form: TextOrJson) -> int:
+    from rich.console import Console
+
+    from pgstrata.cli.ending import Interruption
+    from pgstrata.cli.output import aligned, print_json
+    from pgstrata.judge.instructions import compare_counts
+    from pgstrata.measure.instructions.count import count_campaign
+    from pgstrata.measure.interrupt import Interrupted
+    from pgstrata.report.counts import sides_of, text
+    from pgstrata.server.secrets import shown_words
+    from pgstrata.store import Results
+
+    results = Results(campaign.spec.results)
+    try:
+        # standard output may be read by a program
+        outcome = count_campaign(campaign, results, Console(stderr=True), fresh=fresh)
+    except Interrupted as interrupted:
+        again = shlex.join(["pgstrata", *shown_words(sys.argv[1:])])
+        print(
+            f"stopped; nothing of this count is kept, the same command counts anew: {again}", file=sys.stderr
+        )
+        raise Interruption(interrupted.exit_code) from interrupted
+    _say_failed(outcome)
+    assert campaign.spec.count is not None
+    margin = campaign.spec.count.margin
+    base, others = sides_of(Results(campaign.spec.results), campaign.name, outcome.plan.base)
+    found = compare_counts(base, others, margin=margin)
+    if form is TextOrJson.json:
+        print_json([c.record() for c in found])
+    else:
+        for line in text(base, others, found, aligned, callers=callers):
+            print(line)
+    return 1 if outcome.failed else 0
+
+
+def _say_failed(outcome: CountOutcome) -> None:
+    for variant, workload, error in outcome.failed:
+        print(f"failed: {variant}, {workload}: {error}", file=sys.stderr)

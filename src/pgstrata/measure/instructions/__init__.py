@@ -1,0 +1,1 @@
+"""Instructions per operation: counted, not timed."""

@@ -1,0 +1,237 @@
+"""Reads what callgrind writes: instructions by function, and which function called which.
+
+The format is that of Valgrind's manual, "Callgrind Format Specification". A part file holds what was executed
+since the part before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pgstrata.errors import ServerError
+
+_NAMED = re.compile(r"\((\d+)\)(?: (.*))?")
+_RECURSION = re.compile(r"'\d+$")
+
+Key = tuple[str, str]
+"""Object (path of the binary or library) and function."""
+
+
+@dataclass
+class Arc:
+    """All calls of one function by another: how many, and what they cost, callees of the callee included."""
+
+    calls: float = 0.0
+    instructions: float = 0.0
+
+
+@dataclass
+class CallGraph:
+    """What was executed: `events`, names of what was counted, instructions first (`Ir`); `totals` of each.
+
+    own: instructions in each function itself; arcs: by caller and callee.
+    """
+
+    events: tuple[str, ...] = ("Ir",)
+    totals: list[float] = field(default_factory=lambda: [0.0])
+    own: dict[Key, float] = field(default_factory=dict)
+    arcs: dict[tuple[Key, Key], Arc] = field(default_factory=dict)
+
+    @property
+    def instructions(self) -> float:
+        return self.totals[0]
+
+    def count(self, event: str) -> float:
+        """The total of one event; 0 where it was not counted."""
+        return self.totals[self.events.index(event)] if event in self.events else 0.0
+
+    def without(self, other: CallGraph, divided: float = 1.0) -> CallGraph:
+        """Less what `other` holds, and all of it divided by a number: what one operation cost."""
+        totals = [(a - b) / divided for a, b in zip(self.totals, other.totals, strict=True)]
+        own = dict(self.own)
+        for key, value in other.own.items():
+            own[key] = own.get(key, 0.0) - value
+        arcs = {pair: Arc(arc.calls, arc.instructions) for pair, arc in self.arcs.items()}
+        for pair, arc in other.arcs.items():
+            left = arcs.setdefault(pair, Arc())
+            left.calls -= arc.calls
+            left.instructions -= arc.instructions
+        return CallGraph(
+            self.events,
+            totals,
+            {key: value / divided for key, value in own.items() if value},
+            {
+                pair: Arc(arc.calls / divided, arc.instructions / divided)
+                for pair, arc in arcs.items()
+                if arc.calls or arc.instructions
+            },
+        )
+
+    def inclusive(self) -> dict[Key, float]:
+        """Instructions of each function with those of what it called.
+
+        Calls of a function by itself are in it already; of functions that call each other in a circle the sum
+        may be more than was executed, and is cut there.
+        """
+        found = dict(self.own)
+        for (caller, callee), arc in self.arcs.items():
+            if caller != callee:
+                found[caller] = found.get(caller, 0.0) + arc.instructions
+        return {key: min(value, self.instructions) for key, value in found.items()}
+
+    def calls(self) -> dict[Key, float]:
+        """How often each function was called."""
+        found: dict[Key, float] = {}
+        for (_, callee), arc in self.arcs.items():
+            found[callee] = found.get(callee, 0.0) + arc.calls
+        return found
+
+
+def mean(graphs: Iterable[CallGraph]) -> CallGraph:
+    """The mean of what several starts have counted."""
+    all_ = list(graphs)
+    n = len(all_)
+    total = CallGraph(
+        all_[0].events, [sum(column) / n for column in zip(*(g.totals for g in all_), strict=True)]
+    )
+    for graph in all_:
+        for key, value in graph.own.items():
+            total.own[key] = total.own.get(key, 0.0) + value / n
+        for pair, arc in graph.arcs.items():
+            sum_ = total.arcs.setdefault(pair, Arc())
+            sum_.calls += arc.calls / n
+            sum_.instructions += arc.instructions / n
+    return total
+
+
+class _Names:
+    """`(3) name` defines, `(3)` repeats; a plain name is itself."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def read(self, text: str) -> str:
+        match = _NAMED.fullmatch(text)
+        if match is None:
+            return text
+        number, name = match.groups()
+        if name is not None:
+            self._known[number] = name
+        return self._known.get(number, "???")
+
+
+def read_part(path: Path) -> CallGraph:
+    """One part file. Raises ServerError where it cannot be read or is cut."""
+    try:
+        text = path.read_text(errors="replace")
+    except OSError as error:
+        raise ServerError(f"{path.name}, which callgrind wrote, cannot be read: {error.strerror}") from error
+    graph = _parse(text)
+    if graph is None:
+        raise ServerError(f"{path.name}, which callgrind wrote, is cut", "count again; the disk may be full")
+    return graph
+
+
+def _parse(text: str) -> CallGraph | None:
+    graph = CallGraph()
+    objects, functions = _Names(), _Names()
+    here = called_in = ""
+    function = callee = ""
+    calls = 0.0
+    inclusive = whole = False
+    for line in text.splitlines():
+        first = line[:1]
+        if first.isdigit() or first in "+-*":
+            numbers = line.split()[1:]  # the position is not needed
+            if inclusive:
+                arc = graph.arcs.setdefault(((here, function), (called_in or here, callee)), Arc())
+                arc.calls += calls
+                arc.instructions += float(numbers[0]) if numbers else 0.0
+                inclusive, called_in = False, ""
+            elif numbers:
+                key = (here, function)
+                graph.own[key] = graph.own.get(key, 0.0) + float(numbers[0])
+                for place, number in enumerate(numbers):
+                    graph.totals[place] += float(number)
+            continue
+        name, sign, value = line.partition("=")
+        if not sign:
+            kind, _, rest = line.partition(": ")
+            if kind == "events":
+                graph.events = tuple(rest.split())
+                graph.totals = [0.0] * len(graph.events)
+            elif kind == "totals":
+                whole = True
+            continue
+        match name:
+            case "ob":
+                here = objects.read(value)
+            case "fn":
+                function = _RECURSION.sub("", functions.read(value))
+            case "cob":
+                called_in = objects.read(value)
+            case "cfn":
+                callee = _RECURSION.sub("", functions.read(value))
+            case "calls":
+                calls, inclusive = float(value.split()[0]), True
+    return graph if whole else None
+
+
+# --- what runs by the clock -------------------------------------------------------------------
+
+_REPORTS = ("pgstat_report_stat", "pgstat_report_tabstat")
+"""A backend's statistics, sent at the end of a transaction at most once a second. They look at the clock at
+each, which is part of the operation; only what they do then runs by it."""
+
+_ASKS = frozenset(
+    {
+        "GetCurrentTransactionStopTimestamp",
+        "GetCurrentTimestamp",
+        "TimestampDifferenceExceeds",
+        "pgstat_have_pending_cb",
+        "pgstat_have_fixed_pending_cb",
+        "memset",
+    }
+)
+
+_SIGNALS = ("handle_sig_alarm", "procsignal_sigusr1_handler", "ProcessConfigFile", "ProcessCatchupInterrupt")
+"""Work that others or a timer cause."""
+
+
+def timed(graph: CallGraph) -> float:
+    """Instructions of what ran because time had passed or another process asked, not for the operations."""
+    return sum(
+        arc.instructions
+        for ((_, caller), (_, callee)), arc in graph.arcs.items()
+        if callee in _SIGNALS or (caller in _REPORTS and callee not in _ASKS)
+    )
+
+
+# --- what the server's own processes are ------------------------------------------------------
+
+_MAINS: Mapping[str, str] = {
+    "CheckpointerMain": "checkpointer",
+    "BackgroundWriterMain": "background writer",
+    "WalWriterMain": "WAL writer",
+    "AutoVacLauncherMain": "autovacuum launcher",
+    "AutoVacWorkerMain": "autovacuum worker",
+    "PgstatCollectorMain": "statistics collector",
+    "ApplyLauncherMain": "logical replication launcher",
+    "PgArchiverMain": "archiver",
+    "StartupProcessMain": "startup",
+    "IoWorkerMain": "I/O worker",
+    "ParallelWorkerMain": "parallel worker",
+}
+
+
+def own_processes(graph: CallGraph) -> dict[str, float]:
+    """What kind of process of the server this was and its instructions, without what it inherited of the
+    postmaster. Empty for what is none of them (a backend, the postmaster, one without symbols)."""
+    found: dict[str, float] = {}
+    for (_, (_, callee)), arc in graph.arcs.items():
+        if name := _MAINS.get(callee):
+            found[name] = max(found.get(name, 0.0), arc.instructions)
+    return found

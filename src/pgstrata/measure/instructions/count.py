@@ -1,0 +1,389 @@
+"""Counts the steps of a campaign's workloads on every variant, fresh start after fresh start, and stores
+them."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+
+import pgstrata
+from pgstrata.campaign.file.models import Campaign, ChosenWorkload, CountSpec
+from pgstrata.campaign.plan.model import Variant
+from pgstrata.campaign.plan.runs import Plan as CampaignPlan
+from pgstrata.driver.client import find_driver
+from pgstrata.errors import StoreError, UsageError
+from pgstrata.judge.instructions import COUNTED, estimate_counts, precise
+from pgstrata.measure.campaign import data_root, plan_campaign
+from pgstrata.measure.instructions.callgrind import CallGraph, mean, timed
+from pgstrata.measure.instructions.choose import find_engine
+from pgstrata.measure.instructions.engine import Engine
+from pgstrata.measure.instructions.marks import Length
+from pgstrata.measure.instructions.rows import call_rows, function_rows, start_row, symbols_of
+from pgstrata.measure.instructions.start import (
+    CountedPhase,
+    FreshStart,
+    Plan,
+    StartResult,
+    plan_steps,
+    settings_for,
+)
+from pgstrata.measure.interrupt import Interrupted, Interrupts
+from pgstrata.observe import machine
+from pgstrata.server.guard import clear_leftovers
+from pgstrata.store import Results
+from pgstrata.store.comparisons import hide
+from pgstrata.store.names import RunKey
+from pgstrata.store.record import (
+    Circumstances,
+    CountedRole,
+    CountedStep,
+    CountRecord,
+    Cpus,
+    Failure,
+    ServerRecord,
+    Sizes,
+)
+from pgstrata.store.write import RunBuilder
+from pgstrata.workload.core.options import NotInVersionError
+
+PILOT = Length(3, 3)
+"""Operations of the first look, which says how many are counted."""
+
+TARGET = 2e7
+"""Instructions that the counted operations of a step should come to: more does not make a count that repeats
+to a hundredth of a percent any better, and takes longer."""
+
+FEWEST, MOST = 5, 1000
+"""Counted operations of a step."""
+
+
+@dataclass
+class CountOutcome:
+    """Folders of the runs made now; what failed, by variant and workload, and why."""
+
+    plan: CampaignPlan
+    made: list[Path] = field(default_factory=list)
+    failed: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+def count_campaign(
+    campaign: Campaign,
+    results: Results,
+    console: Console,
+    *,
+    fresh: bool = False,
+) -> CountOutcome:
+    """Counts what is missing. A variant that cannot be counted is stored as failed, and the others go on.
+
+    Raises UsageError where nothing can count here or a step was asked for that is not there, StoreError,
+    Interrupted; nothing is left running then.
+    """
+    find_driver()
+    wanted = campaign.spec.count or CountSpec()
+    engine = find_engine(wanted.engine, simulate=wanted.simulate)
+    root = data_root(campaign)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    with Interrupts(say) as interrupts, results.lock():
+        for left in [*results.clean(), *clear_leftovers(root)]:
+            say(f"removed what an interrupted run left: {left}")
+        plan = plan_campaign(campaign, results, say, fresh=True)
+        for variant in plan.variants:
+            if not variant.server.managed:
+                raise UsageError(
+                    f"{variant.label}: the instructions of a server that runs already cannot be counted",
+                    "name its binaries: path:DIR",
+                )
+        outcome = CountOutcome(plan)
+        for chosen in campaign.workloads:
+            _Count(campaign, plan, chosen, engine, wanted, results, root, interrupts, say, outcome).all(fresh)
+        return outcome
+
+
+class _Count:
+    """The counting of one workload."""
+
+    def __init__(
+        self,
+        campaign: Campaign,
+        plan: CampaignPlan,
+        chosen: ChosenWorkload,
+        engine: Engine,
+        wanted: CountSpec,
+        results: Results,
+        root: Path,
+        interrupts: Interrupts,
+        say: Callable[[str], None],
+        outcome: CountOutcome,
+    ) -> None:
+        self._campaign, self._plan, self._chosen, self._engine = campaign, plan, chosen, engine
+        self._wanted, self._results, self._root = wanted, results, root
+        self._interrupts, self._say, self._outcome = interrupts, say, outcome
+        self._lengths: dict[str, Length] = {}
+        self._open: set[FreshStart] = set()
+        self._ending = threading.Event()
+        self._label = f"{chosen.label}{COUNTED}"
+
+    def all(self, fresh: bool) -> None:
+        variants, unable = self._variants()
+        keys = {v.label: RunKey(self._campaign.name, v.label, self._label, 1) for v in variants}
+        there = {label: self._results.find(key) for label, key in keys.items()}
+        if all(there.values()) and not fresh:
+            self._say(f"{self._label}: counted already")
+            return
+        self._check_steps(variants[0])
+        with self._interrupts.shield():
+            builders = {label: self._results.begin(key) for label, key in keys.items()}
+        try:
+            self._interrupts.check()
+            starts = self._measure(variants)
+            for variant in variants:
+                self._store(variant, builders[variant.label], starts[variant.label])
+        except BaseException:
+            with self._interrupts.shield():
+                for builder in builders.values():
+                    if builder.folder.exists():
+                        builder.abandon()
+            raise
+        for label, why in unable.items():
+            self._say(f"{label}, {self._label}: not counted: {why}")
+
+    def _variants(self) -> tuple[list[Variant], dict[str, str]]:
+        able, unable = [], {}
+        for variant in self._plan.variants:
+            try:
+                self._chosen.workload.phases(self._chosen.options, variant.server.version_num)
+                able.append(variant)
+            except NotInVersionError as error:
+                unable[variant.label] = error.message
+        # the base first: it says how many operations are counted
+        return sorted(able, key=lambda v: v.label != self._plan.base), unable
+
+    def _wants(self, name: str) -> bool:
+        return not self._wanted.steps or any(fnmatch.fnmatchcase(name, glob) for glob in self._wanted.steps)
+
+    def _planned(self, variant: Variant, length: Callable[[str], Length]) -> Plan:
+        phases = self._chosen.workload.phases(self._chosen.options, variant.server.version_num)
+        return plan_steps(phases, self._wants, length, marks=self._engine.marks)
+
+    def _check_steps(self, variant: Variant) -> None:
+        plan = self._planned(variant, lambda name: PILOT)
+        if plan.steps:
+            return
+        reasons = "; ".join(f"{name}: {why}" for name, why in plan.left_out.items())
+        everything = plan_steps(
+            self._chosen.workload.phases(self._chosen.options, variant.server.version_num),
+            lambda name: True,
+            lambda name: PILOT,
+            marks=True,
+        )
+        names = ", ".join(phase.step.name for phase in everything.steps)
+        raise UsageError(
+            f"{self._chosen.label}: no step to count" + (f" ({reasons})" if reasons else ""),
+            f"steps that can be counted: {names}" if names else "choose another workload",
+        )
+
+    # --- starts -------------------------------------------------------------------------------
+
+    def _measure(self, variants: Sequence[Variant]) -> dict[str, list[StartResult]]:
+        """All starts of each variant, until every step is known well enough."""
+        starts: dict[str, list[StartResult]] = {v.label: [] for v in variants}
+        first = self._together([(variants[0], lambda name: PILOT, frozenset())])[0]
+        if first.error is not None:
+            starts[variants[0].label].append(first)
+        self._lengths = {name: _length(roles) for name, roles in first.steps.items()}
+        done: frozenset[str] = frozenset()
+        for number in range(1, self._wanted.most_starts + 1):
+            work = [v for v in variants if not any(s.error for s in starts[v.label])]
+            found = self._together([(v, lambda name: self._lengths.get(name, PILOT), done) for v in work])
+            for variant, result in zip(work, found, strict=True):
+                starts[variant.label].append(result)
+                if result.error is not None:
+                    self._say(f"{variant.label}: {result.error.message}")
+            self._say(f"{self._label}: start {number} of each variant counted")
+            if number < self._wanted.starts:
+                continue
+            planned = self._planned(variants[0], lambda name: PILOT)
+            open_ = [p for p in planned.steps if not self._known(p.step.name, starts, variants)]
+            if not open_:
+                break
+            done = frozenset(p.step.name for p in planned.steps if p.step.reads_only and p not in open_)
+        return starts
+
+    def _known(
+        self, name: str, starts: Mapping[str, Sequence[StartResult]], variants: Sequence[Variant]
+    ) -> bool:
+        """Whether the interval of every role's ratio to the base is at most the margin wide."""
+        by_label = {label: _per_start(done, name) for label, done in starts.items()}
+        base = by_label[variants[0].label]
+        for variant in variants[1:] or variants[:1]:
+            for role, counts in by_label[variant.label].items():
+                if not precise(estimate_counts(base.get(role, ()), counts), self._wanted.margin):
+                    return False
+        return True
+
+    def _together(
+        self, work: Sequence[tuple[Variant, Callable[[str], Length], frozenset[str]]]
+    ) -> list[StartResult]:
+        """Fresh starts side by side, one for each CPU. An interruption ends them all."""
+        with self._interrupts.shield():
+            pool = ThreadPoolExecutor(max(1, min(len(work), psutil.cpu_count() or 1)))
+        try:
+            futures = [pool.submit(self._start, *one) for one in work]
+            wait_for(futures)
+            return [future.result() for future in futures]
+        except BaseException:
+            with self._interrupts.shield():
+                self._ending.set()
+                for start in list(self._open):
+                    start.cluster.stop("immediate")  # its driver ends with it, and so does its thread
+                pool.shutdown(wait=True, cancel_futures=True)
+            raise
+        finally:
+            pool.shutdown(wait=True)
+
+    def _start(self, variant: Variant, length: Callable[[str], Length], skip: frozenset[str]) -> StartResult:
+        from pgstrata.store.names import new_run_id
+
+        start = FreshStart(
+            self._campaign, variant, self._chosen, self._engine, self._root / f"count-{new_run_id()}"
+        )
+        self._open.add(start)
+        try:
+            return start.measure(self._planned(variant, length), self._check, lambda text: None, skip)
+        finally:
+            self._open.discard(start)
+
+    def _check(self) -> None:
+        if self._ending.is_set():
+            raise StoreError("the counting was ended")
+
+    # --- the record ---------------------------------------------------------------------------
+
+    def _store(self, variant: Variant, builder: RunBuilder, starts: Sequence[StartResult]) -> None:
+        failed = next((start for start in starts if start.error is not None), None)
+        plan = self._planned(variant, lambda name: self._lengths.get(name, PILOT))
+        steps = [made for phase in plan.steps if (made := self._step(phase, starts, builder)) is not None]
+        names = [start.processes for start in starts if start.processes]
+        error = failed.error if failed else None
+        record = CountRecord(
+            engine=self._engine.name,
+            tool=self._engine.tool,
+            event=self._engine.event,
+            margin=self._wanted.margin,
+            settings=settings_for(variant.server.version_num),
+            symbols=symbols_of(variant.server.bin_dir) if self._engine.marks else "none",
+            steps=tuple(steps),
+            simulated=self._engine.simulated,
+            left_out=dict(plan.left_out),
+            processes={
+                name: tuple(p.get(name, 0.0) for p in names) for name in sorted({n for p in names for n in p})
+            },
+            notes=tuple(plan.notes),
+        )
+        server = variant.server
+        folder = builder.finish(
+            Circumstances(
+                status="failed" if error else "done",
+                error=Failure(message=error.message, hint=error.hint, log_tail=failed.log_tail)
+                if error and failed
+                else None,
+                pgstrata_version=pgstrata.__version__,
+                driver_version="",
+                server=ServerRecord(
+                    spec=server.spec,
+                    label=server.label,
+                    version=server.version,
+                    version_num=server.version_num,
+                    build=server.build,
+                    managed=server.managed,
+                    built=server.built,
+                ),
+                config=variant.config.record(),
+                env=dict(variant.spec.env),
+                initdb=tuple(variant.spec.initdb),
+                memory=variant.memory,
+                cpus=Cpus(server=tuple(self._campaign.spec.server_cpus)),
+                workload_name=self._chosen.workload.name,
+                options=self._chosen.all_options,
+                seed=self._campaign.spec.seed,
+                order="sequential",
+                variant_order=variant.number,
+                base=self._plan.base,
+                host=machine.facts(self._root),
+                timings={},
+                sizes=Sizes(),
+                facts={},
+                counted=record,
+            )
+        )
+        self._outcome.made.append(folder)
+        for other in folder.parent.glob("1-*"):
+            if other != folder and other.is_dir():
+                hide(other)
+        if error is not None:
+            self._outcome.failed.append((variant.label, self._label, error.message))
+
+    def _step(
+        self, phase: CountedPhase, starts: Sequence[StartResult], builder: RunBuilder
+    ) -> CountedStep | None:
+        name = phase.step.name
+        counted = [start.steps[name] for start in starts if name in start.steps]
+        if not counted:
+            return None
+        roles = {}
+        for role, length in phase.counted.lengths.items():
+            graphs = [roles_[role] for roles_ in counted]
+            rows = [start_row(role, number, length.counted, graph) for number, graph in enumerate(graphs, 1)]
+            builder.rows("instructions", name, rows)
+            whole = mean(graphs)
+            builder.rows("functions", name, function_rows(role, whole))
+            builder.rows("calls", name, call_rows(role, whole))
+            roles[role] = CountedRole(
+                operations=length.counted,
+                instructions=tuple(g.instructions - timed(g) for g in graphs),
+                timed=tuple(map(timed, graphs)),
+            )
+        step = phase.step
+        warm = phase.counted.lengths[step.headline.role].warm
+        return CountedStep(
+            name=name,
+            order=phase.order,
+            group=step.group,
+            reads_only=step.reads_only,
+            role=step.headline.role,
+            warm=warm,
+            roles=roles,
+        )
+
+
+def _per_start(starts: Sequence[StartResult], name: str) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for start in starts:
+        for role, graph in start.steps.get(name, {}).items():
+            found.setdefault(role, []).append(graph.instructions - timed(graph))
+    return found
+
+
+def _length(roles: Mapping[str, CallGraph]) -> Length:
+    """How many operations come to about TARGET instructions, as a round number: the same one wherever the
+    same thing is counted."""
+    largest = max(graph.instructions for graph in roles.values())
+    exact = min(max(TARGET / max(largest, 1.0), FEWEST), MOST)
+    power = 10 ** math.floor(math.log10(exact))
+    counted = max(step * power for step in (1, 2, 5) if step * power <= exact)
+    return Length(max(3, round(counted / 4)), round(counted))
+
+
+__all__ = ["CountOutcome", "Interrupted", "count_campaign"]

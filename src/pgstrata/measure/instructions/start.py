@@ -1,0 +1,256 @@
+"""One fresh start: a new cluster, its data, and every step of a workload counted once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import psycopg
+
+from pgstrata.campaign.file.models import Campaign, ChosenWorkload
+from pgstrata.campaign.plan.model import Variant
+from pgstrata.errors import DriverError, PgstrataError, ServerError, server_said
+from pgstrata.measure.instructions.callgrind import CallGraph
+from pgstrata.measure.instructions.engine import Engine, drive
+from pgstrata.measure.instructions.marks import Counted, Length, NotCountedError, apart, counted
+from pgstrata.measure.run.modules import create_modules
+from pgstrata.measure.run.settle import run_admin, run_settle
+from pgstrata.measure.step import Json, driver_spec, step_seed
+from pgstrata.server.cluster import Cluster
+from pgstrata.server.config.settings import major_of, setting
+from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work, WorkContext
+
+DATABASE = "pgstrata"
+
+SETTINGS: Mapping[str, str] = {
+    "jit": "off",
+    "max_parallel_workers_per_gather": "0",
+    "autovacuum": "off",
+    "checkpoint_timeout": "1h",
+    "checkpoint_segments": "256",
+    "max_wal_size": "16GB",
+}
+"""While counting, whatever the config says: code that is compiled anew at each start has no name; a plan in
+several processes divides its work by the clock; and vacuums and checkpoints come when they are due by the
+clock, after which pages are written into the log whole."""
+
+
+def settings_for(version_num: int) -> dict[str, str]:
+    """Those that this version has."""
+    known = major_of(version_num)
+    return {name: value for name, value in SETTINGS.items() if setting(name, known)}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is counted of a workload, the same for every variant and start.
+
+    phases: in their order, steps as they are counted or as they are. left_out: steps that are not, and why.
+    """
+
+    phases: Sequence[Phase | CountedPhase]
+    left_out: Mapping[str, str]
+    notes: Sequence[str]
+
+    @property
+    def steps(self) -> list[CountedPhase]:
+        return [phase for phase in self.phases if isinstance(phase, CountedPhase)]
+
+
+@dataclass(frozen=True)
+class CountedPhase:
+    """A step ready to be counted; order: among all steps of the workload, from 1."""
+
+    counted: Counted
+    order: int
+
+    @property
+    def step(self) -> Step:
+        return self.counted.step
+
+
+LengthOf = Callable[[str], Length]
+
+
+def plan_steps(
+    phases: Sequence[Phase], wanted: Callable[[str], bool], length: LengthOf, *, marks: bool
+) -> Plan:
+    """wanted: whether a step of this name was asked for; length: how many operations of it are counted."""
+    found: list[Phase | CountedPhase] = []
+    left_out: dict[str, str] = {}
+    notes: list[str] = []
+    order = 0
+    for phase in phases:
+        if not isinstance(phase, Step):
+            found.append(phase)
+            continue
+        for step in apart(phase):
+            order += 1
+            if not step.measured:
+                # Warming up and showing plans leave the data as they are; loading does not.
+                if _ends(step) and not step.reads_only:
+                    found.append(step)
+                continue
+            reason = step.uncounted
+            if not reason and wanted(step.name):
+                try:
+                    made = counted(step, length(step.name), marks=marks)
+                    found.append(CountedPhase(made, order))
+                    notes += [f"{step.name}: {made.left}"] if made.left else []
+                    continue
+                except NotCountedError as error:
+                    reason = str(error)
+            if reason:
+                left_out[step.name] = reason
+            if not step.reads_only and _ends(step):
+                found.append(step)  # later steps need what it leaves
+    last = max((n for n, phase in enumerate(found) if isinstance(phase, CountedPhase)), default=-1)
+    return Plan(found[: last + 1], left_out, notes)
+
+
+def _ends(step: Step) -> bool:
+    """Whether it ends by itself: a step that goes by the clock would do another number of operations each
+    time."""
+    return step.seconds is None and all(role.operations for role in step.roles)
+
+
+@dataclass
+class StartResult:
+    """By step and role what its counted operations took; by name the server's own processes."""
+
+    steps: dict[str, dict[str, CallGraph]] = field(default_factory=dict)
+    processes: dict[str, float] = field(default_factory=dict)
+    error: PgstrataError | None = None
+    log_tail: str = ""
+
+
+class FreshStart:
+    """A cluster of a variant from initdb to its end. `close` may be called from another thread."""
+
+    def __init__(
+        self, campaign: Campaign, variant: Variant, chosen: ChosenWorkload, engine: Engine, folder: Path
+    ) -> None:
+        self._campaign, self._variant, self._chosen, self._engine = campaign, variant, chosen, engine
+        self.cluster = Cluster(
+            variant.server,
+            variant.config,
+            folder,
+            env=variant.spec.env,
+            initdb=variant.spec.initdb,
+            cpus=campaign.spec.server_cpus,
+            memory=variant.memory,
+        )
+        self._counts: Path | None = None
+        self.settings: dict[str, str] = {}
+        self.facts: Json = {}
+
+    def measure(
+        self,
+        plan: Plan,
+        check: Callable[[], None],
+        say: Callable[[str], None],
+        skip: frozenset[str] = frozenset(),
+    ) -> StartResult:
+        """Counts every step but those in `skip`, which leave the data as they are. Nothing is left running.
+
+        check: raises where the end was asked for. What fails is in the result.
+        """
+        result = StartResult()
+        try:
+            self._measure(plan, result, check, say, skip)
+        except PgstrataError as error:
+            result.error, result.log_tail = self._explained(error), self.cluster.log_tail()
+        finally:
+            self.close()
+        return result
+
+    def close(self) -> None:
+        """Stops and removes the cluster."""
+        self.cluster.stop("immediate")
+        self.cluster.remove()
+
+    def _explained(self, error: PgstrataError) -> PgstrataError:
+        if isinstance(error, DriverError) and self.cluster.pid and self.cluster.ended(within=1.0):
+            return ServerError(f"the server died: {error.message}", "its last words are in the run's record")
+        return error
+
+    def _measure(
+        self,
+        plan: Plan,
+        result: StartResult,
+        check: Callable[[], None],
+        say: Callable[[str], None],
+        skip: frozenset[str],
+    ) -> None:
+        cluster, engine = self.cluster, self._engine
+        cluster.create()
+        cluster.start()
+        try:
+            with cluster.connect() as connection:
+                connection.execute(f"CREATE DATABASE {DATABASE}".encode())
+        except psycopg.Error as error:
+            raise ServerError(f"CREATE DATABASE: {server_said(error)}") from error
+        create_modules(cluster, self._variant.server, DATABASE)
+        under = False
+        for phase in plan.phases:
+            check()
+            if isinstance(phase, CountedPhase):
+                if not under:
+                    self._start_counted()
+                    under = True
+                if phase.step.name not in skip:
+                    result.steps[phase.step.name] = self._count(phase)
+                    say(phase.step.name)
+            else:
+                self._do(phase, check, say)
+        assert self._counts is not None
+        cluster.stop("fast")  # its processes write what they have done when they end
+        result.processes = engine.processes(self._counts)
+
+    def _start_counted(self) -> None:
+        cluster, version = self.cluster, self._variant.server.version_num
+        cluster.stop("fast")
+        self._counts = cluster.private_folder("counts")
+        try:
+            cluster.start(self._engine.under(self._counts), settings_for(version))
+        except ServerError as error:
+            raise ServerError(
+                f"under {self._engine.name}: {error.message}" if self._engine.slow else error.message,
+                error.hint,
+            ) from error
+        with cluster.connect(DATABASE) as connection:
+            self.settings = {row[0]: row[1] for row in connection.execute("SHOW ALL").fetchall()}
+
+    def _seed(self, order: int, name: str) -> int:
+        seed = getattr(self._chosen.options, "seed", self._campaign.spec.seed)
+        return step_seed(seed, 1, order, name)
+
+    def _count(self, phase: CountedPhase) -> dict[str, CallGraph]:
+        assert self._counts is not None
+        spec = self._spec(phase.step, phase.order)
+        try:
+            graphs = self._engine.count(phase.step, phase.counted.lengths, spec, self._counts)
+        except DriverError as error:
+            raise error.worded(f"{phase.step.name}: {error.message}") from error
+        empty = CallGraph(next(iter(graphs.values())).events)
+        empty.totals = [0.0] * len(empty.events)
+        return {
+            role: graph.without(empty, phase.counted.lengths[role].counted) for role, graph in graphs.items()
+        }
+
+    def _spec(self, step: Step, order: int) -> Json:
+        return driver_spec(step, self.cluster.connection(DATABASE), self._seed(order, step.name), "blocking")
+
+    def _do(self, phase: Phase, check: Callable[[], None], say: Callable[[str], None]) -> None:
+        match phase:
+            case Admin():
+                run_admin(self.cluster, phase, DATABASE)
+            case Settle():
+                quick = replace(phase, seconds=0.0)
+                run_settle(self.cluster, quick, DATABASE, self._variant.server.version_num, check)
+            case Work():
+                context = WorkContext(lambda: self.cluster.connect(DATABASE), say, check)
+                self.facts |= phase.do(context)
+            case Step():
+                drive(self._spec(replace(phase, digest=None), 0))

@@ -1,0 +1,154 @@
+"""`pgstrata count` on real servers: what is counted, stored, compared and asked; and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pgstrata.measure.instructions.engine import drive
+from pgstrata.measure.instructions.marks import Length, counted
+from pgstrata.measure.instructions.perf import PAGE_FAULTS, PerfEngine, counters_missing
+from pgstrata.measure.step import driver_spec
+from pgstrata.server.cluster import Cluster
+from pgstrata.server.config.resolve import resolve
+from pgstrata.server.model import Server
+from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step, Uniform
+from support_program import Program, Running, living_in
+
+needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+
+SMALL = ("--workload", "pgbench", "--set", 'builtin=["select-only"]', "--set", 'modes=["prepared"]')
+QUICK = ("--starts", "2", "--most-starts", "2", "--engine", "valgrind")
+
+
+@needs_valgrind
+def test_a_longer_code_path_is_counted_named_stored_and_asked_for(
+    pgstrata: Program, place: Path, pg17: Server
+) -> None:
+    # the same binaries; the second one writes a line of the log for each statement
+    (place / "talk.conf").write_text("log_min_duration_statement = 0\n")
+    (place / "mine.toml").write_text(
+        '[[variants]]\nserver = "pg:17"\nlabel = "quiet"\n'
+        '[[variants]]\nserver = "pg:17"\nconfig = ["default", "talk.conf"]\nlabel = "talk"\n'
+        '[[workloads]]\nname = "pgbench"\nscale = "count"\n'
+        'options = { builtin = ["select-only"], modes = ["prepared"] }\n'
+    )
+    done = pgstrata("count", "mine.toml", *QUICK, "--callers", "errstart")
+    assert done.returncode == 0, done.stderr
+    assert "select-only-prepared-c1" in done.stdout
+    assert "more" in done.stdout
+    assert "dopr" in done.stdout, done.stdout  # which puts the line together
+    assert "callers of errstart" in done.stdout
+
+    run = json.loads(next(place.glob("results/mine/*/pgbench.counted/1-*/run.json")).read_text())
+    assert run["steps"] == []  # no rate
+    step = run["counted"]["steps"][0]
+    assert len(step["roles"]["query"]["instructions"]) == 2
+    low, high = sorted(step["roles"]["query"]["instructions"])
+    assert high / low < 1.003
+    assert run["counted"]["settings"]["jit"] == "off"
+    assert "checkpointer" in run["counted"]["processes"]
+
+    json_ = pgstrata("compare", "quiet", "talk", "--by", "instructions", "--format", "json")
+    verdict = json.loads(json_.stdout)[0]["steps"][0]
+    assert verdict["word"] == "more"
+    assert verdict["low"] > 1.002
+
+    check = pgstrata("check", "--base", "quiet", "--fail-slower", "0.5%", "--by", "instructions")
+    assert check.returncode == 1, check.stderr
+    assert "more instructions" in check.stderr
+    timed = pgstrata("check", "--base", "quiet", "--fail-slower", "3%")
+    assert timed.returncode == 2  # a count says nothing about time
+    asked = pgstrata(
+        "query", "select count(*) n from functions where function = 'ExecutorRun'", "--format", "csv"
+    )
+    assert asked.stdout.split()[-1] == "2"
+    again = pgstrata("count", "mine.toml", *QUICK)
+    assert "counted already" in again.stderr
+    assert living_in(place) == []
+
+
+def test_without_valgrind_and_counters_it_says_what_to_install(pgstrata: Program) -> None:
+    done = pgstrata("count", "--server", "pg:17", "--engine", "valgrind", PATH="/nonexistent")
+    assert done.returncode == 2
+    assert "install valgrind" in done.stderr
+    if counters_missing():
+        perf = pgstrata("count", "--server", "pg:17", "--engine", "perf")
+        assert perf.returncode == 2
+        assert "counter" in perf.stderr
+
+
+def test_a_step_that_is_not_there_is_refused_with_those_that_are(pgstrata: Program) -> None:
+    if shutil.which("valgrind") is None:
+        pytest.skip("valgrind is not installed")
+    done = pgstrata("count", "--server", "pg:17", "--step", "no-such")
+    assert done.returncode == 2
+    assert "point-query" in done.stderr
+
+
+def test_a_server_that_does_not_start_under_valgrind_is_unclear(pgstrata: Program, place: Path) -> None:
+    # a valgrind that breaks down, as one does on instructions it does not know
+    program = place / "bin" / "valgrind"
+    program.parent.mkdir()
+    program.write_text(
+        '#!/bin/sh\n[ "$2" = --version ] && echo valgrind-3.0.0 && exit\necho "unhandled" >&2; exit 1\n'
+    )
+    program.chmod(0o755)
+    done = pgstrata(
+        "count",
+        "--server",
+        "pg:17",
+        "--server",
+        "pg:12",
+        *SMALL,
+        *QUICK,
+        PATH=f"{program.parent}:/usr/bin:/bin",
+    )
+    assert done.returncode == 1
+    assert "under valgrind" in done.stderr
+    run = json.loads(next(place.glob("results/*/pg17*/pgbench.counted/1-*/run.json")).read_text())
+    assert run["status"] == "failed"
+    assert "unhandled" in run["error"]["log_tail"]
+    assert living_in(place) == []
+
+
+@needs_valgrind
+def test_what_is_ended_in_the_middle_leaves_nothing(place: Path) -> None:
+    (place / "data").mkdir()
+    running = Running(
+        place, ["count", "--server", "pg:17", *SMALL, *QUICK, "--data-dir", str(place / "data")]
+    )
+    running.wait_for(lambda: list((place / "data").glob("count-*/counts/*")))
+    running.process.terminate()
+    assert running.process.wait(60) == 143
+    assert "counts anew" in running.said
+    assert list((place / "data").glob("count-*")) == []
+    assert list(place.glob("results/*/*/*/*")) == []
+    assert living_in(place) == []
+
+
+@pytest.fixture
+def cluster(place: Path, pg17: Server) -> Iterator[Cluster]:
+    with Cluster(pg17, resolve([], pg17.version_num, 8 << 30), place / "c") as one:
+        one.create()
+        one.start()
+        yield one
+
+
+def test_counters_of_the_kernel_are_opened_and_subtracted(cluster: Cluster, place: Path) -> None:
+    # this machine may have no counter of instructions: a software event takes the same way
+    engine = PerfEngine(PAGE_FAULTS, "page-faults")
+    # each operation reads a megabyte it has just been given
+    statement = Sql("SELECT length(repeat('x', 1000000 + {n}))", n=Uniform(1, 9))
+    role = Role("query", 1, [Script(statement)])
+    step = Step("s", [role], Headline("query", "operations", "queries/s"), seconds=1.0)
+    made = counted(step, Length(5, 20), marks=False)
+    spec = driver_spec(made.step, cluster.connection("postgres"), 1, "blocking")
+    found = engine.count(made.step, made.lengths, spec, place)
+    per_operation = found["query"].instructions / 20
+    assert per_operation > 100  # of 4 kB
+    assert drive(spec)["query"] > 0

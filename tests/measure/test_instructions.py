@@ -1,0 +1,235 @@
+"""Counting: what callgrind writes, steps with marks, what is left out, and how many operations are
+counted."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pgstrata.errors import ServerError
+from pgstrata.measure.instructions.callgrind import CallGraph, mean, own_processes, read_part, timed
+from pgstrata.measure.instructions.count import _length
+from pgstrata.measure.instructions.marks import Length, NotCountedError, apart, counted
+from pgstrata.measure.instructions.rows import cycles, function_rows, start_row, symbols_of
+from pgstrata.measure.instructions.start import CountedPhase, plan_steps, settings_for
+from pgstrata.server.model import Server
+from pgstrata.workload import catalog
+from pgstrata.workload.core.language import (
+    FixedRate,
+    Headline,
+    PgbenchScript,
+    Role,
+    Script,
+    Sleep,
+    Sql,
+    Step,
+)
+
+PART = """# callgrind format
+version: 1
+events: Ir D1mr
+
+ob=(1) /srv/bin/postgres
+fl=(1) ???
+fn=(1) exec_simple_query
+0 100 2
+cfn=(2) ExecutorRun
+calls=4 0
+0 900 3
+cob=(2) /lib/libc.so.6
+cfn=(3) memcpy
+calls=2 0
+0 50 0
+
+fn=(2)
+0 900 3
+
+fn=(4) pgstat_report_stat
+0 10 0
+cfn=(5) pgstat_flush_io
+calls=1 0
+0 70 0
+cfn=(6) GetCurrentTransactionStopTimestamp
+calls=9 0
+0 30 0
+
+ob=(2)
+fn=(3)
+0 50 0
+
+totals: 1060 5
+"""
+
+
+def part(path: Path, text: str = PART) -> CallGraph:
+    path.write_text(text)
+    return read_part(path)
+
+
+def test_a_part_is_read_with_functions_libraries_and_calls(tmp_path: Path) -> None:
+    graph = part(tmp_path / "part")
+    server, libc = "/srv/bin/postgres", "/lib/libc.so.6"
+    assert graph.totals == [1060, 5]  # what was called is not counted twice
+    assert graph.own[server, "ExecutorRun"] == 900
+    assert graph.own[libc, "memcpy"] == 50
+    assert graph.arcs[(server, "exec_simple_query"), (libc, "memcpy")].calls == 2
+    assert graph.inclusive()[server, "exec_simple_query"] == 1050
+    assert graph.count("D1mr") == 5
+
+
+def test_what_runs_by_the_clock_is_told_apart(tmp_path: Path) -> None:
+    # asking whether a second has passed belongs to the operation, what is done then does not
+    assert timed(part(tmp_path / "part")) == 70
+
+
+def test_the_difference_of_two_parts_is_an_operation(tmp_path: Path) -> None:
+    whole = part(tmp_path / "part")
+    mark = part(
+        tmp_path / "mark", "events: Ir D1mr\nob=/srv/bin/postgres\nfn=ExecutorRun\n0 100 1\ntotals: 100 1\n"
+    )
+    one = whole.without(mark, divided=4)
+    assert one.totals == [240, 1]
+    assert one.own["/srv/bin/postgres", "ExecutorRun"] == 200
+    assert mean([one, one]).own == one.own
+
+
+def test_a_part_that_was_cut_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ServerError, match="is cut"):
+        part(tmp_path / "part", PART.partition("totals")[0])
+
+
+def test_processes_of_the_server_are_known_by_what_they_never_leave(tmp_path: Path) -> None:
+    text = "events: Ir\nob=postgres\nfn=main\n0 7\ncfn=CheckpointerMain\ncalls=1 0\n0 500\ntotals: 507\n"
+    assert own_processes(part(tmp_path / "part", text)) == {"checkpointer": 500}
+    assert own_processes(part(tmp_path / "other", PART)) == {}
+
+
+# --- steps with marks -------------------------------------------------------------------------
+
+
+def step(*roles: Role, **more: object) -> Step:
+    return Step("s", list(roles), Headline(roles[0].name, "operations", "queries/s"), **more)  # type: ignore[arg-type]
+
+
+def test_a_step_of_fixed_duration_gets_a_number_of_operations() -> None:
+    role = Role("query", 4, [Script(Sql("SELECT 1"))], rate=FixedRate(10))
+    made = counted(step(role, seconds=60.0, warmup=5.0), Length(10, 100))
+    assert made.step.seconds is None
+    assert made.step.warmup == 0
+    spec = made.step.spec()["roles"][0]
+    assert (spec["clients"], spec["operations"], spec["rate"]) == (1, 110, None)
+    after = spec["scripts"][0]["ops"][1:]
+    conditions = [condition for condition, _ in after[1]["if"]]
+    assert [c.rpartition("= ")[2] for c in conditions] == ["10", "110"]
+    assert [len(ops) for _, ops in after[1]["if"]] == [3, 1]
+
+
+def test_a_load_is_done_whole_and_its_one_operation_counted_from_the_first_instruction() -> None:
+    made = counted(step(Role("load", 1, [Script(Sql("CREATE INDEX"))], operations=1)), Length(10, 100))
+    assert made.lengths == {"load": Length(0, 1)}
+    script = made.step.spec()["roles"][0]["scripts"][0]
+    assert len(script["before"][0]["if"][0][1]) == 3  # the marks come before it
+    many = counted(step(Role("insert", 1, [Script(Sql("INSERT"))], operations=40)), Length(25, 100))
+    assert many.lengths == {"insert": Length(10, 30)}
+    assert many.step.roles[0].operations == 40
+
+
+def test_writers_with_a_rate_go_in_lockstep_with_the_queries() -> None:
+    def role(name: str, rate: FixedRate | None) -> Role:
+        return Role(name, 1, [Script(Sql("SELECT 1"))], rate=rate)
+
+    fixed = FixedRate(10)
+    roles = [role("query", None), role("insert", fixed), role("delete", fixed)]
+    made = counted(step(*roles, seconds=9.0, lockstep=[("insert", "delete", 8)]), Length(1, 9))
+    assert made.step.lockstep == [("insert", "delete", 1), ("query", "insert", 1)]
+    assert {r.operations for r in made.step.roles} == {10}
+
+
+def test_a_step_that_needs_several_connections_or_the_clock_is_left_out_with_its_reason() -> None:
+    streams = step(Role("query", 3, [Script(Sql("SELECT 1"))], operations=1))
+    with pytest.raises(NotCountedError, match="several connections"):
+        counted(streams, Length(1, 1))
+    sleeper = Role("htap", 1, [Script(Sql("BEGIN"), Sleep("1"), Sql("COMMIT"))])
+    made = counted(step(Role("query", 1, [Script(Sql("SELECT 1"))]), sleeper), Length(1, 1))
+    assert set(made.lengths) == {"query"}
+    assert "htap" in made.left
+
+
+def test_a_script_of_pgbench_is_marked_in_its_own_language() -> None:
+    script = PgbenchScript("SELECT 1;", "mine")
+    made = counted(step(Role("query", 1, [script], prepare="lazy")), Length(5, 20))
+    text = made.step.spec()["roles"][0]["scripts"][0]["text"]
+    assert text.startswith("SELECT 1;\n\\set")
+    assert text.count("SELECT pg_backend_pid();") == 4
+    assert "= 25" in text
+
+
+def test_every_query_of_tpcds_is_a_step_of_its_own_and_the_streams_are_left_out() -> None:
+    workload = catalog.find("tpcds")
+    options = workload.Options.model_validate(
+        {"scale": 0.01, "queries": "1 42", "streams": 2, "answers": False}
+    )
+    plan = plan_steps(
+        workload.phases(options, 170_000), lambda name: True, lambda name: Length(1, 5), marks=True
+    )
+    assert [phase.step.name for phase in plan.steps] == ["power.q01", "power.q42"]
+    assert "several streams" in plan.left_out["throughput"]
+    assert "copy" in plan.left_out  # the data are loaded, without being counted
+    assert "copy" in [p.name for p in plan.phases if isinstance(p, Step)]
+    query = plan.steps[0].step.spec()["roles"][0]
+    assert query["start"][-1]["sql"] == ["SET statement_timeout = 0"]
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_every_workload_has_steps_that_one_client_can_run(name: str) -> None:
+    workload = catalog.find(name)
+    options = workload.Options.model_validate(dict(catalog.scale(workload, "count")))
+    plan = plan_steps(workload.phases(options, 170_000), lambda n: True, lambda n: Length(1, 5), marks=True)
+    assert plan.steps
+    assert isinstance(plan.phases[-1], CountedPhase)
+    assert apart(plan.steps[0].step) == [plan.steps[0].step]
+    if name == "sysbench":
+        assert len(plan.steps) == 47
+
+
+def test_the_number_of_operations_is_round_and_the_same_for_about_the_same_cost() -> None:
+    def of(instructions: float) -> Length:
+        return _length({"query": CallGraph(totals=[instructions])})
+
+    assert of(43_000) == of(46_000) == Length(50, 200)
+    assert of(1e9) == Length(3, 5)
+    assert of(10) == Length(250, 1000)
+
+
+# --- what is stored ---------------------------------------------------------------------------
+
+
+def test_a_row_says_simulated_where_it_was(tmp_path: Path) -> None:
+    graph = part(tmp_path / "part")
+    row = start_row("query", 1, 4, graph)
+    assert (row["instructions"], row["timed_instructions"]) == (990, 70)
+    assert row["simulated_l1_misses"] == 5
+    assert row["simulated_cycles"] == cycles(1060, 5, 0, 0) == 1110
+    assert "simulated_cycles" not in start_row("query", 1, 4, CallGraph())
+    assert {r["function"] for r in function_rows("query", graph)} >= {"ExecutorRun", "memcpy"}
+
+
+def test_settings_while_counting_are_those_the_version_has() -> None:
+    assert settings_for(170_000)["jit"] == "off"
+    assert "jit" not in settings_for(90_600)
+    assert "max_parallel_workers_per_gather" not in settings_for(90_000)
+    assert settings_for(80_400)["checkpoint_segments"]
+
+
+def test_a_stripped_binary_has_only_names_of_what_it_exports(pg17: Server, tmp_path: Path) -> None:
+    assert pg17.bin_dir is not None
+    assert symbols_of(pg17.bin_dir) == "all"
+    strip = shutil.which("strip")
+    if strip is None:
+        pytest.skip("no strip")
+    subprocess.run([strip, "-o", tmp_path / "postgres", pg17.bin_dir / "postgres"], check=True)
+    assert symbols_of(tmp_path) == "exported"
+    assert symbols_of(tmp_path / "none") == "none"
