@@ -12,6 +12,13 @@ from typing import Any
 
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.judge.compare import StepVerdict, compare_all
+from pgstrata.judge.instructions import (
+    CountComparison,
+    CountVerdict,
+    compare_counts,
+    counted_runs,
+    plain_workload,
+)
 from pgstrata.judge.latency import over_repeats
 from pgstrata.judge.marks import THRESHOLDS, check_thresholds
 from pgstrata.judge.spread import repeats_of
@@ -21,7 +28,7 @@ from pgstrata.store import BrokenRun, Results, Run
 from pgstrata.store.choose import Side
 from pgstrata.store.comparisons import Counted, counted
 from pgstrata.store.read import MeasuredStep
-from pgstrata.store.record import Latency
+from pgstrata.store.record import CountRecord, Latency
 
 Json = dict[str, Any]
 
@@ -109,7 +116,8 @@ class RunSet:
     """One campaign. `runs` are the finished ones that count, `failed` those that ended badly, `unable` those
     that were not made because the version cannot. `by_thresholds`: whether rates are coloured by the
     thresholds and the rules of the field's reports, not by their verdicts. `known`: gives those of all
-    campaigns that may say how much runs differ from one to the next."""
+    campaigns that may say how much runs differ from one to the next. `counted`: runs that counted
+    instructions, which have no rates and take no part in anything else."""
 
     campaign: str
     variants: tuple[str, ...]
@@ -119,11 +127,47 @@ class RunSet:
     failed: tuple[Run, ...] = ()
     unable: tuple[Run, ...] = ()
     broken: tuple[BrokenRun, ...] = ()
+    counted: tuple[Run, ...] = ()
     thresholds: tuple[float, float] = THRESHOLDS
     by_thresholds: bool = False
     known: Callable[[], Iterable[Run]] = tuple
     _index: Mapping[str, int] = field(default_factory=dict)
     _ratios: Mapping[tuple[str, str, str], SummaryCell] = field(default_factory=dict)
+
+    def counted_side(self, variant: str) -> Side:
+        """The counted runs of a variant."""
+        return Side(variant, tuple(run for run in self.counted if run.variant == variant))
+
+    @cached_property
+    def counted_workloads(self) -> list[str]:
+        """Workloads of which something was counted, as the campaign calls them."""
+        return list(dict.fromkeys(map(plain_workload, self.counted)))
+
+    def counts_of(self, workload: str) -> dict[str, CountRecord]:
+        """What was counted of a workload, by variant."""
+        return {
+            run.variant: run.record.counted
+            for run in self.counted
+            if plain_workload(run) == workload and run.record.counted is not None
+        }
+
+    @cached_property
+    def count_comparisons(self) -> list[CountComparison]:
+        """Verdicts on the counts of every variant but the base."""
+        others = [side for v in self.others if (side := self.counted_side(v)).runs]
+        return compare_counts(self.counted_side(self.base), others) if others else []
+
+    @cached_property
+    def _count_verdicts(self) -> Mapping[tuple[str, str, str, str], CountVerdict]:
+        return {
+            (s.workload, comparison.other, s.step, s.role): s
+            for comparison in self.count_comparisons
+            for s in comparison.steps
+        }
+
+    def count_verdict(self, workload: str, variant: str, step: str, role: str) -> CountVerdict | None:
+        """None for the base, and where nothing was counted."""
+        return self._count_verdicts.get((workload, variant, step, role))
 
     def color(self, variant: str) -> int:
         """The variant's place in the order of colours."""
@@ -161,7 +205,7 @@ class RunSet:
     @property
     def every(self) -> tuple[Run, ...]:
         """All runs, also those that say nothing."""
-        return (*self.runs, *self.failed, *self.unable)
+        return (*self.runs, *self.failed, *self.unable, *self.counted)
 
     def cannot(self, variant: str, workload: str) -> str:
         """Why a variant's version cannot run a workload; empty where it can."""
@@ -237,13 +281,14 @@ def read_results(
     if campaign is not None and campaign not in names:
         raise UsageError(f"no campaign {campaign!r} in {store.root}", f"There is: {', '.join(names)}.")
     chosen = campaign or names[0]
-    own = store.read(counted([run for run in runs if run.campaign == chosen]))
-    variants = _ordered_variants(own)
+    there = store.read(counted([run for run in runs if run.campaign == chosen]))
+    variants = _ordered_variants(there)
+    own = [run for run in there if run.record.counted is None]
     if base is not None and base not in variants:
         raise UsageError(f"no variant {base!r} in campaign {chosen!r}", f"There is: {', '.join(variants)}.")
     done = _newest(run for run in own if run.done)
     if base is None:
-        base = _told_base(done, variants)
+        base = _told_base([run for run in there if run.done], variants)
     if base is None:
         base = next((v for v in variants if any(run.variant == v for run in done)), variants[0])
     summaries = summarise(done, variants=variants, base=base, thresholds=thresholds)
@@ -256,6 +301,7 @@ def read_results(
         failed=tuple(_begun(run for run in own if run.record.status == "failed")),
         unable=tuple(_begun(run for run in own if run.record.status == "unable")),
         broken=tuple(store.broken),
+        counted=tuple(counted_runs(there)),
         thresholds=thresholds,
         by_thresholds=by_thresholds,
         known=lambda: repeats_of(store, {summary.workload for summary in summaries}),

@@ -12,6 +12,7 @@ from pgstrata.report.flames import Flames
 from pgstrata.report.sections.compared import compared
 from pgstrata.report.sections.failures import failures
 from pgstrata.report.sections.findings import findings
+from pgstrata.report.sections.instructions import counted_section
 from pgstrata.report.sections.operations import operations
 from pgstrata.report.sections.relative import relative_charts
 from pgstrata.report.sections.steps import steps_section
@@ -33,6 +34,7 @@ def sections(
     made += [trends(results, workload) for workload in results.workloads]
     made += [operations(results, workload) for workload in results.workloads]
     made += [why(results, workload, flames or {}, trouble) for workload in results.workloads]
+    made.append(counted_section(results))
     made.append(compared(results))
     made += [steps_section(results, workload, frames) for workload in results.workloads]
     made.append(failures(results))
@@ -63,7 +65,12 @@ def summary(results: RunSet) -> Section:
 def lede(results: RunSet) -> str:
     """What this is, in one or two sentences."""
     variants = f"{len(results.variants)} variants" if len(results.variants) > 1 else results.variants[0]
-    workloads = ", ".join(workload.name for workload in results.workloads) or "no finished workload"
+    names = [workload.name for workload in results.workloads]
+    names += [f"{name} (counted)" for name in results.counted_workloads]
+    workloads = ", ".join(names) or "no finished workload"
+    if results.counted and not results.runs:
+        base = f" Compared with {results.base}, the base." if results.others else ""
+        return f"PostgreSQL instructions per operation: {variants}, {workloads}.{base}"
     runs = f"{count(len(results.runs))} finished run{'s' * (len(results.runs) != 1)}"
     hosts = sorted({h for r in results.runs if (h := r.record.host.hostname)})
     times = sorted(run.record.started for run in (*results.runs, *results.failed))

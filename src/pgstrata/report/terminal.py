@@ -15,6 +15,7 @@ from rich.text import Text
 from pgstrata.page.blocks import SIGNS, Cell, Column, Findings, Prose, Row, Table
 from pgstrata.page.results import RunSet
 from pgstrata.report.sections.findings import findings
+from pgstrata.report.sections.instructions import count_table
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
 
 WIDTH = 100
@@ -50,6 +51,8 @@ def print_summary(results: RunSet, console: Console | None = None) -> None:
         for table in found:
             if table is not None:
                 _table(table, console)
+    for counted in results.counted_workloads:
+        _table(count_table(results, counted), console)
 
 
 def _findings(block: Findings, console: Console) -> None:

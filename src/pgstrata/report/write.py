@@ -72,7 +72,7 @@ def write_report_of(run_set: RunSet, out: Path) -> Report:
         lede(run_set),
         made,
         out,
-        run_count=len(run_set.runs) + len(run_set.failed),
+        run_count=len(run_set.runs) + len(run_set.failed) + len(run_set.counted),
         variants=[Switch(v, color(run_set.color(v)), v == run_set.base) for v in run_set.variants],
     )
     return Report(

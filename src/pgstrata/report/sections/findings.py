@@ -32,6 +32,9 @@ def findings(results: RunSet) -> list[Block]:
         Prose(f"{variant} cannot run {name}: {results.cannot(variant, name)}.", "missing")
         for variant, name in cannot
     ]
+    if not results.workloads and results.counted:
+        text = "Nothing was timed: instructions per operation were counted, and there is no rate."
+        return [*blocks, Prose(text, "even", "instructions")]
     if not results.workloads:
         return [*blocks, Prose("No run of this campaign has finished, so there is nothing to compare yet.")]
     if not results.others:
