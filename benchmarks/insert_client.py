@@ -16,6 +16,8 @@ from pathlib import Path
 
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Done, Failure
+from pgstrata.driver.spec import EngineChoice
+from pgstrata.measure.step import driver_spec
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import find_fragment, resolve
@@ -28,9 +30,9 @@ def backend_seconds(pids: list[int]) -> float:
     return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids) / 1e9
 
 
-def drive(cluster: Cluster, step: Step, engine: str) -> tuple[Done, float, str]:
+def drive(cluster: Cluster, step: Step, engine: EngineChoice) -> tuple[Done, float, str]:
     """The `done` event, the backends' CPU seconds, and the engine that ran."""
-    spec = {**step.spec(), "connection": cluster.connection("pgstrata"), "seed": 1, "engine": engine}
+    spec = driver_spec(step, cluster.connection("pgstrata"), 1, engine)
     with Driver(spec) as driver:
         ready = driver.ready()
         pids = [pid for role in ready.roles for pid in role.pids]
@@ -46,7 +48,7 @@ def drive(cluster: Cluster, step: Step, engine: str) -> tuple[Done, float, str]:
     raise SystemExit("the driver ended without `done`")
 
 
-def study(cluster: Cluster, options: InsertOptions, wanted: set[str], engine: str) -> None:
+def study(cluster: Cluster, options: InsertOptions, wanted: set[str], engine: EngineChoice) -> None:
     for phase in InsertBenchmark().phases(options, cluster.server.version_num):
         if isinstance(phase, Admin):
             with cluster.connect("pgstrata") as admin:

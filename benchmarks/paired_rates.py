@@ -30,6 +30,7 @@ from peers import ROWS, options, serving
 from scipy.stats import t as student
 
 from pgstrata.driver.path import find_driver
+from pgstrata.driver.spec import document
 from pgstrata.server.acquire import acquire
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
@@ -109,13 +110,13 @@ def steps(workload: str, options: dict[str, Any]) -> list[Step]:
 
 def ours(pair: Pair, target: Target, seed: int) -> Sample:
     spec = replace(pair.step, seconds=target.seconds, warmup=0).spec()
-    return drive(target, {**spec, "seconds": target.seconds, "seed": seed})
+    return drive(target, {**document(spec), "seed": seed})
 
 
 def ours_fixed(pair: Pair, target: Target) -> None:
     roles = [replace(role, operations=EVENTS) for role in pair.step.roles]
     spec = replace(pair.step, roles=roles, seconds=None, warmup=0).spec()
-    drive(target, {**spec, "seconds": None})
+    drive(target, document(spec))
 
 
 def calls(admin: psycopg.Connection[Any], run: Callable[[], object]) -> tuple[dict[str, float], float]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pgstrata.driver.spec import StepSpec, document
+
 Json = dict[str, Any]
 
 
@@ -57,6 +59,7 @@ def statements(ops: list[Json]) -> list[Json]:
     return found
 
 
-def role(spec: Json, name: str) -> Json:
-    found: list[Json] = [r for r in spec["roles"] if r["name"] == name]
+def role(spec: StepSpec, name: str) -> Json:
+    """A role as the driver is told of it."""
+    found: list[Json] = [r for r in document(spec)["roles"] if r["name"] == name]
     return found[0]

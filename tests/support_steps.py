@@ -15,6 +15,7 @@ import psycopg
 
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Failure, Second
+from pgstrata.driver.spec import Connection, EngineChoice
 from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster import Cluster
@@ -109,8 +110,8 @@ def run_step(
     database: str,
     step: Step,
     seed: int = 1,
-    engine: str = "auto",
-    connection: dict[str, Any] | None = None,
+    engine: EngineChoice = "auto",
+    connection: Connection | None = None,
 ) -> Outcome:
     """connection: how the driver connects, if not as usual."""
     spec = driver_spec(step, connection or cluster.connection(database), seed, engine)

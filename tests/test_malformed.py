@@ -20,6 +20,7 @@ import pytest
 
 from pgstrata.cli import main
 from pgstrata.driver.path import find_driver
+from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
 from pgstrata.server import prebuilt
 from pgstrata.workload import catalog
@@ -230,8 +231,7 @@ def _specs(tmp_path: Path, capsys: Said) -> Try:
         more = {"query_count": 20} if name == "fulltext" else {"queries": "1-3"} if name == "tpcds" else {}
         options = workload.Options.model_validate({**workload.scales["quick"], **more})
         steps = [p for p in workload.phases(options, 170_000) if isinstance(p, Step)]
-        specs += [{"version": 1, "connection": connection, **step.spec()} for step in steps]
-    specs = [json.loads(json.dumps(spec)) for spec in specs]
+        specs += [{"version": 1, "connection": connection, **document(step.spec())} for step in steps]
 
     def one(dice: random.Random) -> None:
         spec = in_json(dice, dice.choice(specs))

@@ -111,7 +111,8 @@ SPEC_OBJECTS = [
     *(spec.ExprPiece, spec.SplicePiece, spec.DigitsPiece, spec.FillSpec, spec.FillPiece, spec.NowPiece),
     *(spec.RepeatPiece, spec.SetSpec, spec.SqlSpec, spec.CopyRowsSpec, spec.CopyFileSpec, spec.EverySpec),
     *(spec.IfSpec, spec.SleepSpec, spec.OpsScript, spec.TextScript, spec.RateSpec, spec.RetrySpec),
-    *(spec.RoleSpec, spec.LockstepSpec, spec.WindowsSpec, spec.LogSpec),
+    *(spec.RoleSpec, spec.LockstepSpec, spec.WindowsSpec, spec.LogSpec, spec.Connection, spec.Keepalives),
+    spec.Spec,
 ]
 NEVER_SENT = {"SqlSpec": {"gset", "aset"}}
 """Keys of what only pgbench's own scripts ask for, which the driver reads itself."""
@@ -127,9 +128,13 @@ def test_every_object_of_an_event_is_as_in_the_schema(kind: type[msgspec.Struct]
 @pytest.mark.parametrize("kind", SPEC_OBJECTS, ids=lambda kind: kind.__name__)
 def test_every_object_of_the_spec_is_as_in_the_schema(kind: type[msgspec.Struct]) -> None:
     written = schema("spec")
-    of_driver = fields(written["$defs"][kind.__name__], written)
+    whole = written if kind.__name__ == written["title"] else written["$defs"][kind.__name__]
+    of_driver = fields(whole, written)
     hints = get_type_hints(kind)
-    of_python = {f.encode_name: (f.required, of_type(hints[f.name])) for f in structs.fields(kind)}
+    written_always = not kind.__struct_config__.omit_defaults
+    of_python = {
+        f.encode_name: (f.required or written_always, of_type(hints[f.name])) for f in structs.fields(kind)
+    }
     for name in NEVER_SENT.get(kind.__name__, ()):
         del of_driver[name]
     assert of_python.keys() == of_driver.keys()
@@ -137,7 +142,7 @@ def test_every_object_of_the_spec_is_as_in_the_schema(kind: type[msgspec.Struct]
         always, shape_of_python = of_python[name]
         assert always or not required, f"{name} must be there"
         assert _without_null(shape_of_python) == _without_null(shape_of_driver), name
-    assert written["$defs"][kind.__name__]["additionalProperties"] is False
+    assert whole["additionalProperties"] is False
 
 
 def of_type(hint: Any) -> Any:

@@ -15,14 +15,24 @@ from pathlib import Path
 
 import psutil
 import pytest
+from msgspec import structs
 
 from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.driver.events import Done, Failure, Measuring
+from pgstrata.driver.spec import Connection, Spec
 from pgstrata.errors import DriverError, PgstrataError
 
 READY = (
     '{"event":"ready","version":1,"driver":"0","engine":"blocking","threads":1,'
     '"connect_seconds":0.1,"roles":[]}'
+)
+
+SPEC = Spec(
+    step="s",
+    seconds=1.0,
+    roles=[],
+    connection=Connection(host="/nowhere", port=1, user="u", database="d"),
+    seed=1,
 )
 
 Script = Callable[[str], None]
@@ -43,7 +53,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
 
 def test_what_it_wrote_on_stderr_is_said(program: Script) -> None:
     program("echo 'thread main panicked' >&2; exit 101")
-    with Driver({}) as driver, pytest.raises(DriverError) as caught:
+    with Driver(SPEC) as driver, pytest.raises(DriverError) as caught:
         driver.ready()
     assert "exit code 101" in caught.value.message
     assert "thread main panicked" in caught.value.hint
@@ -51,7 +61,7 @@ def test_what_it_wrote_on_stderr_is_said(program: Script) -> None:
 
 def test_a_driver_that_is_killed_is_named_with_its_signal(program: Script) -> None:
     program(f"echo '{READY}'; exec sleep 60")
-    with Driver({}) as driver:
+    with Driver(SPEC) as driver:
         driver.ready()
         driver.start()
         os.kill(driver.pid, signal.SIGKILL)
@@ -62,7 +72,7 @@ def test_a_driver_that_is_killed_is_named_with_its_signal(program: Script) -> No
 def test_silence_ends(program: Script) -> None:
     program(f"echo '{READY}'; exec sleep 60")
     begun = time.monotonic()
-    with pytest.raises(DriverError, match=r"silent for 0 s"), Driver({}, silence=0.3) as driver:
+    with pytest.raises(DriverError, match=r"silent for 0 s"), Driver(SPEC, silence=0.3) as driver:
         driver.ready()
         driver.start()
         list(driver.events())
@@ -72,13 +82,13 @@ def test_silence_ends(program: Script) -> None:
 
 def test_another_dialect_is_refused(program: Script) -> None:
     program(f"echo '{READY}'".replace('"version":1', '"version":2') + "; exec sleep 60")
-    with pytest.raises(DriverError, match="version 2"), Driver({}) as driver:
+    with pytest.raises(DriverError, match="version 2"), Driver(SPEC) as driver:
         driver.ready()
 
 
 def test_what_is_no_event_is_refused(program: Script) -> None:
     program("echo 'hello'; exec sleep 60")
-    with pytest.raises(DriverError, match="no event"), Driver({}) as driver:
+    with pytest.raises(DriverError, match="no event"), Driver(SPEC) as driver:
         driver.ready()
 
 
@@ -94,7 +104,7 @@ def test_what_is_no_event_is_refused(program: Script) -> None:
 )
 def test_an_event_that_is_unknown_or_not_as_the_schema_says_is_refused(program: Script, line: str) -> None:
     program(f"echo '{line}'; exec sleep 60")
-    with pytest.raises(DriverError, match="no event"), Driver({}) as driver:
+    with pytest.raises(DriverError, match="no event"), Driver(SPEC) as driver:
         driver.ready()
 
 
@@ -106,7 +116,7 @@ def test_an_error_after_the_clock_started_lets_done_follow(program: Script) -> N
         '{"event":"done","seconds":1,"driver_cpu_seconds":0,"driver_peak_rss_bytes":0,"roles":[]}',
     ]
     program("\n".join(f"echo '{line}'" for line in lines))
-    with Driver({}) as driver:
+    with Driver(SPEC) as driver:
         driver.ready()
         driver.start()
         assert [type(event) for event in driver.events()] == [Measuring, Failure, Done]
@@ -115,7 +125,7 @@ def test_an_error_after_the_clock_started_lets_done_follow(program: Script) -> N
 def test_an_error_without_done_is_raised(program: Script) -> None:
     lines = [READY, '{"event":"measuring","unix_time":1}', '{"event":"error","kind":"sql","message":"gone"}']
     program("\n".join(f"echo '{line}'" for line in lines))
-    with Driver({}) as driver:
+    with Driver(SPEC) as driver:
         driver.ready()
         with pytest.raises(DriverError, match="gone"):
             list(driver.events())
@@ -147,7 +157,10 @@ def test_the_driver_ends_with_pgstrata(program: Script, tmp_path: Path) -> None:
     program(f"echo '{READY}'; exec sleep 600")
     code = (
         "import os, sys; from pgstrata.driver.client import Driver\n"
-        "d = Driver({}).__enter__(); d.ready(); print(d.pid, flush=True); os.kill(os.getpid(), 9)"
+        "from pgstrata.driver.spec import Connection, Spec\n"
+        "where = Connection(host='/nowhere', port=1, user='u', database='d')\n"
+        "spec = Spec(step='s', seconds=1.0, roles=[], connection=where, seed=1)\n"
+        "d = Driver(spec).__enter__(); d.ready(); print(d.pid, flush=True); os.kill(os.getpid(), 9)"
     )
     started = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     pid = int(started.stdout)
@@ -160,11 +173,11 @@ def test_the_driver_ends_with_pgstrata(program: Script, tmp_path: Path) -> None:
 
 def test_a_missing_driver_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGSTRATA_DRIVER", "/nowhere/driver")
-    with pytest.raises(PgstrataError, match="PGSTRATA_DRIVER"), Driver({}):
+    with pytest.raises(PgstrataError, match="PGSTRATA_DRIVER"), Driver(SPEC):
         pass
 
 
 def test_the_real_driver_refuses_another_dialect() -> None:
-    with Driver({"version": 99}) as driver, pytest.raises(DriverError) as caught:
+    with Driver(structs.replace(SPEC, version=99)) as driver, pytest.raises(DriverError) as caught:
         driver.ready()
     assert "version" in caught.value.message

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pgstrata.driver.samples import Prepared, Sample, samples
+from pgstrata.driver.spec import RoleSpec, StepSpec
 from pgstrata.errors import DriverError
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
@@ -93,7 +94,7 @@ SCRIPT = (
 
 def _script(mode: str) -> list[Sample]:
     role = {"name": "q", "clients": 1, "mode": mode, "variables": {"scale": 2}}
-    return samples({"roles": [{**role, "scripts": [{"name": "s.sql", "text": SCRIPT}]}]})
+    return samples(_whole({**role, "scripts": [{"name": "s.sql", "text": SCRIPT}]}))
 
 
 def test_a_script_is_cut_into_statements_as_the_driver_sends_them() -> None:
@@ -152,5 +153,10 @@ def test_every_measured_step_has_statements_to_explain(name: str) -> None:
             assert not any("{" in s.sql or "None" in s.sql for s in found)
 
 
-def _spec(*ops: object, **role: object) -> dict[str, Any]:
-    return {"roles": [{"name": "q", "clients": 1, **role, "scripts": [{"ops": list(ops)}]}]}
+def _spec(*ops: object, **role: object) -> StepSpec:
+    return _whole({"name": "q", "clients": 1, **role, "scripts": [{"ops": list(ops)}]})
+
+
+def _whole(role: dict[str, Any]) -> StepSpec:
+    """A step with a role as JSON has it: the driver sees no difference."""
+    return StepSpec(step="s", seconds=None, roles=[cast(RoleSpec, role)])

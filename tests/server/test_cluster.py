@@ -329,7 +329,7 @@ def test_tcp_only_on_loopback_and_only_when_asked(pg17: Server, place: Path) -> 
     with started(pg17, place, tcp=True) as cluster, cluster.connect() as session:
         assert session.execute("SHOW listen_addresses").fetchone() == ("127.0.0.1",)
         there = cluster.connection("postgres", tcp=True)
-        with psycopg.connect(host=there["host"], port=there["port"], user=there["user"]) as other:
+        with psycopg.connect(host=there.host, port=there.port, user=there.user) as other:
             row = other.execute("SELECT inet_server_addr()::text").fetchone()
             assert row == ("127.0.0.1/32",)
 

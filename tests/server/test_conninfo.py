@@ -4,19 +4,20 @@ bench keep to it."""
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
+from msgspec import structs
 
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import StatementDone
+from pgstrata.driver.spec import Connection, document
 from pgstrata.errors import DriverError, ServerError, UsageError
+from pgstrata.measure.step import driver_spec
 from pgstrata.server.acquire import acquire, check_spec
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
@@ -25,6 +26,7 @@ from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.model import Server
 from pgstrata.server.secrets import SECRETS, public, shown, shown_spec, shown_words, without_secrets
 from pgstrata.store import Results
+from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step
 from support_program import Program, Running, living_in
 
 CANARY = "c4naryPa55"
@@ -43,12 +45,12 @@ def url_of(cluster: Cluster, *more: str) -> str:
     return f"postgresql:///postgres?{'&'.join(parameters)}"
 
 
-def shown_by_driver(connection: dict[str, Any], *names: str, folder: Path) -> list[str]:
+def shown_by_driver(connection: Connection, *names: str, folder: Path) -> list[str]:
     """Settings as the driver's session has them."""
-    shows = [{"sql": [f"SHOW {name}"], "name": name, "record": True} for name in names]
-    role = {"name": "q", "clients": 1, "operations": 1, "scripts": [{"ops": shows}]}
-    spec = {"step": "show", "connection": connection, "results_dir": str(folder), "roles": [role]}
-    with Driver({**spec, "engine": "blocking"}) as driver:
+    shows = [Sql(f"SHOW {name}", name=name, record=True) for name in names]
+    role = Role("q", 1, [Script(*shows)], operations=1)
+    step = Step("show", [role], Headline("q", "operations", "queries/s"), seconds=None)
+    with Driver(driver_spec(step, connection, 1, "blocking", results_dir=str(folder))) as driver:
         driver.ready()
         driver.start()
         events = [event for event in driver.events() if isinstance(event, StatementDone)]
@@ -130,7 +132,8 @@ def test_secrets_are_hidden_by_name() -> None:
         text = shown(f"host=h {name}='my {CANARY}' dbname=d")
         assert CANARY not in text and "host=h" in text and "dbname=d" in text
         assert CANARY not in without_secrets(f"asked for {name}={CANARY}&x=1 and {name} = '{CANARY} y'")
-        assert public({"host": "h", name: CANARY}) == {"host": "h"}
+    connection = Connection(host="h", port=1, user="u", database="d", password=CANARY)
+    assert CANARY not in f"{connection!r} {document(public(connection))}"
     assert CANARY not in shown(f"postgresql://u:{CANARY}@h/d") + shown(f"nonsense={CANARY}")
     assert shown_spec("pg:17") == "pg:17" and shown_spec("path:/x=y") == "path:/x=y"
     words = [
@@ -209,10 +212,10 @@ def test_services_password_files_and_several_hosts_lead_the_driver_where_libpq_w
     monkeypatch.setenv("PGSERVICEFILE", str(services))
     conninfo = Conninfo.parse(f"service=mine passfile={passwords}")
     connection = conninfo.for_driver()
-    assert connection["host"] == str(cluster.socket_dir)
-    assert connection["options"] == "-c work_mem=5MB"
+    assert connection.host == str(cluster.socket_dir)
+    assert connection.options == "-c work_mem=5MB"
     assert shown_by_driver(connection, "work_mem", folder=tmp_path) == ["5MB"]
-    assert CANARY not in repr(conninfo) + json.dumps(public(connection))
+    assert CANARY not in repr(conninfo) + str(document(public(connection)))
 
 
 def passwords_only(cluster: Cluster, way: str) -> None:
@@ -245,7 +248,7 @@ def test_passwords_go_out_only_in_the_ways_that_are_allowed(cluster: Cluster, tm
         folder.mkdir()
         # The server has no TLS: libpq, too, would have answered in the clear.
         assert shown_by_driver(connection, "work_mem", folder=folder) == ["4MB"]
-        del connection["auth"]
+        connection = structs.replace(connection, auth=None)
         if way == "scram-sha-256":
             assert shown_by_driver(connection, "work_mem", folder=folder)
         else:
@@ -254,8 +257,8 @@ def test_passwords_go_out_only_in_the_ways_that_are_allowed(cluster: Cluster, tm
             assert CANARY not in f"{caught.value} {caught.value.hint} {caught.value.said}"
             with pytest.raises(ServerError):
                 Conninfo.parse(tcp_url(cluster, "require_auth=scram-sha-256")).for_driver()
-    assert Conninfo.parse(url_of(cluster, "require_auth=none")).for_driver()["auth"] == ["none"]
-    assert Conninfo.parse(url_of(cluster, "require_auth=!password")).for_driver()["auth"] == [
+    assert Conninfo.parse(url_of(cluster, "require_auth=none")).for_driver().auth == ["none"]
+    assert Conninfo.parse(url_of(cluster, "require_auth=!password")).for_driver().auth == [
         "none",
         "md5",
         "scram-sha-256",

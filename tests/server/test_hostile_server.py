@@ -5,7 +5,6 @@ Whatever they do ends in a sentence within the time limit, and nothing is left o
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -17,15 +16,20 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
+from msgspec import structs
 
 from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.driver.events import Failure
 from pgstrata.driver.path import find_driver
+from pgstrata.driver.spec import Connection, EngineChoice, Mode, Spec
 from pgstrata.errors import PgstrataError
+from pgstrata.measure.step import driver_spec
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.session import answering
+from pgstrata.workload.core.language import Headline, PgbenchScript, Role, Step
 from support_hostile import HUGE, QUERY, START, Behaviour, Hostile, everything
 from support_program import environment
 
@@ -54,24 +58,24 @@ def small_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGSTRATA_DRIVER", str(path))
 
 
-def connection_of(server: Hostile, **more: Any) -> dict[str, Any]:
-    place = {"host": "127.0.0.1", "port": server.port, "user": "me", "database": "d"}
-    ways = ["none", "password", "md5", "scram-sha-256"]
-    return {**place, "password": "canary", "auth": ways, "connect_timeout_seconds": 2, **more}
+def spec_of(server: Hostile, mode: Mode, engine: EngineChoice, clients: int, connect_seconds: float) -> Spec:
+    connection = Connection(
+        host="127.0.0.1",
+        port=server.port,
+        user="me",
+        database="d",
+        password="canary",
+        auth=["none", "password", "md5", "scram-sha-256"],
+        connect_timeout_seconds=connect_seconds,
+    )
+    role = Role("q", clients, [PgbenchScript(SCRIPT, "q")], mode=mode, prepare="lazy")
+    step = Step("hostile", [role], Headline("q", "operations", "tps"), seconds=0.5)
+    return structs.replace(driver_spec(step, connection, 1, engine), overtime_seconds=1.0)
 
 
-def drive(server: Hostile, mode: str = "simple", engine: str = "auto") -> str:
+def drive(server: Hostile, mode: Mode = "simple", engine: EngineChoice = "auto") -> str:
     """What the driver says of this server; the sentence of its error, or nothing."""
-    spec = {
-        "step": "hostile",
-        "connection": connection_of(server),
-        "engine": engine,
-        "seconds": 0.5,
-        "overtime_seconds": 1,
-        "roles": [
-            {"name": "q", "clients": 2, "mode": mode, "prepare": "lazy", "scripts": [{"text": SCRIPT}]}
-        ],
-    }
+    spec = spec_of(server, mode, engine, 2, 2)
     begun = time.monotonic()
     said = ""
     with Driver(spec, silence=LIMIT) as driver:
@@ -204,18 +208,11 @@ def test_time_limits_and_sizes_are_named(place: Path) -> None:
 
 def test_a_driver_that_connects_ends_with_its_standard_input(place: Path) -> None:
     with hostile(place, START["silent"]) as server:
-        spec = {
-            "version": 1,
-            "step": "s",
-            "connection": connection_of(server, connect_timeout_seconds=600),
-            "seconds": 1,
-            "roles": [{"name": "q", "clients": 1, "scripts": [{"text": SCRIPT}]}],
-        }
         driver = subprocess.Popen(
             [str(find_driver()), "run"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
         )
         assert driver.stdin
-        driver.stdin.write(json.dumps(spec).encode() + b"\n")
+        driver.stdin.write(msgspec.json.encode(spec_of(server, "simple", "auto", 1, 600)) + b"\n")
         driver.stdin.flush()
         until = time.monotonic() + LIMIT
         while not psutil.Process(driver.pid).net_connections() and time.monotonic() < until:

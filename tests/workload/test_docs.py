@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from pgstrata.driver.spec import document
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.sysbench.steps import ALL
@@ -54,5 +55,5 @@ def test_the_example_workload_works() -> None:
     found = [p for p in workload.phases(options, 170_000) if isinstance(p, Step)]
     assert [s.name for s in found] == ["count", "count-updates"]
     for step in found:
-        schema.validate(json.loads(json.dumps({"version": 1, "connection": connection, **step.spec()})))
+        schema.validate({"version": 1, "connection": connection, **document(step.spec())})
     assert workload.estimate(options).seconds >= sum(s.seconds or 0 for s in found)

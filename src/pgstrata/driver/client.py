@@ -14,7 +14,6 @@ kernel ends the driver (PR_SET_PDEATHSIG), and so does the end of file on its st
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import select
 import signal
@@ -24,15 +23,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 
 from pgstrata.driver.events import Done, Event, Failure, Measuring, Ready, decode
 from pgstrata.driver.path import find_driver
+from pgstrata.driver.spec import Spec
 from pgstrata.errors import DriverError, harmless
-
-Json = dict[str, Any]
 
 DIALECT = 1
 """Version of both dialects this module speaks."""
@@ -98,14 +96,14 @@ class Driver:
 
     def __init__(
         self,
-        spec: Json,
+        spec: Spec,
         *,
         silence: float = SILENCE_SECONDS,
         cpus: Sequence[int] = (),
         stderr: IO[bytes] | None = None,
     ) -> None:
         """stderr: where `debug()` and `\\shell` of a script print; None keeps it for messages of ours."""
-        self.spec = {"version": DIALECT, **spec}
+        self.spec = spec
         self.cpus = tuple(cpus)
         self.silence = silence
         self._process: subprocess.Popen[bytes] | None = None
@@ -137,7 +135,7 @@ class Driver:
             # It starts threads only once it knows its spec, so all of them inherit this.
             with suppress(ProcessLookupError):
                 os.sched_setaffinity(self._process.pid, self.cpus)
-        self._write(self.spec)
+        self._send(msgspec.json.encode(self.spec))
         return self
 
     def __exit__(
@@ -164,7 +162,7 @@ class Driver:
 
     def start(self, at: int | None = None) -> None:
         """Opens the barrier. at: zero of a step in windows, in nanoseconds of the monotonic clock."""
-        self._write({"command": "start"} if at is None else {"command": "start", "at": at})
+        self._tell(command="start", **({} if at is None else {"at": at}))
 
     def stop(self, within: float | None = None) -> None:
         """Ends the step as if its time were over; `done` follows.
@@ -172,21 +170,24 @@ class Driver:
         within: seconds that statements under way may still take; what takes longer is cancelled and not
         counted. None: as long as at the end of a step.
         """
-        self._write({"command": "stop"} if within is None else {"command": "stop", "within": within})
+        self._tell(command="stop", **({} if within is None else {"within": within}))
 
     def close(self) -> None:
         """Lets the driver close its connections and exit."""
-        self._write({"command": "close"})
+        self._tell(command="close")
 
     def kill(self) -> None:
         """Ends the process at once; whoever reads its events finds that out. From any thread."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
 
-    def _write(self, document: Json) -> None:
+    def _tell(self, **command: str | float) -> None:
+        self._send(msgspec.json.encode(command))
+
+    def _send(self, line: bytes) -> None:
         assert self._process is not None and self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(document, separators=(",", ":")).encode() + b"\n")
+            self._process.stdin.write(line + b"\n")
             self._process.stdin.flush()
         except (BrokenPipeError, ValueError):
             pass  # it has ended; why is said where its output is read
@@ -226,8 +227,8 @@ class Driver:
         """
         measuring, failed = False, None
         # Where drivers work in windows, a second of one takes as many as there are drivers.
-        participants = float((self.spec.get("windows") or {}).get("participants", 1))
-        patience = self.silence + participants * 1.5 * float(self.spec.get("warmup_seconds") or 0)
+        participants = self.spec.windows.participants if self.spec.windows else 1
+        patience = self.silence + participants * 1.5 * self.spec.warmup_seconds
         while True:
             event = self._next(patience)
             if event is None:

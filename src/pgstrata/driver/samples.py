@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from pgstrata.driver.client import driver_failure
 from pgstrata.driver.events import Failure, decode
 from pgstrata.driver.path import find_driver
+from pgstrata.driver.spec import StepSpec
 from pgstrata.errors import DriverError
 
 SECONDS = 30.0
@@ -43,16 +41,16 @@ class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _SAMPLE = msgspec.json.Decoder(Sample)
 
 
-def samples(spec: Mapping[str, Any]) -> list[Sample]:
+def samples(spec: StepSpec) -> list[Sample]:
     """The statements of a step's spec that have a plan, each once.
 
     A sample has the middle of every distribution, so it is the same for every version. Raises DriverError
     for a spec that the driver refuses, PgstrataError when there is no driver.
     """
-    asked = json.dumps({"roles": spec["roles"], "shared": spec.get("shared", [])})
+    asked = msgspec.json.encode({"roles": spec.roles, "shared": spec.shared})
     command = [str(find_driver()), "sample"]
     try:
-        done = subprocess.run(command, input=asked.encode(), capture_output=True, timeout=SECONDS)
+        done = subprocess.run(command, input=asked, capture_output=True, timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DriverError(f"the driver made no sample statements: {error}") from error
     lines = done.stdout.splitlines()

@@ -17,6 +17,7 @@ ParamType = Literal["int4", "int8", "varchar", "text"]
 """As it is declared where a role declares types; `text` never is."""
 Unit = Literal["us", "ms", "s"]
 OnError = Literal["stop", "record"]
+EngineChoice = Literal["auto", "blocking", "io_uring"]
 Constant = int | float | str | bool | None
 
 
@@ -193,6 +194,68 @@ class LogSpec(_Object, frozen=True):
     sampling_rate: float
     aggregate_seconds: int | None
     failures_detailed: bool
+
+
+# --- the whole --------------------------------------------------------------------------------
+
+AuthMethod = Literal["none", "password", "md5", "scram-sha-256"]
+
+
+class Keepalives(_Short, frozen=True, kw_only=True):
+    """How TCP finds out that nobody is there any more; the system's way where nothing is said."""
+
+    on: bool = True
+    idle_seconds: int | None = None
+    interval_seconds: int | None = None
+    count: int | None = None
+    user_timeout_ms: int | None = None
+
+
+class Connection(_Short, frozen=True, kw_only=True):
+    """Where the server is, and what the driver's sessions are like. auth: what the server may ask for; None:
+    everything over a Unix socket, elsewhere nothing that lets the password out."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str | None = None
+    auth: Sequence[AuthMethod] | None = None
+    connect_timeout_seconds: float = 30.0
+    keepalives: Keepalives = Keepalives()
+    application_name: str | None = None
+    options: str | None = None
+    parameters: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        # A traceback shows it: without the password.
+        return f"Connection({self.user}@{self.host}:{self.port}/{self.database})"
+
+
+class StepSpec(_Object, frozen=True, kw_only=True):
+    """What a step says of itself. seconds: None until every client with `operations` has finished."""
+
+    step: str
+    seconds: float | None
+    warmup_seconds: float = 0.0
+    shared: Sequence[str] = ()
+    lockstep: Sequence[LockstepSpec] = ()
+    roles: Sequence[RoleSpec]
+
+
+class Spec(StepSpec, frozen=True, kw_only=True):
+    """What the driver is told: a step, and where and how it runs."""
+
+    version: int = 1
+    connection: Connection
+    seed: int
+    engine: EngineChoice = "auto"
+    threads: int = 0
+    results_dir: str | None = None
+    windows: WindowsSpec | None = None
+    log: LogSpec | None = None
+    overtime_seconds: float = 600.0
+    """Longest time that statements under way at the end of the step may still take."""
 
 
 def document(spec: msgspec.Struct) -> Json:

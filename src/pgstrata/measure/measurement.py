@@ -14,7 +14,7 @@ from msgspec import structs
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Second
-from pgstrata.driver.spec import WindowsSpec, document
+from pgstrata.driver.spec import Spec, WindowsSpec, document
 from pgstrata.errors import DriverError
 from pgstrata.measure.merge import merged_parts
 from pgstrata.measure.profiles import StepProfile
@@ -117,7 +117,7 @@ class StepMeasurement:
         self.step, self.order = step, order
         self.parts: list[StepResult] = []
         self._where, self._seed, self._last = where, seed, last
-        self._spec: Json = {}
+        self._spec: Spec | None = None
         self._notes: list[str] = []
         wanted = where.settings.profile if step.measured else None
         if wanted is not None and where.cluster.pid is None:
@@ -181,7 +181,7 @@ class StepMeasurement:
         self.parts.append(result)
         return result
 
-    def _driver_spec(self, part: Part) -> Json:
+    def _driver_spec(self, part: Part) -> Spec:
         """That of the first part is kept with the run."""
         where = self._where
         spec = driver_spec(
@@ -190,12 +190,11 @@ class StepMeasurement:
             (self._seed + part.number) % 2**48,
             where.settings.engine,
             results_dir=str(self._rows) if self._rows else None,
+            windows=part.windows.spec() if part.windows is not None else None,
         )
-        if part.windows is not None:
-            spec["windows"] = document(part.windows.spec())
-        if not self._spec:
-            self._spec = shown(spec)
-            where.builder.spec(self.order, self.step.name, self._spec)
+        if self._spec is None:
+            self._spec = spec
+            where.builder.spec(self.order, self.step.name, document(without_secrets(spec)))
         return spec
 
     def store(
@@ -238,7 +237,7 @@ class StepMeasurement:
             profile, more = self._profile.keep(self.order, self.step.name, self._where.builder.attach)
             record = structs.replace(record, profile=profile)
             notes += more
-        if self.step.digest is None and result.error is None and reachable:
+        if self.step.digest is None and result.error is None and reachable and self._spec is not None:
             plans, more = step_plans(lambda: self._where.cluster.connect(self._where.database), self._spec)
             record = structs.replace(record, plans=plans)
             notes += more
@@ -264,6 +263,6 @@ def cut_short(step: Step, error: DriverError) -> DriverError:
     return error.worded(f"{step.name}: {error.message}")
 
 
-def shown(spec: Json) -> Json:
-    """The driver's spec as it is kept with a run: without secrets."""
-    return {**spec, "connection": public(spec["connection"])}
+def without_secrets(spec: Spec) -> Spec:
+    """The driver's spec as it is kept with a run."""
+    return structs.replace(spec, connection=public(spec.connection))

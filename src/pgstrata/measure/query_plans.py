@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal
 
 import psycopg
 
 from pgstrata.driver.samples import Prepared, Sample, samples
+from pgstrata.driver.spec import StepSpec
 from pgstrata.errors import PgstrataError, server_said
 from pgstrata.store.record import QueryPlan
 
@@ -22,7 +23,7 @@ _SHOWN = 2000  # letters of a statement's text that are kept
 
 
 def step_plans(
-    connect: Callable[[], psycopg.Connection[Any]], spec: Mapping[str, Any]
+    connect: Callable[[], psycopg.Connection[Any]], spec: StepSpec
 ) -> tuple[tuple[QueryPlan, ...], list[str]]:
     """`plans` of the step record, and notes on what is missing. Never raises.
 

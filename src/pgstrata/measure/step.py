@@ -7,20 +7,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from msgspec import structs
 
 from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.driver.events import Done, Failure, Measuring, Ready, Second, StatementDone
+from pgstrata.driver.spec import Connection, EngineChoice, Spec, WindowsSpec
 from pgstrata.errors import DriverError
 from pgstrata.measure.record import step_record
 from pgstrata.observe import StepObserved, StepWatch
 from pgstrata.observe.profile import Profile, Profiler
 from pgstrata.store.record import StepRecord
 from pgstrata.workload.core.language import Step
-
-Json = dict[str, Any]
 
 
 def step_seed(seed: int, repeat: int, order: int, name: str) -> int:
@@ -53,12 +51,13 @@ class StepResult:
 
 def driver_spec(
     step: Step,
-    connection: Mapping[str, Any],
+    connection: Connection,
     seed: int,
-    engine: str,
-    threads: int = 0,
+    engine: EngineChoice,
+    *,
     results_dir: str | None = None,
-) -> Json:
+    windows: WindowsSpec | None = None,
+) -> Spec:
     """The whole spec: what the step says of itself, and where and how it runs.
 
     engine: `auto` is `blocking` where rows are kept. A thread of its own keeps them before its next query's
@@ -66,21 +65,20 @@ def driver_spec(
     """
     if engine == "auto" and results_dir is not None:
         engine = "blocking"
-    return {
-        **step.spec(),
-        "version": 1,
-        "connection": dict(connection),
-        "seed": seed,
-        "engine": engine,
-        "threads": threads,
-        "results_dir": results_dir,
-    }
+    return Spec(
+        **structs.asdict(step.spec()),
+        connection=connection,
+        seed=seed,
+        engine=engine,
+        results_dir=results_dir,
+        windows=windows,
+    )
 
 
 def measure(
     step: Step,
     order: int,
-    spec: Json,
+    spec: Spec,
     watch: StepWatch,
     *,
     on_second: Callable[[Second], None] = lambda event: None,

@@ -18,6 +18,7 @@ from typing import Any
 
 import psycopg
 
+from pgstrata.driver.spec import Connection
 from pgstrata.errors import OwnershipError, ServerError
 from pgstrata.ownership import hand_over, own_folder, read_small, write_into
 from pgstrata.server.account import check_reachable, server_account
@@ -247,7 +248,7 @@ class Cluster:
         """A connection of the superuser, in autocommit. Raises ServerError when there is none to be had."""
         return self._conninfo(database).connect()
 
-    def connection(self, database: str, tcp: bool = False) -> dict[str, Any]:
+    def connection(self, database: str, tcp: bool = False) -> Connection:
         """How the driver connects: its spec's `connection`."""
         return self._conninfo(database, tcp).for_driver()
 

@@ -17,11 +17,10 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from pgstrata.driver.spec import AuthMethod, Connection, Keepalives
 from pgstrata.errors import ServerError, UsageError, server_said
 from pgstrata.server.session import Session
 from pgstrata.suggest import nearest
-
-Json = dict[str, Any]
 
 CONNECT_SECONDS = 30
 """Longest time for connecting and start-up where `connect_timeout` does not say otherwise."""
@@ -29,7 +28,7 @@ CONNECT_SECONDS = 30
 ENDLESS_SECONDS = 130
 """What `connect_timeout=0`, libpq's "without limit", means here: every wait has an end."""
 
-_WAYS = ("none", "password", "md5", "scram-sha-256")
+_WAYS: tuple[AuthMethod, ...] = ("none", "password", "md5", "scram-sha-256")
 
 # Nothing can listen there: libpq looks at all parameters and connects to nobody.
 _NOWHERE = {"host": "/dev/null/nowhere", "hostaddr": "", "port": ""}
@@ -190,60 +189,60 @@ class Conninfo:
                     asked[name] = (option.compiled or b"").decode()
         return {name: value for name, value in asked.items() if value is not None}
 
-    def for_driver(self) -> Json:
+    def for_driver(self) -> Connection:
         """How the driver connects to the same place for sessions of the same kind: its spec's `connection`.
 
         Where several hosts, a service or the environment decide, libpq is asked by connecting.
         """
         if self.own:
             values = {**self.resolved(), **self.given}
-            return {
-                "host": values["host"],
-                "port": int(values["port"]),
-                "user": values["user"],
-                "database": values["dbname"],
-                **_of_session(values, self.application),
-            }
+            return Connection(
+                host=values["host"],
+                port=int(values["port"]),
+                user=values["user"],
+                database=values["dbname"],
+                application_name=_application(values, self.application),
+                options=values.get("options") or None,
+                parameters=_parameters(),
+            )
         with self.connect() as session:
             return self.of_session(session)
 
-    def of_session(self, session: psycopg.Connection[Any]) -> Json:
+    def of_session(self, session: psycopg.Connection[Any]) -> Connection:
         """The driver's `connection` for the place where a session of this description is."""
         info, values = session.info, _values(session.pgconn)
         local = info.host.startswith(("/", "@"))
-        found: Json = {
-            "host": info.host if local else info.hostaddr or info.host or "/tmp",
-            "port": info.port,
-            "user": info.user,
-            "database": info.dbname,
-            **_of_session(values, self.application),
-        }
-        if info.password:
-            found["password"] = info.password
         # libpq would have sent it behind TLS here: what the network may read is for the user to say.
         clear = local or values.get("sslmode") in ("disable", "allow") or not session.pgconn.ssl_in_use
-        found["auth"] = _ways(values.get("require_auth", ""), clear)
-        found["connect_timeout_seconds"] = _seconds(values.get("connect_timeout", ""))
-        if not local and (keepalives := _keepalives(values)):
-            found["keepalives"] = keepalives
-        if info.server_version < 90000:
-            found["application_name"] = ""  # they refuse a connection that names it, and libpq tries again
-        return found
+        # Servers before 9.0 refuse a connection that names its application, and libpq tries again without.
+        named = _application(values, self.application) if info.server_version >= 90000 else ""
+        return Connection(
+            host=info.host if local else info.hostaddr or info.host or "/tmp",
+            port=info.port,
+            user=info.user,
+            database=info.dbname,
+            password=info.password or None,
+            auth=_ways(values.get("require_auth", ""), clear),
+            connect_timeout_seconds=_seconds(values.get("connect_timeout", "")),
+            keepalives=Keepalives() if local else _keepalives(values),
+            application_name=named,
+            options=values.get("options") or None,
+            parameters=_parameters(),
+        )
 
 
 def _values(connection: pq.abc.PGconn) -> dict[str, str]:
     return {o.keyword.decode(): o.val.decode(errors="replace") for o in connection.info if o.val is not None}
 
 
-def _of_session(values: Mapping[str, str], application: str) -> Json:
-    """What describes the driver's sessions, beside the place: keys of its `connection`."""
-    found: Json = {"application_name": values.get("application_name") or application}
-    if options := values.get("options"):
-        found["options"] = options
+def _application(values: Mapping[str, str], application: str) -> str:
+    return values.get("application_name") or application
+
+
+def _parameters() -> dict[str, str]:
+    """Settings of a session that libpq takes from the environment."""
     variables = ((name, os.environ.get(variable, "")) for variable, name in _SESSION_VARIABLES.items())
-    if parameters := {name: text for name, text in variables if text and text.lower() != "default"}:
-        found["parameters"] = parameters
-    return found
+    return {name: text for name, text in variables if text and text.lower() != "default"}
 
 
 def _seconds(timeout: str) -> float:
@@ -251,7 +250,7 @@ def _seconds(timeout: str) -> float:
     return float(seconds) if seconds > 0 else float(ENDLESS_SECONDS)
 
 
-def _ways(require_auth: str, clear: bool) -> list[str]:
+def _ways(require_auth: str, clear: bool) -> list[AuthMethod]:
     """What the server may ask for, as libpq's require_auth; clear: the network may see the password."""
     named = [word.strip() for word in require_auth.split(",") if word.strip()]
     without = {word[1:] for word in named if word.startswith("!")}
@@ -259,18 +258,18 @@ def _ways(require_auth: str, clear: bool) -> list[str]:
     return [way for way in allowed if clear or way not in ("password", "md5")]
 
 
-def _keepalives(values: Mapping[str, str]) -> Json:
-    """What TCP is told of, where anything is."""
-    names = {
-        "idle_seconds": "keepalives_idle",
-        "interval_seconds": "keepalives_interval",
-        "count": "keepalives_count",
-        "user_timeout_ms": "tcp_user_timeout",
-    }
-    found: Json = {key: int(values[name]) for key, name in names.items() if int(values.get(name) or 0) > 0}
-    if values.get("keepalives") and int(values["keepalives"]) == 0:
-        found["on"] = False
-    return found
+def _keepalives(values: Mapping[str, str]) -> Keepalives:
+    def above_zero(name: str) -> int | None:
+        value = int(values.get(name) or 0)
+        return value if value > 0 else None
+
+    return Keepalives(
+        on=not values.get("keepalives") or int(values["keepalives"]) != 0,
+        idle_seconds=above_zero("keepalives_idle"),
+        interval_seconds=above_zero("keepalives_interval"),
+        count=above_zero("keepalives_count"),
+        user_timeout_ms=above_zero("tcp_user_timeout"),
+    )
 
 
 def _not_understood(problem: str) -> UsageError:

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from pgstrata.driver.spec import Connection
 from pgstrata.errors import ServerError
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.model import Server
@@ -62,7 +63,7 @@ class ForeignCluster:
         """A connection in autocommit, to the DSN's own database unless one is named. Raises ServerError."""
         return self._conninfo.with_database(database).connect()
 
-    def connection(self, database: str | None = None, tcp: bool = False) -> dict[str, Any]:
+    def connection(self, database: str | None = None, tcp: bool = False) -> Connection:
         """How the driver connects: its spec's `connection`, where libpq finds the server."""
         return self._conninfo.with_database(database).for_driver()
 

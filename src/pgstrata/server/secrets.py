@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import psycopg
+from msgspec import structs
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgstrata.driver.spec import Connection
 
 SECRETS = frozenset(
     {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
@@ -54,6 +56,6 @@ def shown_words(words: Iterable[str]) -> list[str]:
     return found
 
 
-def public(connection: Mapping[str, Any]) -> dict[str, Any]:
-    """The driver's `connection` as it is kept with a run."""
-    return {name: value for name, value in connection.items() if name not in SECRETS}
+def public(connection: Connection) -> Connection:
+    """The driver's connection as it is kept with a run."""
+    return structs.replace(connection, password=None)

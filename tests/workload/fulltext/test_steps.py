@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
@@ -49,7 +50,8 @@ def test_clients_share_the_queries() -> None:
     chosen = FulltextOptions(messages=10, query_count=7, clients=3)
     (step,) = [p for p in FULLTEXT.phases(chosen, 170_000) if p.name == "query.gin"]  # type: ignore[union-attr]
     assert isinstance(step, Step)
-    branches = [branch for op in step.spec()["roles"][0]["scripts"][0]["ops"] for branch in op["if"]]
+    ops = document(step.spec())["roles"][0]["scripts"][0]["ops"]
+    branches = [branch for op in ops for branch in op["if"]]
     shares = [[op["name"][:5] for op in ops] for _, ops in branches]
     assert sorted(name for share in shares for name in share) == [f"{n:05d}" for n in range(1, 8)]
     assert {len(share) for share in shares} == {2, 3}

@@ -15,6 +15,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from jsonschema import Draft202012Validator
 
+from pgstrata.driver.spec import EngineChoice
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.model import Server
 from pgstrata.workload import catalog
@@ -263,7 +264,7 @@ CREATE TRIGGER slow BEFORE {kind} ON pi1 FOR EACH STATEMENT EXECUTE FUNCTION slo
 @pytest.mark.parametrize("engine", ["blocking", "io_uring"])
 @pytest.mark.parametrize(("slow", "ahead"), [("DELETE", "INSERT"), ("INSERT", "DELETE")])
 def test_inserts_and_deletes_are_never_more_than_eight_apart(
-    pg17: Server, slow: str, ahead: str, engine: str
+    pg17: Server, slow: str, ahead: str, engine: EngineChoice
 ) -> None:
     """The server's own log, in the order in which statements ended, with one side made slow."""
     with (
@@ -331,7 +332,7 @@ def test_an_open_transaction_is_held_and_ended(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("engine", ["blocking", "io_uring"])
-def test_a_step_by_rows_does_not_wait_for_an_open_transaction(cluster: Cluster, engine: str) -> None:
+def test_a_step_by_rows_does_not_wait_for_an_open_transaction(cluster: Cluster, engine: EngineChoice) -> None:
     with database(cluster, "held"):
         for phase in phases(clients=2, rows=2_000, rows_i1=2_000, rows_i2=0, htap_seconds=300, steps=[]):
             if isinstance(phase, Step) and phase.name == "l.i1":

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step
@@ -100,7 +101,7 @@ def test_the_smallest_id_is_read_at_the_start_and_every_thousand_deletes() -> No
 
 def test_the_smallest_id_is_read_on_the_connection_that_deletes() -> None:
     for name in ("l.i1", "qr100"):
-        spec = steps(clients=3)[name].spec()
+        spec = document(steps(clients=3)[name].spec())
         readers = [
             r["name"]
             for r in spec["roles"]
@@ -190,19 +191,19 @@ def test_point_queries_draw_ids_from_min_to_below_max() -> None:
     for read in (query["start"][0], refresh["ops"][0]):
         assert text(read) == "SELECT max(transactionid) FROM pi1"
         assert (read["into"], read["counted"]) == (["max_id"], False)
-    assert steps()["qp100"].spec()["shared"] == ["min_id"]
+    assert document(steps()["qp100"].spec())["shared"] == ["min_id"]
 
 
 def test_inserts_and_deletes_are_at_most_eight_statements_apart() -> None:
     for name in ("l.i1", "l.i2", "qr100", "qp1000"):
-        assert steps()[name].spec()["lockstep"] == [{"roles": ["insert", "delete"], "ahead": 8}]
+        assert document(steps()[name].spec())["lockstep"] == [{"roles": ["insert", "delete"], "ahead": 8}]
 
 
 @pytest.mark.parametrize(
     ("step", "connections"), [("l.i0", 1), ("l.x", 1), ("l.i1", 2), ("l.i2", 2), ("qr100", 3), ("qp100", 3)]
 )
 def test_connections_of_each_client(step: str, connections: int) -> None:
-    assert sum(r["clients"] for r in steps(clients=4)[step].spec()["roles"]) == 4 * connections
+    assert sum(r["clients"] for r in document(steps(clients=4)[step].spec())["roles"]) == 4 * connections
 
 
 @pytest.mark.parametrize(("rows_per_second", "per_second"), [(100, 2), (1000, 20), (120, 3), (1, 1)])

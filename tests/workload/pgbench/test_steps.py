@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Phase, Step
@@ -47,7 +48,8 @@ def test_only_select_only_reads_only() -> None:
 
 
 def test_the_scripts_know_the_scale_and_prepare_at_first_use() -> None:
-    spec = measured(scale=30, builtin="tpcb-like", modes="prepared", clients=2, define={"x": 5})[0].spec()
+    step = measured(scale=30, builtin="tpcb-like", modes="prepared", clients=2, define={"x": 5})[0]
+    spec = document(step.spec())
     role = spec["roles"][0]
     assert role["variables"] == {"scale": 30, "random_seed": 1, "default_seed": 1, "x": 5}
     assert (role["prepare"], role["mode"]) == ("lazy", "prepared")
@@ -69,7 +71,7 @@ def test_own_scripts_are_mixed_by_weight_in_one_step(tmp_path: Path) -> None:
     _, step = PGBENCH.phases(options, 170_000)
     assert isinstance(step, Step)
     assert step.name == "a+b@home-simple-c4"
-    assert [(s["weight"], s["text"]) for s in step.spec()["roles"][0]["scripts"]] == [
+    assert [(s["weight"], s["text"]) for s in document(step.spec())["roles"][0]["scripts"]] == [
         (3, "SELECT 1;\n"),
         (1, "SELECT 2;\n"),
     ]
@@ -91,7 +93,7 @@ def test_scripts_start_programs_only_where_that_is_allowed(tmp_path: Path) -> No
     (tmp_path / "a.sql").write_text("\\shell true\n")
     for allowed in (False, True):
         (step,) = measured(scripts=[f"{tmp_path}/a.sql"], modes="simple", clients=1, allow_shell=allowed)
-        assert step.spec()["roles"][0]["allow_shell"] is allowed
+        assert document(step.spec())["roles"][0]["allow_shell"] is allowed
 
 
 def test_a_script_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -120,7 +122,7 @@ def test_rows_are_frozen_where_the_version_and_the_table_allow() -> None:
     def frozen(version_num: int, **options: object) -> list[str]:
         load = phases(version_num, **options)[1]
         assert isinstance(load, Step)
-        ops = load.spec()["roles"][0]["scripts"][0]["ops"]
+        ops = document(load.spec())["roles"][0]["scripts"][0]["ops"]
         return [op["copy"].split()[1] for op in ops if "copy" in op and "freeze" in op["copy"]]
 
     assert frozen(130_000) == []
@@ -139,7 +141,7 @@ def test_partitions_and_foreign_keys_need_versions_that_have_them() -> None:
 
 def test_a_rate_is_shared_by_the_connections() -> None:
     (step,) = measured(rate=100, builtin="select-only", modes="simple", clients=8)
-    assert step.spec()["roles"][0]["rate"] == {"per_client": 12.5, "schedule": "poisson"}
+    assert document(step.spec())["roles"][0]["rate"] == {"per_client": 12.5, "schedule": "poisson"}
 
 
 def test_a_scale_by_memory_becomes_a_number_that_grows_with_it() -> None:

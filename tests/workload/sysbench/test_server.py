@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec import structs
 
 from pgstrata.server.cluster import Cluster
 from pgstrata.workload import catalog
@@ -273,7 +274,7 @@ def test_parameters_have_the_types_that_sysbench_declares(
         sysbench(cluster, "loaded", script, "run", *run, through=theirs)
     (step,) = [p for p in phases(steps=[name], clients=1) if isinstance(p, Step) and p.name == name]
     with tap(socket) as ours:
-        place = {**cluster.connection("loaded"), "host": str(ours.folder), "port": PORT}
+        place = structs.replace(cluster.connection("loaded"), host=str(ours.folder), port=PORT)
         run_step(cluster, "loaded", with_transactions(step, 20), connection=place)
     assert {text for text, types in theirs.types.items() if types} <= ours.types.keys()
     for text, types in theirs.types.items():

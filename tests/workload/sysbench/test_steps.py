@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from pgstrata.driver.spec import document
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step
 from pgstrata.workload.sysbench.steps import ALL, EXTRAS, POST, PRE, WRITES, SysbenchOptions
@@ -309,7 +310,7 @@ def test_tables_and_load() -> None:
         "CREATE TABLE sbtest3 (id SERIAL, k INTEGER DEFAULT '0' NOT NULL, c CHAR(120) DEFAULT '' NOT NULL, "
         "pad CHAR(60) DEFAULT '' NOT NULL, PRIMARY KEY (id))"
     )
-    branches = load.spec()["roles"][0]["scripts"][0]["ops"]
+    branches = document(load.spec())["roles"][0]["scripts"][0]["ops"]
     copies = {condition: [op["copy"] for op in ops] for branch in branches for condition, ops in branch["if"]}
     assert copies == {
         ":client_id = 0": [
@@ -335,7 +336,7 @@ def test_a_secondary_index_in_place_of_the_primary_key() -> None:
     create, _, index, *_ = phases(secondary=True)
     assert isinstance(create, Admin) and isinstance(index, Step)
     assert "PRIMARY KEY" not in create.statements[0]
-    assert [text(op) for op in index.spec()["roles"][0]["scripts"][0]["ops"]] == [
+    assert [text(op) for op in document(index.spec())["roles"][0]["scripts"][0]["ops"]] == [
         "CREATE INDEX k_1 ON sbtest1(k)",
         "CREATE INDEX xid_1 ON sbtest1(id)",
     ]

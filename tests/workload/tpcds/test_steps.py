@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pgstrata.driver.events import SqlError, StatementDone
+from pgstrata.driver.spec import document
 from pgstrata.errors import ServerError
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Step, Work
@@ -141,7 +142,7 @@ def test_phases_follow_the_options() -> None:
 
 def test_streams_run_the_same_queries_in_orders_of_their_own() -> None:
     (step,) = [p for p in phases(streams=3, passes=0, queries="1-20") if p.name == "throughput"]
-    (role,) = step.spec()["roles"]
+    (role,) = document(step.spec())["roles"]
     branches = [branch for op in role["scripts"][0]["ops"] for branch in op["if"]]
     orders = [[op["name"] for op in ops] for _, ops in branches]
     assert [condition for condition, _ in branches] == [f":client_id = {n}" for n in range(3)]
@@ -154,7 +155,7 @@ def test_streams_run_the_same_queries_in_orders_of_their_own() -> None:
 def test_texts_reach_the_driver_as_they_are() -> None:
     (step,) = [p for p in phases(queries="36", passes=2) if p.name == "power"]
     assert isinstance(step, Step)
-    ops = step.spec()["roles"][0]["scripts"][0]["ops"]
+    ops = document(step.spec())["roles"][0]["scripts"][0]["ops"]
     assert [op["sql"] for op in ops] == [[queries()[36]]] * 2
 
 

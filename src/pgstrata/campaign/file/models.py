@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from pgstrata.driver.spec import EngineChoice
 from pgstrata.errors import UsageError
 from pgstrata.server.source.recipe import DEFAULT, Build, find_build
 from pgstrata.server.source.spec import is_source
@@ -19,7 +20,6 @@ from pgstrata.user_files import shown
 from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_SEED
 
 Order = Literal["sequential", "shuffled", "interleaved"]
-Engine = Literal["auto", "blocking", "io_uring"]
 
 
 def _stack(value: object) -> object:
@@ -330,7 +330,7 @@ class CampaignSpec(Strict):
         description="Label of the variant that the others are compared with, or a beginning of it that fits "
         "only one, say `pg12`. Default: the first.",
     )
-    engine: Engine = Field(
+    engine: EngineChoice = Field(
         default="auto",
         description="Who moves the driver's bytes: `blocking` or `io_uring`; `auto` takes what fits.",
     )

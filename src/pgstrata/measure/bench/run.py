@@ -11,14 +11,14 @@ import psycopg
 
 from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.driver.events import Done, Failure, Second
-from pgstrata.driver.spec import LogSpec, document
+from pgstrata.driver.spec import Connection, LogSpec, Spec
 from pgstrata.errors import DriverError, UsageError, server_said
 from pgstrata.measure.bench.connection import conninfo
 from pgstrata.measure.bench.options import BenchOptions
 from pgstrata.measure.bench.result import BenchResult
 from pgstrata.measure.interrupt import Ending
 from pgstrata.server.session import answering
-from pgstrata.workload.core.language import FixedRate, Json, PgbenchScript, Role
+from pgstrata.workload.core.language import FixedRate, PgbenchScript, Role
 from pgstrata.workload.pgbench.steps import RETRIED
 
 Say = Callable[[Second], None]
@@ -106,7 +106,9 @@ def run(bench: BenchOptions, say: Say, ending: Ending) -> BenchResult:
     )
 
 
-def _spec(bench: BenchOptions, scripts: list[PgbenchScript], place: Json, scale: int, seed: int) -> Json:
+def _spec(
+    bench: BenchOptions, scripts: list[PgbenchScript], place: Connection, scale: int, seed: int
+) -> Spec:
     predefined = {"scale": scale, "random_seed": seed, "default_seed": seed}
     role = Role(
         "query",
@@ -123,25 +125,25 @@ def _spec(bench: BenchOptions, scripts: list[PgbenchScript], place: Json, scale:
         reconnect=bench.reconnect,
         variables={**predefined, **bench.define},
     )
-    return {
-        "step": "bench",
-        "connection": place,
-        "seed": seed,
-        "engine": bench.engine,
-        "threads": bench.threads,
-        "seconds": bench.seconds,
-        "log": _log(bench),
-        "roles": [document(role.spec())],
-    }
+    return Spec(
+        step="bench",
+        connection=place,
+        seed=seed,
+        engine=bench.engine,
+        threads=bench.threads,
+        seconds=bench.seconds,
+        log=_log(bench),
+        roles=[role.spec()],
+    )
 
 
-def _log(bench: BenchOptions) -> Json | None:
+def _log(bench: BenchOptions) -> LogSpec | None:
     """Where the driver writes its log, named as pgbench names it."""
     if bench.log is None:
         return None
     log = bench.log
     path = f"{log.prefix}.{os.getpid()}"
-    return document(LogSpec(path, log.sampling_rate, log.aggregate_seconds, bench.failures_detailed))
+    return LogSpec(path, log.sampling_rate, log.aggregate_seconds, bench.failures_detailed)
 
 
 def _script_error(error: DriverError) -> Exception:

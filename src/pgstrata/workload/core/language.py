@@ -45,8 +45,8 @@ from pgstrata.driver.spec import (
     SetSpec,
     SleepSpec,
     SqlSpec,
+    StepSpec,
     TextScript,
-    document,
 )
 from pgstrata.workload.core.values import (
     Digits,
@@ -367,15 +367,15 @@ class Step:
     uncounted: str = ""
     digest: Callable[[Sequence[StatementDone], Path], Digest] | None = None
 
-    def spec(self) -> Json:
-        return {
-            "step": self.name,
-            "seconds": self.seconds,
-            "warmup_seconds": self.warmup,
-            "shared": list(self.shared),
-            "lockstep": [document(LockstepSpec([a, b], n)) for a, b, n in self.lockstep],
-            "roles": [document(r.spec()) for r in self.roles],
-        }
+    def spec(self) -> StepSpec:
+        return StepSpec(
+            step=self.name,
+            seconds=self.seconds,
+            warmup_seconds=self.warmup,
+            shared=list(self.shared),
+            lockstep=[LockstepSpec([a, b], n) for a, b, n in self.lockstep],
+            roles=[role.spec() for role in self.roles],
+        )
 
 
 @dataclass(frozen=True)
