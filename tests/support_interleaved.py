@@ -29,6 +29,7 @@ def text(
     return f"""
 data_dir = "data"
 order = "interleaved"
+placement = "free"
 slice_seconds = {slice_}
 rounds = {rounds}
 {more}

@@ -11,11 +11,8 @@ from pgstrata.cli.arguments import RESULTS, ResultsOption
 from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
-    from pgstrata.observe.placement import Placement
     from pgstrata.store import Run
-
-PLACE_SECONDS = 4.0
-"""Measured of each cluster to know what a placement is worth."""
+    from pgstrata.store.record import PlacementRecord
 
 MOST_MINUTES = 30 * 24 * 60
 
@@ -78,11 +75,10 @@ def noise(
     from pgstrata.campaign.file.reading import Overrides, campaign_of
     from pgstrata.cli.output import print_json
     from pgstrata.errors import UsageError
-    from pgstrata.judge.compare import step_pairs
     from pgstrata.judge.spread import NOISE, spread_of
     from pgstrata.measure.campaign import execute
-    from pgstrata.observe.placement import placements_here
-    from pgstrata.stats.estimate import estimate
+    from pgstrata.measure.placement import SECONDS, pairs_of, remember, try_all
+    from pgstrata.observe.placement import Placement, placements_here
     from pgstrata.stats.noise import noise as judge
     from pgstrata.store import Results
 
@@ -115,26 +111,30 @@ def noise(
             raise UsageError(f"{planned.key.variant} failed: {error}")
         return [run for run in Results(results).runs() if run.folder in set(outcome.made)]
 
-    def in_turn(name: str, seconds: float, **more: Any) -> tuple[list[float], list[float]]:
-        """Rates of the pairs of two clusters that took turns for so many seconds each."""
+    def in_turn(name: str, seconds: float, **more: Any) -> list[Run]:
+        """Two clusters that took turns for so many seconds each."""
         two = [{**variant, "label": label} for label in ("base", "again")]
-        document = {"name": f"{NOISE}{step}{name}", "order": "interleaved", "variants": two, **more}
-        made = {run.variant: run for run in measured(document, seconds)}
-        records = [next((s for s in made[v].steps if s.name == step), None) for v in ("base", "again")]
-        if records[0] is None or records[1] is None or not records[0].slices:
-            raise UsageError(f"--step {step}: not a step that reads and can be cut into slices")
-        return step_pairs(records[0], records[1])
+        document = {"name": f"{NOISE}{step}{name}", "order": "interleaved", "placement": "free"}
+        return measured({**document, "variants": two, **more}, seconds)
+
+    def on(place: Placement) -> list[Run]:
+        cpus = {"server_cpus": list(place.server), "driver_cpus": list(place.driver)}
+        return in_turn(f" {place.name}", SECONDS, slice_seconds=VERDICT_SLICE_SECONDS, **cpus)
+
+    no_slices = UsageError(f"--step {step}: not a step that reads and can be cut into slices")
 
     if placements:
-        errors = {}
-        for place in placements_here():
-            cpus = {"server_cpus": list(place.server), "driver_cpus": list(place.driver)}
-            tried = in_turn(f" {place.name}", PLACE_SECONDS, slice_seconds=VERDICT_SLICE_SECONDS, **cpus)
-            # of both clusters together: what a second of measuring is worth there
-            errors[place] = estimate(*tried).standard_error * (2 * PLACE_SECONDS) ** 0.5
-        _print_placements(errors, form)
+        places = [place for place in placements_here() if clients == 1 or len(place.server) != 1]
+        tried = try_all(places, on, step)
+        if tried is None:
+            raise no_slices
+        remember(places, tried)
+        _print_placements(tried, form)
         return
-    base, again = in_turn("", pairs * slice_seconds, slice_seconds=slice_seconds)
+    two = pairs_of(in_turn("", pairs * slice_seconds, slice_seconds=slice_seconds), step)
+    if two is None:
+        raise no_slices
+    base, again = two
     spread = None
     if runs:
         alone = {
@@ -163,32 +163,27 @@ def noise(
         )
 
 
-def _print_placements(errors: dict[Placement, float], form: TextOrJson) -> None:
-    """errors: standard error of the ratio after one measured second, by placement."""
-    from dataclasses import asdict
+def _print_placements(found: PlacementRecord, form: TextOrJson) -> None:
+    from msgspec import to_builtins
 
     from pgstrata.cli.output import aligned, print_json
 
-    best = min(errors, key=lambda place: errors[place])
     if form is TextOrJson.json:
-        tried = [{**asdict(place), "error_of_a_second": error} for place, error in errors.items()]
-        print_json({"best": best.name, "placements": tried})
+        print_json({"best": found.name, "placements": to_builtins(found.tried)})
         return
     rows = [
         [
             place.name,
             _cpus(place.server),
             _cpus(place.driver),
-            f"{error:.1%}",
-            "best" if place is best else "",
+            f"{place.error_of_a_second:.1%}",
+            "best" if place.name == found.name else "",
         ]
-        for place, error in errors.items()
+        for place in found.tried
     ]
     for line in aligned(["placement", "servers' CPUs", "driver's CPUs", "error of a second", ""], rows):
         print(line)
-    if best.server:
-        print("for a campaign that takes turns:")
-        print(f"server_cpus = {list(best.server)}\ndriver_cpus = {list(best.driver)}")
+    print('campaigns whose variants take turns use the best, unless they say placement = "free"')
 
 
 def _cpus(numbers: tuple[int, ...]) -> str:

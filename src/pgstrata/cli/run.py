@@ -210,9 +210,12 @@ def _report(outcome: CampaignOutcome, results: Path, console: object) -> None:
 
 def _show_plan(campaign: Campaign, fresh: bool) -> None:
     from pgstrata.campaign.plan.runs import make_plan
+    from pgstrata.measure.placement import TRIAL_SECONDS, as_remembered, candidates, cpus_of, undecided
+    from pgstrata.observe.placement import sentence
     from pgstrata.server.lookup import look_up
     from pgstrata.store import Results
 
+    campaign = as_remembered(campaign)
     plan = make_plan(
         campaign,
         Results(campaign.spec.results),
@@ -221,6 +224,12 @@ def _show_plan(campaign: Campaign, fresh: bool) -> None:
     )
     for line in plan_lines(plan):
         print(line)
+    if plan.missing and undecided(campaign):
+        places = len(candidates(campaign))
+        about = places * TRIAL_SECONDS
+        print(f"placement: {places} are tried first on this machine, base against base, about {about:.0f} s")
+    elif plan.missing and campaign.placement:
+        print(f"placement: {sentence(cpus_of(campaign))}")
 
 
 def plan_lines(plan: Plan) -> list[str]:

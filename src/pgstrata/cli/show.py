@@ -73,6 +73,7 @@ def find_run(text: str, results: Path) -> Run:
 def lines(run: Run) -> list[str]:
     """The run as text."""
     from pgstrata.cli.output import aligned
+    from pgstrata.observe.placement import sentence
 
     record = run.record
     server, config, host = record.server, record.config, record.host
@@ -83,6 +84,7 @@ def lines(run: Run) -> list[str]:
         *_built(server.built),
         f"config    {config.name or 'server defaults'}",
         f"host      {host.hostname}, {host.cpus} × {host.cpu_model}, {host.os}",
+        *([f"cpus      {where}"] if (where := sentence(record.cpus)) else []),
         f"started   {record.started}, finished {record.finished}",
         f"folder    {run.folder}",
     ]

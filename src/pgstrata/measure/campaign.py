@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -18,19 +19,32 @@ from pgstrata.campaign.plan.kept_lines import kept_lines
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan, groups, make_plan
 from pgstrata.driver.client import find_driver
-from pgstrata.errors import ServerError, UsageError
+from pgstrata.errors import ServerError, StoreError, UsageError
 from pgstrata.measure.comparison.comparison import Comparison
 from pgstrata.measure.interrupt import Interrupted, Interrupts
+from pgstrata.measure.placement import (
+    NAME,
+    TRIAL_SECONDS,
+    as_remembered,
+    candidates,
+    cpus_of,
+    placed,
+    remember,
+    trial,
+    try_all,
+    undecided,
+)
 from pgstrata.measure.progress import Progress, plain_lines, progress_on
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.observe.doctor import examine
+from pgstrata.observe.placement import Placement, sentence
 from pgstrata.ownership import hand_over, own_folder
 from pgstrata.server.acquire import acquire
-from pgstrata.server.cache import clear_unfinished
+from pgstrata.server.cache import cache_folder, clear_unfinished
 from pgstrata.server.guard import ADVICE, clear_leftovers, folder_mode
 from pgstrata.server.model import Server
 from pgstrata.server.source import Build, clear_builds
-from pgstrata.store import Results, comparisons, kept
+from pgstrata.store import Results, Run, comparisons, kept
 from pgstrata.store.disk import storing
 
 AGAIN = (
@@ -108,29 +122,71 @@ def execute(
             say(f"removed what an interrupted run left: {left}")
         for text in [*clear_leftovers(root), *clear_unfinished(), *clear_builds()]:
             say(f"cleared what an earlier pgstrata left: {text}")
+        campaign = as_remembered(campaign)
         plan = plan_campaign(campaign, results, say, fresh=fresh)
         _check_space(plan, root)
-        outcome = CampaignOutcome(plan)
+        if plan.missing and undecided(campaign):
+            campaign = _place(campaign, root, console, interrupts)
+            plan = plan_campaign(campaign, results, say, fresh=fresh)
+        if plan.missing and campaign.placement:
+            say(sentence(cpus_of(campaign)))
         _announce(plan, say)
         if plan.missing:
             _warn(root, plan, say)
-        able = [run for run in plan.missing if not run.unable]
-        with progress_on(console, plan) as progress:
-            for run in plan.missing:
-                if run.unable:
-                    say(f"{run.key.variant}, {run.key.workload}: not measured: {run.unable}")
-                    _leave_out(run, campaign, results, root, progress, interrupts)
-            if campaign.spec.order == "interleaved":
-                _interleave(plan, campaign, results, root, progress, interrupts, outcome)
-                return outcome
-            for number, run in enumerate(able, 1):
-                interrupts.check()
-                progress.run_begins(run, number, len(able))
-                begun = time.monotonic()
-                error = _make(run, campaign, results, root, progress, interrupts, outcome)
-                progress.run_ended(run, error, time.monotonic() - begun)
+        return _carry_out(plan, results, root, console, interrupts)
+
+
+def _place(campaign: Campaign, root: Path, console: Console, interrupts: Interrupts) -> Campaign:
+    """The campaign on the CPUs where differences are known soonest, or as it is where that cannot be told."""
+    say = plain_lines(console)
+    places = candidates(campaign)
+    about = len(places) * TRIAL_SECONDS
+    say(f"trying {len(places)} placements on this machine's CPUs, base against base, about {about:.0f} s")
+    folder = cache_folder("placements", "runs", make=True)
+    own = Results(folder)
+
+    def measured(place: Placement) -> list[Run]:
+        plan = plan_campaign(trial(campaign, place), own, say, fresh=True)
+        made = set(_carry_out(plan, own, root, console, interrupts).made)
+        return [run for run in own.runs() if run.folder in made]
+
+    try:
+        with own.lock():
+            for old in folder.glob(f"{NAME}*"):
+                shutil.rmtree(old, ignore_errors=True)
+            found = try_all(places, measured)
+        if found is not None:
+            remember(places, found)
+            return placed(campaign, found)
+        why = "the base could not be measured"
+    except (OSError, StoreError) as error:  # another pgstrata is trying them, or the cache is full
+        why = str(error)
+    say(f"servers and driver are left to the kernel: no placement was tried: {why}")
+    return campaign
+
+
+def _carry_out(
+    plan: Plan, results: Results, root: Path, console: Console, interrupts: Interrupts
+) -> CampaignOutcome:
+    campaign = plan.campaign
+    outcome = CampaignOutcome(plan)
+    able = [run for run in plan.missing if not run.unable]
+    with progress_on(console, plan) as progress:
+        for run in plan.missing:
+            if run.unable:
+                plain_lines(console)(f"{run.key.variant}, {run.key.workload}: not measured: {run.unable}")
+                _leave_out(run, campaign, results, root, progress, interrupts)
+        if campaign.spec.order == "interleaved":
+            _interleave(plan, campaign, results, root, progress, interrupts, outcome)
+            return outcome
+        for number, run in enumerate(able, 1):
             interrupts.check()
-        return outcome
+            progress.run_begins(run, number, len(able))
+            begun = time.monotonic()
+            error = _make(run, campaign, results, root, progress, interrupts, outcome)
+            progress.run_ended(run, error, time.monotonic() - begun)
+        interrupts.check()
+    return outcome
 
 
 def _make(

@@ -7,6 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pgstrata.store.record import Cpus
+
 NODES = Path("/sys/devices/system/node")
 
 
@@ -56,3 +58,22 @@ def _cpus(file: Path) -> set[int]:
         first, _, last = part.partition("-")
         found |= set(range(int(first), int(last or first) + 1))
     return found
+
+
+def sentence(cpus: Cpus) -> str:
+    """Where servers and driver were, and why there; empty where that was left to the kernel unasked."""
+    found = cpus.placement
+    where = f"Servers on {_named(cpus.server)}, the driver on {_named(cpus.driver)}"
+    if found is None:
+        return f"{where}, as the campaign says." if cpus.server or cpus.driver else ""
+    tried = ", ".join(f"{one.name} {one.error_of_a_second:.1%}" for one in found.tried)
+    return (
+        f"{where}: the placement `{found.name}` tells differences soonest here. Tried on {found.at[:10]}, "
+        f"base against base, standard error of a ratio after one measured second: {tried}."
+    )
+
+
+def _named(cpus: Sequence[int]) -> str:
+    if not cpus:
+        return "all CPUs"
+    return f"CPU{'s' if len(cpus) > 1 else ''} {', '.join(map(str, cpus))}"

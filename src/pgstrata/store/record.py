@@ -346,11 +346,32 @@ class ConfigRecord(Struct, frozen=True, kw_only=True):
     mapped: tuple[Change, ...]
 
 
-class Cpus(Struct, frozen=True, kw_only=True):
-    """Numbers of the CPUs that each of the two may use; none for all."""
+class TriedPlacement(Struct, frozen=True, kw_only=True):
+    """`error_of_a_second`: standard error of a ratio after one measured second, base against base."""
+
+    name: str
+    server: tuple[Count, ...] = ()
+    driver: tuple[Count, ...] = ()
+    error_of_a_second: NotNegative
+
+
+class PlacementRecord(Struct, frozen=True, kw_only=True):
+    """Which of several was chosen, and when they were tried."""
+
+    name: str
+    at: Time
+    tried: tuple[TriedPlacement, ...]
+
+
+class Cpus(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Numbers of the CPUs that each of the two may use; none for all.
+
+    `placement`: how they were chosen, where the campaign left it open.
+    """
 
     server: tuple[Count, ...] = ()
     driver: tuple[Count, ...] = ()
+    placement: PlacementRecord | None = None
 
 
 class ComparisonRecord(Struct, frozen=True, kw_only=True):

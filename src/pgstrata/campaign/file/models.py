@@ -16,6 +16,7 @@ from pgstrata.driver.spec import EngineChoice
 from pgstrata.errors import UsageError
 from pgstrata.server.source.recipe import DEFAULT, Build, find_build
 from pgstrata.server.source.spec import is_source
+from pgstrata.store.record import PlacementRecord
 from pgstrata.user_files import shown
 from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_SEED
 
@@ -309,6 +310,12 @@ class CampaignSpec(Strict):
         lt=1,
         description='Differences up to this share are none: decides when `until = "verdict"` ends.',
     )
+    placement: Literal["auto", "free"] = Field(
+        default="auto",
+        description="`auto`: where variants take turns, servers and driver are placed on the CPUs where "
+        "differences are known soonest, of the placements that leave connections a CPU each; tried once on a "
+        "machine (see docs/verdicts.md). `free`: left to the kernel. `server_cpus` and `driver_cpus` win.",
+    )
     server_cpus: list[Cpu] = Field(
         default=[],
         description="Numbers of the only CPUs that servers use. `[]`: all.",
@@ -422,6 +429,8 @@ class Campaign(BaseModel):
     spec: CampaignSpec
     variants: list[VariantSpec]
     workloads: list[ChosenWorkload]
+    placement: PlacementRecord | None = None
+    """How the CPUs were chosen, where that was left open and is known."""
 
     @property
     def folder(self) -> Path:

@@ -68,7 +68,10 @@ order = "sequential"
 # max_seconds = 240.0
 # margin = 0.02
 
-# CPUs for servers and for the driver, by number, so that they do not push each other around.
+# CPUs for servers and for the driver. "auto": where variants take turns, those where this machine tells
+# differences soonest, tried once. "free": left to the kernel. Or by number, so that they do not push each
+# other around.
+# placement = "auto"
 # server_cpus = [0, 1, 2]
 # driver_cpus = [3]
 

@@ -18,6 +18,7 @@ from pgstrata.campaign.plan.resume import independent
 from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError, server_said
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.measurement import Part, RunContext, StepMeasurement, Timings, cut_short
+from pgstrata.measure.placement import cpus_of
 from pgstrata.measure.progress import Progress
 from pgstrata.measure.run.borrowed import borrowed_database
 from pgstrata.measure.run.modules import create_modules
@@ -31,7 +32,6 @@ from pgstrata.store.kept import KeptData, data_of
 from pgstrata.store.record import (
     Circumstances,
     ComparisonRecord,
-    Cpus,
     Failure,
     Host,
     ServerRecord,
@@ -61,6 +61,7 @@ class ActiveRun:
         interrupts: Interrupts,
     ) -> None:
         self.settings, self.planned = campaign.spec, run
+        self._cpus = cpus_of(campaign)
         self.progress, self.interrupts = progress, interrupts
         self.timings = Timings()
         self.comparison: ComparisonRecord | None = None
@@ -337,7 +338,7 @@ class ActiveRun:
                 env=dict(variant.spec.env),
                 initdb=tuple(variant.spec.initdb),
                 memory=variant.memory,
-                cpus=Cpus(server=tuple(self.settings.server_cpus), driver=tuple(self.settings.driver_cpus)),
+                cpus=self._cpus,
                 comparison=self.comparison,
                 workload_name=self.planned.workload.workload.name,
                 options=self.planned.workload.all_options,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pgstrata import numbers
+from pgstrata.observe.placement import sentence
 from pgstrata.page.blocks import (
     Block,
     Cell,
@@ -178,6 +179,8 @@ def _hosts(results: RunSet) -> Section | None:
         )
     for host in hosts.values():
         blocks.append(Facts([Term(title, _fact(name, getattr(host, name))) for name, title in _HOST]))
+    places = dict.fromkeys(sentence(run.record.cpus) for run in results.every)
+    blocks += [Prose(text) for text in places if text]
     return Section("host", "Host", blocks)
 
 

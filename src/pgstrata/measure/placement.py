@@ -1,0 +1,221 @@
+"""On which CPUs servers and driver tell differences soonest: tried once on a machine, and remembered.
+
+Variants that take turns are compared with neighbours in time, so what is left of the noise is what the kernel
+does with their processes in a few milliseconds. Where one connection is at work, server and driver wait for
+each other: on one CPU nothing is lost by that, and no other CPU has to be woken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from pgstrata.campaign.file.models import VERDICT_SLICE_SECONDS, Campaign
+from pgstrata.campaign.file.reading import campaign_of
+from pgstrata.judge.compare import step_pairs
+from pgstrata.observe.placement import Placement, placements_here
+from pgstrata.server.cache import cache_folder
+from pgstrata.stats.estimate import estimate
+from pgstrata.store import Run
+from pgstrata.store.record import Cpus, PlacementRecord, TriedPlacement
+from pgstrata.workload.core.language import Step
+from pgstrata.workload.core.options import NotInVersionError
+
+SECONDS = 4.0
+"""Measured of each of two clusters of the base, to know what a placement is worth."""
+
+TRIAL_SECONDS = 15.0
+"""About how long one takes, with two new clusters."""
+
+STEP = "point-query"
+
+DAYS = 7
+"""So long a choice is remembered: machines get other neighbours."""
+
+NAME = "placement"
+"""Of the campaigns that try them."""
+
+
+def undecided(campaign: Campaign) -> bool:
+    """Whether the campaign leaves the choice to pgstrata, and there is one."""
+    spec = campaign.spec
+    asked = spec.placement == "auto" and spec.order == "interleaved" and not campaign.placement
+    return asked and not spec.server_cpus and not spec.driver_cpus and len(candidates(campaign)) > 1
+
+
+def candidates(campaign: Campaign) -> list[Placement]:
+    """The placements that do not change what the campaign asks: connections that work at the same time have
+    a CPU each, where the machine has so many, and so have the workers of a query measured by itself."""
+    wanted = _wanted(campaign)
+    everything = len(os.sched_getaffinity(0))
+    return [
+        place
+        for place in placements_here()
+        if not place.server or len(place.server) >= min(wanted, everything)
+    ]
+
+
+def _wanted(campaign: Campaign) -> int:
+    """How many CPUs of the server the largest step can use at the same time; many for recorded queries, which
+    may have parallel plans."""
+    most = 1
+    for chosen in campaign.workloads:
+        with suppress(NotInVersionError):
+            for phase in chosen.workload.phases(chosen.options, 170_000):
+                if isinstance(phase, Step) and phase.measured:
+                    many = 10_000 if phase.digest is not None else 0
+                    most = max(most, many, sum(role.clients for role in phase.roles))
+    return most
+
+
+def placed(campaign: Campaign, placement: PlacementRecord) -> Campaign:
+    """The campaign on these CPUs."""
+    chosen = next(one for one in placement.tried if one.name == placement.name)
+    cpus = {"server_cpus": list(chosen.server), "driver_cpus": list(chosen.driver)}
+    return campaign.model_copy(update={"spec": campaign.spec.model_copy(update=cpus), "placement": placement})
+
+
+def as_remembered(campaign: Campaign) -> Campaign:
+    """The campaign on the CPUs that were chosen before, or as it is where none is known."""
+    if not undecided(campaign):
+        return campaign
+    known = remembered(candidates(campaign))
+    return placed(campaign, known) if known else campaign
+
+
+def cpus_of(campaign: Campaign) -> Cpus:
+    """As its runs record them."""
+    spec = campaign.spec
+    return Cpus(server=tuple(spec.server_cpus), driver=tuple(spec.driver_cpus), placement=campaign.placement)
+
+
+def trial(campaign: Campaign, place: Placement) -> Campaign:
+    """A short campaign of the base against itself."""
+    base = next((v for v in campaign.variants if v.label == campaign.spec.base), campaign.variants[0])
+    document = {
+        "name": f"{NAME} {place.name}",
+        "order": "interleaved",
+        "slice_seconds": VERDICT_SLICE_SECONDS,
+        "placement": "free",
+        "server_cpus": list(place.server),
+        "driver_cpus": list(place.driver),
+        "variants": [{"server": "pg:17", "label": label} for label in ("base", "again")],
+        "workloads": [
+            {
+                "name": "sysbench",
+                "options": {
+                    "rows": 100_000,
+                    "steps": [STEP],
+                    "read_seconds": SECONDS,
+                    "warmup": 1,
+                    "cache_seconds": 0,
+                    "settle_base": 0,
+                },
+            }
+        ],
+    }
+    if campaign.spec.data_dir:
+        document["data_dir"] = campaign.spec.data_dir
+    made = campaign_of(document)
+    two = [base.model_copy(update={"label": label, "memory": None}) for label in ("base", "again")]
+    spec = made.spec.model_copy(update={"variants": two, "builds": campaign.spec.builds})
+    return made.model_copy(update={"spec": spec, "variants": two, "file": campaign.file})
+
+
+def choose(tried: Sequence[tuple[Placement, tuple[Sequence[float], Sequence[float]]]]) -> PlacementRecord:
+    """The placement with the smallest error after a measured second, of the rates of pairs under each."""
+    found = [
+        TriedPlacement(
+            name=place.name,
+            server=place.server,
+            driver=place.driver,
+            # of both clusters together: what a second of measuring is worth there
+            error_of_a_second=estimate(*pairs).standard_error * (2 * SECONDS) ** 0.5,
+        )
+        for place, pairs in tried
+    ]
+    best = min(found, key=lambda one: one.error_of_a_second)
+    return PlacementRecord(name=best.name, at=_now(), tried=tuple(found))
+
+
+def pairs_of(runs: Sequence[Run], step: str = STEP) -> tuple[list[float], list[float]] | None:
+    """Rates of the pairs that two clusters made; None where a step is missing or was not cut into slices."""
+    made = {run.variant: run for run in runs}
+    records = [
+        next((s for s in made[v].steps if s.name == step), None) for v in ("base", "again") if v in made
+    ]
+    if len(records) < 2 or records[0] is None or records[1] is None or not records[0].slices:
+        return None
+    return step_pairs(records[0], records[1])
+
+
+# --- remembering ------------------------------------------------------------------------------
+
+
+def remembered(places: Sequence[Placement]) -> PlacementRecord | None:
+    """What was chosen of these on this machine in the last days."""
+    try:
+        record = msgspec.json.decode(_file(places, make=False).read_bytes(), type=PlacementRecord)
+        at = datetime.fromisoformat(record.at)
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return None
+    if {one.name for one in record.tried} != {place.name for place in places}:
+        return None
+    return record if timedelta(0) <= datetime.now(UTC) - at <= timedelta(days=DAYS) else None
+
+
+def remember(places: Sequence[Placement], record: PlacementRecord) -> None:
+    """Raises OSError, OwnershipError and ServerError where the cache cannot be written."""
+    file = _file(places, make=True)
+    beside = file.with_suffix(f".{os.getpid()}")
+    beside.write_bytes(msgspec.json.encode(record))
+    beside.replace(file)
+
+
+def _file(places: Sequence[Placement], *, make: bool) -> Path:
+    whose = json.dumps([socket.gethostname(), [[p.name, p.server, p.driver] for p in places]])
+    digest = hashlib.sha256(whose.encode()).hexdigest()[:16]
+    return cache_folder("placements", make=make) / f"{digest}.json"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def try_all(
+    places: Sequence[Placement], measured: Callable[[Placement], Sequence[Run]], step: str = STEP
+) -> PlacementRecord | None:
+    """Tries placements one after the other; None where one of them could not be measured."""
+    tried = []
+    for place in places:
+        pairs = pairs_of(measured(place), step)
+        if pairs is None:
+            return None
+        tried.append((place, pairs))
+    return choose(tried)
+
+
+__all__ = [
+    "DAYS",
+    "NAME",
+    "SECONDS",
+    "TRIAL_SECONDS",
+    "as_remembered",
+    "candidates",
+    "cpus_of",
+    "pairs_of",
+    "placed",
+    "remember",
+    "remembered",
+    "trial",
+    "try_all",
+    "undecided",
+]
