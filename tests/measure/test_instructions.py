@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.driver.spec import document
 from pgstrata.errors import ServerError
 from pgstrata.measure.instructions.callgrind import CallGraph, mean, own_processes, read_part, timed
 from pgstrata.measure.instructions.count import _length
@@ -119,7 +120,7 @@ def test_a_step_of_fixed_duration_gets_a_number_of_operations() -> None:
     made = counted(step(role, seconds=60.0, warmup=5.0), Length(10, 100))
     assert made.step.seconds is None
     assert made.step.warmup == 0
-    spec = made.step.spec()["roles"][0]
+    spec = document(made.step.spec())["roles"][0]
     assert (spec["clients"], spec["operations"], spec["rate"]) == (1, 110, None)
     after = spec["scripts"][0]["ops"][1:]
     conditions = [condition for condition, _ in after[1]["if"]]
@@ -130,7 +131,7 @@ def test_a_step_of_fixed_duration_gets_a_number_of_operations() -> None:
 def test_a_load_is_done_whole_and_its_one_operation_counted_from_the_first_instruction() -> None:
     made = counted(step(Role("load", 1, [Script(Sql("CREATE INDEX"))], operations=1)), Length(10, 100))
     assert made.lengths == {"load": Length(0, 1)}
-    script = made.step.spec()["roles"][0]["scripts"][0]
+    script = document(made.step.spec())["roles"][0]["scripts"][0]
     assert len(script["before"][0]["if"][0][1]) == 3  # the marks come before it
     many = counted(step(Role("insert", 1, [Script(Sql("INSERT"))], operations=40)), Length(25, 100))
     assert many.lengths == {"insert": Length(10, 30)}
@@ -161,7 +162,7 @@ def test_a_step_that_needs_several_connections_or_the_clock_is_left_out_with_its
 def test_a_script_of_pgbench_is_marked_in_its_own_language() -> None:
     script = PgbenchScript("SELECT 1;", "mine")
     made = counted(step(Role("query", 1, [script], prepare="lazy")), Length(5, 20))
-    text = made.step.spec()["roles"][0]["scripts"][0]["text"]
+    text = document(made.step.spec())["roles"][0]["scripts"][0]["text"]
     assert text.startswith("SELECT 1;\n\\set")
     assert text.count("SELECT pg_backend_pid();") == 4
     assert "= 25" in text
@@ -179,7 +180,7 @@ def test_every_query_of_tpcds_is_a_step_of_its_own_and_the_streams_are_left_out(
     assert "several streams" in plan.left_out["throughput"]
     assert "copy" in plan.left_out  # the data are loaded, without being counted
     assert "copy" in [p.name for p in plan.phases if isinstance(p, Step)]
-    query = plan.steps[0].step.spec()["roles"][0]
+    query = document(plan.steps[0].step.spec())["roles"][0]
     assert query["start"][-1]["sql"] == ["SET statement_timeout = 0"]
 
 

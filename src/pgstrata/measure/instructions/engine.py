@@ -8,10 +8,10 @@ from typing import Literal, Protocol
 
 from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.driver.events import Failure
+from pgstrata.driver.spec import Spec
 from pgstrata.errors import DriverError
 from pgstrata.measure.instructions.callgrind import CallGraph
 from pgstrata.measure.instructions.marks import Length
-from pgstrata.measure.step import Json
 from pgstrata.workload.core.language import Step
 
 SILENCE_SECONDS = 600.0
@@ -37,7 +37,7 @@ class Engine(Protocol):
         ...
 
     def count(
-        self, step: Step, lengths: Mapping[str, Length], spec: Json, folder: Path
+        self, step: Step, lengths: Mapping[str, Length], spec: Spec, folder: Path
     ) -> dict[str, CallGraph]:
         """By role what all of its counted operations took. spec: of the driver. Raises DriverError,
         ServerError."""
@@ -59,7 +59,7 @@ class Steering:
         """All operations are over; connections are still open."""
 
 
-def drive(spec: Json, steering: Steering | None = None) -> dict[str, int]:
+def drive(spec: Spec, steering: Steering | None = None) -> dict[str, int]:
     """Lets the driver do a step to its end; the process of the one backend of each role. Raises
     DriverError."""
     steering = steering or Steering()

@@ -14,13 +14,15 @@ import struct
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from msgspec import structs
+
+from pgstrata.driver.spec import Spec
 from pgstrata.errors import ServerError
 from pgstrata.measure.instructions.callgrind import CallGraph
 from pgstrata.measure.instructions.engine import Steering, drive
 from pgstrata.measure.instructions.marks import Length
-from pgstrata.measure.step import Json
 from pgstrata.workload.core.language import Step
 
 _SYSCALL = {"x86_64": 298, "aarch64": 241}
@@ -132,21 +134,21 @@ class PerfEngine:
         return []
 
     def count(
-        self, step: Step, lengths: Mapping[str, Length], spec: Json, folder: Path
+        self, step: Step, lengths: Mapping[str, Length], spec: Spec, folder: Path
     ) -> dict[str, CallGraph]:
         warm = {role: length.warm for role, length in lengths.items()}
         begun = {role.name for role in step.roles if role.operations == lengths[role.name].whole}
         before: dict[str, int] = {}
         if all(warm.values()) and begun == set(lengths):
             shorter = replace(step, roles=[replace(r, operations=warm[r.name]) for r in step.roles])
-            before = self._run({**spec, **shorter.spec()})
+            before = self._run(structs.replace(spec, roles=shorter.spec().roles))
         whole = self._run(spec)
         return {
             role: CallGraph(("Ir",), [max(0.0, float(count - before.get(role, 0)))])
             for role, count in whole.items()
         }
 
-    def _run(self, spec: Json | dict[str, Any]) -> dict[str, int]:
+    def _run(self, spec: Spec) -> dict[str, int]:
         counters = _Counters(self._event)
         try:
             drive(spec, counters)

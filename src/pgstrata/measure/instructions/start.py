@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
 from pgstrata.campaign.file.models import Campaign, ChosenWorkload
 from pgstrata.campaign.plan.model import Variant
+from pgstrata.driver.spec import Spec
 from pgstrata.errors import DriverError, PgstrataError, ServerError, server_said
 from pgstrata.measure.instructions.callgrind import CallGraph
 from pgstrata.measure.instructions.engine import Engine, drive
 from pgstrata.measure.instructions.marks import Counted, Length, NotCountedError, apart, counted
 from pgstrata.measure.run.modules import create_modules
 from pgstrata.measure.run.settle import run_admin, run_settle
-from pgstrata.measure.step import Json, driver_spec, step_seed
+from pgstrata.measure.step import driver_spec, step_seed
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.settings import major_of, setting
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work, WorkContext
@@ -143,7 +145,7 @@ class FreshStart:
         )
         self._counts: Path | None = None
         self.settings: dict[str, str] = {}
-        self.facts: Json = {}
+        self.facts: dict[str, Any] = {}
 
     def measure(
         self,
@@ -239,7 +241,7 @@ class FreshStart:
             role: graph.without(empty, phase.counted.lengths[role].counted) for role, graph in graphs.items()
         }
 
-    def _spec(self, step: Step, order: int) -> Json:
+    def _spec(self, step: Step, order: int) -> Spec:
         return driver_spec(step, self.cluster.connection(DATABASE), self._seed(order, step.name), "blocking")
 
     def _do(self, phase: Phase, check: Callable[[], None], say: Callable[[str], None]) -> None:

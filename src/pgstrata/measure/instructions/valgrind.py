@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from pgstrata.driver.spec import Spec
 from pgstrata.errors import ServerError
 from pgstrata.measure.instructions.callgrind import CallGraph, own_processes, read_part
 from pgstrata.measure.instructions.engine import drive
 from pgstrata.measure.instructions.marks import AT_BEGIN, MARK, PARTS, Length
-from pgstrata.measure.step import Json
 from pgstrata.workload.core.language import Step
 
 _PREFIX = "count"
@@ -80,7 +80,7 @@ class ValgrindEngine:
         ]
 
     def count(
-        self, step: Step, lengths: Mapping[str, Length], spec: Json, folder: Path
+        self, step: Step, lengths: Mapping[str, Length], spec: Spec, folder: Path
     ) -> dict[str, CallGraph]:
         pids = drive(spec)
         found = {}
