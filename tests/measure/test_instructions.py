@@ -138,15 +138,18 @@ def test_a_load_is_done_whole_and_its_one_operation_counted_from_the_first_instr
     assert many.step.roles[0].operations == 40
 
 
-def test_writers_with_a_rate_go_in_lockstep_with_the_queries() -> None:
+def test_writers_lose_their_rate_and_go_in_lockstep() -> None:
     def role(name: str, rate: FixedRate | None) -> Role:
         return Role(name, 1, [Script(Sql("SELECT 1"))], rate=rate)
 
     fixed = FixedRate(10)
     roles = [role("query", None), role("insert", fixed), role("delete", fixed)]
     made = counted(step(*roles, seconds=9.0, lockstep=[("insert", "delete", 8)]), Length(1, 9))
-    assert made.step.lockstep == [("insert", "delete", 1), ("query", "insert", 1)]
+    # the driver knows one partner of a role: a second one would wait for ever
+    assert made.step.lockstep == [("insert", "delete", 1)]
     assert {r.operations for r in made.step.roles} == {10}
+    alone = counted(step(role("query", None), role("insert", fixed), seconds=9.0), Length(1, 9))
+    assert alone.step.lockstep == [("query", "insert", 1)]
 
 
 def test_a_step_that_needs_several_connections_or_the_clock_is_left_out_with_its_reason() -> None:

@@ -73,12 +73,12 @@ def counted(step: Step, wanted: Length, *, marks: bool = True) -> Counted:
         roles.append(_role(role, length, marks))
     names = {role.name for role in roles}
     pairs = [(a, b, 1) for a, b, _ in step.lockstep if a in names and b in names]
+    # The driver keeps a role in step with one other. Writers that are with each other stay so, and the queries
+    # go beside them; else one that went by a rate of its own goes with the headline's.
     bound = {name for a, b, _ in pairs for name in (a, b)}
-    headline = step.headline.role
-    for role in roles:  # roles that went by a rate of their own go with the headline's now
-        if role.name != headline and not (role.name in bound and headline in bound):
-            pairs.append((headline, role.name, 1))
-            break
+    free = [role.name for role in roles if role.name not in bound and role.name != step.headline.role]
+    if free and step.headline.role not in bound:
+        pairs.append((step.headline.role, free[0], 1))
     made = replace(step, roles=roles, lockstep=pairs, seconds=None, warmup=0.0, digest=None)
     return Counted(made, lengths, "; ".join(left))
 
