@@ -26,7 +26,8 @@ _DRAWERS = 4
 class Flame:
     """All samples of a variant, step and role. graph, difference: file names beside the page, or None.
 
-    samples: over all repeats. repeats: how many of them had a profile.
+    samples: over all repeats. repeats: how many of them had a profile. counted: its stacks are instructions
+    per operation, and nothing was sampled.
     """
 
     stacks: Stacks
@@ -35,6 +36,7 @@ class Flame:
     event: str
     graph: str | None = None
     difference: str | None = None
+    counted: bool = False
 
 
 Key = tuple[str, str, str]  # workload, step, role
@@ -125,6 +127,8 @@ def _draw(
     what = f"{key[0]}, {key[1]}, {key[2]}"
     flame = flames[variant]
     under = f"{flame.samples} samples of {flame.event}"
+    if flame.counted:
+        under = f"{flame.samples} instructions per operation, from the call graph of what was counted"
     graph, trouble = _svg(binary, [own], f"{variant}: {what}", under, folder / f"{name}.svg")
     difference = None
     if variant != base and base in flames:

@@ -34,7 +34,7 @@ def sections(
     made += [trends(results, workload) for workload in results.workloads]
     made += [operations(results, workload) for workload in results.workloads]
     made += [why(results, workload, flames or {}, trouble) for workload in results.workloads]
-    made.append(counted_section(results))
+    made.append(counted_section(results, flames or {}))
     made.append(compared(results))
     made += [steps_section(results, workload, frames) for workload in results.workloads]
     made.append(failures(results))

@@ -18,6 +18,7 @@ from pgstrata.page.blocks import Section
 from pgstrata.page.charts import color
 from pgstrata.page.frames import Frames
 from pgstrata.page.results import RunSet, read_results
+from pgstrata.report.counted_flames import counted_flames
 from pgstrata.report.export_csv import write_csv
 from pgstrata.report.export_html import Page, Switch, write_html
 from pgstrata.report.export_markdown import write_markdown
@@ -63,7 +64,7 @@ def write_report_of(run_set: RunSet, out: Path) -> Report:
     try:
         for folder in (out, out / "tables", *([out / FLAMES] if (out / FLAMES).exists() else [])):
             own_folder(folder, "the folder of the report", advice="name another one with --out", way=False)
-        flames, trouble = draw_flames(run_set, read_flames(run_set), out)
+        flames, trouble = draw_flames(run_set, {**read_flames(run_set), **counted_flames(run_set)}, out)
     except OSError as cause:
         raise _unwritable(out, cause) from cause
     made = sections(run_set, Frames(run_set), flames, trouble)

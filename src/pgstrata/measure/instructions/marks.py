@@ -73,7 +73,8 @@ def counted(step: Step, wanted: Length, *, marks: bool = True) -> Counted:
         roles.append(_role(role, length, marks))
     names = {role.name for role in roles}
     pairs = [(a, b, 1) for a, b, _ in step.lockstep if a in names and b in names]
-    # The driver keeps a role in step with one other. Writers that are with each other stay so, and the queries
+    # The driver keeps a role in step with one other. Writers that are with each other stay so, and the
+    # queries
     # go beside them; else one that went by a rate of its own goes with the headline's.
     bound = {name for a, b, _ in pairs for name in (a, b)}
     free = [role.name for role in roles if role.name not in bound and role.name != step.headline.role]

@@ -11,11 +11,24 @@ from statistics import mean
 from typing import Any
 
 from pgstrata import numbers
-from pgstrata.judge.instructions import CountVerdict, changes_of, sentence
+from pgstrata.judge.instructions import COUNTED, CountVerdict, changes_of, sentence
 from pgstrata.judge.marks import Mark
-from pgstrata.page.blocks import Block, Cell, Chart, Column, Prose, Row, Section, Table, missing, words
+from pgstrata.page.blocks import (
+    Block,
+    Cell,
+    Chart,
+    Column,
+    Picture,
+    Prose,
+    Row,
+    Section,
+    Table,
+    missing,
+    words,
+)
 from pgstrata.page.charts import PALETTE, SHOWN_AT_FIRST, axis, color, label, rounded, trace
 from pgstrata.page.results import RunSet, anchor, natural
+from pgstrata.report.flames import Flames
 from pgstrata.store.record import CountedStep, CountRecord
 
 FLOOR, CEILING = 0.80, 1.50
@@ -30,7 +43,7 @@ STEPS_PER_CHART = 8
 _MARKS: Mapping[str, Mark] = {"more": "bad", "fewer": "good", "same": "same", "unclear": "even"}
 
 
-def counted_section(results: RunSet) -> Section | None:
+def counted_section(results: RunSet, flames: Flames) -> Section | None:
     """None where nothing was counted."""
     workloads = results.counted_workloads
     if not workloads:
@@ -42,7 +55,7 @@ def counted_section(results: RunSet) -> Section | None:
         if results.others:
             blocks += _charts(results, workload)
         blocks += _trend(results, workload)
-        parts += _functions(results, workload)
+        parts += _functions(results, workload, flames)
     blocks += [
         Prose(f"{run.variant} could not be counted: {run.record.error.message}", "bad")
         for run in results.counted
@@ -253,7 +266,7 @@ def _line_chart(
 # --- functions --------------------------------------------------------------------------------
 
 
-def _functions(results: RunSet, workload: str) -> list[Section]:
+def _functions(results: RunSet, workload: str, flames: Flames) -> list[Section]:
     """A folded part for each step that differs."""
     parts = []
     for step, role in _steps(results, workload):
@@ -263,6 +276,7 @@ def _functions(results: RunSet, workload: str) -> list[Section]:
             if verdict is not None and verdict.word in ("more", "fewer"):
                 made = _function_table(results, verdict, variant)
                 tables += [made] if made else []
+                tables += _picture(results, flames, verdict, variant)
         if tables:
             name = _name(step, role)
             parts.append(
@@ -271,6 +285,23 @@ def _functions(results: RunSet, workload: str) -> list[Section]:
                 )
             )
     return parts
+
+
+def _picture(results: RunSet, flames: Flames, verdict: CountVerdict, variant: str) -> list[Block]:
+    key = (f"{verdict.workload}{COUNTED}", verdict.step, verdict.role)
+    flame = flames.get(key, {}).get(variant)
+    if flame is None or flame.difference is None:
+        return []
+    return [
+        Picture(
+            flame.difference,
+            f"Instructions of {variant} against {results.base}",
+            "Each box is a function, the width its share of the instructions of an operation, what it called "
+            "above it; red frames have a larger share than the base's, blue ones a smaller. Stacks are of "
+            "the call graph: a function with several callers is divided among them by what each call cost.",
+            variant,
+        )
+    ]
 
 
 def _function_table(results: RunSet, verdict: CountVerdict, variant: str) -> Table | None:
