@@ -343,3 +343,28 @@ def phases(limited: bool, archive: Path) -> list[Phase]:
     if limited:
         several += [Phase("group", LIMITED, has_group, 0.3), Phase("limited server", LIMITED, works, 3.0)]
     return several
+
+
+def end_when(room: Room, file: Path, number: signal.Signals, reached: Callable[[], bool]) -> None:
+    """Ends pgstrata by a signal as soon as something is there."""
+    running = room.start("run", file, "--no-report")
+    try:
+        until = time.monotonic() + 240
+        while running.poll() is None and not reached():
+            assert time.monotonic() < until, room.said
+            time.sleep(0.01)
+        assert running.poll() is None, room.said
+        running.send_signal(number)
+        assert running.wait(CLEAN_SECONDS) == (-KILL if number == KILL else 128 + number), room.said
+    finally:
+        if running.poll() is None:
+            running.kill()
+            running.wait()
+    assert not any(what.startswith("process") for what in room.left_after(20))
+
+
+def run(room: Room, *arguments: str | Path) -> str:
+    """Runs a campaign to its end, and returns what was said."""
+    running = room.start("run", *arguments)
+    assert running.wait(240) == 0, room.said
+    return room.said

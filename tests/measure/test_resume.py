@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from pgstrata.server.model import Server
 from pgstrata.store import Results, Run
 from support_interleaved import text
-from support_kills import CLEAN_SECONDS, KILL, ONE, TERM, Room
+from support_kills import KILL, ONE, TERM, Room, end_when, run
 
 STEPS = ["read-only=10", "read-only=100", "point-query"]
 """In the order in which sysbench has them."""
@@ -43,30 +41,6 @@ def write(room: Room, campaign: str) -> Path:
 def kept(room: Room) -> list[Path]:
     """The kept steps of all variants."""
     return sorted(room.results.glob("c/*/*/.1.kept/*.step"))
-
-
-def end_when(room: Room, file: Path, number: signal.Signals, reached: Callable[[], bool]) -> None:
-    """Ends pgstrata by a signal as soon as something is there."""
-    running = room.start("run", file, "--no-report")
-    try:
-        until = time.monotonic() + 240
-        while running.poll() is None and not reached():
-            assert time.monotonic() < until, room.said
-            time.sleep(0.01)
-        assert running.poll() is None, room.said
-        running.send_signal(number)
-        assert running.wait(CLEAN_SECONDS) == (-KILL if number == KILL else 128 + number), room.said
-    finally:
-        if running.poll() is None:
-            running.kill()
-            running.wait()
-    assert not any(what.startswith("process") for what in room.left_after(20))
-
-
-def run(room: Room, *arguments: str | Path) -> str:
-    running = room.start("run", *arguments)
-    assert running.wait(240) == 0, room.said
-    return room.said
 
 
 def whole(room: Room) -> list[Run]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pgstrata.campaign.file.models import Campaign
+    from pgstrata.campaign.plan.model import PlannedRun
     from pgstrata.campaign.plan.runs import Plan
     from pgstrata.measure.campaign import CampaignOutcome
 
@@ -232,6 +233,13 @@ def _show_plan(campaign: Campaign, fresh: bool) -> None:
         print(f"placement: {sentence(cpus_of(campaign))}")
 
 
+def _state(run: PlannedRun) -> str:
+    if run.existing:
+        return "there already"
+    state = "to do again" if run.again else "to do"
+    return f"{state}, data kept" if run.from_kept else state
+
+
 def plan_lines(plan: Plan) -> list[str]:
     """The plan as text: every run in its order, then time and disk."""
     from pgstrata.campaign.plan.kept_lines import kept_lines, step_rows
@@ -244,7 +252,7 @@ def plan_lines(plan: Plan) -> list[str]:
             run.key.variant,
             run.key.workload,
             run.key.repeat,
-            "there already" if run.existing else "to do again" if run.again else "to do",
+            _state(run),
             "" if run.existing else numbers.clock(run.seconds),
             "" if run.existing else numbers.size(run.disk_bytes),
         ]

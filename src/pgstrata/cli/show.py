@@ -88,6 +88,8 @@ def lines(run: Run) -> list[str]:
         f"started   {record.started}, finished {record.finished}",
         f"folder    {run.folder}",
     ]
+    if record.loaded:
+        text.append(f"data      not loaded, a copy of kept data {record.loaded[:8]}")
     for number, begun in enumerate(record.attempts, 1):
         steps = ", ".join(step.name for step in run.steps if step.measured and step.attempt == number)
         text.append(f"attempt   {number}, begun {begun}: {steps or 'no step'}")

@@ -462,7 +462,8 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a run was made and how it ended: what is known beside its identity and its steps.
 
     `counted`: of a run that counted instructions; such a run has no steps, and no rate. `attempts`: when
-    each began that steps of the run are from; () where that is one.
+    each began that steps of the run are from; () where that is one. `loaded`: key of the kept data that the
+    run began with; None where it loaded its own.
     """
 
     status: Status
@@ -488,6 +489,7 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     comparison: ComparisonRecord | None = None
     counted: CountRecord | None = None
     attempts: tuple[Time, ...] = ()
+    loaded: str | None = None
 
 
 class RunRecord(Circumstances, frozen=True, kw_only=True):

@@ -268,6 +268,13 @@ class CampaignSpec(Strict):
         default=False,
         description="Leave the data folder of each run behind (stopped), to look at it.",
     )
+    keep_loaded: bool = Field(
+        default=False,
+        description="Keep loaded data in the cache, and begin from a copy of it wherever the same server, "
+        "options of `initdb` and data options come again: in every repeat, config and later campaign (see "
+        "docs/servers.md). The steps of a load are measured in the runs that load. `pgstrata data list` "
+        "shows what is kept.",
+    )
     repeats: int = Field(default=1, ge=1, le=1000, description="Runs of every variant × workload.")
     order: Order = Field(
         default="sequential",

@@ -82,6 +82,9 @@ results = "results"
 # Leave the data folder of each run behind, to look at it.
 keep_data = false
 
+# Keep loaded data for all repeats, configs and later campaigns that need the same.
+keep_loaded = false
+
 # The same seed gives the same rows, keys and order of operations.
 seed = 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.campaign.plan.order import data_at
 from pgstrata.campaign.plan.resume import dependent, independent, phases_of
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.workload.core.language import Step
@@ -14,12 +15,15 @@ def kept_lines(plan: Plan) -> list[str]:
     """Per workload what happens when a run is stopped, and for each run that goes on, where."""
     firsts = {run.workload.label: run for run in reversed(plan.missing) if not run.unable}
     lines = [_when_stopped(run) for run in reversed(firsts.values())]
+    if loaded := sum(run.from_kept for run in plan.missing):
+        lines.append(f"{loaded} of {len(plan.missing)} runs begin with data that is loaded and kept")
     for run in plan.missing:
         if run.kept:
             left = [step.name for step in _measured(run)][len(run.kept) :]
             there = ", ".join(step.name for step in run.kept)
+            again = "is taken from what is kept" if run.from_kept else "is loaded again"
             lines.append(
-                f"{run.key.variant}, {run.key.workload}, repeat {run.key.repeat}: the data is loaded again; "
+                f"{run.key.variant}, {run.key.workload}, repeat {run.key.repeat}: the data {again}; "
                 f"kept: {there}; to do: {', '.join(left) or 'no step'}"
             )
     return lines
@@ -31,9 +35,13 @@ def step_rows(plan: Plan) -> list[list[object]]:
     for run in plan.missing:
         there = {step.name: step for step in run.kept}
         alone = {step.name for step in independent(phases_of(run))} if run.made_of else set()
+        loads = phases_of(run)[: data_at(phases_of(run))] if run.from_kept else []
+        not_loaded = {phase.name for phase in loads if isinstance(phase, Step)}
         for step in _measured(run):
             if step.name in there:
                 state = f"kept, of attempt {there[step.name].attempt}"
+            elif step.name in not_loaded:
+                state = "left out, its data is kept"
             else:
                 state = "to do" if step.name in alone else "to do, not kept if the run is stopped"
             rows.append([run.key.variant, run.key.workload, run.key.repeat, step.name, state])

@@ -34,6 +34,8 @@ class PlannedRun:
     again: it is there, but not from a comparison in which all variants finished, and is measured anew.
     unable: why this version cannot run the workload; empty where it can. made_of: stands for all that decides
     what is measured. kept: steps that an earlier attempt has finished, in their order.
+
+    With `keep_loaded`, data_key: of the data it loads; from_kept: that is there, or will be when it begins.
     """
 
     key: RunKey
@@ -46,3 +48,5 @@ class PlannedRun:
     unable: str = ""
     made_of: str = ""
     kept: tuple[KeptStep, ...] = ()
+    data_key: str = ""
+    from_kept: bool = False

@@ -12,7 +12,7 @@ from typing import Literal
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.plan.model import PlannedRun, Variant
 from pgstrata.driver.spec import WindowsSpec
-from pgstrata.workload.core.language import Phase, Settle, Step
+from pgstrata.workload.core.language import Phase, Settle, Step, Work
 
 AGAIN_SECONDS = 0.2
 """Unmeasured begin of each slice after the first: a new connection reads its catalogs again."""
@@ -198,6 +198,20 @@ def loaded_at(phases: Sequence[Phase]) -> int:
     return next(read, len(phases))
 
 
+def data_at(phases: Sequence[Phase]) -> int:
+    """How many phases make the data that `keep_loaded` keeps, also where the load is measured: all before the
+    first step that works on it. Work in Python after the load is done in every run: it finds something out,
+    or prepares what lies elsewhere."""
+    loads, end = 0, len(phases)
+    for number, phase in enumerate(phases):
+        if isinstance(phase, Step):
+            if not phase.load and (phase.measured or phase.reads_only):
+                end = number
+                break
+            loads = number + 1
+    return next((i for i in range(loads, end) if loads and isinstance(phases[i], Work)), end)
+
+
 def data_of(variant: Variant) -> tuple[object, ...]:
     """What decides how a data folder is made and loaded; settings do not."""
     return variant.server.spec, tuple(variant.spec.initdb)
@@ -211,16 +225,23 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
     chosen = run.workload
     phases = chosen.workload.phases(chosen.options, run.variant.server.version_num)
     end = loaded_at(phases)
-    copied = next(v for v in variants if data_of(v) == data_of(run.variant)) is not run.variant and end > 0
+    first = next(v for v in variants if data_of(v) == data_of(run.variant))
+    copied = first is not run.variant and end > 0 and not run.from_kept
+    there = {step.name for step in run.kept}
+    from_kept = data_at(phases) if run.from_kept else 0
     copy_seconds = run.disk_bytes / COPIED_BYTES
     seconds, snapshots = run.seconds, False
     for index, phase in enumerate(phases):
-        once = _seconds(phase)
-        if index < end:
+        once = seconds_of(phase)
+        if index < from_kept:
+            continue  # `with_loaded` has taken it off
+        if isinstance(phase, Step) and phase.name in there:
+            seconds -= once
+        elif index < end:
             seconds -= once if copied else 0.0
         elif isinstance(phase, Step):
             schedule = schedule_of(phase, spec)
-            length = _seconds(schedule.step)
+            length = seconds_of(schedule.step)
             count = schedule.count
             if spec.until == "verdict" and schedule.how != "once" and length > 0:
                 count = math.ceil(spec.max_seconds / len(variants) / length)
@@ -243,7 +264,8 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
     return replace(run, seconds=seconds, disk_bytes=run.disk_bytes * (2 if snapshots else 1))
 
 
-def _seconds(phase: Phase) -> float:
+def seconds_of(phase: Phase) -> float:
+    """How long a phase takes, as the plan shows it."""
     if isinstance(phase, Step):
         return phase.seconds or phase.estimated_seconds or 0.0
     return phase.seconds if isinstance(phase, Settle) else 0.0
@@ -253,11 +275,13 @@ __all__ = [
     "Schedule",
     "WindowSchedule",
     "block_lengths",
+    "data_at",
     "data_of",
     "interleaved_cost",
     "loaded_at",
     "longest",
     "order_of_pair",
     "schedule_of",
+    "seconds_of",
     "warmed_up",
 ]

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pgstrata
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.plan.model import PlannedRun
-from pgstrata.campaign.plan.order import loaded_at
+from pgstrata.campaign.plan.order import data_at
 from pgstrata.store import Results, kept
 from pgstrata.store.kept import KeptStep
 from pgstrata.workload.core.language import Phase, Step
@@ -26,7 +26,7 @@ def independent(phases: Sequence[Phase]) -> list[Step]:
     """The measured steps that are kept when they have finished: those that come before the first that
     writes to the loaded data."""
     found: list[Step] = []
-    for phase in phases[loaded_at(phases) :]:
+    for phase in phases[data_at(phases) :]:
         if isinstance(phase, Step):
             if not phase.reads_only:
                 break
@@ -37,7 +37,8 @@ def independent(phases: Sequence[Phase]) -> list[Step]:
 def dependent(phases: Sequence[Phase]) -> list[Step]:
     """The other measured steps: a run that is stopped in one of them does them all again."""
     kept_ones = {step.name for step in independent(phases)}
-    return [p for p in phases if isinstance(p, Step) and p.measured and p.name not in kept_ones]
+    later = phases[data_at(phases) :]
+    return [p for p in later if isinstance(p, Step) and p.measured and p.name not in kept_ones]
 
 
 def phases_of(run: PlannedRun) -> Sequence[Phase]:

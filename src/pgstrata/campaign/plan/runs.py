@@ -12,9 +12,10 @@ import psutil
 
 from pgstrata.campaign.file.models import Campaign, ChosenWorkload, VariantSpec
 from pgstrata.campaign.plan.checks import check_cpus, check_interleaved, check_memory, memory_limit
+from pgstrata.campaign.plan.loaded import with_loaded
 from pgstrata.campaign.plan.model import PlannedRun, Variant
-from pgstrata.campaign.plan.order import interleaved_cost
-from pgstrata.campaign.plan.resume import with_kept
+from pgstrata.campaign.plan.order import interleaved_cost, seconds_of
+from pgstrata.campaign.plan.resume import phases_of, with_kept
 from pgstrata.errors import UsageError
 from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.model import Server
@@ -25,6 +26,7 @@ from pgstrata.store.names import RunKey
 from pgstrata.store.read import BrokenRun, read_run
 from pgstrata.store.record import BuiltRecord, RunRecord
 from pgstrata.suggest import meant
+from pgstrata.workload.core.language import Step
 from pgstrata.workload.core.options import NotInVersionError
 
 AROUND_SECONDS = 8.0
@@ -83,6 +85,7 @@ def make_plan(
         runs = [_with_existing(run, results) for run in runs]
     if campaign.spec.order != "interleaved":
         runs = [run for one in runs for run in _resumed([one], campaign, results, fresh)]
+        runs = with_loaded([[_without_kept(run)] for run in runs], campaign.spec)
     else:
         for chosen in campaign.workloads:
             check_interleaved(chosen, [v for v in variants if (v.label, chosen.label) not in unable])
@@ -90,6 +93,7 @@ def make_plan(
         able = [run for run in runs if not run.unable]
         able = [run for group in groups(able) for run in _together(group, results)]
         able = [run for group in groups(able) for run in _resumed(group, campaign, results, fresh)]
+        able = with_loaded(groups(able), campaign.spec)
         costed = [
             interleaved_cost(run, campaign.spec, [other.variant for other in group])
             for group in groups(able)
@@ -104,6 +108,13 @@ def _resumed(
 ) -> list[PlannedRun]:
     runs = with_kept(group, campaign.spec, results)
     return [replace(run, kept=()) for run in runs] if fresh else runs
+
+
+def _without_kept(run: PlannedRun) -> PlannedRun:
+    """Its time is that of the steps which are to do."""
+    there = {step.name for step in run.kept}
+    steps = [phase for phase in phases_of(run) if isinstance(phase, Step) and phase.name in there]
+    return replace(run, seconds=max(0.0, run.seconds - sum(map(seconds_of, steps)))) if steps else run
 
 
 def _unable(campaign: Campaign, variants: Sequence[Variant]) -> dict[tuple[str, str], str]:

@@ -21,6 +21,7 @@ from pgstrata.campaign.plan.order import (
     BLOCKS_OF_ONE_LENGTH,
     Schedule,
     block_lengths,
+    data_at,
     data_of,
     loaded_at,
     longest,
@@ -32,6 +33,7 @@ from pgstrata.errors import PgstrataError, StoreError
 from pgstrata.measure.comparison.block import Block
 from pgstrata.measure.comparison.participant import Participant, known
 from pgstrata.measure.run.active import ActiveRun
+from pgstrata.server.loaded import find
 from pgstrata.store.record import ComparisonRecord
 from pgstrata.workload.core.language import Step
 
@@ -116,8 +118,11 @@ class Comparison:
         of the first is copied to the others. All are started anew then, so that none has in memory
         what its load left there."""
         donors: dict[tuple[object, ...], Participant] = {}
+        may = self._all_may_begin_with_kept_data()
         for participant in self.participants:
             end = loaded_at(participant.run.phases)
+            if may and self._adopted(participant):
+                continue
             donor = donors.setdefault(data_of(participant.run.planned.variant), participant)
             if donor is participant or donor.error is not None or not end:
                 self._try(participant, partial(Participant.load, phases=end))
@@ -126,12 +131,28 @@ class Comparison:
                 self._try(participant, partial(Participant.adopt, donor=donor))
         self._each(lambda participant: participant.cluster.start())
 
+    def _all_may_begin_with_kept_data(self) -> bool:
+        """A load that is measured is left out of all or of none: they take turns at the same steps."""
+        measured = any(
+            loaded_at(p.run.phases) != data_at(p.run.phases)
+            for p in self.participants
+            if p.run.planned.data_key
+        )
+        return not measured or all(find(p.run.planned.data_key) for p in self.participants)
+
+    def _adopted(self, participant: Participant) -> bool:
+        found: list[bool] = []
+        self._try(participant, lambda participant: found.append(participant.adopt_kept()))
+        return found != [False]
+
     def _next_step(self) -> Step | None:
         """Brings every variant to its next step, the same for all (`check_interleaved`)."""
 
         def forward(participant: Participant) -> None:
+            participant.keep_loaded()
             while participant.phase is not None and not isinstance(participant.phase, Step):
                 participant.prepare()
+                participant.keep_loaded()
 
         self._each(forward)
         steps = (participant.phase for participant in self.here)

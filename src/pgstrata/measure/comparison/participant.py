@@ -65,6 +65,19 @@ class Participant:
         self.run.adopt(donor.run)
         self._at, self._order = donor._at, donor._order
 
+    def adopt_kept(self) -> bool:
+        """Makes the cluster from data that is kept; False where there is none."""
+        if not self.run.start_loaded():
+            return False
+        self.run.keep_settings()
+        self.cluster.stop("fast")
+        self._at, self._order = self.run.begins_at
+        return True
+
+    def keep_loaded(self) -> None:
+        """Keeps the data where all of it has just been loaded."""
+        self.run.keep_loaded(self._at)
+
     def prepare(self) -> None:
         """The next phase, which is no step."""
         phase = self.phase

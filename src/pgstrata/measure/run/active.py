@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import psycopg
 import pgstrata
 from pgstrata import numbers
 from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.plan.loaded import data_made_of
 from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.campaign.plan.order import data_at
 from pgstrata.campaign.plan.resume import independent
 from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError, server_said
 from pgstrata.measure.interrupt import Interrupts
@@ -26,6 +29,7 @@ from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import step_seed
 from pgstrata.observe import machine
 from pgstrata.server.cluster import Cluster, ForeignCluster, new_database
+from pgstrata.server.loaded import begin_record, find, held, keep
 from pgstrata.server.log_end import last_words
 from pgstrata.store import RunBuilder
 from pgstrata.store.kept import KeptData, data_of
@@ -78,6 +82,11 @@ class ActiveRun:
         self._sizes: Sizes | None = None
         self._driver_version = ""
         self._started = False
+        self._data_at = data_at(self.phases)
+        self._steps_of_load = sum(isinstance(phase, Step) for phase in self.phases[: self._data_at])
+        self._begun = 0.0
+        self.loaded: str | None = None
+        """Key of the kept data that the run began with; None where it has loaded its own."""
         self._outlive = {step.name for step in independent(self.phases)} if self.planned.made_of else set()
         self._kept = {step.name: step for step in run.kept}
 
@@ -91,7 +100,8 @@ class ActiveRun:
         self.keep_steps(None)
         try:
             try:
-                self.start()
+                if not self.start_loaded():
+                    self.start()
                 self._work()
             except PgstrataError as failure:
                 error, log_tail = self.explained(failure)
@@ -121,11 +131,12 @@ class ActiveRun:
         )
 
     def start(self, copy_of: Path | None = None) -> None:
-        """copy_of: data folder of a stopped server that is copied instead of a new one being made.
+        """The cluster with its server.
 
+        copy_of: data folder of a stopped server that is copied instead of a new one being made.
         Raises ServerError, also where the disk has too little room.
         """
-        cluster = self.cluster
+        cluster, self._begun = self.cluster, time.monotonic()
         if isinstance(cluster, Cluster):
             self._check_disk()
             self.progress.phase("initdb")
@@ -138,6 +149,48 @@ class ActiveRun:
         self._host = (
             machine.facts(cluster.data_dir) if cluster.data_dir else Host(hostname=socket.gethostname())
         )
+
+    def start_loaded(self) -> bool:
+        """The same with data that is kept, where there is some; False where the run has to load its own."""
+        if not self.planned.data_key:
+            return False
+        with held(self.planned.data_key, self.progress.say) as kept:
+            if kept is None:
+                return False
+            when = kept.record.made.replace("T", " ").removesuffix("+00:00")
+            self.progress.say(
+                f"  {self.planned.key.variant}: data loaded {when} UTC and kept, {kept.record.key[:8]}"
+            )
+            self.start(kept.data)
+            self._facts, self.loaded = dict(kept.record.facts), kept.record.key
+        return True
+
+    @property
+    def begins_at(self) -> tuple[int, int]:
+        """How many phases are done before the run begins, and how many of them are steps."""
+        return (self._data_at, self._steps_of_load) if self.loaded else (0, 0)
+
+    def keep_loaded(self, at: int) -> None:
+        """Keeps the data for later runs when so many phases are done and all of it is loaded. What stands in
+        the way is said, and the run goes on. Raises ServerError where the server does not start again."""
+        key, cluster = self.planned.data_key, self.cluster
+        if not key or at != self._data_at or self.loaded or not isinstance(cluster, Cluster):
+            return
+        made_of = data_made_of(self.planned, self.settings)
+        if made_of is None or find(key) is not None:
+            return
+        self.progress.phase("keeping the data")
+        with self.timings.of("keep"):
+            cluster.stop("fast")
+            seconds = time.monotonic() - self._begun
+            server = self.planned.variant.server.label
+            about = begin_record(key, server, self.planned.key.workload, made_of, self._facts, seconds)
+            try:
+                if (kept := keep(key, cluster.data_dir, about=about)) is not None:
+                    self.progress.say(f"  data kept, {numbers.size(kept.record.bytes)}: {key[:8]}")
+            except ServerError as error:
+                self.progress.say(f"  the loaded data is not kept: {error.message}")
+            cluster.start()
 
     def _check_disk(self) -> None:
         free = shutil.disk_usage(self._data_root).free
@@ -169,7 +222,8 @@ class ActiveRun:
     def _work(self) -> None:
         server = self.planned.variant.server
         if server.dsn is None:
-            self.create_database()
+            if not self.loaded:
+                self.create_database()
             self._do_phases()
             return
         keep = self.settings.keep_data
@@ -192,8 +246,9 @@ class ActiveRun:
     def _do_phases(self) -> None:
         self.keep_settings()
         steps = [phase for phase in self.phases if isinstance(phase, Step)]
-        order = 0
-        for phase in self.phases:
+        begin, order = self.begins_at
+        for at, phase in enumerate(self.phases[begin:], begin):
+            self.keep_loaded(at)
             if isinstance(phase, Step):
                 order += 1
                 if (kept := self.kept_step(phase)) is not None:
@@ -262,7 +317,9 @@ class ActiveRun:
         where = RunContext(self.cluster, self._database, self._builder, self.timings, self.settings)
         # The seed is that of the workload, or of the campaign where it has none of its own.
         seed = getattr(self.planned.workload.options, "seed", self.settings.seed)
-        seed = step_seed(seed, self.planned.key.repeat, order, step.name)
+        # Kept data is that of every repeat, and is made the same in each.
+        once = bool(self.planned.data_key) and order <= self._steps_of_load
+        seed = step_seed(seed, 1 if once else self.planned.key.repeat, order, step.name)
         return StepMeasurement(where, step, order, seed, parts=parts, last=last)
 
     def store(
@@ -351,6 +408,7 @@ class ActiveRun:
                 sizes=self._sizes or Sizes(),
                 facts=self._facts,
                 attempts=self._builder.attempts,
+                loaded=self.loaded,
             )
         )
 

@@ -344,6 +344,8 @@ class Step:
     tables: whose sizes, statistics and indexes are recorded. group: heading in the report.
     measured=False marks a load: recorded and shown with the run, but in no comparison.
     reads_only: the step leaves the data as it is, so it may be cut into slices.
+    load: it makes the data of the steps after it, measured or not; with `keep_loaded` it is left out where
+    its data is kept.
     estimated_seconds: what the plan shows where `seconds` is None.
     apart: where instructions are counted, each statement by itself. uncounted: why the step is none that can
     be counted; empty where it is one.
@@ -362,6 +364,7 @@ class Step:
     group: str = ""
     measured: bool = True
     reads_only: bool = False
+    load: bool = False
     estimated_seconds: float | None = None
     apart: bool = False
     uncounted: str = ""

@@ -180,6 +180,7 @@ def _load(o: FulltextOptions, rows: corpus.Corpus, kind: str) -> Step:
         Headline("load", "rows", "messages/s"),
         tables=[TABLE],
         group="full text load",
+        load=True,
         estimated_seconds=1 + rows.size / _LOAD[kind],
     )
 
@@ -192,6 +193,7 @@ def _index_step(o: FulltextOptions, rows: corpus.Corpus, kind: str) -> Step:
         Headline("load", "operations", "builds/h", fixed=PER_HOUR),
         tables=[TABLE],
         group="full text load",
+        load=True,
         estimated_seconds=1 + rows.size / _INDEX[kind],
     )
 

@@ -291,6 +291,7 @@ def l_i0(o: InsertOptions) -> Step:
         Headline("insert", "rows", "rows/s"),
         tables=_recorded_tables(o),
         group="load",
+        load=True,
         estimated_seconds=o.rows / _ROWS_PER_SECOND["l.i0"],
     )
 
@@ -307,6 +308,7 @@ def l_x(o: InsertOptions) -> Step:
         Headline("index", "operations", "indexed rows/s", fixed=float(o.loaded_rows())),
         tables=_recorded_tables(o),
         group="load",
+        load=True,
         estimated_seconds=o.rows / _ROWS_PER_SECOND["l.x"],
     )
 

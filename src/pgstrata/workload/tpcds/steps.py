@@ -141,6 +141,7 @@ def _phase(o: TpcdsOptions, name: str, ops: Callable[[str], Sequence[Op]], secon
         tables=list(tables()),
         group="TPC-DS load",
         uncounted="it is one operation on all tables",
+        load=True,
         estimated_seconds=1 + seconds / len(shares),
     )
 

@@ -1,0 +1,112 @@
+"""What a run's data is made of, and whether it is kept from an earlier load: known before anything starts."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pgstrata
+from pgstrata.campaign.file.models import CampaignSpec
+from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.campaign.plan.order import COPIED_BYTES, data_at, seconds_of
+from pgstrata.campaign.plan.resume import phases_of
+from pgstrata.server import loaded
+from pgstrata.server.model import Server
+from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work
+
+_FORMAT = 1
+"""Another one for data that is kept in another way."""
+
+_WRITTEN = ("default_table_access_method", "default_toast_compression", "default_with_oids")
+"""Settings that decide what is on disk. All others decide how it gets there."""
+
+
+def with_loaded(groups: Sequence[Sequence[PlannedRun]], spec: CampaignSpec) -> list[PlannedRun]:
+    """The runs with the key of their data; `from_kept` where it is there already, or will be when their turn
+    comes. groups: in the order in which they are made, each of those that are made together."""
+    there: set[str] = set()
+    found = []
+    for group in groups:
+        made = [_with_key(run, spec, there) for run in group]
+        there |= {run.data_key for run in made}
+        found += made
+    return found
+
+
+def _with_key(run: PlannedRun, spec: CampaignSpec, there: Collection[str]) -> PlannedRun:
+    made_of = data_made_of(run, spec) if spec.keep_loaded and not run.existing else None
+    if made_of is None:
+        return run
+    key = loaded.key_of(made_of)
+    from_kept = key in there or loaded.find(key) is not None
+    end = data_at(phases_of(run))
+    saved = sum(map(seconds_of, phases_of(run)[:end])) if from_kept else 0.0
+    seconds = max(0.0, run.seconds - saved) + run.disk_bytes / COPIED_BYTES
+    return replace(run, data_key=key, from_kept=from_kept, seconds=seconds)
+
+
+def data_made_of(run: PlannedRun, spec: CampaignSpec) -> dict[str, Any] | None:
+    """Everything that decides what is in the data folder when it is loaded; None where nothing is kept: there
+    is no load, or the server is somebody else's or not there yet."""
+    phases = phases_of(run)
+    end = data_at(phases)
+    server = run.variant.server
+    if not server.managed or not any(isinstance(phase, Step) for phase in phases[:end]):
+        return None
+    identity = _server(server)
+    if identity is None:
+        return None
+    made_of: dict[str, Any] = {
+        "format": _FORMAT,
+        "release": pgstrata.__version__,
+        "machine": platform.machine(),
+        "server": identity,
+        "initdb": list(run.variant.spec.initdb),
+        "settings": {name: value for name, value in run.variant.config.settings.items() if name in _WRITTEN},
+        "workload": run.workload.workload.name,
+        "seed": getattr(run.workload.options, "seed", spec.seed),
+        "phases": [_phase(phase) for phase in phases[:end]],
+    }
+    if any(isinstance(phase, Work) for phase in phases[:end]):
+        made_of["options"] = run.workload.all_options  # what work in Python does is not said elsewhere
+    return made_of
+
+
+def _phase(phase: Phase) -> list[Any]:
+    match phase:
+        case Step():
+            return ["step", phase.spec()]
+        case Admin():
+            return ["admin", phase.name, list(phase.statements)]
+        case Settle():
+            return ["settle", list(phase.tables), phase.checkpoint]
+        case Work():
+            return ["work", phase.name]
+
+
+def _server(server: Server) -> list[str] | None:
+    if server.built is not None:
+        return [server.version, server.built.key]
+    if server.spec.startswith("pg:"):
+        return [server.spec]
+    assert server.bin_dir is not None
+    program = server.bin_dir / "postgres"
+    try:
+        about = program.stat()
+        return [server.version, server.build, _digest(program, about.st_size, about.st_mtime_ns)]
+    except OSError:
+        return None
+
+
+@lru_cache
+def _digest(program: Path, _size: int, _changed: int) -> str:
+    with program.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+__all__ = ["data_made_of", "with_loaded"]
