@@ -120,6 +120,6 @@ def test_the_plan_says_what_a_stop_would_lose(room: Room, pg17: Server) -> None:
     assert said.count("not kept if the run is stopped") == 4
     insert = room.place / "c.toml"
     insert.write_text(f'name = "c"\n[[variants]]\nserver = "{spec(pg17)}"\n[[workloads]]\nname = "insert"\n')
-    assert "a run that is stopped begins anew: later steps read what l.i0 writes" in run(
+    assert "a run that is stopped begins anew: later steps read what l.i1 writes" in run(
         room, insert, "--dry-run"
     )
