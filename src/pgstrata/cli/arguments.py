@@ -1,12 +1,127 @@
-"""Options that mean the same in every command."""
+"""Options that mean the same in several commands, and the campaign that they ask for."""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-ResultsOption = Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder with the runs.")]
+if TYPE_CHECKING:
+    from pgstrata.campaign.file.models import Campaign
 
 RESULTS = Path("results")
+
+ResultsOption = Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder with the runs.")]
+
+CampaignArgument = Annotated[
+    Path | None,
+    typer.Argument(metavar="CAMPAIGN.toml", help="A campaign file; none: one is made ad hoc."),
+]
+ServersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--server",
+        metavar="SPEC",
+        help="pg:17, pg:17.11, path:DIR, dsn:URL, release:9.0.23, tar:FILE, src:DIR, git:DIR#REF. "
+        "Repeatable.",
+    ),
+]
+BuildsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--build", metavar="NAME", help="What source trees are built with, say o2_nofp. Repeatable."
+    ),
+]
+ConfigsOption = Annotated[
+    list[str] | None,
+    typer.Option("--config", metavar="NAME[+NAME]", help="A stack of config fragments. Repeatable."),
+]
+WorkloadsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--workload",
+        metavar="NAME",
+        help="What to run (default: insert, counted: sysbench). Repeatable.",
+    ),
+]
+ScriptsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--script", metavar="FILE[@WEIGHT]", help="A pgbench script, run by workload pgbench. Repeatable."
+    ),
+]
+ScaleOption = Annotated[
+    str | None, typer.Option("--scale", metavar="NAME", help="A named set of options of the workload.")
+]
+SetsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="An option of the workload (workload.key=value for one)."
+    ),
+]
+RunsOption = Annotated[
+    Path | None, typer.Option("--results", metavar="DIR", help="Folder for the runs (default: results).")
+]
+NameOption = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the campaign.")]
+BaseOption = Annotated[str | None, typer.Option("--base", metavar="LABEL", help="Variant to compare with.")]
+DataDirOption = Annotated[
+    Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder on the disk to be measured.")
+]
+
+# Of commands that measure two servers made from one choice:
+WorkloadOption = Annotated[
+    str, typer.Option("--workload", metavar="NAME", help="What to run: see pgstrata workloads.")
+]
+SmallScaleOption = Annotated[
+    str | None,
+    typer.Option("--scale", metavar="NAME", help="Options of the workload (default: quick, if it has one)."),
+]
+ConfigOption = Annotated[
+    str, typer.Option("--config", metavar="NAME[+NAME]", help="Config fragments of all servers.")
+]
+BuildOption = Annotated[
+    str | None,
+    typer.Option(
+        "--build", metavar="NAME", help="What is built with: o2, o2_nofp, o3_native, debug-asserts."
+    ),
+]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of all random streams.")]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a command line says of a campaign, beside or instead of a file."""
+
+    campaign: Path | None
+    servers: Sequence[str] | None
+    configs: Sequence[str] | None
+    workloads: Sequence[str] | None
+    scripts: Sequence[str] | None
+    scale: str | None
+    sets: Sequence[str] | None
+    fields: Mapping[str, Any]
+
+    def read(self) -> Campaign:
+        """The campaign, checked. Raises UsageError."""
+        from pgstrata.campaign.file.reading import Overrides, adhoc_campaign, read_campaign
+
+        workloads, sets = self.workloads or [], self.sets or []
+        if self.scripts:
+            workloads = workloads or ["pgbench"]
+            # JSON's lists of text are TOML's
+            files = json.dumps([os.path.abspath(script) for script in self.scripts])  # noqa: PTH100
+            sets = [*sets, f"scripts={files}"]
+        overrides = Overrides(
+            servers=self.servers or [],
+            configs=self.configs or [],
+            workloads=workloads,
+            scale=self.scale,
+            sets=sets,
+            fields=self.fields,
+        )
+        return read_campaign(self.campaign, overrides) if self.campaign else adhoc_campaign(overrides)

@@ -10,6 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pgstrata.cli.arguments import (
+    BuildOption,
+    ConfigOption,
+    DataDirOption,
+    SeedOption,
+    SetsOption,
+    SmallScaleOption,
+    WorkloadOption,
+)
 from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
@@ -18,31 +27,6 @@ if TYPE_CHECKING:
     from pgstrata.bisect.hunt import Search
     from pgstrata.bisect.line import Line
     from pgstrata.measure.two_servers import Work
-
-WorkloadOption = Annotated[
-    str, typer.Option("--workload", metavar="NAME", help="What to run: see pgstrata workloads.")
-]
-ScaleOption = Annotated[
-    str | None,
-    typer.Option("--scale", metavar="NAME", help="Options of the workload (default: quick, if it has one)."),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="An option of the workload. Repeatable."),
-]
-ConfigOption = Annotated[
-    str, typer.Option("--config", metavar="NAME[+NAME]", help="Config fragments of all servers.")
-]
-BuildOption = Annotated[
-    str | None,
-    typer.Option(
-        "--build", metavar="NAME", help="What is built with: o2, o2_nofp, o3_native, debug-asserts."
-    ),
-]
-DataDirOption = Annotated[
-    Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder on the disk to be measured.")
-]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of all random streams.")]
 
 
 def bisect(
@@ -70,8 +54,8 @@ def bisect(
         str | None, typer.Option("--server", metavar="SPEC", help="The server of --configs, say pg:17.")
     ] = None,
     workload: WorkloadOption = "sysbench",
-    scale: ScaleOption = None,
-    set_: SetOption = None,
+    scale: SmallScaleOption = None,
+    set_: SetsOption = None,
     config: ConfigOption = "default",
     build: BuildOption = None,
     seconds: Annotated[

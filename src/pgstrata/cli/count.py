@@ -5,11 +5,25 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from pgstrata.cli.arguments import (
+    Asked,
+    BaseOption,
+    BuildsOption,
+    CampaignArgument,
+    ConfigsOption,
+    DataDirOption,
+    NameOption,
+    RunsOption,
+    ScaleOption,
+    ScriptsOption,
+    ServersOption,
+    SetsOption,
+    WorkloadsOption,
+)
 from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
@@ -18,37 +32,14 @@ if TYPE_CHECKING:
 
 
 def count(
-    campaign: Annotated[
-        Path | None,
-        typer.Argument(metavar="CAMPAIGN.toml", help="A campaign file; none: one is made ad hoc."),
-    ] = None,
-    server: Annotated[
-        list[str] | None,
-        typer.Option("--server", metavar="SPEC", help="As for `pgstrata run`. Repeatable."),
-    ] = None,
-    build: Annotated[
-        list[str] | None,
-        typer.Option("--build", metavar="NAME", help="What source trees are built with. Repeatable."),
-    ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("--config", metavar="NAME[+NAME]", help="A stack of config fragments. Repeatable."),
-    ] = None,
-    workload: Annotated[
-        list[str] | None,
-        typer.Option("--workload", metavar="NAME", help="What to run (default: sysbench). Repeatable."),
-    ] = None,
-    script: Annotated[
-        list[str] | None,
-        typer.Option("--script", metavar="FILE[@WEIGHT]", help="A pgbench script. Repeatable."),
-    ] = None,
-    scale: Annotated[
-        str | None,
-        typer.Option("--scale", metavar="NAME", help="A named set of options (default: count, a small one)."),
-    ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of the workload.")
-    ] = None,
+    campaign: CampaignArgument = None,
+    server: ServersOption = None,
+    build: BuildsOption = None,
+    config: ConfigsOption = None,
+    workload: WorkloadsOption = None,
+    script: ScriptsOption = None,
+    scale: ScaleOption = None,
+    set_: SetsOption = None,
     step: Annotated[
         list[str] | None,
         typer.Option("--step", metavar="GLOB", help="Count only these steps. Repeatable."),
@@ -73,23 +64,18 @@ def count(
     callers: Annotated[
         str | None, typer.Option("--callers", metavar="FUNCTION", help="Who calls it, before and after.")
     ] = None,
-    results: Annotated[
-        Path | None, typer.Option("--results", metavar="DIR", help="Folder for the runs (default: results).")
-    ] = None,
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the campaign.")] = None,
-    base: Annotated[
-        str | None, typer.Option("--base", metavar="LABEL", help="Variant to compare with.")
-    ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder the clusters live in.")
-    ] = None,
+    results: RunsOption = None,
+    name: NameOption = None,
+    base: BaseOption = None,
+    data_dir: DataDirOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Count anew what is there already.")] = False,
     form: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
     """Instructions per operation instead of time: exact on any machine.
 
     Every variant is started afresh several times; the steps that one client can do are counted by role, and
-    functions that account for a difference are named. Nothing is timed.
+    functions that account for a difference are named. Nothing is timed. Without a campaign file the scale is
+    count, a small one.
 
     \b
     Examples:
@@ -97,24 +83,19 @@ def count(
       pgstrata count --server pg:16 --server pg:17 --step 'read-only*' --callers ExecInitExpr
       pgstrata count campaign.toml --margin 0.5% --format json
     """
-    import json
-    import os
-
-    from pgstrata.campaign.file.reading import Overrides, adhoc_campaign, read_campaign
     from pgstrata.cli.compare import share
 
-    if script:
-        workload = workload or ["pgbench"]
-        set_ = [*(set_ or []), f"scripts={json.dumps([os.path.abspath(s) for s in script])}"]  # noqa: PTH100
     if campaign is None:
-        workload = workload or ["sysbench"]
+        workload = workload or (None if script else ["sysbench"])
         scale = scale or "count"
-    overrides = Overrides(
-        servers=server or [],
-        configs=config or [],
-        workloads=workload or [],
-        scale=scale,
-        sets=set_ or [],
+    chosen = Asked(
+        campaign,
+        server,
+        config,
+        workload,
+        script,
+        scale,
+        set_,
         fields={
             "name": name,
             "results": str(results) if results else None,
@@ -122,8 +103,7 @@ def count(
             "data_dir": str(data_dir) if data_dir else None,
             "build": build or None,
         },
-    )
-    chosen = read_campaign(campaign, overrides) if campaign else adhoc_campaign(overrides)
+    ).read()
     given = {
         "engine": engine,
         "margin": share("--margin", margin) if margin else None,

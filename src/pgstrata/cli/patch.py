@@ -10,16 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from pgstrata.cli.bisect import (
+from pgstrata.cli.arguments import (
     BuildOption,
     ConfigOption,
     DataDirOption,
-    ScaleOption,
     SeedOption,
-    SetOption,
+    SetsOption,
+    SmallScaleOption,
     WorkloadOption,
-    work_of,
 )
+from pgstrata.cli.bisect import work_of
 
 
 class MailFormat(StrEnum):
@@ -45,8 +45,8 @@ def patch(
         bool, typer.Option("--each", help="Every commit of the branch against the one before.")
     ] = False,
     workload: WorkloadOption = "sysbench",
-    scale: ScaleOption = None,
-    set_: SetOption = None,
+    scale: SmallScaleOption = None,
+    set_: SetsOption = None,
     config: ConfigOption = "default",
     build: BuildOption = None,
     margin: Annotated[

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -12,6 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pgstrata import numbers
+from pgstrata.cli.arguments import (
+    Asked,
+    BaseOption,
+    BuildsOption,
+    CampaignArgument,
+    ConfigsOption,
+    DataDirOption,
+    NameOption,
+    RunsOption,
+    ScaleOption,
+    ScriptsOption,
+    ServersOption,
+    SetsOption,
+    WorkloadsOption,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,61 +36,21 @@ if TYPE_CHECKING:
 
 
 def run(
-    campaign: Annotated[
-        Path | None,
-        typer.Argument(metavar="CAMPAIGN.toml", help="A campaign file; none: one is made ad hoc."),
-    ] = None,
-    server: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--server",
-            metavar="SPEC",
-            help="pg:17, pg:17.11, path:DIR, dsn:URL, release:9.0.23, tar:FILE, src:DIR, git:DIR#REF. "
-            "Repeatable.",
-        ),
-    ] = None,
-    build: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--build", metavar="NAME", help="What source trees are built with, say o2_nofp. Repeatable."
-        ),
-    ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("--config", metavar="NAME[+NAME]", help="A stack of config fragments. Repeatable."),
-    ] = None,
-    workload: Annotated[
-        list[str] | None,
-        typer.Option("--workload", metavar="NAME", help="What to run (default: insert). Repeatable."),
-    ] = None,
-    script: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--script", metavar="FILE[@WEIGHT]", help="A pgbench script, run by workload pgbench. Repeatable."
-        ),
-    ] = None,
-    scale: Annotated[
-        str | None, typer.Option("--scale", metavar="NAME", help="A named set of options of the workload.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="An option of the workload (workload.key=value for one)."
-        ),
-    ] = None,
-    results: Annotated[
-        Path | None, typer.Option("--results", metavar="DIR", help="Folder for the runs (default: results).")
-    ] = None,
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the campaign.")] = None,
+    campaign: CampaignArgument = None,
+    server: ServersOption = None,
+    build: BuildsOption = None,
+    config: ConfigsOption = None,
+    workload: WorkloadsOption = None,
+    script: ScriptsOption = None,
+    scale: ScaleOption = None,
+    set_: SetsOption = None,
+    results: RunsOption = None,
+    name: NameOption = None,
     repeats: Annotated[
         int | None, typer.Option("--repeats", metavar="N", help="Runs of each variant.")
     ] = None,
-    base: Annotated[
-        str | None, typer.Option("--base", metavar="LABEL", help="Variant to compare with.")
-    ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder on the disk to be measured.")
-    ] = None,
+    base: BaseOption = None,
+    data_dir: DataDirOption = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of all random streams.")] = None,
     until: Annotated[
         str | None,
@@ -124,18 +97,14 @@ def run(
       pgstrata run --server pg:17 --config cached-by-pg --config cached-by-pg+a1 --set rows=5000000
       pgstrata run --server pg:13 --server pg:17 --script mine.sql@3 --script other.sql
     """
-    from pgstrata.campaign.file.reading import Overrides, adhoc_campaign, read_campaign
-
-    if script:
-        workload = workload or ["pgbench"]
-        # JSON's lists of text are TOML's
-        set_ = [*(set_ or []), f"scripts={json.dumps([os.path.abspath(s) for s in script])}"]  # noqa: PTH100
-    overrides = Overrides(
-        servers=server or [],
-        configs=config or [],
-        workloads=workload or [],
-        scale=scale,
-        sets=set_ or [],
+    chosen = Asked(
+        campaign,
+        server,
+        config,
+        workload,
+        script,
+        scale,
+        set_,
         fields={
             "name": name,
             "results": str(results) if results else None,
@@ -152,8 +121,7 @@ def run(
             "waits": waits,
             "build": build or None,
         },
-    )
-    chosen = read_campaign(campaign, overrides) if campaign else adhoc_campaign(overrides)
+    ).read()
     if dry_run:
         _show_plan(chosen, fresh)
         return
