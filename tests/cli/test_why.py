@@ -84,7 +84,7 @@ def test_variants_that_take_turns(pgstrata: Program, place: Path, pg17: Server) 
             if profile["event"] == "cpu-clock":  # a weight is nanoseconds of one sample
                 weights = sum(int(line.rpartition(" ")[2]) for line in folded.splitlines())
                 assert weights * 499 / 1e9 == pytest.approx(profile["samples"], rel=0.05)
-    page = (place / "results" / "turns.report" / "index.html").read_text()
+    page = (place / "results" / "interleaved.report" / "index.html").read_text()
     assert "Wait event" in page and "flames/" in page
 
 
