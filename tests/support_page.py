@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from pgstrata.report import Report
+from pgstrata.report.write import Report
 
 
 @dataclass

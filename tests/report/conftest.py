@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.judge.marks import THRESHOLDS
-from pgstrata.report import write_report
+from pgstrata.report.write import write_report
 from support_page import PageReader, Written
 from support_runs import make_campaign
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.report import write_report
+from pgstrata.report.write import write_report
 from pgstrata.store import RunKey
 from support_runs import make_run
 

@@ -12,7 +12,7 @@ import pytest
 from pgstrata import numbers
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.judge.marks import THRESHOLDS
-from pgstrata.report import write_report
+from pgstrata.report.write import write_report
 from pgstrata.store import Results, RunKey
 from support_page import PageReader, ReadCell, Written
 from support_records import on_disk

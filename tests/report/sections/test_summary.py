@@ -14,9 +14,9 @@ from rich.console import Console
 from pgstrata.campaign.file.reading import Overrides, adhoc_campaign
 from pgstrata.cli.main import invoke
 from pgstrata.page.results import RunSet, read_results
-from pgstrata.report import write_report
 from pgstrata.report.sections.settle import settle
 from pgstrata.report.terminal import print_summary
+from pgstrata.report.write import write_report
 from pgstrata.store import RunKey
 from support_page import PageReader, ReadCell, Written
 from support_runs import clone_run, make_run

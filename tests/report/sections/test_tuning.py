@@ -12,9 +12,9 @@ from pgstrata.cli.main import invoke
 from pgstrata.judge.overlays import tuning_study
 from pgstrata.page.blocks import Table
 from pgstrata.page.results import read_results
-from pgstrata.report import write_report
 from pgstrata.report.sections.relative import relative_charts
 from pgstrata.report.sections.trend import trends
+from pgstrata.report.write import write_report
 from pgstrata.store import Results, Run, RunBuilder, RunKey
 from pgstrata.store.read import read_run
 from pgstrata.store.record import ConfigRecord, FragmentRecord

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pgstrata.report import write_report
+from pgstrata.report.write import write_report
 from support_runs import make_campaign
 
 STEP = "qr100"
