@@ -26,6 +26,7 @@ from pgstrata.workload.core.language import (
 from pgstrata.workload.core.options import RunCost
 from pgstrata.workload.core.recorded import PER_HOUR
 from pgstrata.workload.tpcds import data, judge, reference, schema
+from pgstrata.workload.tpcds.dialect import for_version
 from pgstrata.workload.tpcds.options import TpcdsOptions
 from pgstrata.workload.tpcds.source import queries, tables
 
@@ -158,18 +159,24 @@ def _queries(o: TpcdsOptions, version_num: int) -> list[Phase]:
             _run(
                 o,
                 "plans",
-                [_pass(o, o.numbers, f"EXPLAIN ({how}FORMAT JSON) ", record=True)],
+                [_pass(o, version_num, o.numbers, f"EXPLAIN ({how}FORMAT JSON) ", record=True)],
                 judge.explained(o.time_limit),
                 measured=False,
             )
         )
     if o.warmup:
-        made.append(_run(o, "warm-up", [_pass(o, o.numbers, record=True) * o.warmup], None, measured=False))
+        made.append(
+            _run(
+                o, "warm-up", [_pass(o, version_num, o.numbers, record=True) * o.warmup], None, measured=False
+            )
+        )
     if o.passes:
-        made.append(_run(o, "power", [_pass(o, o.numbers, record=True) * o.passes], digest))
+        made.append(_run(o, "power", [_pass(o, version_num, o.numbers, record=True) * o.passes], digest))
     if o.streams:
         orders = [_order(o, stream) for stream in range(1, o.streams + 1)]
-        made.append(_run(o, "throughput", [_pass(o, order, record=True) for order in orders], digest))
+        made.append(
+            _run(o, "throughput", [_pass(o, version_num, order, record=True) for order in orders], digest)
+        )
     return made
 
 
@@ -180,8 +187,10 @@ def _order(o: TpcdsOptions, stream: int) -> list[int]:
     return order
 
 
-def _pass(o: TpcdsOptions, numbers: Sequence[int], prefix: str = "", *, record: bool) -> list[Op]:
-    texts = queries()
+def _pass(
+    o: TpcdsOptions, version_num: int, numbers: Sequence[int], prefix: str = "", *, record: bool
+) -> list[Op]:
+    texts = {n: for_version(text, version_num) for n, text in queries().items()}
     return [
         Sql.verbatim(prefix + texts[n], name=f"q{n:02d}", record=record, on_error="record") for n in numbers
     ]
