@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.observe import postgres
+from pgstrata.observe import old, postgres
 from pgstrata.observe.postgres import CLUSTER_VIEWS, DATABASE_VIEWS, Counters
 from pgstrata.server.cluster import Cluster
 from pgstrata.store.record import TableSizes
@@ -79,6 +79,8 @@ def test_sizes(session: psycopg.Connection[Any], cluster: Cluster) -> None:
     ).fetchone()
     assert row is not None
     assert sizes.tables == {"t": TableSizes(table_bytes=row[0], index_bytes=row[1])}
+    # What servers before 9.6 are asked says the same.
+    assert old.table_sizes(session, ["t", "absent"]) == sizes.tables
     assert sizes.database_bytes == row[2]
     assert sizes.data_dir_bytes > row[2]
     assert postgres.sizes(session, [], None).data_dir_bytes is None

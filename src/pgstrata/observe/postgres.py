@@ -238,7 +238,8 @@ def folder_bytes(folder: Path) -> int:
     return total
 
 
-# A partitioned table, or one with heirs, is the sum of its parts. pg_partition_tree came with 12 only.
+# A partitioned table, or one with heirs, is the sum of its parts. pg_partition_tree came with 12 only, and
+# to_regclass takes no text before 9.6.
 _TREES = """
     WITH RECURSIVE tree(name, root, part) AS (
         SELECT t, to_regclass(t)::oid, to_regclass(t)::oid FROM unnest(%(tables)s::text[]) AS t
@@ -251,7 +252,7 @@ _TREES = """
 
 def table_sizes(session: Session, tables: Sequence[str]) -> dict[str, TableSizes]:
     """By table; TOAST and the maps count to the table, parts to the whole."""
-    if session.info.server_version < 90400:
+    if session.info.server_version < 90600:
         return old.table_sizes(session, tables)
     query: LiteralString = (
         _TREES + "SELECT name, sum(pg_table_size(part))::int8 AS table_bytes,"
@@ -279,7 +280,7 @@ def describe(
     session: Session, tables: Sequence[str], bloat_bytes: int = 0, managed: bool = True
 ) -> dict[str, TableRecord]:
     """Of the tables that exist, by name; `bloat` where it has at most `bloat_bytes` with its indexes."""
-    if session.info.server_version < 90400:
+    if session.info.server_version < 90600:
         return old.describe(session, tables)
     found: dict[str, TableRecord] = {}
     query: LiteralString = (
