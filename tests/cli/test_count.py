@@ -67,9 +67,31 @@ def test_a_longer_code_path_is_counted_named_stored_and_asked_for(
         "query", "select count(*) n from functions where function = 'ExecutorRun'", "--format", "csv"
     )
     assert asked.stdout.split()[-1] == "2"
+    study = pgstrata("study", "show", "--by", "instructions")
+    assert "talk against quiet" in study.stdout, study.stderr
+    report = pgstrata("report", "results")
+    assert report.returncode == 0, report.stderr
+    page = (place / "results/mine.report/index.html").read_text()
+    assert "Instructions per operation" in page
+    assert "transactions/s" not in page  # no page mixes counts and rates
     again = pgstrata("count", "mine.toml", *QUICK)
     assert "counted already" in again.stderr
+    other = pgstrata("count", "mine.toml", *QUICK, "--step", "no-such")
+    assert other.returncode == 2
+    assert "select-only-prepared-c1" in other.stderr
     assert living_in(place) == []
+
+
+@needs_valgrind
+@pytest.mark.slow
+def test_a_server_counted_against_itself_is_the_same(pgstrata: Program) -> None:
+    done = pgstrata(
+        "noise", "--server", "pg:17", "--rows", "1000", "--by", "instructions", "--format", "json"
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["word"] == "same"
+    assert said["start_spread"] < 0.0003  # as the documentation says of steps that read
 
 
 def test_without_valgrind_and_counters_it_says_what_to_install(pgstrata: Program) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -66,6 +66,10 @@ SetsOption = Annotated[
 ]
 RunsOption = Annotated[
     Path | None, typer.Option("--results", metavar="DIR", help="Folder for the runs (default: results).")
+]
+ByOption = Annotated[
+    Literal["time", "instructions"],
+    typer.Option("--by", help="By time, or by counted instructions (pgstrata count)."),
 ]
 NameOption = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of the campaign.")]
 BaseOption = Annotated[str | None, typer.Option("--base", metavar="LABEL", help="Variant to compare with.")]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.arguments import RESULTS, ResultsOption
+from pgstrata.cli.arguments import RESULTS, ByOption, ResultsOption
 
 if TYPE_CHECKING:
     from pgstrata.judge.compare import SideComparison, StepVerdict
@@ -34,10 +34,6 @@ CampaignOption = Annotated[
 ]
 StepOption = Annotated[
     list[str] | None, typer.Option("--step", metavar="NAME", help="Only this step. Repeatable.")
-]
-ByOption = Annotated[
-    Literal["time", "instructions"],
-    typer.Option("--by", help="What is compared: rates, or counted instructions (pgstrata count)."),
 ]
 FormatOption = Annotated[VerdictFormat, typer.Option("--format", help="How it is printed.")]
 ConfidenceOption = Annotated[

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgstrata.cli.arguments import RESULTS, ResultsOption
+from pgstrata import numbers
+from pgstrata.cli.arguments import RESULTS, ByOption, ResultsOption
 from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def noise(
             "--placements", help="Only try where servers and driver are placed best: seconds for each place."
         ),
     ] = False,
+    by: ByOption = "time",
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder on the disk to be measured.")
     ] = None,
@@ -60,7 +62,8 @@ def noise(
     results folder, in campaigns whose names begin with noise. With --runs it also measures the server again
     and again, each time with a new cluster: verdicts on one run each of the same step take the spread of
     those runs into their intervals. With --placements it tries, in slices of 20 ms, on which CPUs servers and
-    driver tell differences soonest, and prints the keys of a campaign for the best.
+    driver tell differences soonest, and prints the keys of a campaign for the best. With --by instructions it
+    counts the server against itself instead: by how much counts of the step differ from start to start.
 
     \b
     Examples:
@@ -68,6 +71,7 @@ def noise(
       pgstrata noise --server pg:17 --config cached-by-pg --step read-only=100 --clients 4 --minutes 5
       pgstrata noise --server pg:17 --runs 5
       pgstrata noise --server pg:17 --placements
+      pgstrata noise --server pg:17 --by instructions
     """
     from rich.console import Console
 
@@ -102,6 +106,9 @@ def noise(
     }  # fmt: skip
     fields = {"data_dir": str(data_dir) if data_dir else None, "results": str(results)}
     console = Console(stderr=True)
+    if by == "instructions":
+        _count(variant, {**options, "load_connections": 1}, step, fields, form)
+        return
 
     def measured(document: dict[str, Any], seconds: float) -> list[Run]:
         workload = {"name": "sysbench", "options": {**options, "read_seconds": seconds}}
@@ -192,3 +199,49 @@ def _cpus(numbers: tuple[int, ...]) -> str:
 
 def _share(value: float | None) -> str:
     return "none" if value is None else f"{value:.1%}"
+
+
+def _count(
+    variant: dict[str, Any], options: dict[str, Any], step: str, fields: dict[str, Any], form: TextOrJson
+) -> None:
+    """Counts two clusters of one server, and says by how much counts of it differ."""
+    from rich.console import Console
+
+    from pgstrata.campaign.file.reading import Overrides, campaign_of
+    from pgstrata.cli.output import print_json
+    from pgstrata.errors import UsageError
+    from pgstrata.judge.instructions import compare_counts
+    from pgstrata.judge.spread import NOISE
+    from pgstrata.measure.instructions.count import count_campaign
+    from pgstrata.report.counts import sides_of, span
+    from pgstrata.store import Results
+
+    document = {
+        "name": f"{NOISE}{step} instructions",
+        "count": {"steps": [step]},
+        "variants": [{**variant, "label": label} for label in ("base", "again")],
+        "workloads": [{"name": "sysbench", "options": options}],
+    }
+    campaign = campaign_of(document, Overrides(fields=fields))
+    results = Results(campaign.spec.results)
+    outcome = count_campaign(campaign, results, Console(stderr=True), fresh=True)
+    for label, _, error in outcome.failed:
+        raise UsageError(f"{label} failed: {error}")
+    base, others = sides_of(Results(campaign.spec.results), campaign.name, "base")
+    found = compare_counts(base, others)[0].steps[0]
+    starts = [
+        one
+        for side in (base, *others)
+        for run in side.runs
+        if run.record.counted is not None
+        for one in run.record.counted.steps[0].headline.instructions
+    ]
+    spread = max(starts) / min(starts) - 1
+    if form is TextOrJson.json:
+        print_json({**found.record(), "start_spread": spread})
+        return
+    print(f"{step}, {len(starts)} fresh starts, the same server twice")
+    print(f"  instructions per operation: {numbers.count(found.base)}")
+    print(f"  largest and smallest start differ by {spread:.4%}")
+    print(f"  the second cluster needs {found.ratio:.5f} times as many, interval {span(found)}: {found.word}")
+    print(f"smallest difference that is called one: {found.margin:.1%}, the margin")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgstrata.cli.arguments import RESULTS, ResultsOption
+from pgstrata.cli.arguments import RESULTS, ByOption, ResultsOption
 
 if TYPE_CHECKING:
     from pgstrata.judge.overlays import TuningStudy
@@ -25,8 +25,19 @@ StepOption = Annotated[
 
 
 @app.command("show")
-def show(results: ResultsOption = RESULTS, campaign: CampaignOption = None, step: StepOption = None) -> None:
-    """Class and set-up of every overlay, duplicates, unsafe ones, and what to try next."""
+def show(
+    results: ResultsOption = RESULTS,
+    campaign: CampaignOption = None,
+    step: StepOption = None,
+    by: ByOption = "time",
+) -> None:
+    """Class and set-up of every overlay, duplicates, unsafe ones, and what to try next.
+
+    With --by instructions: what each overlay does to the instructions of every counted step.
+    """
+    if by == "instructions":
+        _show_counts(results, campaign, step)
+        return
     from pgstrata.cli.output import aligned
     from pgstrata.page.blocks import Prose
     from pgstrata.report.sections.tuning import remarks, table
@@ -39,6 +50,31 @@ def show(results: ResultsOption = RESULTS, campaign: CampaignOption = None, step
     for remark in remarks(found):
         if isinstance(remark, Prose):
             print(remark.text)
+
+
+def _show_counts(results: Path, campaign: str | None, step: str | None) -> None:
+    """The base config against each overlay, by counted instructions."""
+    from pgstrata.cli.output import aligned, left_out
+    from pgstrata.errors import UsageError
+    from pgstrata.judge.instructions import compare_counts
+    from pgstrata.report.counts import sides_of, text
+    from pgstrata.store import Results
+    from pgstrata.store.choose import campaign_runs
+
+    store = Results(results)
+    runs = [run for run in campaign_runs(store, campaign) if run.record.counted is not None]
+    left_out(store.broken)
+    if not runs:
+        raise UsageError("nothing was counted of this study", "pgstrata count CAMPAIGN.toml does")
+    base = min(runs, key=lambda run: (len(run.record.config.fragments), run.record.variant_order))
+    first, others = sides_of(store, base.campaign, base.variant)
+    found = compare_counts(first, others, steps=[step] if step else [])
+    if step and not any(comparison.steps for comparison in found):
+        raise UsageError(
+            f"no step {step} was counted of {base.variant}", "pgstrata show lists those of a run"
+        )
+    for line in text(first, others, found, aligned):
+        print(line)
 
 
 @app.command("next")

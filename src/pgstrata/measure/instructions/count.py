@@ -42,6 +42,7 @@ from pgstrata.server.guard import clear_leftovers
 from pgstrata.store import Results
 from pgstrata.store.comparisons import hide
 from pgstrata.store.names import RunKey
+from pgstrata.store.read import Run, read_run
 from pgstrata.store.record import (
     Circumstances,
     CountedRole,
@@ -138,11 +139,10 @@ class _Count:
     def all(self, fresh: bool) -> None:
         variants, unable = self._variants()
         keys = {v.label: RunKey(self._campaign.name, v.label, self._label, 1) for v in variants}
-        there = {label: self._results.find(key) for label, key in keys.items()}
-        if all(there.values()) and not fresh:
+        self._check_steps(variants[0])
+        if not fresh and all(self._is_there(keys[v.label], v) for v in variants):
             self._say(f"{self._label}: counted already")
             return
-        self._check_steps(variants[0])
         with self._interrupts.shield():
             builders = {label: self._results.begin(key) for label, key in keys.items()}
         try:
@@ -158,6 +158,23 @@ class _Count:
             raise
         for label, why in unable.items():
             self._say(f"{label}, {self._label}: not counted: {why}")
+
+    def _is_there(self, key: RunKey, variant: Variant) -> bool:
+        """Whether a finished run of this variant has counted all that is asked for, in the same way."""
+        folder = self._results.find(key)
+        found = read_run(folder) if folder is not None else None
+        if not isinstance(found, Run) or found.record.counted is None:
+            return False
+        record, counted_ = found.record, found.record.counted
+        wanted = {phase.step.name for phase in self._planned(variant, lambda name: PILOT).steps}
+        return (
+            wanted <= {step.name for step in counted_.steps}
+            and record.options == self._chosen.all_options
+            and record.server.version == variant.server.version
+            and [f.text for f in record.config.fragments] == [f.text for f in variant.config.fragments]
+            and record.env == variant.spec.env
+            and (counted_.engine, counted_.simulated) == (self._engine.name, self._engine.simulated)
+        )
 
     def _variants(self) -> tuple[list[Variant], dict[str, str]]:
         able, unable = [], {}
