@@ -256,7 +256,7 @@ def test_events_are_valid(whole: Whole) -> None:
 
 SLOW = """
 CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
-$$ BEGIN PERFORM pg_sleep(0.004); RETURN NULL; END $$;
+$$ BEGIN PERFORM pg_sleep(0.02); RETURN NULL; END $$;
 CREATE TRIGGER slow BEFORE {kind} ON pi1 FOR EACH STATEMENT EXECUTE FUNCTION slow();
 """
 
