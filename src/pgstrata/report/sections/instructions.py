@@ -32,7 +32,10 @@ from pgstrata.report.flames import Flames
 from pgstrata.store.record import CountedStep, CountRecord
 
 FLOOR, CEILING = 0.80, 1.50
-"""The axis of the chart, as that of relative rates."""
+"""Where bars of the chart are cut, as those of relative rates."""
+
+LEAST_REACH = 0.01
+"""To either side of 1 on its axis, which is otherwise as long as its bars: counts tell small differences."""
 
 FUNCTIONS = 12
 """Functions listed of each step that differs."""
@@ -185,6 +188,10 @@ def _chart(results: RunSet, workload: str, group: str, steps: Sequence[tuple[Cou
             )
         )
     what = f"{workload}, {group}" if group else workload
+    ends = [1 + y for bars in data for y in bars["y"] if y is not None]
+    low = min([1 - LEAST_REACH, *ends])
+    high = max([1 + LEAST_REACH, *ends])
+    beyond = (high - low) * 0.05
     return Chart(
         id=anchor("instructions", workload, group),
         title=f"Instructions per operation by step: {what} — above 1 is more than {results.base}",
@@ -196,7 +203,7 @@ def _chart(results: RunSet, workload: str, group: str, steps: Sequence[tuple[Cou
             "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
             "margin": {"l": 50, "r": 12, "t": 40, "b": 40},
             "xaxis": axis(type="category", tickangle="auto", showgrid=False),
-            "yaxis": axis(range=[FLOOR - 0.03, CEILING + 0.05], dtick=0.1, tickformat=".2f"),
+            "yaxis": axis(range=[round(low - beyond, 4), round(high + beyond, 4)], tickformat=".3f"),
             "shapes": [
                 {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": 1, "y1": 1,
                  "line": {"width": 1.4, "color": "#888"}},
