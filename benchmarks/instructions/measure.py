@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,8 @@ from collections import Counter
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from pgstrata.server.process import die_with_parent
 
 Json = dict[str, Any]
 
@@ -49,7 +52,9 @@ def main() -> None:
     if arguments.show:
         show(there)
         return
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(arguments.busy)]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped; the same command goes on"))
+    command = [sys.executable, "-c", "while True: pass"]
+    busy = [subprocess.Popen(command, preexec_fn=die_with_parent) for _ in range(arguments.busy)]
     try:
         with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
             Path(folder).chmod(0o755)
