@@ -83,6 +83,26 @@ def test_a_longer_code_path_is_counted_named_stored_and_asked_for(
 
 
 @needs_valgrind
+def test_a_campaign_counts_beside_its_timed_runs(pgstrata: Program, place: Path, pg17: Server) -> None:
+    (place / "mine.toml").write_text(
+        'count = { engine = "valgrind", starts = 2, most_starts = 2 }\n'
+        '[[variants]]\nserver = "pg:17"\nlabel = "a"\n'
+        '[[variants]]\nserver = "pg:17"\nconfig = ["default", "a17"]\nlabel = "b"\n'
+        '[[workloads]]\nname = "pgbench"\nscale = "count"\n'
+        'options = { builtin = ["select-only"], modes = ["prepared"], seconds = 0.5, warmup = 0 }\n'
+    )
+    done = pgstrata("run", "mine.toml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    kinds = {path.parent.parent.name for path in place.glob("results/mine/[ab]/*/1-*/run.json")}
+    assert kinds == {"pgbench", "pgbench.counted"}
+    page = (place / "results/mine.report/index.html").read_text()
+    assert "Instructions per operation" in page
+    again = pgstrata("run", "mine.toml", "--no-report")
+    assert again.returncode == 0
+    assert len(list(place.glob("results/mine/*/*/1-*/run.json"))) == 4, "nothing is counted twice"
+
+
+@needs_valgrind
 @pytest.mark.slow
 def test_a_server_counted_against_itself_is_the_same(pgstrata: Program) -> None:
     done = pgstrata(
