@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.cli.main import invoke
+from pgstrata.server.model import Server
 from support_program import Program, Running, living_in
 from support_tree import commit, git, repository
 
@@ -59,6 +61,34 @@ def test_a_search_that_is_killed_goes_on_and_finds_the_slow_config(
     assert measured(place) == len(found["measured"])
     other = pgstrata(*delays, "--seed", "2")
     assert other.returncode == 2 and "differs in seed" in other.stderr
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+@pytest.mark.timeout(3600)
+def test_a_search_by_instructions_finds_the_config_with_the_longer_path(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    # the same binaries; the second one writes a line of the log for each statement
+    for name, least in (("quiet", -1), ("talks", 0)):
+        (place / f"{name}.conf").write_text(f"log_min_duration_statement = {least}\n")
+    searching = [
+        *("bisect", "--server", pg17.spec, "--configs", "./quiet.conf,./talks.conf"),
+        *("--workload", "pgbench", "--step", "select-only-prepared-c1", "--by", "instructions"),
+        *("--set", 'builtin=["select-only"]', "--set", 'modes=["prepared"]'),
+        *("--data-dir", str(place / "data"), "--results", str(place / "search")),
+    ]
+    done = pgstrata(*searching, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["state"], found["by"]) == ("found", "instructions")
+    assert [group["last"]["position"] for group in found["groups"]] == [1]
+    assert "more instructions" in found["answer"]
+    assert found["effect"]["low"] > 1
+    page = (place / "search/index.html").read_text()
+    assert "What accounts for it" in page
+    assert "queries/s" not in page
+    other = pgstrata(*[word for word in searching if word not in ("--by", "instructions")])
+    assert other.returncode == 2, "a search by the rate is another one"
 
 
 def test_what_comes_is_shown_without_doing_it(delays: list[str], place: Path, pgstrata: Program) -> None:

@@ -14,10 +14,11 @@ from rich.console import Console
 
 from pgstrata.bisect import state as states
 from pgstrata.bisect.line import Line, Stop
-from pgstrata.bisect.procedure import Conclusion, Procedure, Seen, Task
+from pgstrata.bisect.procedure import By, Conclusion, Procedure, Seen, Task
 from pgstrata.bisect.state import Measurement, SetAside, State
 from pgstrata.campaign.file.reading import campaign_of
 from pgstrata.errors import ServerError
+from pgstrata.measure.instructions.two_servers import count_two
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.measure.two_servers import Measured, OtherFailedError, TwoServers, Work
@@ -33,7 +34,8 @@ RUNS = "runs"
 @dataclass(frozen=True)
 class Search:
     """What is asked. smallest: share below which no difference is looked for; most_seconds: after which no
-    new measurement is begun, None for no limit; profile: of what is found, where perf can work."""
+    new measurement is begun, None for no limit; profile: of what is found, where perf can work; by: the rate
+    of the step, or instructions per operation."""
 
     line: Line
     work: Work
@@ -41,6 +43,7 @@ class Search:
     smallest: float = 0.01
     most_seconds: float | None = None
     profile: bool = True
+    by: By = "rate"
 
     def question(self) -> dict[str, Any]:
         """What decides the measurements, as the state has it."""
@@ -51,6 +54,7 @@ class Search:
             "repository": str(self.line.repo) if self.line.repo else None,
             "servers": servers[0] if self.line.kind != "config" else self.line.stops[0].variant["server"],
             "smallest": self.smallest,
+            **({"by": self.by} if self.by != "rate" else {}),
         }
 
 
@@ -135,13 +139,18 @@ def _do(
         return
     entry = _entry(task, measured, built - begun, time.monotonic() - begun)
     state.measured.append(entry)
-    ratio, error_ = math.expm1(entry.log_ratio), Seen(0, 1, entry.log_ratio, entry.error).outcome.error
-    say(f"  {search.line.stops[task.other].name}: {ratio:+.2%} ± {error_:.2%} in {entry.seconds:.0f} s")
+    sign, what = (-1, "instructions ") if search.by == "instructions" else (1, "")
+    ratio = math.expm1(sign * entry.log_ratio)
+    error_ = Seen(0, 1, entry.log_ratio, entry.error, search.by).outcome.error
+    say(f"  {search.line.stops[task.other].name}: {what}{ratio:+.2%} ± {error_:.2%} in {entry.seconds:.0f} s")
 
 
 def _measure(search: Search, task: Task, name: str, console: Console) -> Measured:
     stops = search.line.stops
     work = search.work
+    if search.by == "instructions":
+        base, other = stops[task.base].variant, stops[task.other].variant
+        return count_two(TwoServers(work, base, other, name, search.folder / RUNS), search.smallest, console)
     profile = task.why == "culprit" and search.profile and not unavailable()
     if profile:
         # Samples of the function that moved are few: 3 % of a hundred per second.

@@ -16,7 +16,7 @@ was by replaying what it had measured, and a simulation goes through the same pr
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -29,7 +29,9 @@ PROOF = 3.0
 LEAST_ENDS, MOST_ENDS = 2, 6
 """How often the ends are measured against each other before there is a search, or none."""
 
-START_ERROR = 0.003
+By = Literal["rate", "instructions"]
+
+START_ERROR: Mapping[By, float] = {"rate": 0.003, "instructions": 0.0003}
 """Standard deviation of a log ratio from start to start of the same two builds, where memory lies being drawn
 anew, and from build to build, where code lies being moved by changes that do nothing."""
 
@@ -52,17 +54,21 @@ class Task:
 
 @dataclass(frozen=True)
 class Seen:
-    """An outcome of a task: log ratio of the rates, and the standard error of this one measurement."""
+    """An outcome of a task: log ratio of the rates, and the standard error of this one measurement.
+
+    by: what was measured; the ratio of instructions is turned over, so that below 0 is worse for both.
+    """
 
     base: int
     other: int
     log_ratio: float
     error: float
+    by: By = "rate"
 
     @property
     def outcome(self) -> Outcome:
         """With the error that stays with a start and a build."""
-        return Outcome(self.log_ratio, math.hypot(self.error, START_ERROR))
+        return Outcome(self.log_ratio, math.hypot(self.error, START_ERROR[self.by]))
 
 
 @dataclass(frozen=True)
@@ -152,7 +158,7 @@ class Procedure:
     @property
     def expected_error(self) -> float:
         """Of the next measurement: what the others had."""
-        return median(one.outcome.error for one in self.seen) if self.seen else START_ERROR
+        return median(one.outcome.error for one in self.seen) if self.seen else START_ERROR["rate"]
 
     # --- what is known ------------------------------------------------------------------------
 
@@ -223,4 +229,4 @@ class Procedure:
         return None
 
 
-__all__ = ["PROOF", "START_ERROR", "Conclusion", "Group", "Procedure", "Seen", "Task"]
+__all__ = ["PROOF", "START_ERROR", "By", "Conclusion", "Group", "Procedure", "Seen", "Task"]

@@ -59,7 +59,8 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
 
     def procedure(self, smallest: float) -> Procedure:
         """The search with all of this in it. Raises StoreError for positions that are not on the line."""
-        seen = [Seen(m.base, m.other, m.log_ratio, m.error) for m in self.measured]
+        by = self.question.get("by", "rate")
+        seen = [Seen(m.base, m.other, m.log_ratio, m.error, by) for m in self.measured]
         try:
             return Procedure(
                 len(self.line) - 1, seen, [one.position for one in self.set_aside], smallest=smallest

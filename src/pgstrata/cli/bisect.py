@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -61,9 +61,18 @@ def bisect(
     seconds: Annotated[
         float, typer.Option("--seconds", metavar="S", help="Measured of each server in each comparison.")
     ] = 20.0,
+    by: Annotated[
+        Literal["rate", "instructions"],
+        typer.Option("--by", help="rate: timed, in turns; instructions: counted, exact on any machine."),
+    ] = "rate",
     smallest: Annotated[
-        str, typer.Option("--smallest", metavar="SHARE", help="Smaller differences are not looked for.")
-    ] = "1%",
+        str | None,
+        typer.Option(
+            "--smallest",
+            metavar="SHARE",
+            help="Smaller differences are not looked for (default: 1%, of instructions 0.2%).",
+        ),
+    ] = None,
     max_seconds: Annotated[
         float | None,
         typer.Option(
@@ -104,12 +113,17 @@ def bisect(
       pgstrata bisect --repo ~/postgresql --good REL_16_0 --bad REL_17_0 --step point-query
       pgstrata bisect --repo . --good HEAD~200 --bad HEAD --step read-only-count --set rows=1000000
       pgstrata bisect --releases pg:13,pg:14,pg:15,pg:16,pg:17 --step point-query
+      pgstrata bisect --releases pg:13,pg:15,pg:17 --step range-covered-pk --by instructions
       pgstrata bisect --server pg:17 --configs default,default+a1,default+a17 --step point-query
       git bisect run pgstrata bisect --runner --repo . --good v1 --step point-query
     """
     from pgstrata.cli.compare import share
-    from pgstrata.errors import PgstrataError
+    from pgstrata.errors import PgstrataError, UsageError
 
+    if by == "instructions" and runner:
+        raise UsageError("--runner judges rates", "leave --by out")
+    if by == "instructions" and scale is None:
+        scale = "count"
     work = work_of([step], workload, scale, set_, seconds, seed, data_dir)
     variant = variant_of(config, build)
     if runner:
@@ -123,7 +137,8 @@ def bisect(
     from pgstrata.bisect.hunt import Search, check
 
     folder = results or _folder(line, work)
-    search = Search(line, work, folder, share("--smallest", smallest), max_seconds, not no_profile)
+    least = share("--smallest", smallest or ("0.2%" if by == "instructions" else "1%"))
+    search = Search(line, work, folder, least, max_seconds, not no_profile, by)
     if dry_run:
         check(search)
         _show_plan(search)

@@ -12,8 +12,9 @@ from pgstrata.bisect.line import about_commit
 from pgstrata.bisect.procedure import Group
 from pgstrata.bisect.state import Measurement
 from pgstrata.errors import PgstrataError
+from pgstrata.judge.instructions import changes_of, compare_counts, sentence
 from pgstrata.judge.marks import Mark
-from pgstrata.numbers import duration, moment, rate
+from pgstrata.numbers import duration, moment, rate, significant
 from pgstrata.observe.profile import unavailable
 from pgstrata.page.blocks import (
     Block,
@@ -31,11 +32,13 @@ from pgstrata.page.blocks import (
 )
 from pgstrata.page.charts import axis, color, label
 from pgstrata.page.results import read_results
+from pgstrata.report.counts import sides_of
 from pgstrata.report.flames import draw_flames, read_flames
 from pgstrata.report.search.text import (
     changed,
     headline,
     interval,
+    is_worse,
     named,
     outcome_of,
     sentences,
@@ -43,6 +46,7 @@ from pgstrata.report.search.text import (
 )
 from pgstrata.report.sections.why import why
 from pgstrata.report.write import write_page
+from pgstrata.store import Results
 
 PAGE = "index.html"
 
@@ -69,8 +73,9 @@ def write_search(found: Found) -> Path:
 
 def _answer(found: Found) -> list[Block]:
     first, *rest = sentences(found)
-    bad = found.conclusion.state == "found" and found.conclusion.effect is not None
-    blocks: list[Block] = [Prose(first, "bad" if bad and found.conclusion.effect.log_ratio < 0 else "")]  # type: ignore[union-attr]
+    effect = found.conclusion.effect
+    bad = found.conclusion.state == "found" and effect is not None and is_worse(effect)
+    blocks: list[Block] = [Prose(first, "bad" if bad else "")]
     blocks += [Prose(text) for text in rest]
     blocks += [Prose(note, "even") for note in found.search.line.notes]
     return blocks
@@ -100,8 +105,8 @@ def _effects(found: Found) -> Chart:
             "mode": "markers",
             "name": name,
             "x": [m.other for m in some],
-            "y": [100 * interval(outcome_of(m))[0] for m in some],
-            "error_y": _bars(some),
+            "y": [100 * interval(outcome_of(found, m), found.search.by)[0] for m in some],
+            "error_y": _bars(found, some),
             "text": [label(f"{stops[m.other].name} {stops[m.other].subject}".strip()) for m in some],
             "marker": {"color": color(index), "size": 8, "symbol": symbol},
             "hovertemplate": "%{x}: %{y:.2f} %<br>%{text}<extra></extra>",
@@ -131,13 +136,16 @@ def _effects(found: Found) -> Chart:
                 "hovertemplate": "%{x}: %{text}<extra>could not be measured</extra>",
             }
         )
+    what, better = "Rate", "higher is faster"
+    if found.search.by == "instructions":
+        what, better = "Instructions", "fewer is better"
     return Chart(
         id="effects",
-        title=f"Rate of {found.search.work.step} against the good end — higher is faster",
+        title=f"{what} of {found.search.work.step} against the good end — {better}",
         data=data,
         layout={
             **_layout(found),
-            "yaxis": axis("change of the rate, %", zeroline=True),
+            "yaxis": axis(f"change of the {what.lower()}, %", zeroline=True),
         },
         height=380,
         how="Each mark is one comparison with the good end, servers started anew, with its 95 % interval. "
@@ -145,13 +153,13 @@ def _effects(found: Found) -> Chart:
     )
 
 
-def _bars(some: Sequence[Measurement]) -> dict[str, Any]:
-    found = [interval(outcome_of(m)) for m in some]
+def _bars(found: Found, some: Sequence[Measurement]) -> dict[str, Any]:
+    spans = [interval(outcome_of(found, m), found.search.by) for m in some]
     return {
         "type": "data",
         "symmetric": False,
-        "array": [100 * (high - change) for change, _, high in found],
-        "arrayminus": [100 * (change - low) for change, low, _ in found],
+        "array": [100 * (high - change) for change, _, high in spans],
+        "arrayminus": [100 * (change - low) for change, low, _ in spans],
         "thickness": 1.4,
         "width": 3,
     }
@@ -224,7 +232,7 @@ def _culprit(found: Found, group: Group, number: int, out: Path) -> list[Section
     stop = line.stops[group.last]
     terms = [Term("Probability", shown_probability(group.probability))]
     if group.against_parent is not None:
-        terms.append(Term("Against what is before it", changed(group.against_parent)))
+        terms.append(Term("Against what is before it", changed(group.against_parent, found.search.by)))
     blocks: list[Block] = [Prose(named(found, group))]
     if line.repo is not None:
         if group.first != group.last:
@@ -260,6 +268,8 @@ def _moved(found: Found, group: Group, out: Path) -> list[Section]:
     measured = [m for m in found.state.measured if (m.base, m.other) == pair]
     if not measured:
         return []
+    if found.search.by == "instructions":
+        return [_functions(found, measured[-1])]
     try:
         results = read_results(found.search.folder / RUNS, measured[-1].campaign, "base")
     except PgstrataError as error:
@@ -275,6 +285,44 @@ def _moved(found: Found, group: Group, out: Path) -> list[Section]:
     return made
 
 
+def _functions(found: Found, measured: Measurement) -> Section:
+    """The functions that account for the difference in instructions."""
+    work = found.search.work
+    base, others = sides_of(Results(found.search.folder / RUNS), measured.campaign, "base")
+    blocks: list[Block] = []
+    for comparison in compare_counts(base, others, steps=[work.step]):
+        for verdict in comparison.steps:
+            changes = changes_of(base, others[0], verdict.workload, verdict.step, verdict.role)
+            if text := sentence(verdict, changes):
+                blocks.append(Prose(f"{verdict.name}: {text}."))
+            blocks.append(
+                Table(
+                    f"functions-{verdict.role}",
+                    f"Functions that account for it: {verdict.name}",
+                    [
+                        Column("function", "Function", align="left"),
+                        Column("base", "Before", "instructions/o"),
+                        Column("other", "After", "instructions/o"),
+                        Column("difference", "Difference", "instructions/o", rule=True),
+                    ],
+                    [
+                        Row(
+                            [
+                                words(change.function),
+                                Cell(change.before, significant(change.before)),
+                                Cell(change.after, significant(change.after)),
+                                Cell(change.difference, f"{change.difference:+,.1f}"),
+                            ]
+                        )
+                        for change in changes[:20]
+                    ],
+                    "Instructions in the function itself, per operation; the differences of all functions "
+                    "add up to that of the step.",
+                )
+            )
+    return Section("functions", "What accounts for it", blocks)
+
+
 # --- tables -----------------------------------------------------------------------------------
 
 
@@ -282,8 +330,9 @@ def _tables(found: Found) -> list[Block]:
     stops = found.search.line.stops
     rows = []
     for m in found.state.measured:
-        change, low, high = interval(outcome_of(m))
-        mark: Mark = "bad" if high < 0 else "good" if low > 0 else ""
+        outcome = outcome_of(found, m)
+        change, low, high = interval(outcome, found.search.by)
+        mark: Mark = "" if low <= 0 <= high else "bad" if is_worse(outcome) else "good"
         rows.append(
             Row(
                 [

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from pgstrata.bisect.hunt import Found
-from pgstrata.bisect.procedure import Group, Seen
+from pgstrata.bisect.procedure import By, Group, Seen
 from pgstrata.bisect.search import Outcome
 from pgstrata.bisect.state import Measurement
 
@@ -16,32 +16,41 @@ NORMAL_95 = 1.959964
 """Standard errors of a 95 % interval."""
 
 
-def interval(outcome: Outcome) -> tuple[float, float, float]:
-    """Relative change (0.01: 1 % faster) and the ends of its 95 % interval."""
+def interval(outcome: Outcome, by: By) -> tuple[float, float, float]:
+    """Relative change of the rate (0.01: 1 % faster) or of the instructions per operation (0.01: 1 % more),
+    and the ends of its 95 % interval."""
     half = NORMAL_95 * outcome.error
+    log = -outcome.log_ratio if by == "instructions" else outcome.log_ratio
     change, low, high = (
-        math.expm1(outcome.log_ratio + side) if abs(outcome.log_ratio + side) < 50 else math.inf
-        for side in (0.0, -half, half)
+        math.expm1(log + side) if abs(log + side) < 50 else math.inf for side in (0.0, -half, half)
     )
     return change, low, high
 
 
-def percent(change: float) -> str:
-    """`3.1 % slower`, `0.8 % faster`."""
-    return f"{abs(change):.1%} {'slower' if change < 0 else 'faster'}".replace("%", " %")
-
-
-def changed(outcome: Outcome) -> str:
-    """`3.1 % slower (2.6 … 3.6 %)`."""
-    change, low, high = interval(outcome)
+def changed(outcome: Outcome, by: By) -> str:
+    """`3.1 % slower (2.6 … 3.6 %)`, `0.82 % more instructions (0.76 … 0.88 %)`."""
+    change, low, high = interval(outcome, by)
     sign = -1 if change < 0 else 1
     ends = sorted((sign * low, sign * high))
-    return f"{percent(change)} ({ends[0] * 100:.1f} … {ends[1] * 100:.1f} %)"
+    if by == "instructions":
+        words, digits = ("fewer instructions" if change < 0 else "more instructions"), 2
+    else:
+        words, digits = ("slower" if change < 0 else "faster"), 1
+    return (
+        f"{abs(change) * 100:.{digits}f} % {words} "
+        f"({ends[0] * 100:.{digits}f} … {ends[1] * 100:.{digits}f} %)"
+    )
 
 
-def outcome_of(measurement: Measurement) -> Outcome:
+def is_worse(outcome: Outcome) -> bool:
+    """Slower, or more instructions."""
+    return outcome.log_ratio < 0
+
+
+def outcome_of(found: Found, measurement: Measurement) -> Outcome:
     """With the part of its error that stays with a start of the servers."""
-    return Seen(measurement.base, measurement.other, measurement.log_ratio, measurement.error).outcome
+    m = measurement
+    return Seen(m.base, m.other, m.log_ratio, m.error, found.search.by).outcome
 
 
 def headline(found: Found) -> str:
@@ -49,6 +58,7 @@ def headline(found: Found) -> str:
     line, known = found.search.line, found.conclusion
     step = found.search.work.step
     ends = f"{line.stops[-1].name} against {line.stops[0].name} at {step}"
+    verb = "has" if found.search.by == "instructions" else "is"
     if known.effect is None:
         return f"Nothing is known yet of {ends}."
     if known.state in ("ends", "none"):
@@ -56,16 +66,16 @@ def headline(found: Found) -> str:
             "%", " %"
         )
         word = "No difference is proven" if known.state == "none" else "No difference is proven so far"
-        return f"{word}: {ends} is {changed(known.effect)}; {seen}."
+        return f"{word}: {ends} {verb} {changed(known.effect, found.search.by)}; {seen}."
     if known.state == "open":
         most = sum(g.last - g.first + 1 for g in known.groups)
         return (
-            f"{ends} is {changed(known.effect)}; not down to one {line.kind} yet: {most} hold the change "
-            f"with 95 % probability."
+            f"{ends} {verb} {changed(known.effect, found.search.by)}; not down to one {line.kind} yet: "
+            f"{most} hold the change with 95 % probability."
         )
     if len(known.groups) > 1:
-        return f"{ends} is {changed(known.effect)}, by {len(known.groups)} changes."
-    return f"{ends} is {changed(known.effect)}, since {named(found, known.groups[0])}."
+        return f"{ends} {verb} {changed(known.effect, found.search.by)}, by {len(known.groups)} changes."
+    return f"{ends} {verb} {changed(known.effect, found.search.by)}, since {named(found, known.groups[0])}."
 
 
 def named(found: Found, group: Group) -> str:
@@ -91,7 +101,7 @@ def sentences(found: Found) -> list[str]:
         if group.first == group.last and stop.author:
             text += f", {stop.author}, {stop.date[:10]}"
         if group.against_parent is not None:
-            text += f"; against what is before it {changed(group.against_parent)}"
+            text += f"; against what is before it {changed(group.against_parent, found.search.by)}"
         lines.append(text)
     if aside := len(found.state.set_aside):
         many = f"{aside} {line.kind}s could not be measured and are" if aside > 1 else ""
@@ -109,7 +119,7 @@ def shown_probability(value: float) -> str:
 
 
 def record(found: Found) -> Json:
-    """All of it as JSON can hold it. Ratios are other rate ÷ rate of the good end."""
+    """All of it as JSON can hold it. Ratios are other ÷ good end, of rates or instructions per operation."""
     known, line = found.conclusion, found.search.line
 
     def stop(position: int) -> Json:
@@ -120,7 +130,7 @@ def record(found: Found) -> Json:
     def ratio(outcome: Outcome | None) -> Json | None:
         if outcome is None:
             return None
-        change, low, high = interval(outcome)
+        change, low, high = interval(outcome, found.search.by)
         return {
             "ratio": 1 + change,
             "low": 1 + low,
@@ -134,6 +144,7 @@ def record(found: Found) -> Json:
         "answer": headline(found),
         "kind": line.kind,
         "step": found.search.work.step,
+        "by": found.search.by,
         "good": stop(0),
         "bad": stop(line.n),
         "effect": ratio(known.effect),
@@ -153,7 +164,7 @@ def record(found: Found) -> Json:
                 "base": stop(m.base),
                 "other": stop(m.other),
                 "why": m.why,
-                **(ratio(outcome_of(m)) or {}),
+                **(ratio(outcome_of(found, m)) or {}),
                 "seconds": m.seconds,
                 "build_seconds": m.build_seconds,
                 "at": m.at,
@@ -170,6 +181,7 @@ __all__ = [
     "changed",
     "headline",
     "interval",
+    "is_worse",
     "named",
     "outcome_of",
     "record",
