@@ -259,17 +259,17 @@ def _culprit(found: Found, group: Group, number: int, out: Path) -> list[Section
     else:
         blocks.append(Facts(terms))
     title = "What was found" if number == 1 else f"What was found ({number})"
-    return [Section(f"found-{number}", title, blocks), *_moved(found, group, out)]
+    return [Section(f"found-{number}", title, blocks), *_moved(found, group, number, out)]
 
 
-def _moved(found: Found, group: Group, out: Path) -> list[Section]:
+def _moved(found: Found, group: Group, number: int, out: Path) -> list[Section]:
     """What moved with the rate from the stop before to this one: CPU, waits, plans, profiles."""
     pair = (group.first - 1, group.last)
     measured = [m for m in found.state.measured if (m.base, m.other) == pair]
     if not measured:
         return []
     if found.search.by == "instructions":
-        return [_functions(found, measured[-1])]
+        return [_functions(found, measured[-1], number)]
     try:
         results = read_results(found.search.folder / RUNS, measured[-1].campaign, "base")
     except PgstrataError as error:
@@ -285,7 +285,7 @@ def _moved(found: Found, group: Group, out: Path) -> list[Section]:
     return made
 
 
-def _functions(found: Found, measured: Measurement) -> Section:
+def _functions(found: Found, measured: Measurement, number: int) -> Section:
     """The functions that account for the difference in instructions."""
     work = found.search.work
     base, others = sides_of(Results(found.search.folder / RUNS), measured.campaign, "base")
@@ -297,7 +297,7 @@ def _functions(found: Found, measured: Measurement) -> Section:
                 blocks.append(Prose(f"{verdict.name}: {text}."))
             blocks.append(
                 Table(
-                    f"functions-{verdict.role}",
+                    "functions",
                     f"Functions that account for it: {verdict.name}",
                     [
                         Column("function", "Function", align="left"),
@@ -311,16 +311,17 @@ def _functions(found: Found, measured: Measurement) -> Section:
                                 words(change.function),
                                 Cell(change.before, significant(change.before)),
                                 Cell(change.after, significant(change.after)),
-                                Cell(change.difference, f"{change.difference:+,.1f}"),
+                                Cell(change.difference, f"{change.difference:+,.1f}".replace("-", "−")),
                             ]
                         )
                         for change in changes[:20]
                     ],
                     "Instructions in the function itself, per operation; the differences of all functions "
-                    "add up to that of the step.",
+                    "add up to that of the step; here are the twenty largest.",
+                    keys=(("stop", found.search.line.stops[measured.other].name), ("role", verdict.role)),
                 )
             )
-    return Section("functions", "What accounts for it", blocks)
+    return Section(f"functions-{number}", "What accounts for it", blocks)
 
 
 # --- tables -----------------------------------------------------------------------------------
