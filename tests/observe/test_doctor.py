@@ -174,12 +174,12 @@ def test_cpu_count(monkeypatch: pytest.MonkeyPatch, mine: int, state: str) -> No
 
 def test_this_machine(tmp_path: Path) -> None:
     checks = doctor.examine(tmp_path / "data")
-    assert len({c.name for c in checks}) == len(checks) == 13
+    assert len({c.name for c in checks}) == len(checks) == 14
     for check in checks:
         assert check.seen
         assert bool(check.fix) == (check.state in ("warn", "bad"))
     # An empty root is a machine that shows nothing: no check may fail over that.
-    assert len(doctor.examine(tmp_path, tmp_path)) == 13
+    assert len(doctor.examine(tmp_path, tmp_path)) == 14
 
 
 def test_facts_of_this_machine(tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ def test_events_are_valid(whole: Whole) -> None:
 
 SLOW = """
 CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
-$$ BEGIN PERFORM pg_sleep(0.02); RETURN NULL; END $$;
+$$ BEGIN PERFORM pg_sleep({seconds}); RETURN NULL; END $$;
 CREATE TRIGGER slow BEFORE {kind} ON pi1 FOR EACH STATEMENT EXECUTE FUNCTION slow();
 """
 
@@ -275,7 +275,7 @@ def test_inserts_and_deletes_are_never_more_than_eight_apart(
             if isinstance(phase, Settle):
                 break
             if isinstance(phase, Step) and phase.name == "l.i1":
-                connection.execute(SLOW.format(kind=slow))
+                connection.execute(SLOW.format(kind=slow, seconds=0.02))
                 run_step(cluster, "steps", phase, engine=engine)
             elif isinstance(phase, Admin) or phase.name == "l.i0":
                 run_phase(cluster, "steps", phase)
@@ -388,7 +388,7 @@ def test_a_rate_that_cannot_be_reached_is_seen(cluster: Cluster) -> None:
         for phase in phases(clients=1, rows=2_000, rows_i1=0, rows_i2=0, steps="1000:range"):
             if isinstance(phase, Step) and phase.name == "qr1000":
                 # 20 statements of 50 rows are due each second; each takes a tenth
-                connection.execute(SLOW.format(kind="INSERT").replace("0.004", "0.1"))
+                connection.execute(SLOW.format(kind="INSERT", seconds=0.1))
                 outcome = run_step(cluster, "sla", replace(phase, seconds=2.0))
                 insert = outcome.role("insert")
                 assert insert["rows"] / outcome.done["seconds"] < 0.95 * 1000
