@@ -10,20 +10,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.file.reading import campaign_of
 from pgstrata.measure import placement
 from pgstrata.measure.campaign import execute
-from pgstrata.observe.placement import Placement
+from pgstrata.observe.placement import Placement, placements_here
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from pgstrata.store.record import PlacementRecord, TriedPlacement
 
 
-def test_a_campaign_tries_placements_where_none_is_known(
-    place: Path, pg17: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))
-    monkeypatch.setattr(placement, "SECONDS", 0.5)
+def campaign_between(place: Path, pg17: Server) -> Campaign:
+    """A short comparison of a server with itself."""
     assert pg17.bin_dir is not None
     document = {
         "name": "c",
@@ -36,7 +34,15 @@ def test_a_campaign_tries_placements_where_none_is_known(
             "settle_base": 0,
         }}],
     }  # fmt: skip
-    campaign = campaign_of(document)
+    return campaign_of(document)
+
+
+def test_a_campaign_tries_placements_where_none_is_known(
+    place: Path, pg17: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))
+    monkeypatch.setattr(placement, "SECONDS", 0.5)
+    campaign = campaign_between(place, pg17)
     places = placement.candidates(campaign)
     outcome = execute(campaign, Results(place / "results"), Console(file=io.StringIO()))
     assert not outcome.failed
@@ -47,6 +53,19 @@ def test_a_campaign_tries_placements_where_none_is_known(
             assert made.record.cpus.placement == known
         else:
             assert made.record.cpus.placement is None
+
+
+def test_without_a_cache_the_kernel_places_them_and_the_campaign_goes_on(
+    place: Path, pg17: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "file").write_text("")
+    monkeypatch.setenv("PGSTRATA_CACHE", str(place / "file" / "cache"))
+    said = io.StringIO()
+    outcome = execute(campaign_between(place, pg17), Results(place / "results"), Console(file=said))
+    assert not outcome.failed
+    assert len(outcome.made) == 2
+    if len(placements_here()) > 1:
+        assert "left to the kernel" in " ".join(said.getvalue().split())
 
 
 def test_connections_that_work_at_the_same_time_keep_a_cpu_each(monkeypatch: pytest.MonkeyPatch) -> None:

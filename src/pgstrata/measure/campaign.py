@@ -142,8 +142,6 @@ def _place(campaign: Campaign, root: Path, console: Console, interrupts: Interru
     places = candidates(campaign)
     about = len(places) * TRIAL_SECONDS
     say(f"trying {len(places)} placements on this machine's CPUs, base against base, about {about:.0f} s")
-    folder = cache_folder("placements", "runs", make=True)
-    own = Results(folder)
 
     def measured(place: Placement) -> list[Run]:
         plan = plan_campaign(trial(campaign, place), own, say, fresh=True)
@@ -151,6 +149,8 @@ def _place(campaign: Campaign, root: Path, console: Console, interrupts: Interru
         return [run for run in own.runs() if run.folder in made]
 
     try:
+        folder = cache_folder("placements", "runs", make=True)
+        own = Results(folder)
         with own.lock():
             for old in folder.glob(f"{NAME}*"):
                 shutil.rmtree(old, ignore_errors=True)
@@ -159,7 +159,7 @@ def _place(campaign: Campaign, root: Path, console: Console, interrupts: Interru
             remember(places, found)
             return placed(campaign, found)
         why = "the base could not be measured"
-    except (OSError, StoreError) as error:  # another pgstrata is trying them, or the cache is full
+    except (OSError, StoreError, ServerError) as error:  # another one is trying them, or there is no cache
         why = str(error)
     say(f"servers and driver are left to the kernel: no placement was tried: {why}")
     return campaign
