@@ -91,7 +91,7 @@ def test_the_difference_of_two_parts_is_an_operation(tmp_path: Path) -> None:
     mark = part(
         tmp_path / "mark", "events: Ir D1mr\nob=/srv/bin/postgres\nfn=ExecutorRun\n0 100 1\ntotals: 100 1\n"
     )
-    one = whole.without(mark, divided=4)
+    one = whole.without(mark).per(4)
     assert one.totals == [240, 1]
     assert one.own["/srv/bin/postgres", "ExecutorRun"] == 200
     assert mean([one, one]).own == one.own

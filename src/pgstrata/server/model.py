@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pgstrata.store.record import BuiltRecord
+from pgstrata.store.record import BuiltRecord, ServerRecord
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,18 @@ class Server:
     def managed(self) -> bool:
         """Whether pgstrata starts and stops it."""
         return self.bin_dir is not None
+
+    def record(self) -> ServerRecord:
+        """As runs record it: without secrets and places of this machine."""
+        return ServerRecord(
+            spec=self.spec,
+            label=self.label,
+            version=self.version,
+            version_num=self.version_num,
+            build=self.build,
+            managed=self.managed,
+            built=self.built,
+        )
 
 
 def version_number(version: str) -> int:

@@ -48,9 +48,8 @@ class CallGraph:
         """The total of one event; 0 where it was not counted."""
         return self.totals[self.events.index(event)] if event in self.events else 0.0
 
-    def without(self, other: CallGraph, divided: float = 1.0) -> CallGraph:
-        """Less what `other` holds, and all of it divided by a number: what one operation cost."""
-        totals = [(a - b) / divided for a, b in zip(self.totals, other.totals, strict=True)]
+    def without(self, other: CallGraph) -> CallGraph:
+        """Less what `other` holds."""
         own = dict(self.own)
         for key, value in other.own.items():
             own[key] = own.get(key, 0.0) - value
@@ -61,12 +60,20 @@ class CallGraph:
             left.instructions -= arc.instructions
         return CallGraph(
             self.events,
-            totals,
-            {key: value / divided for key, value in own.items() if value},
+            [a - b for a, b in zip(self.totals, other.totals, strict=True)],
+            {key: value for key, value in own.items() if value},
+            {pair: arc for pair, arc in arcs.items() if arc.calls or arc.instructions},
+        )
+
+    def per(self, operations: int) -> CallGraph:
+        """What one of so many operations took."""
+        return CallGraph(
+            self.events,
+            [total / operations for total in self.totals],
+            {key: value / operations for key, value in self.own.items()},
             {
-                pair: Arc(arc.calls / divided, arc.instructions / divided)
-                for pair, arc in arcs.items()
-                if arc.calls or arc.instructions
+                pair: Arc(arc.calls / operations, arc.instructions / operations)
+                for pair, arc in self.arcs.items()
             },
         )
 

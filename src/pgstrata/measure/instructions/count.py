@@ -37,11 +37,12 @@ from pgstrata.measure.instructions.start import (
     settings_for,
 )
 from pgstrata.measure.interrupt import Interrupted, Interrupts
+from pgstrata.measure.progress import plain_lines
 from pgstrata.observe import machine
 from pgstrata.server.guard import clear_leftovers
 from pgstrata.store import Results
 from pgstrata.store.comparisons import hide
-from pgstrata.store.names import RunKey
+from pgstrata.store.names import RunKey, new_run_id
 from pgstrata.store.read import Run, read_run
 from pgstrata.store.record import (
     Circumstances,
@@ -50,7 +51,6 @@ from pgstrata.store.record import (
     CountRecord,
     Cpus,
     Failure,
-    ServerRecord,
     Sizes,
 )
 from pgstrata.store.write import RunBuilder
@@ -92,10 +92,7 @@ def count_campaign(
     wanted = campaign.spec.count or CountSpec()
     engine = find_engine(wanted.engine, simulate=wanted.simulate)
     root = data_root(campaign)
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
+    say = plain_lines(console)
     with Interrupts(say) as interrupts, results.lock():
         for left in [*results.clean(), *clear_leftovers(root)]:
             say(f"removed what an interrupted run left: {left}")
@@ -271,14 +268,12 @@ class _Count:
             pool.shutdown(wait=True)
 
     def _start(self, variant: Variant, length: Callable[[str], Length], skip: frozenset[str]) -> StartResult:
-        from pgstrata.store.names import new_run_id
-
         start = FreshStart(
             self._campaign, variant, self._chosen, self._engine, self._root / f"count-{new_run_id()}"
         )
         self._open.add(start)
         try:
-            return start.measure(self._planned(variant, length), self._check, lambda text: None, skip)
+            return start.measure(self._planned(variant, length), self._check, skip)
         finally:
             self._open.discard(start)
 
@@ -309,7 +304,6 @@ class _Count:
             },
             notes=tuple(plan.notes),
         )
-        server = variant.server
         folder = builder.finish(
             Circumstances(
                 status="failed" if error else "done",
@@ -318,15 +312,7 @@ class _Count:
                 else None,
                 pgstrata_version=pgstrata.__version__,
                 driver_version="",
-                server=ServerRecord(
-                    spec=server.spec,
-                    label=server.label,
-                    version=server.version,
-                    version_num=server.version_num,
-                    build=server.build,
-                    managed=server.managed,
-                    built=server.built,
-                ),
+                server=variant.server.record(),
                 config=variant.config.record(),
                 env=dict(variant.spec.env),
                 initdb=tuple(variant.spec.initdb),

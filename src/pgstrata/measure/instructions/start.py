@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-import psycopg
 
 from pgstrata.campaign.file.models import Campaign, ChosenWorkload
 from pgstrata.campaign.plan.model import Variant
 from pgstrata.driver.spec import Spec
-from pgstrata.errors import DriverError, PgstrataError, ServerError, server_said
+from pgstrata.errors import DriverError, PgstrataError, ServerError
 from pgstrata.measure.instructions.callgrind import CallGraph
 from pgstrata.measure.instructions.engine import Engine, drive
 from pgstrata.measure.instructions.marks import Counted, Length, NotCountedError, apart, counted
+from pgstrata.measure.run.active import execute_sql
 from pgstrata.measure.run.modules import create_modules
 from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import driver_spec, step_seed
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster import Cluster, new_database
 from pgstrata.server.config.settings import major_of, setting
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work, WorkContext
 
@@ -144,14 +142,11 @@ class FreshStart:
             memory=variant.memory,
         )
         self._counts: Path | None = None
-        self.settings: dict[str, str] = {}
-        self.facts: dict[str, Any] = {}
 
     def measure(
         self,
         plan: Plan,
         check: Callable[[], None],
-        say: Callable[[str], None],
         skip: frozenset[str] = frozenset(),
     ) -> StartResult:
         """Counts every step but those in `skip`, which leave the data as they are. Nothing is left running.
@@ -160,7 +155,7 @@ class FreshStart:
         """
         result = StartResult()
         try:
-            self._measure(plan, result, check, say, skip)
+            self._measure(plan, result, check, skip)
         except PgstrataError as error:
             result.error, result.log_tail = self._explained(error), self.cluster.log_tail()
         finally:
@@ -182,17 +177,12 @@ class FreshStart:
         plan: Plan,
         result: StartResult,
         check: Callable[[], None],
-        say: Callable[[str], None],
         skip: frozenset[str],
     ) -> None:
         cluster, engine = self.cluster, self._engine
         cluster.create()
         cluster.start()
-        try:
-            with cluster.connect() as connection:
-                connection.execute(f"CREATE DATABASE {DATABASE}".encode())
-        except psycopg.Error as error:
-            raise ServerError(f"CREATE DATABASE: {server_said(error)}") from error
+        execute_sql(cluster, new_database(DATABASE))
         create_modules(cluster, self._variant.server, DATABASE)
         under = False
         for phase in plan.phases:
@@ -203,9 +193,8 @@ class FreshStart:
                     under = True
                 if phase.step.name not in skip:
                     result.steps[phase.step.name] = self._count(phase)
-                    say(phase.step.name)
             else:
-                self._do(phase, check, say)
+                self._do(phase, check)
         assert self._counts is not None
         cluster.stop("fast")  # its processes write what they have done when they end
         result.processes = engine.processes(self._counts)
@@ -221,8 +210,6 @@ class FreshStart:
                 f"under {self._engine.name}: {error.message}" if self._engine.slow else error.message,
                 error.hint,
             ) from error
-        with cluster.connect(DATABASE) as connection:
-            self.settings = {row[0]: row[1] for row in connection.execute("SHOW ALL").fetchall()}
 
     def _seed(self, order: int, name: str) -> int:
         seed = getattr(self._chosen.options, "seed", self._campaign.spec.seed)
@@ -235,28 +222,22 @@ class FreshStart:
             graphs = self._engine.count(phase.step, phase.counted.lengths, spec, self._counts)
         except DriverError as error:
             raise error.worded(f"{phase.step.name}: {error.message}") from error
-        empty = CallGraph(next(iter(graphs.values())).events)
-        empty.totals = [0.0] * len(empty.events)
-        return {
-            role: graph.without(empty, phase.counted.lengths[role].counted) for role, graph in graphs.items()
-        }
+        return {role: graph.per(phase.counted.lengths[role].counted) for role, graph in graphs.items()}
 
     def _spec(self, step: Step, order: int) -> Spec:
         return driver_spec(step, self.cluster.connection(DATABASE), self._seed(order, step.name), "blocking")
 
-    def _do(self, phase: Phase, check: Callable[[], None], say: Callable[[str], None]) -> None:
+    def _do(self, phase: Phase, check: Callable[[], None]) -> None:
         match phase:
             case Admin():
                 run_admin(self.cluster, phase, DATABASE)
             case Settle():
                 # A commit that did not wait for the disk leaves rows without hint bits until it is flushed,
-                # which
-                # happens by the clock: vacuum would set them at one start and operations at another.
+                # which happens by the clock: vacuum would set them at one start and operations at another.
                 run_admin(self.cluster, Admin("flush", ["CHECKPOINT"]), DATABASE)
                 quick = replace(phase, seconds=0.0)
                 run_settle(self.cluster, quick, DATABASE, self._variant.server.version_num, check)
             case Work():
-                context = WorkContext(lambda: self.cluster.connect(DATABASE), say, check)
-                self.facts |= phase.do(context)
+                phase.do(WorkContext(lambda: self.cluster.connect(DATABASE), lambda text: None, check))
             case Step():
                 drive(self._spec(replace(phase, digest=None), 0))

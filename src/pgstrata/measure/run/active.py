@@ -38,7 +38,6 @@ from pgstrata.store.record import (
     ComparisonRecord,
     Failure,
     Host,
-    ServerRecord,
     Sizes,
     Slice,
 )
@@ -372,7 +371,6 @@ class ActiveRun:
         if self._plans:
             self._builder.plans(self._plans)
         variant = self.planned.variant
-        server, config = variant.server, variant.config
         failure = Failure(message=error.message, hint=error.hint, log_tail=log_tail) if error else None
         if self.planned.unable:
             failure = Failure(message=self.planned.unable, hint="", log_tail="")
@@ -382,16 +380,8 @@ class ActiveRun:
                 error=failure,
                 pgstrata_version=pgstrata.__version__,
                 driver_version=self._driver_version,
-                server=ServerRecord(
-                    spec=server.spec,
-                    label=server.label,
-                    version=server.version,
-                    version_num=server.version_num,
-                    build=server.build,
-                    managed=server.managed,
-                    built=server.built,
-                ),
-                config=config.record(),
+                server=variant.server.record(),
+                config=variant.config.record(),
                 env=dict(variant.spec.env),
                 initdb=tuple(variant.spec.initdb),
                 memory=variant.memory,
