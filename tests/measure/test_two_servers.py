@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.errors import UsageError
-from pgstrata.measure.two_servers import TwoServers, Work, steps_of
+from pgstrata.campaign.plan.runs import Plan
+from pgstrata.errors import ServerError, UsageError
+from pgstrata.measure.run.cause import DISK_FULL
+from pgstrata.measure.two_servers import OtherFailedError, TwoServers, Work, steps_of
 
 
 def asked(*steps: str, workload: str = "sysbench", **more: object) -> TwoServers:
@@ -36,3 +38,13 @@ def test_a_step_that_is_not_there_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="sysbench has no step 'point-qery'") as refused:
         asked("point-qery").campaign()
     assert "point-query" in (refused.value.hint or "")
+
+
+def test_a_full_disk_is_no_fault_of_the_second_server() -> None:
+    two = asked("point-query")
+    plan = Plan(two.campaign(), [], "base", [])
+    with pytest.raises(OtherFailedError, match="pg:17 could not be measured: it died"):
+        two.check(plan, {"other": "it died"})
+    with pytest.raises(ServerError) as caught:
+        two.check(plan, {"other": f"{DISK_FULL}: no room"})
+    assert not isinstance(caught.value, OtherFailedError)

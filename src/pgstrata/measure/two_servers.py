@@ -7,7 +7,7 @@ other, so it can be looked at, stored, interrupted and found again in the same w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ from scipy import special
 
 from pgstrata.campaign.file.models import Campaign, ChosenWorkload
 from pgstrata.campaign.file.reading import Overrides, campaign_of
+from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import ServerError, StoreError, UsageError
 from pgstrata.judge.compare import step_pairs
 from pgstrata.measure.campaign import execute
-from pgstrata.measure.run.active import DISK_FULL
-from pgstrata.stats.estimate import estimate
+from pgstrata.measure.run.cause import DISK_FULL
+from pgstrata.stats.estimate import Estimate, estimate
 from pgstrata.store import Results, Run
 from pgstrata.store.choose import campaign_runs
 from pgstrata.store.record import StepRecord
@@ -167,8 +168,12 @@ class TwoServers:
         written, Interrupted.
         """
         outcome = execute(self.campaign(), Results(self.results), console)
-        failed = {run.key.variant: error for run, error in outcome.failed}
-        failed |= {run.key.variant: run.unable for run in outcome.plan.runs if run.unable}
+        self.check(outcome.plan, {run.key.variant: error for run, error in outcome.failed})
+
+    def check(self, plan: Plan, errors: Mapping[str, str]) -> None:
+        """Raises OtherFailedError where only the second variant failed or cannot do it, ServerError where the
+        first did. errors: why, by label."""
+        failed = {**errors, **{run.key.variant: run.unable for run in plan.runs if run.unable}}
         kinds = (self.labels[0], self.base, ServerError), (self.labels[1], self.other, OtherFailedError)
         for label, variant, kind in kinds:
             if label in failed:
@@ -176,15 +181,19 @@ class TwoServers:
                 kind = ServerError if failed[label].startswith(DISK_FULL) else kind
                 raise kind(f"{variant['server']} could not be measured: {failed[label]}")
 
-    def measure(self, console: Console) -> Measured:
-        """As `run`, for work of one step: what its runs say. Raises StoreError where they are not whole."""
-        self.run(console)
-        runs = {run.variant: run for run in campaign_runs(Results(self.results), self.name)}
-        if not set(self.labels) <= runs.keys():
+    def both(self, runs: Sequence[Run]) -> tuple[Run, Run]:
+        """The run of each. Raises StoreError where one is not there."""
+        found = {run.variant: run for run in runs}
+        if not set(self.labels) <= found.keys():
             raise StoreError(
                 f"the runs of {self.name} in {self.results} are not whole", "remove the folder to begin anew"
             )
-        return _read(self.work.step, self.name, runs[self.labels[0]], runs[self.labels[1]])
+        return found[self.labels[0]], found[self.labels[1]]
+
+    def measure(self, console: Console) -> Measured:
+        """As `run`, for work of one step: what its runs say. Raises StoreError where they are not whole."""
+        self.run(console)
+        return _read(self.work.step, self.name, *self.both(campaign_runs(Results(self.results), self.name)))
 
 
 def _read(step: str, campaign: str, base: Run, other: Run) -> Measured:
@@ -192,11 +201,9 @@ def _read(step: str, campaign: str, base: Run, other: Run) -> Measured:
     found = estimate(*step_pairs(one, two))
     if not math.isfinite(found.standard_error):
         raise StoreError(f"{step} was too short for a comparison: {found.n} pairs", "give it more --seconds")
-    # Of few pairs the error itself is uncertain: as wide as the normal one whose 95 % interval is Student's.
-    widened = float(special.stdtrit(found.freedom, 0.975)) / NORMAL_95
     return Measured(
         found.log,
-        found.standard_error * widened,
+        normal_error(found),
         found.n,
         one.rate or 0.0,
         two.rate or 0.0,
@@ -205,6 +212,12 @@ def _read(step: str, campaign: str, base: Run, other: Run) -> Measured:
         sum(part.seconds for part in (*one.slices, *two.slices)),
         (base, other),
     )
+
+
+def normal_error(found: Estimate) -> float:
+    """Standard error of a normal value whose 95 % interval is Student's: of few pairs the error itself is
+    uncertain."""
+    return found.standard_error * float(special.stdtrit(found.freedom, 0.975)) / NORMAL_95
 
 
 def _record(run: Run, step: str) -> StepRecord:
@@ -223,4 +236,14 @@ def steps_of(chosen: ChosenWorkload, version_num: int = 170_000) -> list[str]:
     return [phase.name for phase in phases if isinstance(phase, Step) and phase.measured]
 
 
-__all__ = ["BASE", "OTHER", "SECONDS", "Measured", "OtherFailedError", "TwoServers", "Work", "steps_of"]
+__all__ = [
+    "BASE",
+    "OTHER",
+    "SECONDS",
+    "Measured",
+    "OtherFailedError",
+    "TwoServers",
+    "Work",
+    "normal_error",
+    "steps_of",
+]

@@ -14,6 +14,7 @@ from pgstrata.measure.instructions.callgrind import CallGraph
 from pgstrata.measure.instructions.engine import Engine, drive
 from pgstrata.measure.instructions.marks import Counted, Length, NotCountedError, apart, counted
 from pgstrata.measure.run.active import execute_sql
+from pgstrata.measure.run.cause import cause
 from pgstrata.measure.run.modules import create_modules
 from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import driver_spec, step_seed
@@ -157,7 +158,8 @@ class FreshStart:
         try:
             self._measure(plan, result, check, skip)
         except PgstrataError as error:
-            result.error, result.log_tail = self._explained(error), self.cluster.log_tail()
+            up = isinstance(error, DriverError) and bool(self.cluster.pid)
+            result.error, result.log_tail = cause(error, self.cluster, started=up, log="the run's record")
         finally:
             self.close()
         return result
@@ -166,11 +168,6 @@ class FreshStart:
         """Stops and removes the cluster."""
         self.cluster.stop("immediate")
         self.cluster.remove()
-
-    def _explained(self, error: PgstrataError) -> PgstrataError:
-        if isinstance(error, DriverError) and self.cluster.pid and self.cluster.ended(within=1.0):
-            return ServerError(f"the server died: {error.message}", "its last words are in the run's record")
-        return error
 
     def _measure(
         self,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from statistics import mean
 
 from rich.console import Console
-from scipy import special
 
 from pgstrata.campaign.file.models import CountSpec
-from pgstrata.errors import ServerError, StoreError, UsageError
+from pgstrata.errors import UsageError
 from pgstrata.judge.instructions import counted_runs, estimate_counts
 from pgstrata.measure.instructions.count import count_campaign
-from pgstrata.measure.two_servers import NORMAL_95, Measured, OtherFailedError, TwoServers
+from pgstrata.measure.two_servers import Measured, TwoServers, normal_error
 from pgstrata.store import Results
 from pgstrata.store.choose import campaign_runs
 
@@ -31,19 +29,11 @@ def count_two(two: TwoServers, smallest: float, console: Console) -> Measured:
     wanted = CountSpec(steps=[two.work.step], margin=max(smallest, 0.0002))
     campaign = campaign.model_copy(update={"spec": campaign.spec.model_copy(update={"count": wanted})})
     outcome = count_campaign(campaign, Results(two.results), console)
-    failed = {variant: error for variant, _, error in outcome.failed}
-    kinds = (two.labels[0], two.base, ServerError), (two.labels[1], two.other, OtherFailedError)
-    for label, variant, kind in kinds:
-        if label in failed:
-            raise kind(f"{variant['server']} could not be counted: {failed[label]}")
-    runs = {run.variant: run for run in counted_runs(campaign_runs(Results(two.results), two.name))}
-    if not set(two.labels) <= runs.keys():
-        raise StoreError(
-            f"the counts of {two.name} in {two.results} are not whole", "remove the folder to begin anew"
-        )
+    two.check(outcome.plan, {variant: error for variant, _, error in outcome.failed})
+    runs = two.both(counted_runs(campaign_runs(Results(two.results), two.name)))
     sides = []
-    for label in two.labels:
-        record = runs[label].record.counted
+    for run in runs:
+        record = run.record.counted
         assert record is not None
         step = next((one for one in record.steps if one.name == two.work.step), None)
         if step is None:
@@ -51,18 +41,8 @@ def count_two(two: TwoServers, smallest: float, console: Console) -> Measured:
             raise UsageError(f"{two.work.step} cannot be counted: {why}", "search by the rate")
         sides.append(step.headline.instructions)
     found = estimate_counts(*sides)
-    # Of few starts the error itself is uncertain: as wide as the normal one whose 95 % interval is Student's.
-    widened = float(special.stdtrit(found.freedom, 0.975)) / NORMAL_95 if found.freedom else math.inf
-    base, other = runs[two.labels[0]], runs[two.labels[1]]
     return Measured(
-        found.log,
-        found.standard_error * widened,
-        found.n,
-        mean(sides[0]),
-        mean(sides[1]),
-        UNIT,
-        two.name,
-        runs=(base, other),
+        found.log, normal_error(found), found.n, mean(sides[0]), mean(sides[1]), UNIT, two.name, runs=runs
     )
 
 

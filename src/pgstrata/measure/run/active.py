@@ -18,19 +18,19 @@ from pgstrata.campaign.plan.loaded import data_made_of
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.order import data_at
 from pgstrata.campaign.plan.resume import independent
-from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError, server_said
+from pgstrata.errors import PgstrataError, ServerError, StoreError, server_said
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.measurement import Part, RunContext, StepMeasurement, Timings, cut_short
 from pgstrata.measure.placement import cpus_of
 from pgstrata.measure.progress import Progress
 from pgstrata.measure.run.borrowed import borrowed_database
+from pgstrata.measure.run.cause import cause
 from pgstrata.measure.run.modules import create_modules
 from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import step_seed
 from pgstrata.observe import machine
 from pgstrata.server.cluster import Cluster, ForeignCluster, new_database
 from pgstrata.server.loaded import begin_record, find, held, keep
-from pgstrata.server.log_end import last_words
 from pgstrata.store import RunBuilder
 from pgstrata.store.kept import KeptData, data_of
 from pgstrata.store.record import (
@@ -46,9 +46,6 @@ from pgstrata.workload.core.language import Admin, Settle, Step, Work, WorkConte
 Json = dict[str, Any]
 
 DATABASE = "pgstrata"
-
-DISK_FULL = "the disk of the data folder is full"
-"""How the sentence begins that says why such a run failed."""
 
 
 class ActiveRun:
@@ -346,23 +343,7 @@ class ActiveRun:
     def explained(self, error: PgstrataError) -> tuple[PgstrataError, str]:
         """The cause behind what the driver or psycopg saw (a full disk, a server that died), and the end of
         the server's log."""
-        log_tail = self.cluster.log_tail()
-        if isinstance(error, StoreError):
-            return error, log_tail
-        full = isinstance(error, DriverError) and error.sqlstate == "53100"
-        if full or "No space left on device" in f"{error.message} {log_tail}":
-            return ServerError(
-                f"{DISK_FULL}: {error.message}",
-                "its space has been freed; make room, take fewer rows, or name another disk with --data-dir",
-            ), log_tail
-        # Its sockets are gone a moment before the process is.
-        if self._started and self.cluster.ended(within=1.0):
-            words = last_words(log_tail)
-            return ServerError(
-                f"the server died{f' ({words})' if words else ''}: {error.message}",
-                "its last words are in the run's server.log.gz",
-            ), log_tail
-        return error, log_tail
+        return cause(error, self.cluster, started=self._started, log="the run's server.log.gz")
 
     # --- the record ---------------------------------------------------------------------------
 

@@ -1,0 +1,39 @@
+"""The cause behind what the driver or psycopg saw of a failure."""
+
+from __future__ import annotations
+
+from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError
+from pgstrata.server.cluster import Cluster, ForeignCluster
+from pgstrata.server.log_end import last_words
+
+DISK_FULL = "the disk of the data folder is full"
+"""How the sentence begins that says why such a run failed."""
+
+
+def cause(
+    error: PgstrataError, cluster: Cluster | ForeignCluster, *, started: bool, log: str
+) -> tuple[PgstrataError, str]:
+    """What happened (a full disk, a server that died), and the end of the server's log.
+
+    started: whether the server was up when it happened; log: where people find its last words.
+    """
+    log_tail = cluster.log_tail()
+    if isinstance(error, StoreError):
+        return error, log_tail
+    full = isinstance(error, DriverError) and error.sqlstate == "53100"
+    if full or "No space left on device" in f"{error.message} {log_tail}":
+        return ServerError(
+            f"{DISK_FULL}: {error.message}",
+            "its space has been freed; make room, take fewer rows, or name another disk with --data-dir",
+        ), log_tail
+    # Its sockets are gone a moment before the process is.
+    if started and cluster.ended(within=1.0):
+        words = last_words(log_tail)
+        return ServerError(
+            f"the server died{f' ({words})' if words else ''}: {error.message}",
+            f"its last words are in {log}",
+        ), log_tail
+    return error, log_tail
+
+
+__all__ = ["DISK_FULL", "cause"]
