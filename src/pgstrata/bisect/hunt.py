@@ -14,7 +14,7 @@ from rich.console import Console
 
 from pgstrata.bisect import state as states
 from pgstrata.bisect.line import Line, Stop
-from pgstrata.bisect.procedure import By, Conclusion, Procedure, Seen, Task
+from pgstrata.bisect.procedure import By, Conclusion, Procedure, Seen, Task, change_of
 from pgstrata.bisect.state import Measurement, SetAside, State
 from pgstrata.campaign.file.reading import campaign_of
 from pgstrata.errors import ServerError
@@ -139,8 +139,8 @@ def _do(
         return
     entry = _entry(task, measured, built - begun, time.monotonic() - begun)
     state.measured.append(entry)
-    sign, what = (-1, "instructions ") if search.by == "instructions" else (1, "")
-    ratio = math.expm1(sign * entry.log_ratio)
+    what = "instructions " if search.by == "instructions" else ""
+    ratio = change_of(entry.log_ratio, search.by)
     error_ = Seen(0, 1, entry.log_ratio, entry.error, search.by).outcome.error
     say(f"  {search.line.stops[task.other].name}: {what}{ratio:+.2%} ± {error_:.2%} in {entry.seconds:.0f} s")
 

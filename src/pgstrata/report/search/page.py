@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ from pgstrata.bisect.line import about_commit
 from pgstrata.bisect.procedure import Group
 from pgstrata.bisect.state import Measurement
 from pgstrata.errors import PgstrataError
-from pgstrata.judge.instructions import changes_of, compare_counts, sentence
+from pgstrata.judge.instructions import compare_counts
 from pgstrata.judge.marks import Mark
-from pgstrata.numbers import duration, moment, rate, significant
+from pgstrata.numbers import duration, moment, rate
 from pgstrata.observe.profile import unavailable
 from pgstrata.page.blocks import (
     Block,
@@ -44,6 +45,7 @@ from pgstrata.report.search.text import (
     sentences,
     shown_probability,
 )
+from pgstrata.report.sections.instructions import function_table
 from pgstrata.report.sections.why import why
 from pgstrata.report.write import write_page
 from pgstrata.store import Results
@@ -287,41 +289,15 @@ def _moved(found: Found, group: Group, number: int, out: Path) -> list[Section]:
 
 def _functions(found: Found, measured: Measurement, number: int) -> Section:
     """The functions that account for the difference in instructions."""
-    work = found.search.work
-    base, others = sides_of(Results(found.search.folder / RUNS), measured.campaign, "base")
-    blocks: list[Block] = []
-    for comparison in compare_counts(base, others, steps=[work.step]):
-        for verdict in comparison.steps:
-            changes = changes_of(base, others[0], verdict.workload, verdict.step, verdict.role)
-            if text := sentence(verdict, changes):
-                blocks.append(Prose(f"{verdict.name}: {text}."))
-            blocks.append(
-                Table(
-                    "functions",
-                    f"Functions that account for it: {verdict.name}",
-                    [
-                        Column("function", "Function", align="left"),
-                        Column("base", "Before", "instructions/o"),
-                        Column("other", "After", "instructions/o"),
-                        Column("difference", "Difference", "instructions/o", rule=True),
-                    ],
-                    [
-                        Row(
-                            [
-                                words(change.function),
-                                Cell(change.before, significant(change.before)),
-                                Cell(change.after, significant(change.after)),
-                                Cell(change.difference, f"{change.difference:+,.1f}".replace("-", "−")),
-                            ]
-                        )
-                        for change in changes[:20]
-                    ],
-                    "Instructions in the function itself, per operation; the differences of all functions "
-                    "add up to that of the step; here are the twenty largest.",
-                    keys=(("stop", found.search.line.stops[measured.other].name), ("role", verdict.role)),
-                )
-            )
-    return Section(f"functions-{number}", "What accounts for it", blocks)
+    base, (other, *_) = sides_of(Results(found.search.folder / RUNS), measured.campaign, "base")
+    stops = found.search.line.stops
+    base, other = (
+        replace(side, name=stops[place].name)
+        for side, place in ((base, measured.base), (other, measured.other))
+    )
+    (comparison,) = compare_counts(base, [other], steps=[found.search.work.step])
+    tables = [function_table(base, other, verdict) for verdict in comparison.steps]
+    return Section(f"functions-{number}", "What accounts for it", [one for one in tables if one is not None])
 
 
 # --- tables -----------------------------------------------------------------------------------

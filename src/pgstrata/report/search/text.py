@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from pgstrata.bisect.hunt import Found
-from pgstrata.bisect.procedure import By, Group, Seen
+from pgstrata.bisect.procedure import By, Group, Seen, change_of
 from pgstrata.bisect.search import Outcome
 from pgstrata.bisect.state import Measurement
 
@@ -20,11 +20,8 @@ def interval(outcome: Outcome, by: By) -> tuple[float, float, float]:
     """Relative change of the rate (0.01: 1 % faster) or of the instructions per operation (0.01: 1 % more),
     and the ends of its 95 % interval."""
     half = NORMAL_95 * outcome.error
-    log = -outcome.log_ratio if by == "instructions" else outcome.log_ratio
-    change, low, high = (
-        math.expm1(log + side) if abs(log + side) < 50 else math.inf for side in (0.0, -half, half)
-    )
-    return change, low, high
+    change, *ends = (change_of(outcome.log_ratio + side, by) for side in (0.0, -half, half))
+    return change, min(ends), max(ends)
 
 
 def changed(outcome: Outcome, by: By) -> str:

@@ -29,6 +29,7 @@ from pgstrata.page.blocks import (
 from pgstrata.page.charts import PALETTE, SHOWN_AT_FIRST, axis, color, label, rounded, trace
 from pgstrata.page.results import RunSet, anchor, natural
 from pgstrata.report.flames import Flames
+from pgstrata.store.choose import Side
 from pgstrata.store.record import CountedStep, CountRecord
 
 FLOOR, CEILING = 0.80, 1.50
@@ -281,7 +282,9 @@ def _functions(results: RunSet, workload: str, flames: Flames) -> list[Section]:
         for variant in results.others:
             verdict = results.count_verdict(workload, variant, step.name, role)
             if verdict is not None and verdict.word in ("more", "fewer"):
-                made = _function_table(results, verdict, variant)
+                made = function_table(
+                    results.counted_side(results.base), results.counted_side(variant), verdict
+                )
                 tables += [made] if made else []
                 tables += _picture(results, flames, verdict, variant)
         if tables:
@@ -311,8 +314,9 @@ def _picture(results: RunSet, flames: Flames, verdict: CountVerdict, variant: st
     ]
 
 
-def _function_table(results: RunSet, verdict: CountVerdict, variant: str) -> Table | None:
-    base, other = results.counted_side(results.base), results.counted_side(variant)
+def function_table(base: Side, other: Side, verdict: CountVerdict) -> Table | None:
+    """The functions that account for a verdict; None where a side has none. Raises StoreError for a damaged
+    table."""
     changes = changes_of(base, other, verdict.workload, verdict.step, verdict.role)
     if not changes:
         return None
@@ -331,13 +335,13 @@ def _function_table(results: RunSet, verdict: CountVerdict, variant: str) -> Tab
                 Cell(round(change.share, 6), f"{change.share * 100:+.2f}"),
                 words(change.state),
             ],
-            variant=variant,
+            variant=other.name,
         )
         for change in changes[:FUNCTIONS]
     ]
     return Table(
         name="instructions-by-function",
-        title=f"{variant} against {results.base}: {sentence(verdict, changes)}",
+        title=f"{other.name} against {base.name}: {sentence(verdict, changes)}",
         columns=[
             Column("function", "Function or library", align="left"),
             Column("before", "Before", "instructions/o"),
@@ -353,6 +357,6 @@ def _function_table(results: RunSet, verdict: CountVerdict, variant: str) -> Tab
             ("workload", verdict.workload),
             ("step", verdict.step),
             ("role", verdict.role),
-            ("variant", variant),
+            ("variant", other.name),
         ),
     )
