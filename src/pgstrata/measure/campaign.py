@@ -25,14 +25,13 @@ from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.placement import (
     NAME,
     TRIAL_SECONDS,
-    as_remembered,
-    candidates,
+    choices,
     cpus_of,
     placed,
     remember,
+    remembered,
     trial,
     try_all,
-    undecided,
 )
 from pgstrata.measure.progress import Progress, plain_lines, progress_on
 from pgstrata.measure.run.active import ActiveRun
@@ -122,11 +121,13 @@ def execute(
             say(f"removed what an interrupted run left: {left}")
         for text in [*clear_leftovers(root), *clear_unfinished(), *clear_builds()]:
             say(f"cleared what an earlier pgstrata left: {text}")
-        campaign = as_remembered(campaign)
+        places = choices(campaign)
+        if known := remembered(places):
+            campaign = placed(campaign, known)
         plan = plan_campaign(campaign, results, say, fresh=fresh)
         _check_space(plan, root)
-        if plan.missing and undecided(campaign):
-            campaign = _place(campaign, root, console, interrupts)
+        if plan.missing and places and known is None:
+            campaign = _place(campaign, places, root, console, interrupts)
             plan = plan_campaign(campaign, results, say, fresh=fresh)
         if plan.missing and campaign.placement:
             say(sentence(cpus_of(campaign)))
@@ -136,10 +137,11 @@ def execute(
         return _carry_out(plan, results, root, console, interrupts)
 
 
-def _place(campaign: Campaign, root: Path, console: Console, interrupts: Interrupts) -> Campaign:
+def _place(
+    campaign: Campaign, places: Sequence[Placement], root: Path, console: Console, interrupts: Interrupts
+) -> Campaign:
     """The campaign on the CPUs where differences are known soonest, or as it is where that cannot be told."""
     say = plain_lines(console)
-    places = candidates(campaign)
     about = len(places) * TRIAL_SECONDS
     say(f"trying {len(places)} placements on this machine's CPUs, base against base, about {about:.0f} s")
 

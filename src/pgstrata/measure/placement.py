@@ -26,6 +26,7 @@ from pgstrata.server.cache import cache_folder
 from pgstrata.stats.estimate import estimate
 from pgstrata.store import Run
 from pgstrata.store.record import Cpus, PlacementRecord, TriedPlacement
+from pgstrata.store.write import now
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.core.options import NotInVersionError
 
@@ -44,11 +45,13 @@ NAME = "placement"
 """Of the campaigns that try them."""
 
 
-def undecided(campaign: Campaign) -> bool:
-    """Whether the campaign leaves the choice to pgstrata, and there is one."""
+def choices(campaign: Campaign) -> list[Placement]:
+    """The placements that the campaign leaves to pgstrata to choose from; none where there is no choice."""
     spec = campaign.spec
-    asked = spec.placement == "auto" and spec.order == "interleaved" and not campaign.placement
-    return asked and not spec.server_cpus and not spec.driver_cpus and len(candidates(campaign)) > 1
+    if spec.placement != "auto" or spec.order != "interleaved" or spec.server_cpus or spec.driver_cpus:
+        return []
+    found = candidates(campaign)
+    return found if len(found) > 1 else []
 
 
 def candidates(campaign: Campaign) -> list[Placement]:
@@ -69,7 +72,7 @@ def _wanted(campaign: Campaign) -> int:
     most = 1
     for chosen in campaign.workloads:
         with suppress(NotInVersionError):
-            for phase in chosen.workload.phases(chosen.options, 170_000):
+            for phase in chosen.phases(170_000):
                 if isinstance(phase, Step) and phase.measured:
                     many = 10_000 if phase.digest is not None else 0
                     most = max(most, many, sum(role.clients for role in phase.roles))
@@ -81,14 +84,6 @@ def placed(campaign: Campaign, placement: PlacementRecord) -> Campaign:
     chosen = next(one for one in placement.tried if one.name == placement.name)
     cpus = {"server_cpus": list(chosen.server), "driver_cpus": list(chosen.driver)}
     return campaign.model_copy(update={"spec": campaign.spec.model_copy(update=cpus), "placement": placement})
-
-
-def as_remembered(campaign: Campaign) -> Campaign:
-    """The campaign on the CPUs that were chosen before, or as it is where none is known."""
-    if not undecided(campaign):
-        return campaign
-    known = remembered(candidates(campaign))
-    return placed(campaign, known) if known else campaign
 
 
 def cpus_of(campaign: Campaign) -> Cpus:
@@ -143,7 +138,7 @@ def choose(tried: Sequence[tuple[Placement, tuple[Sequence[float], Sequence[floa
         for place, pairs in tried
     ]
     best = min(found, key=lambda one: one.error_of_a_second)
-    return PlacementRecord(name=best.name, at=_now(), tried=tuple(found))
+    return PlacementRecord(name=best.name, at=now(), tried=tuple(found))
 
 
 def pairs_of(runs: Sequence[Run], step: str = STEP) -> tuple[list[float], list[float]] | None:
@@ -161,7 +156,9 @@ def pairs_of(runs: Sequence[Run], step: str = STEP) -> tuple[list[float], list[f
 
 
 def remembered(places: Sequence[Placement]) -> PlacementRecord | None:
-    """What was chosen of these on this machine in the last days."""
+    """What was chosen of these on this machine in the last days; None also where there was no choice."""
+    if not places:
+        return None
     try:
         record = msgspec.json.decode(_file(places, make=False).read_bytes(), type=PlacementRecord)
         at = datetime.fromisoformat(record.at)
@@ -186,10 +183,6 @@ def _file(places: Sequence[Placement], *, make: bool) -> Path:
     return cache_folder("placements", make=make) / f"{digest}.json"
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
 def try_all(
     places: Sequence[Placement], measured: Callable[[Placement], Sequence[Run]], step: str = STEP
 ) -> PlacementRecord | None:
@@ -208,8 +201,8 @@ __all__ = [
     "NAME",
     "SECONDS",
     "TRIAL_SECONDS",
-    "as_remembered",
     "candidates",
+    "choices",
     "cpus_of",
     "pairs_of",
     "placed",
@@ -217,5 +210,4 @@ __all__ = [
     "remembered",
     "trial",
     "try_all",
-    "undecided",
 ]

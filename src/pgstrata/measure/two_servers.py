@@ -230,7 +230,7 @@ def _record(run: Run, step: str) -> StepRecord:
 def steps_of(chosen: ChosenWorkload, version_num: int = 170_000) -> list[str]:
     """Names of the measured steps of a workload, on a server of a version."""
     try:
-        phases = chosen.workload.phases(chosen.options, version_num)
+        phases = chosen.phases(version_num)
     except NotInVersionError:
         return []
     return [phase.name for phase in phases if isinstance(phase, Step) and phase.measured]

@@ -7,10 +7,19 @@ The descriptions of the fields are the reference: `docs/campaign.md` is made fro
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    model_validator,
+)
 
 from pgstrata.driver.spec import EngineChoice
 from pgstrata.errors import UsageError
@@ -18,6 +27,7 @@ from pgstrata.server.source.recipe import DEFAULT, Build, find_build
 from pgstrata.server.source.spec import is_source
 from pgstrata.store.record import PlacementRecord
 from pgstrata.user_files import shown
+from pgstrata.workload.core.language import Phase
 from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_SEED
 
 Order = Literal["sequential", "shuffled", "interleaved"]
@@ -476,6 +486,17 @@ class ChosenWorkload(BaseModel):
     label: str
     workload: Any
     options: Any
+    _phases: dict[int, Sequence[Phase]] = PrivateAttr(default_factory=dict)
+
+    def phases(self, version_num: int) -> Sequence[Phase]:
+        """The phases on servers of this version, to look at: those of TPC-DS take half a second, and a plan
+        asks many times. Who carries them out asks the workload for some of its own.
+
+        Raises NotInVersionError where such a server cannot do what the options ask for.
+        """
+        if version_num not in self._phases:
+            self._phases[version_num] = self.workload.phases(self.options, version_num)
+        return self._phases[version_num]
 
     @property
     def all_options(self) -> dict[str, Any]:

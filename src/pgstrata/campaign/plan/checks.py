@@ -63,10 +63,7 @@ def check_interleaved(chosen: ChosenWorkload, variants: Sequence[Variant]) -> No
                 f'order = "interleaved": {variant.label} is a running server (dsn:)',
                 "pgstrata must be able to stop and copy what it interleaves; use another order",
             )
-    names = [
-        [p.name for p in chosen.workload.phases(chosen.options, v.server.version_num) if isinstance(p, Step)]
-        for v in variants
-    ]
+    names = [[p.name for p in chosen.phases(v.server.version_num) if isinstance(p, Step)] for v in variants]
     for variant, own in zip(variants, names, strict=True):
         if own != names[0]:
             raise UsageError(

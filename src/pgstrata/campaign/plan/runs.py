@@ -127,7 +127,7 @@ def _unable(campaign: Campaign, variants: Sequence[Variant]) -> dict[tuple[str, 
         errors = []
         for variant in variants:
             try:
-                chosen.workload.phases(chosen.options, variant.server.version_num)
+                chosen.phases(variant.server.version_num)
             except NotInVersionError as error:
                 errors.append(error)
                 found[variant.label, chosen.label] = error.message
