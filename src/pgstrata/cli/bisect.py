@@ -162,7 +162,7 @@ def work_of(
     from pgstrata.suggest import meant
     from pgstrata.workload import catalog
 
-    if workload not in catalog.names():
+    if not catalog.is_known(workload):
         raise UsageError(f"there is no workload {workload!r}", meant(workload, catalog.names(), "workloads"))
     if scale is None and "quick" in catalog.find(workload).scales:
         scale = "quick"

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def workloads(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show the options of this one.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Show the options of this one: a name, or FILE.py:CLASS."),
+    ] = None,
     format: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
     """List the workloads, or the scales and options of one.
@@ -23,11 +26,20 @@ def workloads(
     Examples:
       pgstrata workloads
       pgstrata workloads insert
+      pgstrata workloads mine.py:Counters
     """
     from pgstrata.cli.output import print_json
     from pgstrata.workload import catalog
+    from pgstrata.workload.plugin import PluginError
 
-    chosen = [catalog.find(name)] if name else [catalog.find(n) for n in catalog.names()]
+    chosen, broken = [], []
+    for one in [name] if name else catalog.names():
+        try:
+            chosen.append(catalog.find(one))
+        except PluginError as error:  # one that another package offers hides no other
+            if name:
+                raise
+            broken.append(f"{one:<10} cannot be used: {error.message}")
     if format is TextOrJson.json:
         print_json([_record(workload) for workload in chosen])
     elif name:
@@ -35,6 +47,8 @@ def workloads(
     else:
         for workload in chosen:
             print(f"{workload.name:<10} {workload.summary}")
+        for line in broken:
+            print(line)
         print("\npgstrata workloads NAME shows scales and options")
 
 

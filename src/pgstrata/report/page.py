@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pgstrata.numbers import count, moment
-from pgstrata.page.blocks import Block, Section, Table
+from pgstrata.page.blocks import Block, Prose, Section, Table
 from pgstrata.page.frames import Frames
-from pgstrata.page.results import RunSet, WorkloadResults
+from pgstrata.page.results import RunSet, WorkloadResults, anchor
 from pgstrata.report.flames import Flames
 from pgstrata.report.sections.compared import compared
 from pgstrata.report.sections.failures import failures
@@ -22,6 +22,7 @@ from pgstrata.report.sections.tuning import tuning
 from pgstrata.report.sections.why import why
 from pgstrata.workload import catalog
 from pgstrata.workload.core.options import OwnReport
+from pgstrata.workload.plugin import PluginError
 
 
 def sections(
@@ -44,8 +45,13 @@ def sections(
 def own_section(results: RunSet, workload: WorkloadResults) -> Section | None:
     """What the workload itself has to say of its runs; None where that is nothing."""
     name = workload.runs[0].record.workload_name if workload.runs else ""
-    found = catalog.find(name) if name in catalog.names() else None
-    return found.report(results, workload) if isinstance(found, OwnReport) else None
+    try:
+        # Nothing is loaded from a file that a run names: runs may be somebody else's.
+        found = catalog.find(name) if name in catalog.names() else None
+        return found.report(results, workload) if isinstance(found, OwnReport) else None
+    except PluginError as error:
+        title = f"{name} ({workload.name})"
+        return Section(anchor("own", workload.name), title, [Prose(f"No section: {error.message}", "bad")])
 
 
 def summary(results: RunSet) -> Section:

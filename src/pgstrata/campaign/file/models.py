@@ -170,7 +170,7 @@ class VariantSpec(BuildKeys):
 class WorkloadSpec(Strict):
     """One benchmark and its options."""
 
-    name: str = Field(description="Which one: see `pgstrata workloads`.")
+    name: str = Field(description="Which one: see `pgstrata workloads`; or `FILE.py:CLASS`.")
     label: str | None = Field(
         default=None,
         min_length=1,

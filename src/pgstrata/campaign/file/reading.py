@@ -25,6 +25,8 @@ from pgstrata.server.initdb import check_initdb
 from pgstrata.suggest import meant
 from pgstrata.user_files import read_text, shown
 from pgstrata.workload import catalog
+from pgstrata.workload.core.options import Workload
+from pgstrata.workload.plugin import Plugin, blamed
 
 DEFAULT_WORKLOAD = "insert"
 SMALLEST_SCALE = "quick"
@@ -69,7 +71,7 @@ def adhoc_campaign(overrides: Overrides) -> Campaign:
         document["workloads"] = [
             {"name": name, "scale": SMALLEST_SCALE}
             for name in names
-            if name in catalog.names() and SMALLEST_SCALE in catalog.find(name).scales
+            if catalog.is_known(name) and SMALLEST_SCALE in catalog.find(name).scales
         ]
     return _check(document, "command line", None, overrides)
 
@@ -179,7 +181,16 @@ def _check_foreign(variant: VariantSpec) -> None:
 
 def _choose(spec: CampaignSpec, source: str, file: Path | None, overrides: Overrides) -> list[ChosenWorkload]:
     sets = [_parse_set(text) for text in overrides.sets]
-    labels = [w.label or w.name for w in spec.workloads]
+    # Files that workloads and their options name are looked for beside the campaign.
+    beside = file.parent if file else Path.cwd()
+    for index, wanted in enumerate(spec.workloads):
+        if not catalog.is_known(wanted.name):
+            raise UsageError(
+                f"{source}: `workloads[{index + 1}].name`: there is no workload `{wanted.name}`",
+                meant(wanted.name, catalog.names(), "workloads"),
+            )
+    found = [catalog.find(w.name, beside) for w in spec.workloads]
+    labels = [w.label or _label(one) for w, one in zip(spec.workloads, found, strict=True)]
     for label in labels:
         if labels.count(label) > 1:
             raise UsageError(
@@ -188,13 +199,7 @@ def _choose(spec: CampaignSpec, source: str, file: Path | None, overrides: Overr
     used: set[int] = set()
     chosen = []
     for index, wanted in enumerate(spec.workloads):
-        where = f"workloads[{index + 1}]"
-        if wanted.name not in catalog.names():
-            raise UsageError(
-                f"{source}: `{where}.name`: there is no workload `{wanted.name}`",
-                meant(wanted.name, catalog.names(), "workloads"),
-            )
-        workload = catalog.find(wanted.name)
+        where, workload = f"workloads[{index + 1}]", found[index]
         scale = overrides.scale or wanted.scale
         values: dict[str, Any] = {"seed": spec.seed} if "seed" in workload.Options.model_fields else {}
         if scale is not None:
@@ -210,9 +215,8 @@ def _choose(spec: CampaignSpec, source: str, file: Path | None, overrides: Overr
                 values[key] = value
                 used.add(number)
         try:
-            # Files that options name are looked for beside the campaign.
-            context = {"folder": file.parent if file else Path.cwd()}
-            options = workload.Options.model_validate(values, context=context)
+            with blamed(workload):
+                options = workload.Options.model_validate(values, context={"folder": beside})
         except ValidationError as error:
             raise explain(error, workload.Options, source, f"{where}.options") from error
         chosen.append(ChosenWorkload(label=labels[index], workload=workload, options=options))
@@ -220,6 +224,10 @@ def _choose(spec: CampaignSpec, source: str, file: Path | None, overrides: Overr
         if number not in used:
             _refuse_set(whose, key, labels, [c.workload for c in chosen])
     return chosen
+
+
+def _label(workload: Workload) -> str:
+    return workload.label if isinstance(workload, Plugin) else workload.name
 
 
 def _refuse_set(label: str | None, key: str, labels: list[str], workloads: list[Any]) -> None:

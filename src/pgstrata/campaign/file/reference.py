@@ -74,7 +74,7 @@ def page() -> str:
     parts.append("\n## `[builds.NAME]`\n\n" + _table(BuildKeys))
     parts.append("\n## `[[workloads]]`\n\n" + _table(WorkloadSpec))
     parts.append(MIDDLE)
-    for name in catalog.names():
+    for name in catalog.own_names():
         workload = catalog.find(name)
         parts.append(f"\n### `{name}`\n\n{workload.summary}\n\n")
         parts.append("| scale | options |\n|---|---|\n")

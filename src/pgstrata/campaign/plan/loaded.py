@@ -18,6 +18,7 @@ from pgstrata.campaign.plan.resume import phases_of
 from pgstrata.server import loaded
 from pgstrata.server.model import Server
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work
+from pgstrata.workload.plugin import source_of
 
 _FORMAT = 1
 """Another one for data that is kept in another way."""
@@ -73,7 +74,9 @@ def data_made_of(run: PlannedRun, spec: CampaignSpec) -> dict[str, Any] | None:
         "phases": [_phase(phase) for phase in phases[:end]],
     }
     if any(isinstance(phase, Work) for phase in phases[:end]):
-        made_of["options"] = run.workload.all_options  # what work in Python does is not said elsewhere
+        # what work in Python does is not said elsewhere
+        made_of["options"] = run.workload.all_options
+        made_of["source"] = source_of(run.workload.workload)
     return made_of
 
 

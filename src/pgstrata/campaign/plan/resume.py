@@ -17,6 +17,7 @@ from pgstrata.campaign.plan.order import data_at
 from pgstrata.store import Results, kept
 from pgstrata.store.kept import KeptStep
 from pgstrata.workload.core.language import Phase, Step
+from pgstrata.workload.plugin import source_of
 
 _NO_MATTER = {"results", "keep_data", "repeats", "name"}
 """Keys of a campaign that decide nothing about a step."""
@@ -83,6 +84,7 @@ def _made_of(run: PlannedRun, spec: CampaignSpec) -> str:
             "release": pgstrata.__version__,
             "campaign": spec.model_dump(mode="json", exclude=_NO_MATTER),
             "options": run.workload.all_options,
+            "source": source_of(run.workload.workload),
             "steps": steps,
             "server": [server.spec, server.version, server.build, server.built.key if server.built else None],
             "config": [fragment.text for fragment in variant.config.fragments],

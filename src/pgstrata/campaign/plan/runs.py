@@ -28,6 +28,8 @@ from pgstrata.store.record import BuiltRecord, RunRecord
 from pgstrata.suggest import meant
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.core.options import NotInVersionError
+from pgstrata.workload.plugin import FACT as PLUGIN_FACT
+from pgstrata.workload.plugin import source_of
 
 AROUND_SECONDS = 8.0
 """What initdb, start, admin SQL, observing and storing take for one run, a typical disk assumed."""
@@ -259,6 +261,9 @@ def _difference(run: PlannedRun, record: RunRecord) -> str:
         # An option that a later release added was at its default in the stored run.
         if key in record.options and record.options[key] != value:
             return f"{key} = {json.dumps(record.options[key])} instead of {json.dumps(value)}"
+    workload = run.workload.workload
+    if record.facts.get(PLUGIN_FACT, "") != source_of(workload):
+        return f"another text of {workload.name}"
     if record.env != run.variant.spec.env:
         return "another `env`"
     if record.memory != run.variant.memory:

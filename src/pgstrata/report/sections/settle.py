@@ -98,7 +98,9 @@ def _shipped(name: str) -> bool:
 
 def _options(run: Run) -> list[str] | None:
     """`--workload` and `--set` that make its workload; None where a label hides which one it is."""
-    if run.workload not in catalog.names():
+    if run.workload not in catalog.own_names():
+        return None
+    if any(_nested(value) for value in run.record.options.values()):
         return None
     usual = catalog.find(run.workload).Options().model_dump(mode="json")
     words = ["--workload", run.workload]
@@ -106,6 +108,11 @@ def _options(run: Run) -> list[str] | None:
         if key in usual and value != usual[key] and value is not None:
             words += ["--set", f"{key}={json.dumps(value)}"]
     return words
+
+
+def _nested(value: object) -> bool:
+    """A table, or a list of them, which JSON and TOML write differently."""
+    return isinstance(value, dict) or (isinstance(value, list) and any(map(_nested, value)))
 
 
 def _measured(run: Run) -> float:

@@ -1,0 +1,235 @@
+"""Workloads of somebody else: `FILE.py:CLASS`, or what an installed package offers as `pgstrata.workloads`.
+
+Their code is called through here, so that what it raises is said with its own file and line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager as Context
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.user_files import read_text, real_path, shown
+from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work
+from pgstrata.workload.core.options import OwnReport, RunCost, Selectable, Workload, WorkloadOptions
+
+GROUP = "pgstrata.workloads"
+"""Entry points of this group are workloads; their names are those of the workloads."""
+
+FACT = "plugin"
+"""Under which a run keeps the digest of its workload's source."""
+
+_PARTS = ("name", "summary", "Options", "scales", "phases", "estimate")
+_HELP = "docs/adding-a-workload.md shows what a workload consists of"
+
+
+class PluginError(UsageError):
+    """The code of a workload from outside has raised, or is not a workload."""
+
+
+class Plugin:
+    """A workload from outside, and where its code is.
+
+    Has what a Workload has, and `only` and `report` where that one has them; each of them raises PluginError
+    where the code raises anything but a PgstrataError. digest: of its source, empty where that is a package.
+    """
+
+    def __init__(self, inner: Workload, name: str, where: Path, digest: str) -> None:
+        self._inner, self._where = inner, where
+        self.name, self.digest = name, digest
+        self.label: str = inner.name
+        self.summary: str = inner.summary
+        self.Options: type[WorkloadOptions] = inner.Options
+        self.scales: Mapping[str, Mapping[str, Any]] = inner.scales
+        # On the instance: protocols look for them there.
+        if isinstance(inner, Selectable):
+            self.only = self._guarded(inner.only)
+        if isinstance(inner, OwnReport):
+            self.report = self._guarded(inner.report)
+
+    def phases(self, options: Any, version_num: int) -> list[Phase]:
+        with self.blame():
+            found = self._inner.phases(options, version_num)
+        if not isinstance(found, list) or not all(isinstance(p, Step | Admin | Settle | Work) for p in found):
+            raise self._wrong("phases", "a list of phases", found)
+        kept = [Work("plug-in", lambda context: {FACT: self.digest})] if self.digest else []
+        return [*kept, *map(self._guarded_phase, found)]
+
+    def estimate(self, options: Any) -> RunCost:
+        with self.blame():
+            found = self._inner.estimate(options)
+        if not isinstance(found, RunCost):
+            raise self._wrong("estimate", "a RunCost", found)
+        return found
+
+    @contextmanager
+    def blame(self) -> Iterator[None]:
+        """What is raised within is said to be the workload's own, with its file and line."""
+        with blaming(self._where):
+            yield
+
+    def _wrong(self, method: str, due: str, found: object) -> PluginError:
+        return PluginError(
+            f"{shown(self.name)}: `{method}` returned {_kind(found)} where {due} was due", _HELP
+        )
+
+    def _guarded(self, do: Callable[..., Any]) -> Callable[..., Any]:
+        def guarded(*arguments: Any) -> Any:
+            with self.blame():
+                return do(*arguments)
+
+        return guarded
+
+    def _guarded_phase(self, phase: Phase) -> Phase:
+        if isinstance(phase, Work):
+            return replace(phase, do=self._guarded(phase.do))
+        if isinstance(phase, Step) and phase.digest is not None:
+            return replace(phase, digest=self._guarded(phase.digest))
+        return phase
+
+
+def blamed(workload: Workload) -> Context[None]:
+    """Around code of a workload that is not called through it, say validators of its options."""
+    return workload.blame() if isinstance(workload, Plugin) else nullcontext()
+
+
+def source_of(workload: Workload) -> str:
+    """Digest of the source of a workload from a file; empty for others, which a release number stands for."""
+    return workload.digest if isinstance(workload, Plugin) else ""
+
+
+@contextmanager
+def blaming(where: Path) -> Iterator[None]:
+    """Raises PluginError for whatever the code at `where`, a file or a package's folder, raises.
+
+    What pgstrata or pydantic has to say about values, and Ctrl-C, go through.
+    """
+    try:
+        yield
+    except (PgstrataError, ValidationError):
+        raise
+    except (Exception, SystemExit) as error:
+        text = shown(error) or "no message"
+        raise PluginError(
+            f"{_place(error, where)}: {type(error).__name__}: {text}",
+            "this is code of the workload itself; PGSTRATA_TRACE=1 shows the way there",
+        ) from error
+
+
+def _place(error: BaseException, where: Path) -> str:
+    """The last line of the workload's own code on the way to the error."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}, line {error.lineno}"
+    root = where if where.is_dir() else where.parent
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if f.filename == str(where)]
+    own = own or [f for f in frames if Path(f.filename).is_relative_to(root)]
+    return f"{own[-1].filename}, line {own[-1].lineno}" if own else str(where)
+
+
+def is_file(name: str) -> bool:
+    """Whether a workload is named as a file and a class in it."""
+    return ".py:" in name
+
+
+def from_file(name: str, folder: Path) -> Plugin:
+    """The workload `FILE.py:CLASS`, FILE relative to `folder`. Raises UsageError."""
+    file, _, cls = name.rpartition(":")
+    path = real_path(folder / Path(file).expanduser())
+    source = read_text(path, "workload", missing="name it relative to the campaign file, as FILE.py:CLASS")
+    return _loaded(path, hashlib.sha256(source.encode()).hexdigest(), cls)
+
+
+@cache
+def _loaded(path: Path, digest: str, cls: str) -> Plugin:
+    module_name = f"pgstrata_workload_{digest[:16]}"
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))  # modules beside it, as for a program
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # dataclasses and pydantic look their names up there
+    try:
+        with blaming(path):
+            spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[module_name]
+        raise
+    if not hasattr(module, cls):
+        there = [name for name, value in vars(module).items() if isinstance(value, type)]
+        own = [name for name in there if getattr(vars(module)[name], "__module__", "") == module_name]
+        raise PluginError(
+            f"{path} has no class {shown(cls)}", f"classes there: {', '.join(own)}" if own else _HELP
+        )
+    return _plugin(getattr(module, cls), f"{path.name}:{cls}", path, digest)
+
+
+@cache
+def offered() -> Mapping[str, EntryPoint]:
+    """What installed packages offer, by name."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+@cache
+def from_package(name: str) -> Plugin:
+    """The workload of this name that an installed package offers. Raises PluginError."""
+    point = offered()[name]
+    where = _folder_of(point.module)
+    with blaming(where):
+        found = point.load()
+    return _plugin(found, name, where, "")
+
+
+def _folder_of(module: str) -> Path:
+    found = importlib.util.find_spec(module.partition(".")[0])
+    file = Path(found.origin) if found is not None and found.origin else Path(module)
+    return file.parent if file.name == "__init__.py" else file
+
+
+def _plugin(made_by: Any, name: str, where: Path, digest: str) -> Plugin:
+    with blaming(where):
+        inner = made_by() if isinstance(made_by, type) else made_by
+        lacking = [part for part in _PARTS if not hasattr(inner, part)]
+        if lacking:
+            missing = " and no ".join(f"`{part}`" for part in lacking)
+            raise PluginError(f"{shown(name)} is no workload: it has no {missing}", _HELP)
+        options = inner.Options
+        if not (isinstance(options, type) and issubclass(options, WorkloadOptions)):
+            raise PluginError(
+                f"{shown(name)} is no workload: `Options` is no class of WorkloadOptions", _HELP
+            )
+        return Plugin(inner, name, where, digest)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        strange = next((v for v in value if not isinstance(v, Step | Admin | Settle | Work)), None)
+        return f"a {type(value).__name__} with a {type(strange).__name__}" if value else "an empty one"
+    return f"a {type(value).__name__}"
+
+
+__all__ = [
+    "FACT",
+    "GROUP",
+    "Plugin",
+    "PluginError",
+    "blamed",
+    "blaming",
+    "from_file",
+    "from_package",
+    "is_file",
+    "offered",
+    "source_of",
+]
