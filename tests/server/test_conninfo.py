@@ -67,15 +67,17 @@ def shown_by_driver(connection: Connection, *names: str, folder: Path) -> list[s
         ("host=h aplication_name=x", "a connection has no parameter aplication_name", "application_name"),
         ("postgresql://h/d?sslmod=require", "a connection has no parameter sslmod", "sslmode"),
         ("host=h workmem=1", "a connection has no parameter workmem", "those of libpq"),
-        ("sslmode=require", "the driver speaks no TLS, and sslmode is require", "tunnel"),
+        ("sslcertmode=require", "and sslcertmode is require", "leave it out"),
+        ("sslcrldir=/x", "no folder of revoked certificates", "sslcrl"),
+        ("sslcrl=/nowhere", "/nowhere is not there", "leave sslcrl out"),
+        ("sslkeylogfile=/x", "leave sslkeylogfile out", ""),
+        ("sslkey=pkcs11:x sslmode=require", "the driver reads keys from files only", ""),
         (
-            "postgresql://h/d?sslmode=verify-ca",
-            "the driver speaks no TLS, and sslmode is verify-ca",
-            "tunnel",
+            "ssl_min_protocol_version=TLSv1 ssl_max_protocol_version=TLSv1.1",
+            "the driver speaks TLSv1.2 and TLSv1.3",
+            "",
         ),
-        ("sslmode=verify-full host=/tmp", "the driver speaks no TLS, and sslmode is verify-full", "tunnel"),
-        ("channel_binding=require", "the driver speaks no TLS, and channel_binding is require", "tunnel"),
-        ("sslmode=require sslnegotiation=direct", "the driver speaks no TLS", ""),
+        ("sslrootcert=system sslmode=require", "weak sslmode", ""),
         ("gssencmode=require", "the driver speaks no GSSAPI, and gssencmode is require", "tunnel"),
         ("requirepeer=me", "requirepeer", ""),
         ("replication=database", "replication", ""),
@@ -94,9 +96,9 @@ def test_what_cannot_be_kept_is_refused_with_its_name(dsn: str, sentence: str, h
     assert hint in caught.value.hint
 
 
-def test_a_variable_that_asks_for_tls_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PGSSLMODE", "require")
-    with pytest.raises(UsageError, match=r"sslmode \(PGSSLMODE\) is require"):
+def test_a_variable_that_asks_for_too_much_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGSSLCERTMODE", "require")
+    with pytest.raises(UsageError, match=r"sslcertmode \(PGSSLCERTMODE\) is require"):
         check_spec("dsn:host=h")
 
 
@@ -110,7 +112,7 @@ def test_a_variable_that_asks_for_tls_is_named(monkeypatch: pytest.MonkeyPatch) 
         f"password='{CANARY}",
         f"postgresql://u:{CANARY}%00@h/d",
         f"postgresql://u:{CANARY}@[::1/d",
-        f"host=h password={CANARY} sslmode=require",
+        f"host=h password={CANARY} sslcertmode=require",
     ],
 )
 def test_no_complaint_about_a_connection_shows_its_password(dsn: str) -> None:
@@ -318,14 +320,14 @@ def test_no_mistake_shows_a_password(place: Path, pgstrata: Program) -> None:
     url = f"postgresql://u:{CANARY}@h/d"
     for arguments in (
         ["bench", f"{url}?aplication_name=x"],
-        ["bench", f"{url}?sslmode=require"],
+        ["bench", f"{url}?sslcertmode=require"],
         ["bench", "a", url],
         ["bench", f"host=h password={CANARY} x=1"],
         ["bench", f"host=h password=my {CANARY}"],
         ["run", "--server", url],
         ["run", "--server", f"dsn:{url}?aplication_name=x"],
         ["run", f"dsn:{url}"],
-        ["run", "--server", f"dsn:{url}", "--server", f"dsn:{url}?sslmode=require"],
+        ["run", "--server", f"dsn:{url}", "--server", f"dsn:{url}?sslcertmode=require"],
         ["servers", "fetch", url],
     ):
         done = pgstrata(*arguments, PGSTRATA_TRACE="1")

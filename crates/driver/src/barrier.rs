@@ -1,11 +1,11 @@
 //! Everything before the barrier: connections, prepared statements, `start` ops, who works with whom.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::connect::Server;
 use crate::engine::{self, ClientConnection, Engine};
 use crate::events::Failure;
 use crate::log::Log;
@@ -19,9 +19,10 @@ use crate::{cancel, clock, connect};
 
 /// Opens every connection and brings it up to the barrier; sessions grouped by the thread that will
 /// serve them. Lockstep partners share a thread where threads serve several.
-#[allow(clippy::type_complexity)]
+#[allow(clippy::type_complexity, clippy::too_many_arguments)]
 pub fn connect_all<'a>(
     spec: &'a Spec,
+    server: &'a Server,
     roles: &'a [Role],
     engine: Engine,
     control: &'a Control,
@@ -65,12 +66,12 @@ pub fn connect_all<'a>(
             for (slot, cell) in role.shared.iter().zip(&cells[client as usize]) {
                 session.share(*slot, Arc::clone(cell));
             }
-            let opened = connect::open(&spec.connection).map_err(|f| of(role, client, f))?;
+            let opened = connect::open(server).map_err(|f| of(role, client, f))?;
             of_role.push(opened.pid);
             session.inbox = opened.inbox;
             opened.cancel.into_iter().for_each(cancel::remember);
-            let server = &spec.connection;
-            let mut connection = ClientConnection { session, socket: opened.socket, server, pid: opened.pid };
+            let (socket, tls, pid) = (opened.socket, opened.tls, opened.pid);
+            let mut connection = ClientConnection { session, socket, tls, server, pid };
             bring_to_barrier(&mut connection).map_err(|f| of(role, client, f))?;
             workers[worker].push(connection);
         }
@@ -86,18 +87,16 @@ fn of(role: &Role, client: u32, failure: Failure) -> Failure {
 
 /// Prepares statements and runs the role's `start` ops.
 fn bring_to_barrier(connection: &mut ClientConnection<'_>) -> Result<(), Failure> {
-    let fd = connection.socket.as_fd();
-    let session = &mut connection.session;
-    if session.prepare()? {
-        engine::blocking::exchange(session, fd)?;
+    if connection.session.prepare()? {
+        engine::blocking::exchange(connection)?;
     }
     loop {
-        match session.advance(clock::now()) {
-            Want::Exchange => engine::blocking::exchange(session, fd)?,
+        match connection.session.advance(clock::now()) {
+            Want::Exchange => engine::blocking::exchange(connection)?,
             Want::Finished => return Ok(()),
             Want::Wait(then) => std::thread::sleep(clock::until(then, clock::now())),
             Want::Failed => {
-                let failure = session.failure.take();
+                let failure = connection.session.failure.take();
                 return Err(failure.unwrap_or_else(|| Failure::spec("a start op failed")));
             }
             Want::Push | Want::Blocked | Want::Connect | Want::Disconnect => {

@@ -1,12 +1,15 @@
 //! Ending what connections still ask for when the driver goes: a query would run on in the server.
 
 use std::io::Write;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use postgres_protocol::message::frontend;
 use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::connect;
+use crate::tls::TlsClient;
 
 /// The way to cancel what one connection asks for.
 #[derive(Clone)]
@@ -14,6 +17,7 @@ pub struct Cancel {
     address: SockAddr,
     pid: i32,
     key: i32,
+    tls: Option<Arc<TlsClient>>,
 }
 
 /// How long all requests of one process may take together.
@@ -22,8 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 static OPEN: Mutex<Vec<Cancel>> = Mutex::new(Vec::new());
 
 impl Cancel {
-    pub fn new(address: SockAddr, pid: i32, key: i32) -> Cancel {
-        Cancel { address, pid, key }
+    pub fn new(address: SockAddr, pid: i32, key: i32, tls: Option<Arc<TlsClient>>) -> Cancel {
+        Cancel { address, pid, key, tls }
     }
 
     /// Sends one request; the server closes without an answer, whether it found the connection or not.
@@ -36,7 +40,13 @@ impl Cancel {
         }
         let mut out = BytesMut::new();
         frontend::cancel_request(self.pid, self.key, &mut out);
-        (&socket).write_all(&out)
+        let Some(client) = &self.tls else { return (&socket).write_all(&out) };
+        socket.set_read_timeout(Some(within))?;
+        let mut line = &socket;
+        // Whoever reads the key could end our statements.
+        let mut tls =
+            connect::secure(client, &mut line).map_err(|_| std::io::ErrorKind::ConnectionRefused)?;
+        line.write_all(tls.seal(&mut out.to_vec())?)
     }
 }
 

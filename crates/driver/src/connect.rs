@@ -1,23 +1,42 @@
-//! Opening a connection: name, socket, start-up, each within one time limit. Before the barrier, so plain
+//! Opening a connection: name, socket, TLS, start-up, all within one time limit. Before the barrier, so plain
 //! and blocking.
 
 use std::io::{self, Read, Write};
 use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use postgres_protocol::message::frontend;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::cancel::Cancel;
 use crate::events::{Failure, FailureKind};
-use crate::spec::Connection;
+use crate::spec::{Connection, TlsNegotiation};
 use crate::startup::{self, Progress, Startup};
+use crate::tls::{self, Tls, TlsClient};
 use crate::wire::Inbox;
+
+/// Where connections lead, and what they all need for that.
+pub struct Server {
+    pub to: Connection,
+    pub tls: Option<Arc<TlsClient>>,
+}
+
+impl Server {
+    /// # Errors
+    /// A `connection` failure that names a file of certificates or a key that cannot be used.
+    pub fn new(to: &Connection) -> Result<Server, Failure> {
+        let tls = to.tls.as_ref().map(TlsClient::new).transpose()?;
+        Ok(Server { to: to.clone(), tls: tls.map(Arc::new) })
+    }
+}
 
 /// An open connection, ready for queries.
 pub struct Opened {
     pub socket: OwnedFd,
+    pub tls: Option<Box<Tls>>,
     /// Process id of the backend, as the server says; 0 if it said none.
     pub pid: i32,
     /// What the server sent behind its first ReadyForQuery, if it did.
@@ -31,9 +50,9 @@ pub struct Opened {
 /// # Errors
 /// A `connection` failure in words: nothing listens there, the server refused, it broke off, or it
 /// took longer than the connection's time limit.
-pub fn open(to: &Connection) -> Result<Opened, Failure> {
-    let limit = Duration::try_from_secs_f64(to.connect_timeout_seconds).unwrap_or(Duration::MAX);
-    let deadline = Deadline { at: Instant::now().checked_add(limit), seconds: to.connect_timeout_seconds };
+pub fn open(server: &Server) -> Result<Opened, Failure> {
+    let to = &server.to;
+    let deadline = Deadline::of(to);
     let place = to.place();
     let (socket, address) = reach(to, &deadline).map_err(|e| {
         Failure::new(
@@ -41,20 +60,101 @@ pub fn open(to: &Connection) -> Result<Opened, Failure> {
             format!("cannot connect to the server at {place}: {}", deadline.said(&e)),
         )
     })?;
-    let mut startup = Startup::new(to);
-    let mut inbox = Inbox::new();
-    converse(&socket, &mut startup, &mut inbox, &deadline).map_err(|e| match e {
-        Refused::Io(e) => {
-            let why = deadline.said(&e);
-            Failure::new(
-                FailureKind::Connection,
-                format!("the connection to {place} broke during start-up: {why}"),
-            )
+    let begun = || -> Result<_, Refused> {
+        let mut line = Line { socket: &socket, deadline: &deadline };
+        let mut tls = server.tls.as_deref().map(|client| secure(client, &mut line)).transpose()?;
+        let mut inbox = Inbox::new();
+        let startup = match &mut tls {
+            None => converse(&mut line, Startup::new(to, None), &mut inbox, &deadline)?,
+            Some(tls) => {
+                let wanted = to.tls.as_ref().map(|t| t.channel_binding).unwrap_or_default();
+                let startup = Startup::new(to, tls.end_point(wanted)?);
+                let startup = converse(&mut tls.stream(&mut line), startup, &mut inbox, &deadline)?;
+                loop {
+                    match tls.rest(inbox.room()) {
+                        0 => break,
+                        n => inbox.filled(n),
+                    }
+                }
+                startup
+            }
+        };
+        Ok((tls, inbox, startup.pid, startup.key))
+    };
+    let (tls, inbox, pid, key) = begun().map_err(|refused| refused.by(&place, &deadline))?;
+    let endless = socket.set_read_timeout(None).and_then(|()| socket.set_write_timeout(None));
+    endless.map_err(|e| Refused::Io(e).by(&place, &deadline))?;
+    let cancel = (key != 0).then(|| Cancel::new(address, pid, key, server.tls.clone()));
+    Ok(Opened { socket: socket.into(), tls: tls.map(Box::new), pid, inbox, cancel })
+}
+
+/// Asks for TLS, where that is to be asked for, and makes it.
+///
+/// # Errors
+/// The server has none, or one of the two does not believe the other.
+pub fn secure(client: &TlsClient, line: &mut (impl Read + Write)) -> Result<Tls, Refused> {
+    if client.spec.negotiation == TlsNegotiation::Postgres {
+        let mut request = BytesMut::new();
+        frontend::ssl_request(&mut request);
+        line.write_all(&request)?;
+        // One byte and no more: what came behind it in the clear could be anyone's.
+        let mut answer = [0];
+        line.read_exact(&mut answer)?;
+        match answer[0] {
+            b'S' => {}
+            b'N' => return Err(without_tls("it has no TLS").into()),
+            b'E' => return Err(without_tls("it answers a request for TLS with an error").into()),
+            other => {
+                let what = format!("{:?} in answer to a request for TLS", other as char);
+                return Err(startup::senseless(&what).into());
+            }
         }
-        Refused::Said(failure) => *failure,
-    })?;
-    let cancel = (startup.key != 0).then(|| Cancel::new(address, startup.pid, startup.key));
-    Ok(Opened { socket: socket.into(), pid: startup.pid, inbox, cancel })
+    }
+    Ok(client.begin(line)?)
+}
+
+fn without_tls(why: &str) -> Failure {
+    Failure {
+        hint: Some("set ssl = on there, or sslmode=prefer or disable here".to_owned()),
+        ..Failure::new(
+            FailureKind::Connection,
+            format!("the server refuses what this connection requires: {why}"),
+        )
+    }
+}
+
+/// A socket, each call of which ends with the time limit.
+struct Line<'a> {
+    socket: &'a Socket,
+    deadline: &'a Deadline,
+}
+
+impl Read for Line<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(self.deadline.left()?)?;
+        let mut socket = self.socket;
+        socket.read(room).map_err(timed_out)
+    }
+}
+
+impl Write for Line<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(self.deadline.left()?)?;
+        let mut socket = self.socket;
+        socket.write(bytes).map_err(timed_out)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A socket with a time limit says WouldBlock, which others would take for an invitation to come back.
+fn timed_out(e: io::Error) -> io::Error {
+    match e.kind() {
+        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+        _ => e,
+    }
 }
 
 /// The time limit of one connection, for all of its calls together.
@@ -64,6 +164,11 @@ struct Deadline {
 }
 
 impl Deadline {
+    fn of(to: &Connection) -> Deadline {
+        let limit = Duration::try_from_secs_f64(to.connect_timeout_seconds).unwrap_or(Duration::MAX);
+        Deadline { at: Instant::now().checked_add(limit), seconds: to.connect_timeout_seconds }
+    }
+
     fn left(&self) -> io::Result<Option<Duration>> {
         let Some(at) = self.at else { return Ok(None) };
         match at.checked_duration_since(Instant::now()) {
@@ -130,9 +235,25 @@ fn reach_address(to: &Connection, address: SockAddr, deadline: &Deadline) -> io:
     Ok(socket)
 }
 
-enum Refused {
+/// Why a connection has not been made.
+pub enum Refused {
     Io(io::Error),
     Said(Box<Failure>),
+}
+
+impl Refused {
+    fn by(self, place: &str, deadline: &Deadline) -> Failure {
+        match self {
+            Refused::Said(failure) => *failure,
+            Refused::Io(e) => tls::refusal(place, &e).unwrap_or_else(|| {
+                let why = deadline.said(&e);
+                Failure::new(
+                    FailureKind::Connection,
+                    format!("the connection to {place} broke during start-up: {why}"),
+                )
+            }),
+        }
+    }
 }
 
 impl From<io::Error> for Refused {
@@ -147,19 +268,19 @@ impl From<Failure> for Refused {
     }
 }
 
-/// Talks until the server is ready; the socket then waits without limit.
-fn converse(
-    mut socket: &Socket,
-    startup: &mut Startup<'_>,
+/// Talks until the server is ready.
+fn converse<'a>(
+    line: &mut (impl Read + Write),
+    mut startup: Startup<'a>,
     inbox: &mut Inbox,
     deadline: &Deadline,
-) -> Result<(), Refused> {
+) -> Result<Startup<'a>, Refused> {
     let mut out = BytesMut::new();
     startup.hello(&mut out)?;
     loop {
         if !out.is_empty() {
-            socket.set_write_timeout(deadline.left()?)?;
-            socket.write_all(&out)?;
+            line.write_all(&out)?;
+            line.flush()?;
             out.clear();
         }
         if let Some((tag, length)) = inbox.announced()
@@ -174,21 +295,15 @@ fn converse(
                 // Messages that are all there already must not keep us beyond the limit either.
                 deadline.left()?;
                 if startup.take(tag, inbox.body(body), &mut out)? == Progress::Ready {
-                    break;
+                    return Ok(startup);
                 }
             }
-            None => {
-                socket.set_read_timeout(deadline.left()?)?;
-                match socket.read(inbox.room()) {
-                    Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                    Ok(n) => inbox.filled(n),
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                    Err(e) => return Err(e.into()),
-                }
-            }
+            None => match line.read(inbox.room()) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Ok(n) => inbox.filled(n),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e.into()),
+            },
         }
     }
-    socket.set_read_timeout(None)?;
-    socket.set_write_timeout(None)?;
-    Ok(())
 }

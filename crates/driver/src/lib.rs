@@ -25,6 +25,7 @@ mod spec;
 mod startup;
 mod statements;
 mod tally;
+mod tls;
 mod windows;
 mod wire;
 

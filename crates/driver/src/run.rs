@@ -14,6 +14,7 @@ use crate::barrier::connect_all;
 use crate::cancel;
 use crate::clock::{self, Nanos, SECOND};
 use crate::compile;
+use crate::connect::Server;
 use crate::engine::{self, ClientConnection, Engine};
 use crate::events::{Event, Events, Failure, FailureKind, ReadyRole};
 use crate::log::{self, Log};
@@ -138,8 +139,9 @@ fn step(
         Some(wanted) => log::open(wanted, engine.threads(connections), spec.seed)?,
         None => Vec::new(),
     };
+    let server = Server::new(&spec.connection)?;
     let begun = clock::now();
-    let (workers, pids) = connect_all(spec, roles, engine, &control, windows, &mut records, &logs)?;
+    let (workers, pids) = connect_all(spec, &server, roles, engine, &control, windows, &mut records, &logs)?;
     let connect_seconds = clock::seconds(clock::now() - begun);
     std::thread::scope(|scope| {
         let threads = workers.len();

@@ -110,12 +110,15 @@ pub struct Connection {
     #[serde(default = "half_a_minute")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub connect_timeout_seconds: f64,
-    /// What the server may ask for; null: everything over a Unix socket, elsewhere nothing that lets the
-    /// password out.
+    /// What the server may ask for; null: everything over a Unix socket or TLS, elsewhere nothing that lets
+    /// the password out.
     #[serde(default)]
     pub auth: Option<Vec<AuthMethod>>,
     #[serde(default)]
     pub keepalives: Keepalives,
+    /// null: the network reads along.
+    #[serde(default)]
+    pub tls: Option<TlsSpec>,
 }
 
 fn ten_minutes() -> f64 {
@@ -154,7 +157,7 @@ impl Connection {
     pub fn allowed_methods(&self) -> &[AuthMethod] {
         match &self.auth {
             Some(methods) => methods,
-            None if self.is_local() => {
+            None if self.is_local() || self.tls.is_some() => {
                 &[AuthMethod::None, AuthMethod::Password, AuthMethod::Md5, AuthMethod::ScramSha256]
             }
             None => &[AuthMethod::None, AuthMethod::ScramSha256],
@@ -184,6 +187,86 @@ impl AuthMethod {
             AuthMethod::ScramSha256 => "scram-sha-256",
         }
     }
+}
+
+/// TLS with the server, in libpq's terms. Files are PEM.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TlsSpec {
+    /// The server as it was asked for: what goes out as SNI, and what its certificate must name.
+    pub server_name: String,
+    pub mode: TlsMode,
+    #[serde(default)]
+    pub negotiation: TlsNegotiation,
+    /// Authorities that are believed: a file, or `system`; needed unless `mode` is `require`.
+    #[serde(default)]
+    pub root_certificates: Option<String>,
+    /// Revoked certificates.
+    #[serde(default)]
+    pub revocation_list: Option<String>,
+    /// The client's own, with what leads to its authority.
+    #[serde(default)]
+    pub certificate: Option<String>,
+    #[serde(default)]
+    pub key: Option<String>,
+    #[serde(default)]
+    pub channel_binding: ChannelBinding,
+    #[serde(default = "yes")]
+    pub sni: bool,
+    #[serde(default = "tls_1_2")]
+    pub least_version: TlsVersion,
+    #[serde(default = "tls_1_3")]
+    pub most_version: TlsVersion,
+}
+
+fn tls_1_2() -> TlsVersion {
+    TlsVersion::V1_2
+}
+
+fn tls_1_3() -> TlsVersion {
+    TlsVersion::V1_3
+}
+
+/// What the server's certificate must be good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TlsMode {
+    /// Nothing: the line is encrypted, whoever is at its other end.
+    Require,
+    /// An authority that is believed has signed it.
+    VerifyCa,
+    /// And it is for this server.
+    VerifyFull,
+}
+
+/// How TLS begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TlsNegotiation {
+    /// The server is asked first whether it can.
+    #[default]
+    Postgres,
+    /// At once; servers from 17 on.
+    Direct,
+}
+
+/// Whether SCRAM proves that nobody stands between.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ChannelBinding {
+    Disable,
+    /// Where the server can.
+    #[default]
+    Prefer,
+    Require,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+pub enum TlsVersion {
+    #[serde(rename = "TLSv1.2")]
+    V1_2,
+    #[serde(rename = "TLSv1.3")]
+    V1_3,
 }
 
 /// How TCP finds out that nobody is there any more; as libpq's parameters, the system's where none is given.

@@ -11,7 +11,7 @@ use postgres_protocol::authentication::{md5_hash, sasl};
 use postgres_protocol::message::frontend;
 
 use crate::events::{Failure, FailureKind};
-use crate::spec::{AuthMethod, Connection};
+use crate::spec::{AuthMethod, ChannelBinding, Connection};
 use crate::wire;
 
 /// Largest message before authentication; servers of every version stay far below it.
@@ -34,9 +34,13 @@ pub enum Progress {
 /// One connection's start-up.
 pub struct Startup<'a> {
     to: &'a Connection,
+    /// What SCRAM ties itself to; none without TLS, or where it is not wanted.
+    binding: Option<Vec<u8>>,
     scram: Option<sasl::ScramSha256>,
     /// The server has proved by SCRAM that it knows the password.
     proved: bool,
+    /// And that it is the one at the other end of TLS.
+    bound: bool,
     /// It has asked for something, and got it.
     asked: bool,
     admitted: bool,
@@ -46,8 +50,23 @@ pub struct Startup<'a> {
 }
 
 impl<'a> Startup<'a> {
-    pub fn new(to: &'a Connection) -> Startup<'a> {
-        Startup { to, scram: None, proved: false, asked: false, admitted: false, pid: 0, key: 0 }
+    /// binding: the `tls-server-end-point` of the connection, see [`crate::tls::Tls::end_point`].
+    pub fn new(to: &'a Connection, binding: Option<Vec<u8>>) -> Startup<'a> {
+        Startup {
+            to,
+            binding,
+            scram: None,
+            proved: false,
+            bound: false,
+            asked: false,
+            admitted: false,
+            pid: 0,
+            key: 0,
+        }
+    }
+
+    fn needs_binding(&self) -> bool {
+        self.to.tls.as_ref().is_some_and(|tls| tls.channel_binding == ChannelBinding::Require)
     }
 
     /// The first message: who we are, and the parameters of the session.
@@ -142,6 +161,9 @@ impl<'a> Startup<'a> {
                 "the server ends SCRAM before it has proved that it knows the password",
             ));
         }
+        if self.needs_binding() && !(self.proved && self.bound) {
+            return Err(unbound());
+        }
         if !self.asked && !self.proved {
             self.check(AuthMethod::None)?;
         }
@@ -153,7 +175,12 @@ impl<'a> Startup<'a> {
         if self.scram.is_some() || self.proved {
             return Err(out_of_order());
         }
-        if !mechanisms.split(|b| *b == 0).any(|m| m == sasl::SCRAM_SHA_256.as_bytes()) {
+        let offers = |name: &str| mechanisms.split(|b| *b == 0).any(|m| m == name.as_bytes());
+        self.bound = self.binding.is_some() && offers(sasl::SCRAM_SHA_256_PLUS);
+        if self.needs_binding() && !self.bound {
+            return Err(unbound());
+        }
+        if !self.bound && !offers(sasl::SCRAM_SHA_256) {
             let names = String::from_utf8_lossy(mechanisms).replace('\0', " ");
             let names = wire::cut(names.trim());
             return Err(Failure {
@@ -165,8 +192,16 @@ impl<'a> Startup<'a> {
             });
         }
         let password = self.password(AuthMethod::ScramSha256)?;
-        let scram = sasl::ScramSha256::new(password.as_bytes(), sasl::ChannelBinding::unsupported());
-        let written = frontend::sasl_initial_response(sasl::SCRAM_SHA_256, scram.message(), out);
+        let (name, binding) = match self.binding.take() {
+            Some(end_point) if self.bound => {
+                (sasl::SCRAM_SHA_256_PLUS, sasl::ChannelBinding::tls_server_end_point(end_point))
+            }
+            // We could have: a server that says it cannot, and can, ends it here.
+            Some(_) => (sasl::SCRAM_SHA_256, sasl::ChannelBinding::unrequested()),
+            None => (sasl::SCRAM_SHA_256, sasl::ChannelBinding::unsupported()),
+        };
+        let scram = sasl::ScramSha256::new(password.as_bytes(), binding);
+        let written = frontend::sasl_initial_response(name, scram.message(), out);
         self.scram = Some(scram);
         written.map_err(|e| broken_scram(&e))
     }
@@ -213,7 +248,7 @@ impl<'a> Startup<'a> {
         };
         let hint = match method {
             AuthMethod::Password | AuthMethod::Md5 => {
-                "let the server use scram-sha-256; where the network can be trusted, sslmode=disable lets it out"
+                "let the server use scram-sha-256 or TLS; `auth` says what may leave"
             }
             AuthMethod::None | AuthMethod::ScramSha256 => "require_auth says which methods are allowed",
         };
@@ -234,6 +269,16 @@ pub fn senseless(what: &str) -> Failure {
 
 fn out_of_order() -> Failure {
     senseless("messages of authentication out of order")
+}
+
+fn unbound() -> Failure {
+    Failure {
+        hint: Some("let it use scram-sha-256, or leave channel_binding at prefer".to_owned()),
+        ..Failure::new(
+            FailureKind::Connection,
+            "channel binding is required, and the server lets us in without it",
+        )
+    }
 }
 
 fn broken_scram(e: &io::Error) -> Failure {
@@ -294,7 +339,7 @@ mod tests {
     /// What the server gets as an answer to one request for authentication.
     fn answer(to: &Connection, body: &[u8]) -> Result<Vec<u8>, Failure> {
         let mut out = BytesMut::new();
-        Startup::new(to).take(b'R', body, &mut out).map(|_| out.to_vec())
+        Startup::new(to, None).take(b'R', body, &mut out).map(|_| out.to_vec())
     }
 
     #[test]
@@ -314,7 +359,7 @@ mod tests {
     fn a_server_cannot_end_scram_early_nor_ask_for_hours_of_it() {
         let to = to("/tmp", json!({}));
         let mut out = BytesMut::new();
-        let mut startup = Startup::new(&to);
+        let mut startup = Startup::new(&to, None);
         startup.take(b'R', &asks(10, b"SCRAM-SHA-256\0\0"), &mut out).unwrap();
         let early = startup.take(b'R', &asks(0, b""), &mut out).unwrap_err();
         assert!(early.message.contains("before it has proved"), "{}", early.message);
@@ -333,7 +378,7 @@ mod tests {
         let more = json!({"options": "-c work_mem=6MB", "parameters": {"timezone": "UTC"}});
         let to = to("/tmp", more);
         let mut out = BytesMut::new();
-        Startup::new(&to).hello(&mut out).unwrap();
+        Startup::new(&to, None).hello(&mut out).unwrap();
         let text = String::from_utf8_lossy(&out).into_owned();
         assert!(text.contains("options\0-c work_mem=6MB\0timezone\0UTC\0"), "{text:?}");
     }
@@ -342,7 +387,7 @@ mod tests {
     fn a_refusal_with_nothing_in_it_is_a_sentence_too() {
         for body in [&b""[..], b"\0", b"M", b"\xff\xff\0M\x1b[2J\xfe\0", b"C42\0"] {
             let to = to("/tmp", json!({}));
-            let failure = Startup::new(&to).take(b'E', body, &mut BytesMut::new()).unwrap_err();
+            let failure = Startup::new(&to, None).take(b'E', body, &mut BytesMut::new()).unwrap_err();
             assert!(failure.message.starts_with("the server refused the connection"));
         }
     }
@@ -356,7 +401,7 @@ mod tests {
             1..12,
         )) {
             let to = to("db.example", json!({}));
-            let mut startup = Startup::new(&to);
+            let mut startup = Startup::new(&to, None);
             for (tag, code, rest) in messages {
                 let mut out = BytesMut::new();
                 let body = if tag == b'R' { asks(code, &rest) } else { rest };

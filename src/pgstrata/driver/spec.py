@@ -211,9 +211,33 @@ class Keepalives(_Short, frozen=True, kw_only=True):
     user_timeout_ms: int | None = None
 
 
+TlsMode = Literal["require", "verify-ca", "verify-full"]
+TlsNegotiation = Literal["postgres", "direct"]
+ChannelBinding = Literal["disable", "prefer", "require"]
+TlsVersion = Literal["TLSv1.2", "TLSv1.3"]
+
+
+class TlsSpec(_Short, frozen=True, kw_only=True):
+    """TLS in libpq's terms; files are PEM. server_name: the server as it was asked for, which goes out as SNI
+    and which its certificate must name."""
+
+    server_name: str
+    mode: TlsMode
+    negotiation: TlsNegotiation = "postgres"
+    root_certificates: str | None = None
+    """Authorities that are believed: a file, or `system`."""
+    revocation_list: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    channel_binding: ChannelBinding = "prefer"
+    sni: bool = True
+    least_version: TlsVersion = "TLSv1.2"
+    most_version: TlsVersion = "TLSv1.3"
+
+
 class Connection(_Short, frozen=True, kw_only=True):
     """Where the server is, and what the driver's sessions are like. auth: what the server may ask for; None:
-    everything over a Unix socket, elsewhere nothing that lets the password out."""
+    everything over a Unix socket or TLS, elsewhere nothing that lets the password out."""
 
     host: str
     port: int
@@ -226,6 +250,7 @@ class Connection(_Short, frozen=True, kw_only=True):
     application_name: str | None = None
     options: str | None = None
     parameters: Mapping[str, str] = {}
+    tls: TlsSpec | None = None
 
     def __repr__(self) -> str:
         # A traceback shows it: without the password.

@@ -1,8 +1,8 @@
 """One description of a connection, in libpq's terms, for the administrator's sessions and the driver's.
 
 libpq reads connection strings, service files, `.pgpass` and `PG…` variables, and chooses among several
-hosts; the driver, which speaks the protocol by itself, is told where that led. What libpq would keep and the
-driver cannot is refused before anybody connects.
+hosts; the driver, which speaks the protocol by itself, is told where that led and whether libpq's session is
+encrypted there. What libpq would keep and the driver cannot is refused before anybody connects.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgstrata.driver.spec import AuthMethod, Connection, Keepalives
 from pgstrata.errors import ServerError, UsageError, server_said
+from pgstrata.server import tls
+from pgstrata.server.refused import refused
 from pgstrata.server.session import Session
 from pgstrata.suggest import nearest
 
@@ -33,14 +35,10 @@ _WAYS: tuple[AuthMethod, ...] = ("none", "password", "md5", "scram-sha-256")
 # Nothing can listen there: libpq looks at all parameters and connects to nobody.
 _NOWHERE = {"host": "/dev/null/nowhere", "hostaddr": "", "port": ""}
 
+_SERVICES = "services stand in the file of PGSERVICEFILE, ~/.pg_service.conf or PGSYSCONFDIR/pg_service.conf"
+
 # What libpq takes from the environment and sends with the start-up message (fe-protocol3.c).
 _SESSION_VARIABLES = {"PGDATESTYLE": "datestyle", "PGTZ": "timezone", "PGGEQO": "geqo"}
-
-_TLS = {
-    "sslmode": ("require", "verify-ca", "verify-full"),
-    "channel_binding": ("require",),
-    "sslcertmode": ("require",),
-}
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,8 @@ class Conninfo:
         """
         values, problem = self._looked_at()
         if problem:
-            raise UsageError(f"the connection is not valid: {server_said(problem)}")
+            where = _SERVICES if "service" in problem else ""
+            raise UsageError(f"the connection is not valid: {server_said(problem)}", where)
         return values
 
     def _looked_at(self) -> tuple[dict[str, str], str]:
@@ -110,18 +109,13 @@ class Conninfo:
         if self.own:
             return
         values, _ = self._looked_at()
-        for name, strict in _TLS.items():
-            if (value := values.get(name)) in strict:
-                raise UsageError(
-                    f"the driver speaks no TLS, and {self._named(name)} is {value}",
-                    f"use a Unix socket or a tunnel, or leave {name} out",
-                )
         if values.get("gssencmode") == "require":
             raise UsageError(
                 f"the driver speaks no GSSAPI, and {self._named('gssencmode')} is require",
-                "use a Unix socket or a tunnel, or leave gssencmode out",
+                "use TLS, a Unix socket or a tunnel, and leave gssencmode out",
             )
         values = self.resolved()
+        tls.check(values, self._named)
         if values.get("requirepeer"):
             raise UsageError(
                 f"the driver does not look who runs the server: leave {self._named('requirepeer')} out"
@@ -138,7 +132,7 @@ class Conninfo:
                 f"the driver speaks UTF8 only, and {self._named('client_encoding')} is "
                 f"{values['client_encoding']}"
             )
-        if not _ways(values.get("require_auth", ""), clear=True):
+        if not _ways(values.get("require_auth", "")):
             raise UsageError(
                 f"{self._named('require_auth')} = {values['require_auth']}: the driver speaks none of it",
                 f"it speaks {', '.join(_WAYS)}",
@@ -170,10 +164,10 @@ class Conninfo:
         try:
             return Session.connect(wanted, autocommit=True)
         except psycopg.Error as error:
-            raise ServerError(
-                f"cannot connect to the server: {server_said(error)}",
-                "" if self.own else "check the address, the user and pg_hba.conf of the server",
-            ) from error
+            if self.own:
+                raise ServerError(f"cannot connect to the server: {server_said(error)}") from error
+            hosts = (self.given.get("host") or os.environ.get("PGHOST", "")).split(",")
+            raise refused(error, self._looked_at()[0], hosts) from error
 
     def _asked(self) -> dict[str, str]:
         """What libpq is given."""
@@ -212,8 +206,6 @@ class Conninfo:
         """The driver's `connection` for the place where a session of this description is."""
         info, values = session.info, _values(session.pgconn)
         local = info.host.startswith(("/", "@"))
-        # libpq would have sent it behind TLS here: what the network may read is for the user to say.
-        clear = local or values.get("sslmode") in ("disable", "allow") or not session.pgconn.ssl_in_use
         # Servers before 9.0 refuse a connection that names its application, and libpq tries again without.
         named = _application(values, self.application) if info.server_version >= 90000 else ""
         return Connection(
@@ -222,12 +214,13 @@ class Conninfo:
             user=info.user,
             database=info.dbname,
             password=info.password or None,
-            auth=_ways(values.get("require_auth", ""), clear),
+            auth=_ways(values.get("require_auth", "")),
             connect_timeout_seconds=_seconds(values.get("connect_timeout", "")),
             keepalives=Keepalives() if local else _keepalives(values),
             application_name=named,
             options=values.get("options") or None,
             parameters=_parameters(),
+            tls=tls.of_session(session, values),
         )
 
 
@@ -250,12 +243,11 @@ def _seconds(timeout: str) -> float:
     return float(seconds) if seconds > 0 else float(ENDLESS_SECONDS)
 
 
-def _ways(require_auth: str, clear: bool) -> list[AuthMethod]:
-    """What the server may ask for, as libpq's require_auth; clear: the network may see the password."""
+def _ways(require_auth: str) -> list[AuthMethod]:
+    """What the server may ask for, as libpq's require_auth."""
     named = [word.strip() for word in require_auth.split(",") if word.strip()]
     without = {word[1:] for word in named if word.startswith("!")}
-    allowed = [way for way in _WAYS if (way not in without if without or not named else way in named)]
-    return [way for way in allowed if clear or way not in ("password", "md5")]
+    return [way for way in _WAYS if (way not in without if without or not named else way in named)]
 
 
 def _keepalives(values: Mapping[str, str]) -> Keepalives:

@@ -1,7 +1,5 @@
 //! Plain blocking sockets, a thread per connection: one send and one receive per exchange.
 
-use std::os::fd::{AsFd, BorrowedFd};
-
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
@@ -17,50 +15,50 @@ use crate::wire;
 
 /// Runs one session until it has finished or failed.
 pub fn run(client: &mut ClientConnection<'_>, control: &Control, writer: &StatementWriter<'_>) {
-    let session = &mut client.session;
     let mut now = clock::now();
     loop {
-        let step = match session.advance(now) {
-            Want::Exchange => exchange(session, client.socket.as_fd()),
-            Want::Push => push(session, client.socket.as_fd()),
+        let step = match client.session.advance(now) {
+            Want::Exchange => exchange(client),
+            Want::Push => push(client),
             Want::Wait(then) => {
                 control.sleep_until(then);
                 Ok(())
             }
             Want::Blocked => {
-                session.wait_for_partner();
+                client.session.wait_for_partner();
                 Ok(())
             }
             Want::Connect => {
-                hang_up(client.socket.as_fd());
+                hang_up(client);
                 cancel::forget(client.pid);
                 let begun = clock::now();
                 connect::open(client.server).map(|opened| {
                     client.socket = opened.socket;
+                    client.tls = opened.tls;
                     client.pid = opened.pid;
                     opened.cancel.into_iter().for_each(cancel::remember);
-                    session.connected(opened.inbox, begun, clock::now());
+                    client.session.connected(opened.inbox, begun, clock::now());
                 })
             }
             Want::Disconnect => {
-                hang_up(client.socket.as_fd());
+                hang_up(client);
                 Ok(())
             }
             Want::Finished => {
-                if session.role.operations.is_some() {
+                if client.session.role.operations.is_some() {
                     control.client_finished();
                 }
                 return;
             }
             Want::Failed => return,
         };
-        if !session.recorded.is_empty() {
-            publish(session, writer);
+        if !client.session.recorded.is_empty() {
+            publish(&mut client.session, writer);
         }
         now = match step {
             Ok(()) => clock::now(),
             Err(failure) => {
-                session.fail(failure);
+                client.session.fail(failure);
                 return;
             }
         };
@@ -68,48 +66,60 @@ pub fn run(client: &mut ClientConnection<'_>, control: &Control, writer: &Statem
 }
 
 /// Ends a connection as the protocol wants it; one that has been ended stays so.
-fn hang_up(fd: BorrowedFd<'_>) {
+fn hang_up(client: &mut ClientConnection<'_>) {
+    let last = match &mut client.tls {
+        None => Ok(&wire::TERMINATE[..]),
+        Some(tls) => tls.farewell(&wire::TERMINATE),
+    };
     // Whoever is gone need not be told.
-    let _ = send(fd, &wire::TERMINATE, SendFlags::NOSIGNAL);
-    let _ = shutdown(fd, Shutdown::Both);
+    let _ = send(&client.socket, last.unwrap_or_default(), SendFlags::NOSIGNAL);
+    let _ = shutdown(&client.socket, Shutdown::Both);
 }
 
 /// Sends what the session has and receives until the answer is whole.
-pub fn exchange(session: &mut Session<'_>, fd: BorrowedFd<'_>) -> Result<(), Failure> {
-    send_all(session, fd)?;
-    loop {
-        let room = session.inbox.room();
-        match recv(fd, room, RecvFlags::empty()) {
-            Ok((0, _)) => return Err(session.lost("the server closed it")),
-            Ok((n, _)) => {
-                if session.receive(n, clock::now())? == Progress::Whole {
-                    return Ok(());
-                }
-            }
-            Err(e) => interrupted(session, e)?,
-        }
-    }
+pub fn exchange(client: &mut ClientConnection<'_>) -> Result<(), Failure> {
+    send_all(client)?;
+    while receive(client, RecvFlags::empty())? == Progress::More {}
+    Ok(())
 }
 
 /// Sends, and looks whether the server has something to say against it.
-fn push(session: &mut Session<'_>, fd: BorrowedFd<'_>) -> Result<(), Failure> {
-    send_all(session, fd)?;
-    let room = session.inbox.room();
-    match recv(fd, room, RecvFlags::DONTWAIT) {
+fn push(client: &mut ClientConnection<'_>) -> Result<(), Failure> {
+    send_all(client)?;
+    receive(client, RecvFlags::DONTWAIT).map(|_| ())
+}
+
+fn receive(client: &mut ClientConnection<'_>, flags: RecvFlags) -> Result<Progress, Failure> {
+    let ClientConnection { session, socket, tls, .. } = client;
+    let room = match tls {
+        None => session.inbox.room(),
+        Some(tls) => tls.room(),
+    };
+    match recv(&*socket, room, flags) {
         Ok((0, _)) => Err(session.lost("the server closed it")),
-        Ok((n, _)) => session.receive(n, clock::now()).map(|_| ()),
-        Err(Errno::AGAIN) => Ok(()),
-        Err(e) => interrupted(session, e),
+        Ok((n, _)) => match tls {
+            None => session.receive(n, clock::now()),
+            Some(tls) => tls.received(n, session, clock::now()),
+        },
+        Err(Errno::AGAIN) if flags.contains(RecvFlags::DONTWAIT) => Ok(Progress::More),
+        Err(e) => interrupted(session, e).map(|()| Progress::More),
     }
 }
 
-fn send_all(session: &mut Session<'_>, fd: BorrowedFd<'_>) -> Result<(), Failure> {
-    let mut sent = 0;
-    while sent < session.out.len() {
-        let rest = &session.out[sent..];
-        match send(fd, rest, SendFlags::NOSIGNAL) {
-            Ok(n) => sent += n,
-            Err(e) => interrupted(session, e)?,
+fn send_all(client: &mut ClientConnection<'_>) -> Result<(), Failure> {
+    let ClientConnection { session, socket, tls, .. } = client;
+    let mut rest = match tls {
+        None => &session.out[..],
+        Some(tls) => match tls.seal(&mut session.out) {
+            Ok(sealed) => sealed,
+            Err(e) => return Err(session.lost(&e.to_string())),
+        },
+    };
+    while !rest.is_empty() {
+        match send(&*socket, rest, SendFlags::NOSIGNAL) {
+            Ok(n) => rest = &rest[n..],
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(session.lost(&std::io::Error::from(e).to_string())),
         }
     }
     session.out.clear();

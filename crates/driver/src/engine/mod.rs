@@ -6,17 +6,20 @@ pub mod uring;
 
 use std::os::fd::OwnedFd;
 
+use crate::connect::Server;
 use crate::events::EngineName;
 use crate::session::Session;
-use crate::spec::{Connection, EngineChoice};
+use crate::spec::EngineChoice;
 use crate::statements::StatementWriter;
+use crate::tls::Tls;
 
 /// A session and the socket it talks through.
 pub struct ClientConnection<'a> {
     pub session: Session<'a>,
     pub socket: OwnedFd,
+    pub tls: Option<Box<Tls>>,
     /// Where it leads, for sessions that want another one for each transaction.
-    pub server: &'a Connection,
+    pub server: &'a Server,
     /// The backend's process id; 0 if it said none.
     pub pid: i32,
 }

@@ -188,11 +188,15 @@ impl<'l, 'a> Loop<'l, 'a> {
     }
 
     fn arrived(&mut self, i: usize, result: i32, flags: u32, now: Nanos) -> io::Result<()> {
-        let session = &mut self.clients[i].session;
+        let ClientConnection { session, tls, .. } = &mut self.clients[i];
         let sent = session.out.len();
         let outcome = match (result, cqueue::buffer_select(flags)) {
             (1.., Some(id)) => {
-                let outcome = session.take_in(self.buffers.bytes(id, result as usize), now);
+                let bytes = self.buffers.bytes(id, result as usize);
+                let outcome = match tls {
+                    None => session.take_in(bytes, now),
+                    Some(tls) => tls.take_in(bytes, session, now),
+                };
                 self.buffers.give_back(id);
                 outcome
             }
@@ -263,7 +267,18 @@ impl<'l, 'a> Loop<'l, 'a> {
     }
 
     fn exchange(&mut self, i: usize) -> io::Result<()> {
-        let out = &self.clients[i].session.out;
+        let ClientConnection { session, tls, .. } = &mut self.clients[i];
+        let out = match tls {
+            None => &session.out[..],
+            Some(tls) => match tls.seal(&mut session.out) {
+                Ok(sealed) => sealed,
+                Err(e) => {
+                    let failure = session.lost(&e.to_string());
+                    self.failed(i, failure);
+                    return Ok(());
+                }
+            },
+        };
         let send = opcode::Send::new(types::Fixed(i as u32), out.as_ptr(), out.len() as u32)
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build()

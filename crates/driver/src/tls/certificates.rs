@@ -1,0 +1,125 @@
+//! Files of certificates and keys, and what TLS makes of them.
+
+use std::sync::Arc;
+
+use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{ResolvesClientCert, Resumption, VerifierBuilderError, WebPkiServerVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+
+use super::ALPN;
+use super::verify::{Authorities, Verifier};
+use crate::events::{Failure, FailureKind};
+use crate::spec::{TlsMode, TlsSpec, TlsVersion};
+
+/// Certificates of the authorities that the system believes, in the words of libpq.
+const SYSTEM: &str = "system";
+
+/// What the description of a connection means for TLS.
+///
+/// # Errors
+/// A file that cannot be read or used.
+pub fn config(spec: &TlsSpec) -> Result<ClientConfig, Failure> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = Arc::new(verifier(spec, &provider)?);
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions(spec))
+        .map_err(|e| unusable(format!("TLS cannot be used: {e}")))?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match own_certificate(spec, &provider)? {
+        Some(resolver) => builder.with_client_cert_resolver(resolver),
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.enable_sni = spec.sni;
+    // Every connection is made anew, as those of PostgreSQL's other clients.
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
+fn versions(spec: &TlsSpec) -> &'static [&'static SupportedProtocolVersion] {
+    use rustls::version::{TLS12, TLS13};
+    static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+    match (spec.least_version, spec.most_version) {
+        (TlsVersion::V1_3, _) => &BOTH[..1],
+        (_, TlsVersion::V1_2) => &BOTH[1..],
+        _ => &BOTH,
+    }
+}
+
+fn verifier(spec: &TlsSpec, provider: &Arc<CryptoProvider>) -> Result<Verifier, Failure> {
+    let host = spec.server_name.clone();
+    if spec.mode == TlsMode::Require {
+        return Ok(Verifier::new(spec.mode, host, None, provider));
+    }
+    let Some(path) = &spec.root_certificates else {
+        return Err(Failure::spec("a certificate that is verified needs `root_certificates`"));
+    };
+    let certificates = match path.as_str() {
+        SYSTEM => rustls_native_certs::load_native_certs().certs,
+        path => read_certificates(path)?,
+    };
+    let mut roots = RootCertStore::empty();
+    let (usable, _) = roots.add_parsable_certificates(certificates.iter().cloned());
+    if usable == 0 {
+        return Err(unusable(format!("{path} holds no certificate of an authority")));
+    }
+    let revoked = match &spec.revocation_list {
+        Some(path) => read::<CertificateRevocationListDer>(path)?,
+        None => Vec::new(),
+    };
+    let lists = !revoked.is_empty();
+    let webpki: Arc<dyn ServerCertVerifier> =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+            .with_crls(revoked)
+            .enforce_revocation_expiration()
+            .build()
+            .map_err(|e| match (e, &spec.revocation_list) {
+                (VerifierBuilderError::InvalidCrl(e), Some(list)) => Failure {
+                    hint: Some(
+                        "it must be of version 2, which `openssl ca` makes with a crlnumber".to_owned(),
+                    ),
+                    ..unusable(format!("the list of revoked certificates {list} cannot be used: {e:?}"))
+                },
+                (e, _) => unusable(format!("certificates of {path} cannot be used: {e}")),
+            })?;
+    let authorities = Authorities { webpki, certificates, lists, path: path.clone() };
+    Ok(Verifier::new(spec.mode, host, Some(authorities), provider))
+}
+
+fn own_certificate(
+    spec: &TlsSpec,
+    provider: &CryptoProvider,
+) -> Result<Option<Arc<dyn ResolvesClientCert>>, Failure> {
+    let (Some(path), Some(key_path)) = (&spec.certificate, &spec.key) else { return Ok(None) };
+    let chain = read_certificates(path)?;
+    let key = PrivateKeyDer::from_pem_file(key_path)
+        .map_err(|e| unusable(format!("the key {key_path} cannot be read: {e}")))?;
+    let key = provider
+        .key_provider
+        .load_private_key(key)
+        .map_err(|e| unusable(format!("the key {key_path} cannot be used: {e}")))?;
+    // The server is to judge whether they fit: certificates of the first version are not understood here.
+    Ok(Some(Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain, key)))))
+}
+
+fn read_certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let found = read::<CertificateDer>(path)?;
+    if found.is_empty() {
+        return Err(unusable(format!("{path} holds no certificate")));
+    }
+    Ok(found)
+}
+
+fn read<T: PemObject>(path: &str) -> Result<Vec<T>, Failure> {
+    let failed = |e| unusable(format!("{path} cannot be read: {e}"));
+    T::pem_file_iter(path).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)
+}
+
+fn unusable(what: String) -> Failure {
+    Failure::new(FailureKind::Connection, what)
+}
