@@ -3,8 +3,9 @@
     .venv/bin/python benchmarks/client_cpu.py                 every pair, about five minutes
     .venv/bin/python benchmarks/client_cpu.py --pairs point   only those whose name contains `point`
     .venv/bin/python benchmarks/client_cpu.py --against FILE  against another pgstrata-driver, not the peers
+    .venv/bin/python benchmarks/client_cpu.py --tls           everything over TLS to 127.0.0.1
 
-One server, one database, one connection per client over the Unix socket, one client thread on each
+One server, one database, one connection per client over the Unix socket (or TLS), one client thread on each
 side, everything the driver records switched on. Each round runs both sides, the order turned every
 round (A B B A). CPU is that of the whole client process, user and system (wait4), start-up included
 on both sides; the table shows the median of the rounds and the ratio of each pair's medians.
@@ -80,6 +81,7 @@ class Target:
     seconds: int
     engine: str
     driver: Path
+    tls: bool = False
 
 
 def _finish(process: subprocess.Popen[str]) -> tuple[str, float]:
@@ -148,7 +150,14 @@ def drive(target: Target, spec: dict[str, Any]) -> Sample:
         [target.driver, "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     )
     assert process.stdin and process.stdout
-    where = {"host": target.host, "port": target.port, "user": "postgres", "database": "bench"}
+    where: dict[str, Any] = {
+        "host": target.host,
+        "port": target.port,
+        "user": "postgres",
+        "database": "bench",
+    }
+    if target.tls:
+        where["tls"] = {"server_name": "localhost", "mode": "require"}
     whole = {"version": 1, "step": "pair", "connection": where, "engine": target.engine, "threads": 1}
     process.stdin.write(json.dumps({**whole, "seconds": target.seconds, **spec}) + "\n")
     done: dict[str, Any] = {}
@@ -230,18 +239,24 @@ def measure(pair: Pair, target: Target, rounds: int, against: Path | None) -> di
 def main() -> None:
     parser = options(__doc__ or "", seconds=5, rounds=5)
     parser.add_argument("--against", type=Path, help="another pgstrata-driver, in place of the peers")
+    parser.add_argument("--tls", action="store_true", help="over TLS to 127.0.0.1 instead of the socket")
     parser.add_argument("--format", default="table", choices=("table", "json"))
     args = parser.parse_args()
     server = acquire(args.server)
     pairs = [p for p in PAIRS if args.pairs in p.name]
-    with serving(server, CONFIG, SCALE, {p.peer for p in pairs}) as cluster:
+    if args.tls:
+        # libpq's, of the peers; the server takes nothing else over the network.
+        os.environ["PGSSLMODE"] = "require"
+    with serving(server, CONFIG, SCALE, {p.peer for p in pairs}, args.tls) as cluster:
         with cluster.connect("bench") as admin:
             admin.execute("VACUUM ANALYZE")
             admin.execute("CHECKPOINT")
-        target = Target(str(cluster.socket_dir), cluster.port, args.seconds, args.engine, find_driver())
+        host = "127.0.0.1" if args.tls else str(cluster.socket_dir)
+        target = Target(host, cluster.port, args.seconds, args.engine, find_driver(), args.tls)
         if args.format == "table":
             print(
                 f"server {server.label}, engine {args.engine}, {args.rounds} rounds, {args.seconds} s a side"
+                f"{', over TLS' if args.tls else ''}"
             )
             head = f"\n{'work':<20}{'clients':>8}  {'peer':<9}{'peer/s':>10}{'pgstrata/s':>12}{'ratio':>8}"
             print(head + f"{'peer µs/op':>13}{'pgstrata µs/op':>16}{'CPU ratio':>11}", flush=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,10 +36,13 @@ def options(text: str, *, seconds: int, rounds: int) -> argparse.ArgumentParser:
 
 
 @contextmanager
-def serving(server: Server, text: str, scale: int, peers: Collection[str] = PEERS) -> Iterator[Cluster]:
+def serving(
+    server: Server, text: str, scale: int, peers: Collection[str] = PEERS, tls: bool = False
+) -> Iterator[Cluster]:
     """A server with the config `text` and a database `bench` with these peers' tables, made by them.
 
-    Ends the program where one of all peers is missing.
+    tls: it takes connections over 127.0.0.1, and there only with TLS. Ends the program where one of all peers
+    is missing.
     """
     for peer in PEERS:
         if not shutil.which(peer):
@@ -45,7 +50,7 @@ def serving(server: Server, text: str, scale: int, peers: Collection[str] = PEER
     config = resolve([Fragment("benchmark", text, None)], server.version_num, 16 << 30)
     with (
         tempfile.TemporaryDirectory(prefix="pgs") as folder,
-        Cluster(server, config, Path(folder) / "c") as cluster,
+        Cluster(server, config, Path(folder) / "c", tcp=tls) as cluster,
     ):
         # As root the server runs as another account, which has to get into the folder.
         Path(folder).chmod(0o755)
@@ -65,4 +70,29 @@ def serving(server: Server, text: str, scale: int, peers: Collection[str] = PEER
         }
         for peer in peers:
             subprocess.run(commands[peer], check=True, capture_output=True)
+        if tls:
+            _require_tls(cluster)
         yield cluster
+
+
+def _require_tls(cluster: Cluster) -> None:
+    folder = cluster.data_dir
+    assert folder is not None
+    owner = folder.stat()
+    certificate, key = folder / "server.crt", folder / "server.key"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-subj", "/CN=localhost", "-keyout", str(key), "-out", str(certificate)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    for file in (certificate, key):
+        os.chown(file, owner.st_uid, owner.st_gid)
+        file.chmod(0o600)
+    (folder / "pg_hba.conf").write_text("local all all trust\nhostssl all all 127.0.0.1/32 trust\n")
+    with cluster.connect() as admin:
+        admin.execute("ALTER SYSTEM SET ssl = on")
+        admin.execute("SELECT pg_reload_conf()")
+    time.sleep(1)
