@@ -125,7 +125,7 @@ def by_copy(cluster: Cluster, options: TpcdsOptions, connections: int) -> float:
                 path = data.file(options.scale, table)
                 connection.execute(f"COPY {table} FROM '{path}' WITH (DELIMITER '|', NULL '')".encode())
 
-    shares = schema.spread(connections, lambda table: [table])
+    shares = schema.spread_tables(connections, lambda table: [table])
     begun = time.monotonic()
     with ThreadPoolExecutor(len(shares)) as pool:
         for future in [pool.submit(one, share) for share in shares]:

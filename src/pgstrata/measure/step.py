@@ -72,6 +72,7 @@ def driver_spec(
         engine=engine,
         results_dir=results_dir,
         windows=windows,
+        overtime_seconds=step.overtime,
     )
 
 

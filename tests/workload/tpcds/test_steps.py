@@ -18,9 +18,9 @@ from pgstrata.driver.spec import document
 from pgstrata.errors import ServerError
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Step, Work
-from pgstrata.workload.core.recorded import counted_rate, rows_from
+from pgstrata.workload.core.recorded import counted_rate, rows_from, rows_of
 from pgstrata.workload.tpcds import data, reference, schema
-from pgstrata.workload.tpcds.compare import Answer, close, compare, rows_of
+from pgstrata.workload.tpcds.compare import Answer, close, compare
 from pgstrata.workload.tpcds.options import TpcdsOptions, numbers_in
 from pgstrata.workload.tpcds.source import queries, tables
 
@@ -114,7 +114,7 @@ def test_every_table_has_a_key_of_its_own_columns() -> None:
 
 @pytest.mark.parametrize("connections", [1, 2, 5, 24])
 def test_every_table_is_loaded_once_whatever_the_connections(connections: int) -> None:
-    shares = schema.spread(connections, lambda table: [table])
+    shares = schema.spread_tables(connections, lambda table: [table])
     assert sorted(t for share in shares for t in share) == sorted(tables())
     assert len(shares) == connections
     assert all(shares)

@@ -8,8 +8,9 @@ from typing import Literal
 
 from pgstrata.errors import UsageError
 from pgstrata.workload.core.language import PgbenchScript
-from pgstrata.workload.pgbench.options import BuiltIn, Mode, PgbenchOptions, weighted
-from pgstrata.workload.pgbench.steps import BUILT_IN, read_scripts
+from pgstrata.workload.core.scripts import read_scripts, weighted
+from pgstrata.workload.pgbench.options import BuiltIn, Mode
+from pgstrata.workload.pgbench.steps import BUILT_IN
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class BenchOptions:
     def scripts(self) -> list[PgbenchScript]:
         """The scripts with their weights; TPC-B-like where none is given. Raises UsageError."""
         drawn = [f"{name}@{weight}" for name, weight in map(_weighted, self.files) if weight]
-        own = read_scripts(PgbenchOptions.model_validate({"scripts": drawn})) if drawn else []
+        own = read_scripts(drawn)
         names = self.builtin or ([] if self.files else ["tpcb-like"])
         found = own + [_builtin(name) for name in names]
         if not any(script.weight for script in found):

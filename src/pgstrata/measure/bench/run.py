@@ -19,7 +19,7 @@ from pgstrata.measure.bench.result import BenchResult
 from pgstrata.measure.interrupt import Ending
 from pgstrata.server.session import answering
 from pgstrata.workload.core.language import FixedRate, PgbenchScript, Role
-from pgstrata.workload.pgbench.steps import RETRIED
+from pgstrata.workload.core.scripts import RETRIED
 
 Say = Callable[[Second], None]
 

@@ -347,6 +347,8 @@ class Step:
     load: it makes the data of the steps after it, measured or not; with `keep_loaded` it is left out where
     its data is kept.
     estimated_seconds: what the plan shows where `seconds` is None.
+    overtime: seconds that statements under way at its end may still take; then they are cancelled, and the
+    step has failed.
     apart: where instructions are counted, each statement by itself. uncounted: why the step is none that can
     be counted; empty where it is one.
     digest: called once the step is over with the driver's `statement` events and the folder that holds
@@ -366,6 +368,7 @@ class Step:
     reads_only: bool = False
     load: bool = False
     estimated_seconds: float | None = None
+    overtime: float = 600.0
     apart: bool = False
     uncounted: str = ""
     digest: Callable[[Sequence[StatementDone], Path], Digest] | None = None

@@ -112,6 +112,15 @@ class Selectable(Protocol):
 
 
 @runtime_checkable
+class NeedsExtensions(Protocol):
+    """A workload that some servers cannot run because they lack an extension."""
+
+    def extensions(self, options: Any) -> Sequence[str]:
+        """Names as CREATE EXTENSION takes them; looked for in every server before anything starts."""
+        ...
+
+
+@runtime_checkable
 class OwnReport(Protocol):
     """A workload that has a section of its own in the report."""
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pgstrata.driver.events import StatementDone
+from pgstrata.workload.core.language import Digest
 
 Json = dict[str, Any]
 
@@ -17,9 +20,60 @@ CANCELLED = "57014"
 
 PER_HOUR = 3600.0
 
+_BLOCK = 8192
+_BUFFERS = {
+    "temp_read_bytes": "Temp Read Blocks",
+    "temp_written_bytes": "Temp Written Blocks",
+    "shared_hit_bytes": "Shared Hit Blocks",
+    "shared_read_bytes": "Shared Read Blocks",
+}
 
-def rows_from(events: Sequence[StatementDone], folder: Path, time_limit: float) -> list[Json]:
-    """One row for each execution; a query that was cancelled counts twice the limit, in seconds."""
+
+def answer_as_it_came(result: Path) -> str:
+    """Digest of the rows in their order, every letter of them."""
+    return hashlib.md5(result.read_bytes(), usedforsecurity=False).hexdigest()
+
+
+def answer_in_any_order(result: Path) -> str:
+    """Digest of the rows in any order, numbers with a fraction to 12 digits.
+
+    Two servers may both be right and differ in that: without ORDER BY the order is open, and sums of floating
+    point depend on it in their last digits.
+    """
+    return _digest_of_lines(sorted(_lines(result)))
+
+
+def answer_in_order(result: Path) -> str:
+    """The same with the rows in their order."""
+    return _digest_of_lines(_lines(result))
+
+
+_FRACTION = re.compile(rb"-?\d+(?:\.\d+(?:[eE][+-]?\d+)?|[eE][+-]?\d+)")
+
+
+def _lines(result: Path) -> list[bytes]:
+    lines = result.read_bytes().split(b"\n")[:-1]
+    return [b"\t".join(map(_rounded, line.split(b"\t"))) for line in lines]
+
+
+def _rounded(cell: bytes) -> bytes:
+    return b"%.12g" % float(cell) if _FRACTION.fullmatch(cell) else cell
+
+
+def _digest_of_lines(lines: Sequence[bytes]) -> str:
+    return hashlib.md5(b"\n".join(lines), usedforsecurity=False).hexdigest()
+
+
+def rows_from(
+    events: Sequence[StatementDone],
+    folder: Path,
+    time_limit: float,
+    answer: Callable[[Path], str] = answer_as_it_came,
+) -> list[Json]:
+    """One row for each execution; a query that was cancelled counts twice the limit, in seconds.
+
+    answer: the digest of a file of rows.
+    """
     seen: Counter[tuple[int, str]] = Counter()
     rows: list[Json] = []
     for event in events:
@@ -35,7 +89,7 @@ def rows_from(events: Sequence[StatementDone], folder: Path, time_limit: float) 
                 "start": event.start,
                 "seconds": 2 * time_limit if timed_out else event.seconds,
                 "rows": None if error else event.rows,
-                "digest": None if error or not event.result else _md5(folder / event.result),
+                "digest": None if error or not event.result else answer(folder / event.result),
                 "answer": None,
                 "timed_out": timed_out,
                 "sqlstate": error.sqlstate if error else None,
@@ -43,10 +97,6 @@ def rows_from(events: Sequence[StatementDone], folder: Path, time_limit: float) 
             }
         )
     return rows
-
-
-def _md5(path: Path) -> str:
-    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
 
 
 def counted_rate(rows: Sequence[Mapping[str, Any]], factor: float = PER_HOUR) -> float | None:
@@ -63,3 +113,52 @@ def counted_rate(rows: Sequence[Mapping[str, Any]], factor: float = PER_HOUR) ->
             executions += 1
     longest = max(seconds.values(), default=0.0)
     return executions * factor / longest if longest > 0 else None
+
+
+def explained(time_limit: float) -> Callable[[Sequence[StatementDone], Path], Digest]:
+    """The digest of a pass of EXPLAIN (FORMAT JSON): plans, and their buffers where they were executed."""
+
+    def digest(events: Sequence[StatementDone], folder: Path) -> Digest:
+        rows = rows_from(events, folder, time_limit)
+        plans: list[Json] = []
+        for row, event in zip(rows, events, strict=True):
+            if row["error"] is not None or event.result is None:
+                continue
+            plan = _plan(folder / event.result)
+            root = plan.get("Plan", {})
+            plans.append({"name": row["query"], "plan": plan})
+            row["digest"] = None
+            row["rows"] = root.get("Actual Rows")
+            row |= {name: root[key] * _BLOCK for name, key in _BUFFERS.items() if key in root}
+        return Digest(rows, plans, counted_rate(rows))
+
+    return digest
+
+
+def _plan(result: Path) -> Json:
+    text = "\n".join(row[0] or "" for row in rows_of(result.read_text(encoding="utf-8")))
+    plan = json.loads(text)[0]
+    return dict(plan)
+
+
+def rows_of(text: str) -> list[list[str | None]]:
+    """Rows in COPY's text format, which the driver keeps results in."""
+    return [[_cell(cell) for cell in line.split("\t")] for line in text.split("\n")[:-1]]
+
+
+_ESCAPES = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
+
+
+def _cell(cell: str) -> str | None:
+    if cell == "\\N":
+        return None
+    if "\\" not in cell:
+        return cell
+    made: list[str] = []
+    characters = iter(cell)
+    for character in characters:
+        if character == "\\":
+            following = next(characters, "\\")
+            character = _ESCAPES.get(following, following)
+        made.append(character)
+    return "".join(made)

@@ -16,7 +16,6 @@ from pgstrata.workload.core.language import (
     CopyFile,
     Digest,
     Headline,
-    If,
     Op,
     Phase,
     Role,
@@ -28,6 +27,7 @@ from pgstrata.workload.core.language import (
 )
 from pgstrata.workload.core.options import RunCost, need_version
 from pgstrata.workload.core.recorded import PER_HOUR, counted_rate, rows_from
+from pgstrata.workload.core.shares import each_its_own
 from pgstrata.workload.fulltext import corpus, queries
 from pgstrata.workload.fulltext.corpus.rows import COLUMNS
 from pgstrata.workload.fulltext.options import FulltextOptions
@@ -249,7 +249,7 @@ def _pass(
         return own * passes
 
     clients = min(o.clients, len(texts))
-    body: list[Op] = ops(0) if clients == 1 else [If((f":client_id = {c}", ops(c))) for c in range(clients)]
+    body = each_its_own([ops(c) for c in range(clients)])
     limit = [
         Sql.verbatim(f"SET statement_timeout = {max(1, round(o.time_limit * 1000))}", name="limit"),
     ]

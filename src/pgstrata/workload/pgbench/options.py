@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from pgstrata.workload.core.options import MOST_RATE, Seconds, Wait, WorkloadOptions
+from pgstrata.workload.core.scripts import weighted
 
 Mode = Literal["simple", "extended", "prepared"]
 BuiltIn = Literal["select-only", "simple-update", "tpcb-like"]
@@ -18,32 +19,6 @@ BuiltIn = Literal["select-only", "simple-update", "tpcb-like"]
 BYTES_PER_SCALE = 15_000_000
 
 MOST_CLIENTS = 10_000
-MOST_WEIGHT = 2**31 - 1
-"""Of a script, as in pgbench."""
-
-
-def weighted(text: str) -> tuple[str, int]:
-    """Name and weight of `name@weight`; the weight is 1 where none is given.
-
-    A file that has an @ in its name is found by its whole name. ValueError says what is wrong.
-    """
-    name, at, weight = text.rpartition("@")
-    if not at or _is_file(text):
-        return text, 1
-    if not name:
-        raise ValueError(f"{text!r} names nothing before its weight")
-    if not re.fullmatch("[0-9]+", weight):
-        raise ValueError(f"the weight {weight[:20]!r} of {name!r} is not a whole number from 0 on")
-    if len(weight) > 10 or int(weight) > MOST_WEIGHT:
-        raise ValueError(f"the weight {weight[:20]} of {name!r} is out of range (0 to {MOST_WEIGHT})")
-    return name, int(weight)
-
-
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).is_file()
-    except OSError:  # too long for a name
-        return False
 
 
 class PgbenchOptions(WorkloadOptions):
@@ -176,7 +151,3 @@ class PgbenchOptions(WorkloadOptions):
         if self.builtin is not None:
             return self.builtin
         return () if self.scripts else ("select-only", "simple-update", "tpcb-like")
-
-    def weighted_files(self) -> list[tuple[Path, int]]:
-        """The user's scripts and their weights, as `-f file@weight`; the weight is 1 where none is given."""
-        return [(Path(name), weight) for name, weight in map(weighted, self.scripts)]

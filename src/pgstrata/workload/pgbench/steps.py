@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pgstrata.errors import UsageError
-from pgstrata.user_files import read_text
 from pgstrata.workload.core.language import Admin, FixedRate, Headline, PgbenchScript, Phase, Role, Step
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
+from pgstrata.workload.core.scripts import RETRIED, read_scripts, stems
 from pgstrata.workload.pgbench.load import (
     ACCOUNTS_PER_SCALE,
     BRANCHES,
@@ -44,24 +43,6 @@ BUILT_IN: dict[BuiltIn, str] = {
     "simple-update": f"{_DRAW}BEGIN;\n{_UPDATE_ACCOUNT}{_SELECT}{_INSERT}END;\n",
     "tpcb-like": f"{_DRAW}BEGIN;\n{_UPDATE_ACCOUNT}{_SELECT}{_UPDATE_TELLER}{_UPDATE_BRANCH}{_INSERT}END;\n",
 }
-
-#: Failures after which pgbench tries a transaction again, where it is told to.
-RETRIED = ("40001", "40P01")
-
-MOST_SCRIPT_BYTES = 16 << 20
-"""Of a script of the user."""
-
-
-def read_scripts(o: PgbenchOptions) -> list[PgbenchScript]:
-    """The user's scripts; UsageError names the file that cannot be read."""
-    scripts = []
-    for path, weight in o.weighted_files():
-        text = read_text(path, "script", most=MOST_SCRIPT_BYTES)
-        if weight:
-            scripts.append(PgbenchScript(text, str(path), weight))
-    if o.scripts and not scripts:
-        raise UsageError("All scripts have the weight 0.", "Give at least one a weight, as in `mine.sql@1`.")
-    return scripts
 
 
 def step(
@@ -141,8 +122,8 @@ class Pgbench:
         mixes: list[tuple[str, list[PgbenchScript], bool]] = [
             (name, [PgbenchScript(BUILT_IN[name], name)], True) for name in o.built_in
         ]
-        if own := read_scripts(o):
-            mixes.append(("+".join(path.stem for path, weight in o.weighted_files() if weight), own, False))
+        if own := read_scripts(o.scripts):
+            mixes.append((stems(o.scripts), own, False))
         phases = initialise(o, version_num) if o.initialise else []
         for name, scripts, built_in in mixes:
             for mode in o.modes:

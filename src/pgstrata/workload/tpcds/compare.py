@@ -84,26 +84,3 @@ def _rounded(cell: str) -> str:
         return f"{float(cell):.4g}"
     except ValueError:
         return cell
-
-
-def rows_of(text: str) -> list[list[str | None]]:
-    """Rows in COPY's text format, which the driver keeps results in."""
-    return [[_cell(cell) for cell in line.split("\t")] for line in text.split("\n")[:-1]]
-
-
-_ESCAPES = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
-
-
-def _cell(cell: str) -> str | None:
-    if cell == "\\N":
-        return None
-    if "\\" not in cell:
-        return cell
-    made: list[str] = []
-    characters = iter(cell)
-    for character in characters:
-        if character == "\\":
-            following = next(characters, "\\")
-            character = _ESCAPES.get(following, following)
-        made.append(character)
-    return "".join(made)

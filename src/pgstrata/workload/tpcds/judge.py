@@ -1,27 +1,16 @@
-"""From what the driver recorded to rows of the table `queries`: times, answers, plans."""
+"""From what the driver recorded to rows of the table `queries`: times, and verdicts on the answers."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pgstrata.driver.events import StatementDone
 from pgstrata.workload.core.language import Digest
-from pgstrata.workload.core.recorded import counted_rate, rows_from
+from pgstrata.workload.core.recorded import counted_rate, rows_from, rows_of
 from pgstrata.workload.tpcds import reference
-from pgstrata.workload.tpcds.compare import Answer, compare, rows_of
-
-Json = dict[str, Any]
-
-_BLOCK = 8192
-_BUFFERS = {
-    "temp_read_bytes": "Temp Read Blocks",
-    "temp_written_bytes": "Temp Written Blocks",
-    "shared_hit_bytes": "Shared Hit Blocks",
-    "shared_read_bytes": "Shared Read Blocks",
-}
+from pgstrata.workload.tpcds.compare import Answer, compare
 
 
 def judge(
@@ -61,29 +50,3 @@ class _Verdicts:
             text = result.read_text(encoding="utf-8", errors="replace")
             self._known[query, digest] = compare(rows_of(text), right)
         return self._known[query, digest]
-
-
-def explained(time_limit: float) -> Callable[[Sequence[StatementDone], Path], Digest]:
-    """The digest of a pass of EXPLAIN (FORMAT JSON): plans, and their buffers where they were executed."""
-
-    def digest(events: Sequence[StatementDone], folder: Path) -> Digest:
-        rows = rows_from(events, folder, time_limit)
-        plans: list[Json] = []
-        for row, event in zip(rows, events, strict=True):
-            if row["error"] is not None or event.result is None:
-                continue
-            plan = _plan(folder / event.result)
-            root = plan.get("Plan", {})
-            plans.append({"name": row["query"], "plan": plan})
-            row["digest"] = None
-            row["rows"] = root.get("Actual Rows")
-            row |= {name: root[key] * _BLOCK for name, key in _BUFFERS.items() if key in root}
-        return Digest(rows, plans, counted_rate(rows))
-
-    return digest
-
-
-def _plan(result: Path) -> Json:
-    text = "\n".join(row[0] or "" for row in rows_of(result.read_text(encoding="utf-8")))
-    plan = json.loads(text)[0]
-    return dict(plan)

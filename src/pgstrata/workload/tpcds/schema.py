@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from pgstrata.workload.core.shares import spread
 from pgstrata.workload.tpcds.source import TableColumn, tables
 
 FACTS = (
@@ -74,15 +75,10 @@ def copy(table: str) -> str:
     return f"COPY {table} FROM STDIN WITH DELIMITER '|' NULL ''"
 
 
-def spread(connections: int, of: Callable[[str], Sequence[T]]) -> list[list[T]]:
-    """What `of` says of each table, over connections: the largest table to whoever has least so far."""
-    loads = [0.0] * connections
-    shares: list[list[T]] = [[] for _ in range(connections)]
-    for table in sorted(tables(), key=lambda t: -_WEIGHTS.get(t, 0.1)):
-        least = loads.index(min(loads))
-        loads[least] += _WEIGHTS.get(table, 0.1)
-        shares[least] += of(table)
-    return shares
+def spread_tables(connections: int, of: Callable[[str], Sequence[T]]) -> list[list[T]]:
+    """What `of` says of each table, over connections."""
+    shares = spread(list(tables()), connections, lambda table: _WEIGHTS.get(table, 0.1))
+    return [[piece for table in share for piece in of(table)] for share in shares]
 
 
 def types(columns: Sequence[TableColumn]) -> str:

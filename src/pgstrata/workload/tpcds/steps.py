@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pgstrata.driver.events import StatementDone
 from pgstrata.workload.core.language import (
     Admin,
     CopyFile,
-    Digest,
     Headline,
-    If,
     Op,
     Phase,
     Role,
@@ -24,7 +19,9 @@ from pgstrata.workload.core.language import (
     WorkContext,
 )
 from pgstrata.workload.core.options import RunCost
-from pgstrata.workload.core.recorded import PER_HOUR
+from pgstrata.workload.core.queries import Digesting, in_own_order, query_step
+from pgstrata.workload.core.recorded import PER_HOUR, explained
+from pgstrata.workload.core.shares import each_its_own
 from pgstrata.workload.tpcds import data, judge, reference, schema
 from pgstrata.workload.tpcds.dialect import for_version
 from pgstrata.workload.tpcds.options import TpcdsOptions
@@ -129,15 +126,10 @@ def _load(o: TpcdsOptions, version_num: int) -> list[Phase]:
 
 def _phase(o: TpcdsOptions, name: str, ops: Callable[[str], Sequence[Op]], seconds: float) -> Step:
     """One phase of the load over all tables, judged by how often it could be done in an hour."""
-    shares = [share for share in schema.spread(o.load_connections, ops) if share]
-    body: list[Op] = (
-        list(shares[0])
-        if len(shares) == 1
-        else [If((f":client_id = {i}", share)) for i, share in enumerate(shares)]
-    )
+    shares = [share for share in schema.spread_tables(o.load_connections, ops) if share]
     return Step(
         name,
-        [Role("load", len(shares), [Script(*body)], operations=1)],
+        [Role("load", len(shares), [Script(*each_its_own(shares))], operations=1)],
         Headline("load", "operations", "loads/h", fixed=PER_HOUR),
         tables=list(tables()),
         group="TPC-DS load",
@@ -160,7 +152,7 @@ def _queries(o: TpcdsOptions, version_num: int) -> list[Phase]:
                 o,
                 "plans",
                 [_pass(o, version_num, o.numbers, f"EXPLAIN ({how}FORMAT JSON) ", record=True)],
-                judge.explained(o.time_limit),
+                explained(o.time_limit),
                 measured=False,
             )
         )
@@ -173,18 +165,11 @@ def _queries(o: TpcdsOptions, version_num: int) -> list[Phase]:
     if o.passes:
         made.append(_run(o, "power", [_pass(o, version_num, o.numbers, record=True) * o.passes], digest))
     if o.streams:
-        orders = [_order(o, stream) for stream in range(1, o.streams + 1)]
+        orders = [in_own_order(o.numbers, "tpcds", o.seed, n) for n in range(1, o.streams + 1)]
         made.append(
             _run(o, "throughput", [_pass(o, version_num, order, record=True) for order in orders], digest)
         )
     return made
-
-
-def _order(o: TpcdsOptions, stream: int) -> list[int]:
-    """The order of a stream: the same for every version, another for each stream."""
-    order = list(o.numbers)
-    random.Random(f"tpcds/{o.seed}/{stream}").shuffle(order)
-    return order
 
 
 def _pass(
@@ -196,9 +181,6 @@ def _pass(
     ]
 
 
-Digesting = Callable[[Sequence[StatementDone], Path], Digest]
-
-
 def _run(
     o: TpcdsOptions,
     name: str,
@@ -207,21 +189,14 @@ def _run(
     *,
     measured: bool = True,
 ) -> Step:
-    body: list[Op] = (
-        streams[0] if len(streams) == 1 else [If((f":client_id = {i}", ops)) for i, ops in enumerate(streams)]
-    )
-    limit = Sql.verbatim(f"SET statement_timeout = {max(1, round(o.time_limit * 1000))}", name="limit")
     whole = _QUERIES_SECONDS * (0.03 + o.scale) * len(streams[0]) / 99
-    return Step(
+    return query_step(
         name,
-        [Role("query", len(streams), [Script(*body)], counts="statements", operations=1, start=[limit])],
-        Headline("query", "operations", "queries/h", factor=PER_HOUR),
-        tables=list(tables()),
-        group="TPC-DS queries",
-        measured=measured,
-        reads_only=True,
-        apart=len(streams) == 1,
-        uncounted="several streams at once are its point" if len(streams) > 1 else "",
-        estimated_seconds=1 + whole * len(streams) ** 0.5,
+        streams,
+        o.time_limit,
+        seconds=whole * len(streams) ** 0.5,
         digest=digest,
+        group="TPC-DS queries",
+        tables=list(tables()),
+        measured=measured,
     )

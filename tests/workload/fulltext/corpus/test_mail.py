@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgstrata.workload.core.recorded import rows_of
 from pgstrata.workload.fulltext.corpus import rows
 from pgstrata.workload.fulltext.corpus.mail import MOST_TEXT, Mail, parse
-from pgstrata.workload.tpcds.compare import rows_of
 
 
 def parsed(raw: bytes) -> tuple[Mail, Counter[str]]:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from pgstrata.errors import ServerError, UsageError
+from pgstrata.workload.core.recorded import rows_of
 from pgstrata.workload.fulltext.corpus import build
 from pgstrata.workload.fulltext.corpus.synthetic import STEADY_ENDS, Shape, rows, vocabulary
-from pgstrata.workload.tpcds.compare import rows_of
 
 N = 3_000
 

@@ -1,0 +1,70 @@
+"""A step of recorded queries: each timed alone, on one connection or in several streams at once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from pgstrata.driver.events import StatementDone
+from pgstrata.workload.core.language import Digest, Headline, Op, Role, Script, Sql, Step
+from pgstrata.workload.core.recorded import PER_HOUR
+from pgstrata.workload.core.shares import each_its_own
+
+T = TypeVar("T")
+
+Digesting = Callable[[Sequence[StatementDone], Path], Digest]
+
+
+def in_own_order(queries: Sequence[T], workload: str, seed: int, stream: int) -> list[T]:
+    """The queries in the order of a stream: the same for every version, another for each stream."""
+    order = list(queries)
+    random.Random(f"{workload}/{seed}/{stream}").shuffle(order)
+    return order
+
+
+def limited_to(seconds: float) -> Sql:
+    """For the `start` of a role: statements that take longer are cancelled by the server."""
+    return Sql.verbatim(f"SET statement_timeout = {max(1, round(seconds * 1000))}", name="limit")
+
+
+def query_step(
+    name: str,
+    streams: Sequence[Sequence[Op]],
+    time_limit: float,
+    *,
+    seconds: float,
+    digest: Digesting | None,
+    group: str,
+    tables: Sequence[str],
+    measured: bool,
+    start: Sequence[Op] = (),
+) -> Step:
+    """Each stream is the queries of one connection, in their order. seconds: about; start: what each
+    connection says before, beside the limit."""
+    return Step(
+        name,
+        [
+            Role(
+                "query",
+                len(streams),
+                [Script(*each_its_own(streams))],
+                counts="statements",
+                operations=1,
+                start=[limited_to(time_limit), *start],
+            )
+        ],
+        Headline("query", "operations", "queries/h", factor=PER_HOUR),
+        tables=tables,
+        group=group,
+        measured=measured,
+        reads_only=True,
+        apart=len(streams) == 1,
+        uncounted="several streams at once are its point" if len(streams) > 1 else "",
+        estimated_seconds=1 + seconds,
+        digest=digest,
+    )
+
+
+__all__ = ["Digesting", "in_own_order", "limited_to", "query_step"]

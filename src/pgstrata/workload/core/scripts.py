@@ -1,0 +1,77 @@
+"""A user's scripts in pgbench's language: their names with weights, their texts, and what the driver's own
+reader finds wrong in them before anything is started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pgstrata.driver.samples import samples
+from pgstrata.errors import DriverError, UsageError
+from pgstrata.user_files import read_text
+from pgstrata.workload.core.language import PgbenchScript, Step
+
+MOST_WEIGHT = 2**31 - 1
+"""Of a script, as in pgbench."""
+
+MOST_SCRIPT_BYTES = 16 << 20
+"""Of a script of the user."""
+
+RETRIED = ("40001", "40P01")
+"""Failures after which pgbench tries a transaction again, where it is told to."""
+
+
+def weighted(text: str) -> tuple[str, int]:
+    """Name and weight of `name@weight`; the weight is 1 where none is given.
+
+    A file that has an @ in its name is found by its whole name. ValueError says what is wrong.
+    """
+    name, at, weight = text.rpartition("@")
+    if not at or _is_file(text):
+        return text, 1
+    if not name:
+        raise ValueError(f"{text!r} names nothing before its weight")
+    if not re.fullmatch("[0-9]+", weight):
+        raise ValueError(f"the weight {weight[:20]!r} of {name!r} is not a whole number from 0 on")
+    if len(weight) > 10 or int(weight) > MOST_WEIGHT:
+        raise ValueError(f"the weight {weight[:20]} of {name!r} is out of range (0 to {MOST_WEIGHT})")
+    return name, int(weight)
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except OSError:  # too long for a name
+        return False
+
+
+def read_scripts(names: Sequence[str]) -> list[PgbenchScript]:
+    """The scripts `file@weight`; UsageError names the file that cannot be read. Those of weight 0 are left
+    out, but not all of them can be."""
+    scripts = []
+    for name, weight in map(weighted, names):
+        text = read_text(Path(name), "script", most=MOST_SCRIPT_BYTES)
+        if weight:
+            scripts.append(PgbenchScript(text, name, weight))
+    if names and not scripts:
+        raise UsageError("All scripts have the weight 0.", "Give at least one a weight, as in `mine.sql@1`.")
+    return scripts
+
+
+def stems(names: Sequence[str]) -> str:
+    """What a step of these scripts is called: the files' names without ending, those of weight 0 left out."""
+    return "+".join(Path(name).stem for name, weight in map(weighted, names) if weight)
+
+
+def check_scripts(step: Step) -> None:
+    """Raises UsageError where the driver would not read a script of the step, with file and line."""
+    try:
+        samples(step.spec())
+    except DriverError as error:
+        if error.kind not in ("script", "spec"):
+            raise
+        raise UsageError(error.message, error.hint) from error
+
+
+__all__ = ["RETRIED", "check_scripts", "read_scripts", "stems", "weighted"]
