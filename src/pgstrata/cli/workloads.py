@@ -64,7 +64,7 @@ def _record(workload: Workload) -> dict[str, Any]:
 def _print_one(workload: Workload) -> None:
     from pgstrata.campaign.file.reference import limits
 
-    print(f"{workload.name}: {workload.summary}\n\nscales (--scale NAME)")
+    print(f"{workload.name}: {workload.summary}" + "\n\nscales (--scale NAME)" * bool(workload.scales))
     for name, values in workload.scales.items():
         print(f"  {name:<10} {', '.join(f'{k}={v}' for k, v in values.items())}")
     print("\noptions (--set KEY=VALUE)")

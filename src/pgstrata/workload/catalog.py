@@ -12,6 +12,7 @@ from pgstrata.errors import UsageError
 from pgstrata.suggest import nearest
 from pgstrata.workload import plugin
 from pgstrata.workload.core.options import RunCost, Workload, WorkloadOptions
+from pgstrata.workload.custom import Custom
 from pgstrata.workload.fulltext import Fulltext
 from pgstrata.workload.insert.steps import InsertBenchmark
 from pgstrata.workload.pgbench.steps import Pgbench
@@ -21,7 +22,7 @@ from pgstrata.workload.tpcds import Tpcds
 __all__ = ["RunCost", "Workload", "WorkloadOptions", "find", "is_known", "names", "own_names", "scale"]
 
 _WORKLOADS: dict[str, Workload] = {
-    w.name: w for w in (InsertBenchmark(), Sysbench(), Pgbench(), Tpcds(), Fulltext())
+    w.name: w for w in (InsertBenchmark(), Sysbench(), Pgbench(), Tpcds(), Fulltext(), Custom())
 }
 
 

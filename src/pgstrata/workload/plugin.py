@@ -23,7 +23,14 @@ from pydantic import ValidationError
 from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.user_files import read_text, real_path, shown
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work
-from pgstrata.workload.core.options import OwnReport, RunCost, Selectable, Workload, WorkloadOptions
+from pgstrata.workload.core.options import (
+    NeedsExtensions,
+    OwnReport,
+    RunCost,
+    Selectable,
+    Workload,
+    WorkloadOptions,
+)
 
 GROUP = "pgstrata.workloads"
 """Entry points of this group are workloads; their names are those of the workloads."""
@@ -42,8 +49,9 @@ class PluginError(UsageError):
 class Plugin:
     """A workload from outside, and where its code is.
 
-    Has what a Workload has, and `only` and `report` where that one has them; each of them raises PluginError
-    where the code raises anything but a PgstrataError. digest: of its source, empty where that is a package.
+    Has what a Workload has, and `only`, `extensions` and `report` where that one has them; each of them
+    raises PluginError where the code raises anything but a PgstrataError. digest: of its source, empty where
+    that is a package.
     """
 
     def __init__(self, inner: Workload, name: str, where: Path, digest: str) -> None:
@@ -56,6 +64,8 @@ class Plugin:
         # On the instance: protocols look for them there.
         if isinstance(inner, Selectable):
             self.only = self._guarded(inner.only)
+        if isinstance(inner, NeedsExtensions):
+            self.extensions = self._guarded(inner.extensions)
         if isinstance(inner, OwnReport):
             self.report = self._guarded(inner.report)
 

@@ -77,10 +77,10 @@ def page() -> str:
     for name in catalog.own_names():
         workload = catalog.find(name)
         parts.append(f"\n### `{name}`\n\n{workload.summary}\n\n")
-        parts.append("| scale | options |\n|---|---|\n")
+        parts.append("| scale | options |\n|---|---|\n" if workload.scales else "")
         for scale, values in workload.scales.items():
             parts.append(f"| `{scale}` | {', '.join(f'`{k} = {_value(v)}`' for k, v in values.items())} |\n")
-        parts.append("\n" + _table(workload.Options))
+        parts.append("\n" * bool(workload.scales) + _table(workload.Options))
     return "".join(parts)
 
 

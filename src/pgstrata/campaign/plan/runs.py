@@ -18,6 +18,7 @@ from pgstrata.campaign.plan.order import interleaved_cost, seconds_of
 from pgstrata.campaign.plan.resume import phases_of, with_kept
 from pgstrata.errors import UsageError
 from pgstrata.server.config.resolve import find_fragment, resolve
+from pgstrata.server.extensions import lacking
 from pgstrata.server.model import Server
 from pgstrata.server.secrets import shown_spec
 from pgstrata.server.source.recipe import Build
@@ -27,7 +28,7 @@ from pgstrata.store.read import BrokenRun, read_run
 from pgstrata.store.record import BuiltRecord, RunRecord
 from pgstrata.suggest import meant
 from pgstrata.workload.core.language import Step
-from pgstrata.workload.core.options import NotInVersionError
+from pgstrata.workload.core.options import NeedsExtensions, NotInVersionError
 from pgstrata.workload.plugin import FACT as PLUGIN_FACT
 from pgstrata.workload.plugin import source_of
 
@@ -120,7 +121,7 @@ def _without_kept(run: PlannedRun) -> PlannedRun:
 
 
 def _unable(campaign: Campaign, variants: Sequence[Variant]) -> dict[tuple[str, str], str]:
-    """By labels of variant and workload why a version cannot run it.
+    """By labels of variant and workload why a server cannot run it: its version, or an extension it lacks.
 
     Raises NotInVersionError where no variant can: then there is nothing to compare it with.
     """
@@ -130,12 +131,24 @@ def _unable(campaign: Campaign, variants: Sequence[Variant]) -> dict[tuple[str, 
         for variant in variants:
             try:
                 chosen.phases(variant.server.version_num)
+                _check_extensions(chosen, variant)
             except NotInVersionError as error:
                 errors.append(error)
                 found[variant.label, chosen.label] = error.message
         if len(errors) == len(variants):
             raise errors[0]
     return found
+
+
+def _check_extensions(chosen: ChosenWorkload, variant: Variant) -> None:
+    if not isinstance(chosen.workload, NeedsExtensions):
+        return
+    if names := lacking(variant.server, chosen.workload.extensions(chosen.options)):
+        raise NotInVersionError(
+            f"{chosen.label} needs the extension{'s' * (len(names) > 1)} {', '.join(names)}, which "
+            f"{variant.server.label} lacks",
+            "leave out this server, or build one with it (docs/builds.md: `contrib`, `extensions`)",
+        )
 
 
 def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Server]) -> list[Variant]:

@@ -1,0 +1,284 @@
+"""Dumps of pg_dump that are no SQL: custom, tar and directory format, read by pg_restore.
+
+pg_restore only translates: what it says is split into statements and blocks of rows, and the driver loads
+them. So it talks to no server, and one that is newer than all servers will do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import IO
+
+from pgstrata.errors import ServerError, UsageError, server_said
+from pgstrata.server.process import server_env, start
+from pgstrata.server.source.cache import built
+from pgstrata.user_files import shown
+from pgstrata.workload.custom.source import Block, Check, Source, folder_of, unpacked
+from pgstrata.workload.custom.sql import Statement, items
+
+READING_SECONDS = 600.0
+"""Longest time in which pg_restore says what a dump holds, its rows apart."""
+
+AT_ONCE = 4
+"""Tables that are unpacked at the same time."""
+
+EXPANDED = 6.0
+"""Bytes of rows for each byte of a dump that is compressed: for estimates only."""
+
+_CHUNK = 1 << 20
+
+# Version of the archive's format and the first pg_restore that reads it (pg_backup_archiver.h).
+_READ_BY = {(1, 13): 10, (1, 14): 12, (1, 15): 16, (1, 16): 17}
+_TABLE_DATA = re.compile(r"^(\d+); \d+ \d+ TABLE DATA (.*)$", re.M)
+_OTHER_DATA = re.compile(r"^\d+; \d+ \d+ (?:SEQUENCE SET|BLOBS?|BLOB DATA|LARGE OBJECT.*) .*$", re.M)
+_COPY = re.compile(rb"^COPY .* FROM stdin;\n", re.M)
+_END_OF_ROWS = b"\n\\.\n"
+
+
+@dataclass(frozen=True)
+class PgRestore:
+    """The program and its major version, 17 for 17.6."""
+
+    program: Path
+    major: int
+
+    def printing(self) -> list[str]:
+        """The command that prints. Before 12 there was no `-f -`, and it printed without."""
+        out = ["-f", "-"] if self.major >= 12 else []
+        return [str(self.program), *out, "--no-owner", "--no-privileges", "--no-tablespaces"]
+
+
+def find_pg_restore() -> list[PgRestore]:
+    """Every pg_restore there is: of the system, of its packages and of built servers; the newest first."""
+    return _find()
+
+
+@cache
+def _find() -> list[PgRestore]:
+    places = [shutil.which("pg_restore")]
+    places += sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin/pg_restore")))
+    places += sorted(map(str, Path("/usr").glob("pgsql-*/bin/pg_restore")))
+    places += [str(kept.folder / "bin" / "pg_restore") for kept in built()]
+    found = [PgRestore(Path(place), major) for place in places if place and (major := _major(Path(place)))]
+    return sorted(found, key=lambda one: -one.major)
+
+
+def _major(program: Path) -> int | None:
+    try:
+        said = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=30, env=server_env()
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.search(r"\(PostgreSQL\) (\d+)", said.stdout)
+    return int(match[1]) if match else None
+
+
+def _suitable(dump: Path) -> PgRestore:
+    """Raises UsageError where none is new enough, with what to install."""
+    needed = _READ_BY.get(_format(dump), max(_READ_BY.values()) if _format(dump) > max(_READ_BY) else 0)
+    there = find_pg_restore()
+    if there and there[0].major >= needed:
+        return there[0]
+    which = f"of PostgreSQL {needed} or later" if needed else "of any version"
+    have = f", and the newest here is of {there[0].major}" if there else ", and there is none here"
+    raise UsageError(
+        f"the dump {shown(dump)} is read by pg_restore {which}{have}",
+        f"install it (Debian: postgresql-client-{needed or 17}), build such a server "
+        f"(pgstrata servers fetch release:{needed or 17}), or dump as SQL: pg_dump -Fp needs no pg_restore",
+    )
+
+
+def _format(dump: Path) -> tuple[int, int]:
+    """Major and minor version of the archive's format, from its head: `PGDMP`, then a byte each."""
+    try:
+        if dump.is_dir():
+            head = _head((dump / "toc.dat").open("rb"))
+        else:
+            head = _head(dump.open("rb"))
+            if not head.startswith(b"PGDMP"):
+                with tarfile.open(dump) as tar:
+                    inner = tar.extractfile("toc.dat")
+                    head = inner.read(8) if inner is not None else b""
+    except FileNotFoundError:
+        raise UsageError(
+            f"the folder {shown(dump)} is no dump: it has no toc.dat",
+            "`setup` takes SQL files, dumps and rows",
+        ) from None
+    except (OSError, KeyError, tarfile.TarError) as error:
+        raise UsageError(f"the dump {shown(dump)} cannot be read: {error}") from error
+    if not head.startswith(b"PGDMP") or len(head) < 7:
+        raise UsageError(f"{shown(dump)} is no dump of pg_dump")
+    return head[5], head[6]
+
+
+def _head(file: IO[bytes]) -> bytes:
+    with file:
+        return file.read(8)
+
+
+@lru_cache(maxsize=100)
+def archive(dump: Path, digest: str) -> Source:
+    """What a dump comes to. Raises UsageError where no pg_restore can read it."""
+    tool = _suitable(dump)
+    listed = _listed(tool, dump)
+    folder = folder_of(digest)
+    tables = [(number, name) for number, name in _TABLE_DATA.findall(listed)]
+    sizes = _sizes(dump, [number for number, _ in tables])
+    blocks = [
+        Block(_copy_of(tool, dump, number, name), folder / f"{number}.rows", sizes[number])
+        for number, name in tables
+    ]
+    made: list[Statement | Block] = [*_statements(tool, dump, ["--section=pre-data"]), *blocks]
+    if others := [line for line in listed.splitlines() if _OTHER_DATA.match(line)]:
+        made += _statements(tool, dump, [], only=others)
+    made += _statements(tool, dump, ["--section=post-data"])
+    size = sum(sizes.values())
+
+    def extract(place: Path, check: Check) -> None:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            futures = [
+                pool.submit(_extract, tool, dump, number, place / f"{number}.rows", check)
+                for number, _ in tables
+            ]
+            for future in futures:
+                future.result()
+
+    needed = size if blocks else None
+    return Source(
+        tuple(made), True, size, lambda say, check: unpacked(dump, folder, needed, extract, say, check)
+    )
+
+
+def _listed(tool: PgRestore, dump: Path) -> str:
+    """The table of contents."""
+    command = [str(tool.program), "-l", str(dump)]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=READING_SECONDS, env=server_env())
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ServerError(f"{tool.program} does not list {shown(dump)}: {error}") from error
+    if done.returncode != 0:
+        raise _failed(tool, dump, done.stderr)
+    return done.stdout.decode(errors="replace")
+
+
+def _sizes(dump: Path, numbers: Sequence[str]) -> dict[str, int]:
+    """Bytes of the rows of each table, about; the same before and after they are unpacked."""
+    if dump.is_dir():
+        found = {
+            p.name.partition(".")[0]: (p.stat().st_size, p.suffix == ".dat") for p in dump.glob("*.dat*")
+        }
+        there = {n: found.get(n, (0, True)) for n in numbers}
+        return {n: size if plain else int(size * EXPANDED) for n, (size, plain) in there.items()}
+    return dict.fromkeys(numbers, int(dump.stat().st_size * EXPANDED / max(1, len(numbers))))
+
+
+@contextlib.contextmanager
+def _printing(
+    tool: PgRestore, dump: Path, arguments: Sequence[str], only: Sequence[str]
+) -> Iterator[IO[bytes]]:
+    """What pg_restore prints, as it comes; it ends with the block. only: lines of its table of contents."""
+    with tempfile.NamedTemporaryFile("w", prefix="pgstrata-", suffix=".list") as chosen:
+        chosen.write("".join(f"{line}\n" for line in only))
+        chosen.flush()
+        listed = ["-L", chosen.name] if only else []
+        with (
+            tempfile.TemporaryFile() as said,
+            start(
+                [*tool.printing(), *arguments, *listed, str(dump)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                env=server_env(),
+            ) as process,
+        ):
+            assert process.stdout is not None
+            try:
+                yield process.stdout
+                if process.stdout.read(1) == b"" and process.wait() != 0:
+                    said.seek(0)
+                    raise _failed(tool, dump, said.read(_CHUNK))
+            finally:
+                process.kill()
+
+
+def _statements(
+    tool: PgRestore, dump: Path, arguments: Sequence[str], only: Sequence[str] = ()
+) -> Iterator[Statement]:
+    with tempfile.NamedTemporaryFile(prefix="pgstrata-", suffix=".sql") as text:
+        with _printing(tool, dump, arguments, only) as printed:
+            shutil.copyfileobj(printed, text)
+        text.flush()
+        for item in items(Path(text.name)):
+            assert isinstance(item, Statement)
+            yield item
+
+
+def _copy_of(tool: PgRestore, dump: Path, number: str, name: str) -> str:
+    """The COPY with which a table's rows begin; nothing else of them is read."""
+    with _printing(tool, dump, [], [f"{number};"]) as printed:
+        text = b""
+        while chunk := printed.read1(_CHUNK):  # type: ignore[attr-defined]
+            text += chunk
+            if found := _COPY.search(text):
+                return found.group()[:-2].decode()
+            if len(text) > 4 * _CHUNK:
+                break
+    raise UsageError(
+        f"the dump {shown(dump)} has no COPY for the rows of {shown(name)}", "dump it without --inserts"
+    )
+
+
+def _extract(tool: PgRestore, dump: Path, number: str, to: Path, check: Check) -> None:
+    """The rows of one table, as COPY takes them. Raises UsageError, and OSError."""
+    with to.open("wb") as file, _printing(tool, dump, [], [f"{number};"]) as printed:
+        whole = rows_of_copy(lambda: printed.read1(_CHUNK), file.write, check)  # type: ignore[attr-defined]
+    if not whole:
+        raise _failed(tool, dump, f"the rows {number} have no end".encode())
+
+
+def rows_of_copy(
+    read: Callable[[], bytes], write: Callable[[bytes], object], check: Check = lambda: None
+) -> bool:
+    """Copies what stands between COPY and its end; False where it has no end. Never holds more than a chunk
+    or two."""
+    held = b""
+    while (found := _COPY.search(held)) is None:
+        chunk = read()
+        if not chunk:
+            return False
+        held += chunk
+    # No rows at all: then the end is the first line.
+    held, lead = b"\n" + held[found.end() :], 1
+    while (end := held.find(_END_OF_ROWS)) < 0:
+        check()
+        cut = len(held) - len(_END_OF_ROWS) + 1  # the end may lie across two chunks
+        if cut > lead:
+            write(held[lead:cut])
+            held, lead = held[cut:], 0
+        chunk = read()
+        if not chunk:
+            return False
+        held += chunk
+    write(held[lead : end + 1])
+    return True
+
+
+def _failed(tool: PgRestore, dump: Path, said: bytes) -> UsageError:
+    text = server_said(said.decode(errors="replace"))
+    return UsageError(
+        f"pg_restore {tool.major} cannot read {shown(dump)}: {text}", "is the dump whole? Make it again"
+    )
+
+
+__all__ = ["archive", "find_pg_restore", "rows_of_copy"]

@@ -1,0 +1,60 @@
+"""What stands for the content of a file or folder, so that a changed one is another measurement."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from functools import lru_cache
+from pathlib import Path
+
+from pgstrata.errors import UsageError
+from pgstrata.user_files import real_path, shown
+
+MOST_FILES = 100_000
+"""Of a folder: a dump in the directory format has one for each table."""
+
+
+def digest_of(path: Path) -> str:
+    """32 hexadecimal digits of a file, or of the names and files of a folder.
+
+    Raises UsageError where it cannot be read, or is a pipe: what is read twice cannot be one.
+    """
+    real = real_path(path)
+    try:
+        about = real.stat()
+        if stat.S_ISREG(about.st_mode):
+            return _of_file(real, about.st_size, about.st_mtime_ns)
+        if stat.S_ISDIR(about.st_mode):
+            return _of_folder(real)
+    except FileNotFoundError:
+        raise UsageError(
+            f"there is no file {shown(path)}", "paths are relative to the campaign file"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{shown(path)} cannot be read: {error.strerror}") from error
+    raise UsageError(
+        f"{shown(path)} is neither a file nor a folder", "it is read more than once: name a file"
+    )
+
+
+@lru_cache(maxsize=100_000)
+def _of_file(path: Path, _size: int, _changed: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+
+
+def _of_folder(folder: Path) -> str:
+    whole = hashlib.sha256()
+    for number, path in enumerate(sorted(p for p in folder.rglob("*") if p.is_file())):
+        if number == MOST_FILES:
+            raise UsageError(
+                f"{shown(folder)} has more than {MOST_FILES:,} files", "name a folder of the workload's own"
+            )
+        about = path.stat()
+        digest = _of_file(path, about.st_size, about.st_mtime_ns)
+        whole.update(os.fsencode(path.relative_to(folder)) + b"\0" + digest.encode() + b"\0")
+    return whole.hexdigest()[:32]
+
+
+__all__ = ["digest_of"]

@@ -1,0 +1,322 @@
+"""Options of a workload of files. Paths are relative to the campaign file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from pgstrata.workload.core.language import Mode
+from pgstrata.workload.core.options import MOST_RATE, Seconds, Wait, WorkloadOptions
+from pgstrata.workload.core.scripts import stems, weighted
+from pgstrata.workload.custom.contents import digest_of
+
+MOST_CLIENTS = 10_000
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}", re.ASCII)
+ROWS = {".csv": "csv", ".tsv": "text", ".parquet": "parquet"}
+"""Files of rows, by their endings, and how COPY is told of them."""
+
+QUERY_STEPS = ("plans", "warm-up", "queries", "streams")
+"""Names of the steps that execute a folder of queries."""
+
+Clients = Annotated[int, Field(ge=1, le=MOST_CLIENTS)]
+
+
+def _one_or_more(value: object) -> object:
+    """A list may be one text with spaces between, a list of one the thing itself."""
+    if isinstance(value, str):
+        return value.split()
+    return (value,) if isinstance(value, int) else value
+
+
+def _beside(name: str, info: ValidationInfo) -> str:
+    """Files are looked for beside the campaign where its folder is given as context["folder"]."""
+    folder = (info.context or {}).get("folder")
+    return str(Path(folder) / Path(name).expanduser()) if folder else name
+
+
+def _named(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise ValueError(f"{value!r} is no name: letters, digits, `_`, `.` and `-`, 63 at most")
+    return value
+
+
+Name = Annotated[str, BeforeValidator(_named)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_more), Field(max_length=1000)]
+
+
+class Part(BaseModel):
+    """A part of the options that is a table of its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Rows(Part):
+    """Files of rows for one table, loaded by COPY."""
+
+    table: str = Field(min_length=1, max_length=200, description="the table, with its schema where need be")
+    files: Names = Field(min_length=1, description="`.csv`, `.tsv` (COPY's text format) or `.parquet`")
+    columns: tuple[str, ...] = Field(
+        (), max_length=1600, description="the columns in the files' order; none: all"
+    )
+    header: bool = Field(True, description="CSV: the first line holds the columns' names, and is left out")
+    delimiter: str = Field(",", min_length=1, max_length=1, description="CSV: what stands between columns")
+    null: str = Field("", max_length=100, description="CSV: what stands for NULL, unquoted")
+
+    @field_validator("files")
+    @classmethod
+    def _files(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        for name in value:
+            if Path(name).suffix.lower() not in ROWS:
+                raise ValueError(f"{name!r} is no file of rows: {', '.join(ROWS)}")
+        return tuple(_beside(name, info) for name in value)
+
+
+class ScriptRole(Part):
+    """A group of connections that run scripts, beside others in the same step."""
+
+    name: Name = Field(description="what it is called in results")
+    scripts: Names = Field(
+        min_length=1, description="files in pgbench's language, drawn by weight: `mine.sql@3`"
+    )
+    clients: Clients | None = Field(None, description="connections; null: those of the step")
+    rate: float | None = Field(
+        None,
+        ge=0.001,
+        le=MOST_RATE,
+        description="transactions/s of all its connections; null: as fast as possible",
+    )
+    mode: Mode | None = Field(None, description="`simple`, `extended` or `prepared`; null: that of the step")
+
+    _scripts = field_validator("scripts")(lambda value, info: _scripts_beside(value, info))
+
+
+def _scripts_beside(value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    found = tuple(_beside(name, info) for name in value)
+    for text in found:
+        weighted(text)
+    return found
+
+
+class ScriptStep(Part):
+    """A step of scripts: of one role, or of several side by side. What it leaves out the workload says."""
+
+    name: Name | None = Field(None, description="name of the step; null: of its scripts or roles")
+    scripts: Names = Field((), description="scripts of its one role, `query`, drawn by weight: `mine.sql@3`")
+    roles: tuple[ScriptRole, ...] = Field(
+        (), max_length=50, description="instead of `scripts`: several roles"
+    )
+    headline: str | None = Field(
+        None, description="the role whose transactions/s it is judged by; null: the first"
+    )
+    clients: Annotated[tuple[Clients, ...] | None, BeforeValidator(_one_or_more)] = Field(
+        None,
+        max_length=100,
+        description="connections of a role that names none; a list: a step for each number",
+    )
+    seconds: Seconds | None = Field(None, description="seconds it is measured")
+    warmup: Wait | None = Field(None, description="seconds it runs before it is measured")
+    rate: float | None = Field(
+        None, ge=0.001, le=MOST_RATE, description="transactions/s of `scripts`; null: as fast as possible"
+    )
+    mode: Mode | None = Field(None, description="protocol of a role that names none")
+    reads_only: bool | None = Field(None, description="as the workload's, of this step")
+
+    _scripts = field_validator("scripts")(lambda value, info: _scripts_beside(value, info))
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ScriptStep:
+        if bool(self.scripts) == bool(self.roles):
+            raise ValueError("a step has either `scripts` or `roles`")
+        names = [role.name for role in self.roles]
+        if len(set(names)) < len(names):
+            raise ValueError("two roles have the same name")
+        if self.headline is not None and self.headline not in (names or ["query"]):
+            raise ValueError(f"`headline` names no role of the step: {', '.join(names) or 'query'}")
+        if self.rate is not None and self.roles:
+            raise ValueError("`rate` of a step is that of its `scripts`; roles have rates of their own")
+        return self
+
+    @property
+    def title(self) -> str:
+        return self.name or (
+            stems(self.scripts) if self.scripts else "+".join(role.name for role in self.roles)
+        )
+
+
+class CustomOptions(WorkloadOptions):
+    """Options of a workload of files."""
+
+    setup: tuple[Rows | str, ...] = Field(
+        (),
+        max_length=1000,
+        description="what makes the data, in this order: SQL files, dumps of pg_dump in any format, files of "
+        "rows (`orders.csv` goes into table `orders`; a table says more, see docs/custom.md). Nothing: it is "
+        "there, or none is needed",
+    )
+    load_connections: int = Field(
+        4, ge=1, le=64, description="connections that load rows, and make indexes, at the same time"
+    )
+    load_limit: Seconds = Field(6 * 3600.0, description="seconds that one statement of `setup` may take")
+    extensions: Names = Field(
+        (),
+        description="extensions that are created first; they and those of a dump are looked for in every "
+        "server",
+    )
+    tables: Names | None = Field(None, description="whose sizes are recorded; null: those that `setup` makes")
+
+    scripts: Names = Field((), description="short for one step: files in pgbench's language, `mine.sql@3`")
+    steps: tuple[ScriptStep, ...] = Field(
+        (), max_length=1000, description="steps of scripts, one table each: see docs/custom.md"
+    )
+    clients: Annotated[tuple[Clients, ...], BeforeValidator(_one_or_more)] = Field(
+        (1,), min_length=1, max_length=100, description="connections; a list: a step for each number"
+    )
+    seconds: Seconds = Field(60, description="seconds of each step of scripts")
+    warmup: Wait = Field(2, description="seconds each of them runs before it is measured")
+    rate: float | None = Field(
+        None,
+        ge=0.001,
+        le=MOST_RATE,
+        description="transactions/s of `scripts`, even; null: as fast as possible",
+    )
+    mode: Mode = Field("simple", description="protocol: `simple`, `extended` or `prepared`")
+    reads_only: bool = Field(
+        False,
+        description="scripts leave the data as it is, and the server holds them to it "
+        "(`default_transaction_read_only`): variants can take turns at them in slices, and they are kept "
+        "when a run is stopped",
+    )
+    define: dict[str, int | float | str] = Field(
+        default_factory=dict, description="variables of the scripts, as pgbench's -D name=value"
+    )
+    max_tries: int = Field(
+        1,
+        ge=1,
+        le=1_000_000,
+        description="times a transaction is tried when it fails by a serialization failure or deadlock",
+    )
+    allow_shell: bool = Field(False, description="scripts may start programs on this machine (`\\shell`)")
+    overtime: Seconds = Field(
+        60, description="seconds that statements under way at a step's end may still take; then it has failed"
+    )
+    settle: Literal["vacuum", "checkpoint", "none"] = Field(
+        "checkpoint",
+        description="before each step of scripts: VACUUM (ANALYZE) of all tables and a checkpoint, the "
+        "checkpoint alone, or nothing. After `setup` always both, unless `none`",
+    )
+    settle_seconds: Wait = Field(0, description="seconds that VACUUM, checkpoint and waiting take at least")
+
+    queries: str | None = Field(
+        None,
+        description="a folder of .sql files, one query each, executed one by one in the order of their names",
+    )
+    passes: int = Field(
+        1, ge=0, le=1000, description="times step `queries` executes each of them; 0: no such step"
+    )
+    streams: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="connections of step `streams`, each with its own order of all queries; 0: none",
+    )
+    query_warmup: int = Field(
+        0, ge=0, le=100, description="passes over the queries before those that are measured"
+    )
+    time_limit: Seconds = Field(
+        300,
+        description="seconds a query may take; then it is cancelled on the server and counted at twice that",
+    )
+    plans: Literal["analyze", "estimate", "none"] = Field(
+        "estimate",
+        description="keeps the plan of each query: only planned; executed once more with its buffers before "
+        "the measured passes; or not at all",
+    )
+    answers: Literal["any-order", "ordered", "exact"] = Field(
+        "any-order",
+        description="how answers of variants are compared, by digest: rows in any order, in their order, "
+        "both with fractions to 12 digits; or every letter",
+    )
+
+    contents: dict[str, str] = Field(
+        default_factory=dict,
+        description="filled in by pgstrata: digests of all files, so that other content is another "
+        "measurement",
+    )
+
+    @field_validator("setup")
+    @classmethod
+    def _setup(cls, value: tuple[Rows | str, ...], info: ValidationInfo) -> tuple[Rows | str, ...]:
+        made: list[Rows | str] = []
+        for item in value:
+            if isinstance(item, str) and Path(item).suffix.lower() in ROWS:
+                made.append(
+                    Rows.model_validate({"table": Path(item).stem, "files": [item]}, context=info.context)
+                )
+            else:
+                made.append(_beside(item, info) if isinstance(item, str) else item)
+        return tuple(made)
+
+    _scripts = field_validator("scripts")(lambda value, info: _scripts_beside(value, info))
+
+    @field_validator("queries")
+    @classmethod
+    def _queries(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return value if value is None else _beside(value, info)
+
+    @field_validator("define")
+    @classmethod
+    def _variable_names(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if not re.fullmatch(r"\w+", name):
+                raise ValueError(f"{name!r} is not a name of a variable: letters, digits and _ only")
+        return value
+
+    @model_validator(mode="after")
+    def _one_way(self, info: ValidationInfo) -> CustomOptions:
+        if self.scripts and self.steps:
+            raise ValueError(
+                "`scripts` is short for one step, and there are `steps`: name them in one of those"
+            )
+        titles = [*QUERY_STEPS, *(title for step in self.script_steps for title in self.titles(step))]
+        if load := next((t for t in titles if t.startswith("load.")), None):
+            raise ValueError(f"{load!r} is what steps of `setup` are called: give this one another `name`")
+        if twice := next((t for t in titles if titles.count(t) > 1), None):
+            raise ValueError(f"two steps are called {twice!r}: give one of them another `name`")
+        if (info.context or {}).get("folder"):
+            found = {name: digest_of(Path(name)) for name in sorted(set(self.files()))}
+            object.__setattr__(self, "contents", found)
+        return self
+
+    @property
+    def script_steps(self) -> tuple[ScriptStep, ...]:
+        return (ScriptStep.model_construct(scripts=self.scripts),) if self.scripts else self.steps
+
+    def clients_of(self, step: ScriptStep) -> tuple[int, ...]:
+        return step.clients or self.clients
+
+    def titles(self, step: ScriptStep) -> list[str]:
+        """Names of the steps it makes: one for each number of clients, where there are several."""
+        numbers = self.clients_of(step)
+        return [f"{step.title}-c{n}" for n in numbers] if len(numbers) > 1 else [step.title]
+
+    def files(self) -> Iterator[str]:
+        """Every file and folder that the options name."""
+        for item in self.setup:
+            yield from [item] if isinstance(item, str) else item.files
+        for step in self.script_steps:
+            lists: Sequence[Sequence[str]] = [step.scripts, *(role.scripts for role in step.roles)]
+            yield from (weighted(name)[0] for names in lists for name in names)
+        if self.queries is not None:
+            yield self.queries

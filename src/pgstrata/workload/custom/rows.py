@@ -1,0 +1,48 @@
+"""Files of rows, CSV, COPY's text format and Parquet, as blocks for COPY."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pgstrata.errors import UsageError
+from pgstrata.user_files import shown
+from pgstrata.workload.custom.source import Block, Check, Say, folder_of, unpacked
+
+
+def rows_of_table(
+    table: str, file: Path, digest: str, columns: Sequence[str], how: str
+) -> tuple[Block, Callable[[Say, Check], None]]:
+    """A file of rows as a block, and what makes its file. how: COPY's options for CSV, as every version takes
+    them; a `.tsv` is COPY's text format, a `.parquet` becomes CSV first."""
+    named = f" ({', '.join(columns)})" if columns else ""
+    into = f"COPY {table}{named} FROM STDIN"
+    ending = file.suffix.lower()
+    if ending == ".tsv":
+        return Block(into, file, file.stat().st_size), lambda say, check: None
+    if ending == ".csv":
+        return Block(f"{into} WITH {how}", file, file.stat().st_size), lambda say, check: None
+    folder = folder_of(digest)
+    size = 4 * file.stat().st_size
+
+    def convert(place: Path, check: Check) -> None:
+        import duckdb  # only who has Parquet waits for it
+
+        names = ", ".join('"' + c.replace('"', '""') + '"' for c in columns) or "*"
+        source, to = (str(p).replace("'", "''") for p in (file, place / "0.rows"))
+        try:
+            with duckdb.connect(":memory:") as connection:
+                connection.execute(
+                    f"COPY (SELECT {names} FROM read_parquet('{source}')) "
+                    f"TO '{to}' (FORMAT csv, HEADER false)"
+                )
+        except duckdb.Error as error:
+            raise UsageError(
+                f"{shown(file)} cannot be read as Parquet: {str(error).splitlines()[0]}"
+            ) from error
+
+    block = Block(f"{into} WITH CSV", folder / "0.rows", size)
+    return block, lambda say, check: unpacked(file, folder, size, convert, say, check)
+
+
+__all__ = ["rows_of_table"]

@@ -1,0 +1,301 @@
+"""What makes the data: SQL files, dumps and files of rows, as load steps that the driver does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pgstrata.errors import ServerError
+from pgstrata.server.config.settings import history, major_of, setting
+from pgstrata.workload.core.language import (
+    Admin,
+    CopyFile,
+    Headline,
+    Op,
+    Phase,
+    Role,
+    Script,
+    Sql,
+    Step,
+    Work,
+    WorkContext,
+)
+from pgstrata.workload.core.queries import limited_to
+from pgstrata.workload.core.recorded import PER_HOUR
+from pgstrata.workload.core.shares import each_its_own, spread
+from pgstrata.workload.custom.files import read
+from pgstrata.workload.custom.options import CustomOptions, Rows
+from pgstrata.workload.custom.rows import rows_of_table
+from pgstrata.workload.custom.source import Block, Check, Say, Source
+from pgstrata.workload.custom.sql import Statement
+
+DATABASE = "pgstrata"
+"""Where pgstrata works unless the DSN of a running server names another database."""
+
+MOST_TABLES = 200
+"""Whose sizes are recorded: asking for each takes time between steps."""
+
+COPIED, INDEXED = 15e6, 30e6
+"""Bytes of rows per second and connection, a small current server: for estimates only."""
+
+Unpack = Callable[[Say, Check], None]
+
+_NAME = r"""((?:"(?:[^"]|"")+"|[\w$]+)(?:\.(?:"(?:[^"]|"")+"|[\w$]+))?)"""
+_TABLE = re.compile(
+    rf"CREATE\s+(?:UNLOGGED\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?{_NAME}(\s+PARTITION\s+OF\b)?", re.I
+)
+_ATTACHED = re.compile(rf"ALTER\s+TABLE\s.*\sATTACH\s+PARTITION\s+{_NAME}", re.I | re.S)
+_EXTENSION = re.compile(r'CREATE\s+EXTENSION\s+(?:IF\s+NOT\s+EXISTS\s+)?("(?:[^"]|"")+"|[\w$]+)', re.I)
+_SET = re.compile(r"SET\s+(?:SESSION\s+)?(\w+)\s*(?:=|\bTO\b)", re.I)
+_SEARCH_PATH = re.compile(r"SET\s+search_path\b|SELECT\s+pg_catalog\.set_config\('search_path'", re.I)
+_VALUES = re.compile(r"INSERT\s+INTO\b|SELECT\s+pg_catalog\.(?:setval|lo\w*)\b", re.I)
+_INDEX = re.compile(
+    rf"CREATE\s+(?:UNIQUE\s+)?INDEX\s.*?\sON\s+(?:ONLY\s+)?{_NAME}"
+    rf"|ALTER\s+TABLE\s+(?:ONLY\s+)?{_NAME}\s+ADD\s+CONSTRAINT\s+\S+\s+(?:PRIMARY\s+KEY|UNIQUE|EXCLUDE)\b",
+    re.I | re.S,
+)
+_INTO = re.compile(rf"COPY\s+{_NAME}", re.I)
+# Of owners, privileges and replication, which a benchmark has none of; what is there in every database; and
+# what only psql's own session is for.
+_LEFT_OUT = re.compile(
+    r"ALTER\s.*\sOWNER\s+TO\s+\S+\Z|GRANT\s|REVOKE\s|ALTER\s+DEFAULT\s+PRIVILEGES\s|SECURITY\s+LABEL\s"
+    r"|COMMENT\s+ON\s+(?:EXTENSION\s|SCHEMA\s+public\s|DATABASE\s)|(?:CREATE|ALTER)\s+SCHEMA\s+public\b"
+    r"|(?:CREATE|ALTER)\s+(?:PUBLICATION|SUBSCRIPTION|DATABASE)\s",
+    re.I | re.S,
+)
+
+
+@dataclass
+class Setup:
+    """Phases that make the data, the tables they make, and the extensions they need. bytes: of rows."""
+
+    phases: list[Phase] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)
+    extensions: list[str] = field(default_factory=list)
+    bytes: int = 0
+
+
+def setup(o: CustomOptions, version_num: int) -> Setup:
+    """For a server of this version. Raises UsageError for files that cannot be read as what they are."""
+    sources: list[Source | Sequence[Rows]] = []
+    names: list[str] = []
+    for item in o.setup:
+        if isinstance(item, str):
+            sources.append(read(Path(item), o.contents.get(item, "")))
+            names.append(Path(item).stem)
+        elif sources and not isinstance(sources[-1], Source):
+            sources[-1] = [*sources[-1], item]  # files of rows that follow each other are loaded together
+        else:
+            sources.append([item])
+            names.append("rows")
+    steps: list[Step] = []
+    wanted: list[Unpack] = []
+    size = 0
+    for name, one in zip(names, sources, strict=True):
+        if isinstance(one, Source):
+            steps += _of_dump(o, name, one, version_num) if one.dump else [_of_script(o, name, one)]
+            wanted.append(one.unpack)
+            size += one.bytes
+        else:
+            blocks, unpack = _of_rows(o, one)
+            steps.append(_copied(o, name, [(None, block) for block in blocks]))
+            wanted += unpack
+            size += sum(block.bytes for block in blocks)
+    statements = [i for one in sources if isinstance(one, Source) for i in one.items]
+    tables = list(o.tables) if o.tables is not None else _tables(statements)[:MOST_TABLES]
+    seen: dict[str, int] = {}
+    phases: list[Phase] = []
+    if o.setup:
+        phases.append(Work("files", partial(_prepare, wanted)))
+    if o.extensions:
+        phases.append(
+            Admin("extensions", [f'CREATE EXTENSION IF NOT EXISTS "{name}"' for name in o.extensions])
+        )
+    for step in steps:
+        seen[step.name] = number = seen.get(step.name, 0) + 1
+        phases.append(
+            replace(step, name=step.name if number == 1 else f"{step.name}-{number}", tables=tables)
+        )
+    return Setup(phases, tables, [*o.extensions, *_extensions(statements)], size)
+
+
+def _prepare(wanted: Sequence[Unpack], context: WorkContext) -> Mapping[str, Any]:
+    """The files of all rows, before any is loaded."""
+    with context.connect() as connection:
+        database = connection.info.dbname
+    if database != DATABASE:
+        raise ServerError(
+            f"`setup` would be loaded into database {database} of a running server, where what it makes "
+            "could not be told from what is there",
+            "name a DSN without a database: pgstrata makes one of its own and drops it; or leave out `setup`",
+        )
+    for unpack in wanted:
+        unpack(context.say, context.check)
+    return {}
+
+
+# --- steps ------------------------------------------------------------------------------------
+
+
+def _of_script(o: CustomOptions, name: str, script: Source) -> Step:
+    """A SQL file as it stands, on one connection."""
+    return _step(o, name, [[_op(item) for item in script.items]], script.bytes / COPIED)
+
+
+def _of_dump(o: CustomOptions, name: str, dump: Source, version_num: int) -> list[Step]:
+    """Schema, rows, indexes, and what is left, as pg_restore does it with several jobs."""
+    items = [item for item in dump.items if isinstance(item, Block) or _fits(item, version_num)]
+    data = [n for n, item in enumerate(items) if isinstance(item, Block) or _VALUES.match(item.text)]
+    first, behind = (data[0], data[-1] + 1) if data else (len(items), len(items))
+    sessions = _sessions(items)
+    steps = []
+    if items[:first]:
+        steps.append(_step(o, f"{name}.schema", [[_op(item) for item in items[:first]]], 1.0))
+    if items[first:behind]:
+        steps.append(_copied(o, f"{name}.rows", list(zip(sessions, items, strict=True))[first:behind]))
+    later = [
+        (s, i) for s, i in zip(sessions[behind:], items[behind:], strict=True) if isinstance(i, Statement)
+    ]
+    indexes = [(s, i) for s, i in later if _INDEX.match(i.text)]
+    if indexes:
+        steps.append(_indexed(o, f"{name}.indexes", indexes, dump))
+    if rest := [i for _, i in later if not _INDEX.match(i.text)]:
+        before = sessions[behind]
+        begin = [] if before is None else [_op(before)]
+        steps.append(_step(o, f"{name}.constraints", [[*begin, *map(_op, rest)]], 1 + dump.bytes / INDEXED))
+    return steps
+
+
+def _copied(o: CustomOptions, name: str, work: Sequence[tuple[Statement | None, Statement | Block]]) -> Step:
+    """Blocks over connections; single statements between them (values of sequences) on the first."""
+    blocks = [(session, item) for session, item in work if isinstance(item, Block)]
+    shares = spread(
+        blocks, max(1, min(o.load_connections, len(blocks))), lambda one: float(one[1].bytes or 1)
+    )
+    ops = [[op for session, block in share for op in _in_session(session, block)] for share in shares]
+    ops[0] += [
+        op for session, item in work if isinstance(item, Statement) for op in _in_session(session, item)
+    ]
+    return _step(o, name, ops, 1 + sum(b.bytes for _, b in blocks) / COPIED / len(shares))
+
+
+def _indexed(
+    o: CustomOptions, name: str, work: Sequence[tuple[Statement | None, Statement]], dump: Source
+) -> Step:
+    """All of one table on one connection, tables at the same time: nobody waits for another's lock."""
+    sizes: dict[str, int] = {}
+    for item in dump.items:
+        if isinstance(item, Block) and (into := _INTO.match(item.text)):
+            sizes[into[1]] = sizes.get(into[1], 0) + item.bytes
+    by_table: dict[str, list[Op]] = {}
+    for session, item in work:
+        found = _INDEX.match(item.text)
+        assert found is not None
+        by_table.setdefault(found[1] or found[2], []).extend(_in_session(session, item))
+    connections = max(1, min(o.load_connections, len(by_table)))
+    shares = spread(list(by_table), connections, lambda table: 1.0 + sizes.get(table, 0))
+    ops = [[op for table in share for op in by_table[table]] for share in shares]
+    return _step(o, name, ops, 1 + dump.bytes / INDEXED / len(shares))
+
+
+def _of_rows(o: CustomOptions, rows: Sequence[Rows]) -> tuple[list[Block], list[Unpack]]:
+    blocks, unpack = [], []
+    for item in rows:
+        how = f"CSV{' HEADER' * item.header} DELIMITER {_quoted(item.delimiter)} NULL {_quoted(item.null)}"
+        for file in item.files:
+            made = rows_of_table(item.table, Path(file), o.contents.get(file, ""), item.columns, how)
+            blocks.append(made[0])
+            unpack.append(made[1])
+    return blocks, unpack
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _step(o: CustomOptions, name: str, shares: Sequence[Sequence[Op]], seconds: float) -> Step:
+    """One operation of all connections together, judged by how often it could be done in an hour."""
+    return Step(
+        f"load.{name}",
+        [
+            Role(
+                "load",
+                len(shares),
+                [Script(*each_its_own(shares))],
+                operations=1,
+                start=[limited_to(o.load_limit)],
+            )
+        ],
+        Headline("load", "operations", "loads/h", fixed=PER_HOUR),
+        group="load",
+        measured=False,
+        load=True,
+        estimated_seconds=seconds,
+    )
+
+
+def _op(item: Statement | Block) -> Op:
+    name = " ".join(item.text.split())[:80]
+    return (
+        CopyFile(item.text, str(item.file), name=name)
+        if isinstance(item, Block)
+        else Sql.verbatim(item.text, name=name)
+    )
+
+
+def _in_session(session: Statement | None, item: Statement | Block) -> list[Op]:
+    return [_op(item)] if session is None else [_op(session), _op(item)]
+
+
+# --- what is in the statements ----------------------------------------------------------------
+
+
+def _fits(statement: Statement, version_num: int) -> bool:
+    """Whether a dump's statement is one for the data; not a setting that this version lacks."""
+    if _LEFT_OUT.match(statement.text):
+        return False
+    found = _SET.match(statement.text)
+    if found is None:
+        return True
+    name = found[1].lower()
+    # A limit on time would take the place of ours.
+    return name != "statement_timeout" and (
+        not history(name) or setting(name, major_of(version_num)) is not None
+    )
+
+
+def _sessions(items: Sequence[Statement | Block]) -> list[Statement | None]:
+    """The statement that sets the search path in which each item stands."""
+    now: Statement | None = None
+    found = []
+    for item in items:
+        if isinstance(item, Statement) and _SEARCH_PATH.match(item.text):
+            now = item
+        found.append(now)
+    return found
+
+
+def _tables(items: Sequence[Statement | Block]) -> list[str]:
+    """The tables that statements make, partitions apart: their sizes are counted with their parent's."""
+    made: list[str] = []
+    parts: set[str] = set()
+    for item in items:
+        if isinstance(item, Block):
+            continue
+        if found := _TABLE.match(item.text):
+            (parts.add if found[2] else made.append)(found[1])
+        elif found := _ATTACHED.match(item.text):
+            parts.add(found[1])
+    return list(dict.fromkeys(name.removeprefix("public.") for name in made if name not in parts))
+
+
+def _extensions(items: Sequence[Statement | Block]) -> list[str]:
+    found = (_EXTENSION.match(item.text) for item in items if isinstance(item, Statement))
+    return list(dict.fromkeys(match[1].strip('"').replace('""', '"') for match in found if match))
+
+
+__all__ = ["Setup", "setup"]

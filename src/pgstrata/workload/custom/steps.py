@@ -1,0 +1,113 @@
+"""A workload of files: setup, steps of scripts, a folder of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pgstrata.errors import UsageError
+from pgstrata.workload.core.language import Admin, FixedRate, Headline, Phase, Role, Settle, Sql, Step
+from pgstrata.workload.core.options import RunCost, WorkloadOptions
+from pgstrata.workload.core.scripts import RETRIED, check_scripts, read_scripts
+from pgstrata.workload.custom.options import CustomOptions, ScriptRole, ScriptStep
+from pgstrata.workload.custom.queries import query_phases
+from pgstrata.workload.custom.setup import setup
+
+if TYPE_CHECKING:
+    pass
+
+_READ_ONLY = Sql.verbatim("SET default_transaction_read_only = on", name="read only")
+
+BYTES_PER_BYTE = 3.0
+"""Of a data folder for each byte of rows: headers, indexes, dead rows, spare room; for estimates only."""
+
+
+class Custom:
+    """A workload of files: setup, scripts, queries."""
+
+    name = "custom"
+    summary = "Your own: a schema or dump, pgbench scripts in roles, a folder of queries; from files alone"
+    Options: type[WorkloadOptions] = CustomOptions
+    scales: Mapping[str, Mapping[str, Any]] = {}
+
+    def phases(self, options: CustomOptions, version_num: int) -> list[Phase]:
+        o = options
+        if not (o.setup or o.script_steps or o.queries):
+            raise UsageError(
+                "workload custom has nothing to do", "name `setup`, `scripts`, `steps` or `queries`"
+            )
+        made = setup(o, version_num)
+        phases = [*made.phases]
+        if o.setup and o.settle != "none":
+            phases += _settle(o)
+        # Queries come first: they only read, and what scripts write would change what they find.
+        phases += query_phases(o, version_num, made.tables)
+        for one in o.script_steps:
+            for step in script_steps(o, one, made.tables):
+                check_scripts(step)
+                if o.settle == "vacuum":
+                    phases += _settle(o)
+                elif o.settle == "checkpoint":
+                    phases.append(Admin("checkpoint", ["CHECKPOINT"]))
+                phases.append(step)
+        return phases
+
+    def extensions(self, options: CustomOptions) -> Sequence[str]:
+        """Those that the options name, and those that the files of `setup` create."""
+        return setup(options, 999_999).extensions
+
+    def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
+        """Its steps share their data; the length of those that name none can be chosen."""
+        return {"seconds": seconds}
+
+    def estimate(self, options: CustomOptions) -> RunCost:
+        """Seconds as the steps say; bytes from those of the rows, and the write-ahead log: 1 GiB, or what the
+        load writes if that is less."""
+        o = options
+        made = setup(o, 999_999)
+        steps = [p for p in self.phases(o, 999_999) if isinstance(p, Step)]
+        seconds = sum(s.warmup + (s.seconds or s.estimated_seconds or 0.0) for s in steps)
+        written = 0.0 if o.reads_only else 300e3 * sum(s.seconds or 0.0 for s in steps)
+        data = made.bytes * BYTES_PER_BYTE + written
+        return RunCost(seconds, int(data + min(2**30, data) + 60e6))
+
+
+def _settle(o: CustomOptions) -> list[Phase]:
+    return [Admin("vacuum", ["VACUUM ANALYZE"]), Settle([], o.settle_seconds)]
+
+
+def script_steps(o: CustomOptions, step: ScriptStep, tables: Sequence[str]) -> Iterator[Step]:
+    """One step for each number of clients. Raises UsageError for scripts that cannot be read."""
+    reads_only = o.reads_only if step.reads_only is None else step.reads_only
+    rate = step.rate if step.rate is not None else o.rate
+    roles = step.roles or [
+        ScriptRole.model_construct(name="query", scripts=step.scripts, clients=None, rate=rate, mode=None)
+    ]
+    for title, clients in zip(o.titles(step), o.clients_of(step), strict=True):
+        yield Step(
+            title,
+            [_role(o, step, role, role.clients or clients, reads_only=reads_only) for role in roles],
+            Headline(step.headline or roles[0].name, "operations", "transactions/s"),
+            seconds=step.seconds or o.seconds,
+            warmup=o.warmup if step.warmup is None else step.warmup,
+            tables=tables,
+            group=step.title,
+            reads_only=reads_only,
+            overtime=o.overtime,
+        )
+
+
+def _role(o: CustomOptions, step: ScriptStep, role: ScriptRole, clients: int, *, reads_only: bool) -> Role:
+    return Role(
+        role.name,
+        clients,
+        read_scripts(role.scripts),
+        mode=role.mode or step.mode or o.mode,
+        prepare="lazy",
+        allow_shell=o.allow_shell,
+        rate=None if role.rate is None else FixedRate(role.rate / clients),
+        retry_sqlstates=RETRIED if o.max_tries > 1 else (),
+        max_tries=o.max_tries,
+        variables={"scale": 1, "random_seed": o.seed, "default_seed": o.seed, **o.define},
+        start=[_READ_ONLY] if reads_only else [],
+    )

@@ -1,0 +1,166 @@
+"""Files that a campaign names: found beside it, checked before anything starts, part of what is compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgstrata.campaign.file.reading import read_campaign
+from pgstrata.campaign.plan.runs import Plan, make_plan
+from pgstrata.errors import UsageError
+from pgstrata.server.model import Server
+from pgstrata.store import Results
+from pgstrata.workload.core.language import Phase, Step
+from support_campaign import server
+from support_shop import write_files
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Write:
+    """Writes a campaign with these options of workload custom, beside the files of the shop."""
+    write_files(tmp_path)
+    (tmp_path / "make.sql").write_text("CREATE TABLE t (id int);\nCREATE TABLE s.u PARTITION OF t DEFAULT;\n")
+    (tmp_path / "t.csv").write_text("id\n1\n")
+
+    def write(options: str) -> Path:
+        file = tmp_path / "c.toml"
+        head = 'servers = ["pg:12", "pg:17"]\n[[workloads]]\nname = "custom"\n[workloads.options]\n'
+        file.write_text(head + options)
+        return file
+
+    return write
+
+
+def phases(file: Path, version_num: int = 170_000) -> list[Phase]:
+    (chosen,) = read_campaign(file).workloads
+    made: list[Phase] = chosen.workload.phases(chosen.options, version_num)
+    return made
+
+
+def steps(file: Path) -> dict[str, Step]:
+    return {p.name: p for p in phases(file) if isinstance(p, Step)}
+
+
+def plan(file: Path) -> Plan:
+    return make_plan(read_campaign(file), Results(file.parent / "results"), server)
+
+
+def test_scripts_alone_are_one_step(campaign: Write) -> None:
+    (step,) = steps(campaign('scripts = ["look.sql@9", "buy.sql"]\nrate = 100\nclients = 4\n')).values()
+    (role,) = step.roles
+    assert (step.name, role.name, role.clients, step.reads_only) == ("look+buy", "query", 4, False)
+    assert role.rate is not None and role.rate.per_client == 25
+    assert [script.weight for script in role.scripts] == [9, 1]
+
+
+def test_roles_stand_side_by_side_and_the_first_is_judged(campaign: Write) -> None:
+    found = steps(
+        campaign(
+            'clients = [1, 8]\nmode = "prepared"\n'
+            '[[workloads.options.steps]]\nname = "mixed"\nseconds = 5\nroles = ['
+            '{name = "look", scripts = ["look.sql"]}, '
+            '{name = "buy", scripts = "buy.sql", clients = 2, rate = 50, mode = "simple"}]\n'
+        )
+    )
+    assert list(found) == ["mixed-c1", "mixed-c8"]
+    look, buy = found["mixed-c8"].roles
+    assert (look.clients, look.mode, look.rate) == (8, "prepared", None)
+    assert buy.rate is not None and (buy.clients, buy.mode, buy.rate.per_client) == (2, "simple", 25)
+    assert found["mixed-c8"].headline.role == "look" and found["mixed-c8"].seconds == 5
+
+
+def test_what_is_said_to_read_only_is_held_to_it(campaign: Write) -> None:
+    step = steps(campaign('scripts = "look.sql"\nreads_only = true\n'))["look"]
+    assert step.reads_only
+    (begin,) = step.roles[0].start
+    assert "default_transaction_read_only = on" in str(begin.op())
+
+
+def test_tables_of_setup_are_those_it_makes_without_partitions(campaign: Write) -> None:
+    found = steps(campaign('setup = ["make.sql", "t.csv"]\nscripts = "look.sql"\n'))
+    assert list(found) == ["load.make", "load.rows", "look"]
+    assert all(step.tables == ["t"] for step in found.values())
+    assert found["load.make"].load and not found["load.make"].measured
+    (script,) = found["load.rows"].roles[0].scripts
+    assert "COPY t FROM STDIN WITH CSV HEADER" in str(script.spec())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ('scripts = "nowhere.sql"', r"there is no file .*nowhere\.sql"),
+        ('scripts = "look.sql@x"', "the weight 'x' of"),
+        ('scripts = "look.sql"\n[[workloads.options.steps]]\nscripts = "buy.sql"', "short for one step"),
+        ('[[workloads.options.steps]]\nname = "a"', "either `scripts` or `roles`"),
+        ('[[workloads.options.steps]]\nscripts = "look.sql"\nheadline = "buy"', "names no role of the step"),
+        (
+            '[[workloads.options.steps]]\nname = "queries"\nscripts = "look.sql"',
+            "two steps are called 'queries'",
+        ),
+        ('[[workloads.options.steps]]\nscripts = "look.sql"\nclient = 3', "unknown key .*client"),
+        ('setup = [{table = "t", files = ["t.xls"]}]', "'t.xls' is no file of rows"),
+        ('queries = "look.sql"', "is no folder"),
+        ("seconds = 1", "has nothing to do"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_starts(campaign: Write, options: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        plan(campaign(f"{options}\n"))
+
+
+def test_a_script_is_read_by_the_driver_first(campaign: Write, tmp_path: Path) -> None:
+    (tmp_path / "look.sql").write_text("SELECT 1;\n\\set x random(1,\nSELECT :x;\n")
+    with pytest.raises(UsageError, match=r"look\.sql:2:17: syntax error"):
+        plan(campaign('scripts = "look.sql"\n'))
+
+
+def test_other_content_is_another_measurement(campaign: Write, tmp_path: Path) -> None:
+    def contents() -> dict[str, Any]:
+        (chosen,) = read_campaign(campaign('setup = ["make.sql"]\nqueries = "queries"\n')).workloads
+        found: dict[str, Any] = chosen.all_options["contents"]
+        assert list(found) == [str(tmp_path / "make.sql"), str(tmp_path / "queries")]
+        return found
+
+    before = contents()
+    assert contents() == before
+    (tmp_path / "queries" / "q1.sql").write_text("SELECT 2;\n")
+    after = contents()
+    assert [after[name] == value for name, value in before.items()] == [True, False]
+
+
+def test_a_file_of_queries_that_is_broken_is_none_of_the_queries(campaign: Write) -> None:
+    step = steps(campaign('queries = "queries"\nstreams = 2\n'))
+    assert list(step) == ["plans", "queries", "streams"]
+    (script,) = step["queries"].roles[0].scripts
+    assert re.findall(r"name='(\w+)'", str(script.spec())) == ["lacking", "q1", "q2", "q10"]
+    assert step["queries"].reads_only
+
+
+def test_an_extension_that_one_server_lacks_leaves_it_out(
+    campaign: Write, pg12: Server, pg17: Server
+) -> None:
+    """Known from the servers' files, before anything starts."""
+    servers = {"pg:12": pg12, "pg:17": replace(pg17, bin_dir=Path("/nowhere/bin"))}
+    file = campaign('setup = ["make.sql"]\nextensions = ["hstore", "postgis"]\nscripts = "look.sql"\n')
+    made = make_plan(read_campaign(file), Results(file.parent / "results"), lambda spec, how: servers[spec])
+    assert [run.unable for run in made.runs] == [
+        "custom needs the extension postgis, which pg12.22 lacks",
+        "",  # it is not there yet, so nobody knows
+    ]
+    servers["pg:17"] = pg17
+    with pytest.raises(UsageError, match="needs the extension postgis"):
+        make_plan(read_campaign(file), Results(file.parent / "results"), lambda spec, how: servers[spec])
+
+
+def test_extensions_of_a_dump_are_among_those_that_are_needed(campaign: Write, tmp_path: Path) -> None:
+    text = 'CREATE EXTENSION IF NOT EXISTS "uuid-ossp" WITH SCHEMA public;\nCREATE TABLE t (id int);\n'
+    (tmp_path / "make.sql").write_text(text)
+    (chosen,) = read_campaign(campaign('setup = ["make.sql"]\nscripts = "look.sql"\n')).workloads
+    assert chosen.workload.extensions(chosen.options) == ["uuid-ossp"]

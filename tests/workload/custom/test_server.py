@@ -1,0 +1,171 @@
+"""A whole workload of files on real servers: a dump of a real schema, roles, queries and their answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgstrata.server.cluster import Cluster
+from pgstrata.server.model import Server
+from pgstrata.workload import catalog
+from pgstrata.workload.core.language import Phase
+from pgstrata.workload.custom.contents import digest_of
+from pgstrata.workload.custom.files import read
+from pgstrata.workload.custom.source import Block
+from support_program import Program
+from support_queries import work
+from support_shop import dump, fill_shop, write_files
+from support_steps import database, run_phase, running
+
+CUSTOMERS, ORDERS = 200, 1000
+FORMATS = {"shop.dump": "-Fc", "shop.tar": "-Ft", "shop.dir": "-Fd", "shop.sql": "-Fp"}
+
+
+@pytest.fixture(scope="module")
+def shop(pg12: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Dumps of the shop in every format, from an old server, beside its scripts and queries."""
+    folder = tmp_path_factory.mktemp("shop")
+    write_files(folder)
+    with running(pg12) as cluster:
+        with cluster.connect() as admin:
+            admin.execute("CREATE DATABASE shop")
+        with cluster.connect("shop") as connection:
+            fill_shop(connection, CUSTOMERS, ORDERS)
+        for name, how in FORMATS.items():
+            dump(cluster, "shop", folder / name, how)
+    yield folder
+
+
+def phases(**options: Any) -> list[Phase]:
+    custom = catalog.find("custom")
+    made = custom.Options.model_validate(options, context={"folder": "/"})
+    return custom.phases(made, 170_000)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_dump_of_any_format_is_restored(cluster: Cluster, shop: Path, name: str) -> None:
+    with database(cluster, "pgstrata") as connection:
+        for phase in phases(setup=[str(shop / name)], queries=str(shop / "queries"), load_connections=3):
+            if getattr(phase, "name", "") == "plans":
+                break
+            if not hasattr(phase, "do"):
+                run_phase(cluster, "pgstrata", phase)
+            else:
+                work(cluster, "pgstrata", phase)  # type: ignore[arg-type]
+        rows = connection.execute(
+            "SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM orders_1), "
+            "(SELECT max(email) FROM customers), (SELECT last_value FROM audit.numbers), "
+            "(SELECT count(*) FROM turnover)"
+        ).fetchone()
+        assert rows is not None and rows[0] == ORDERS and 0 < rows[1] < ORDERS
+        assert rows[2:] == ("c9@example\t.com", 3, 100)
+        kinds = connection.execute(
+            "SELECT contype, count(*) FROM pg_constraint WHERE connamespace = 'public'::regnamespace "
+            "AND conparentid = 0 AND contype <> 'n' GROUP BY 1 ORDER BY 1"
+        ).fetchall()
+        assert kinds == [("c", 1), ("f", 2), ("p", 3), ("u", 1)]
+        attached = connection.execute(
+            "SELECT count(*) FROM pg_inherits WHERE inhparent = 'orders_pkey'::regclass"
+        ).fetchone()
+        assert attached == (3,)
+        # the trigger works, and its function's body came through whole
+        connection.execute("INSERT INTO orders VALUES (-1, 7, 7, 1, 'open', '2024-01-01')")
+        assert connection.execute("SELECT orders FROM customers WHERE id = 7").fetchone() == (1,)
+
+
+def test_all_formats_hold_the_same_rows(shop: Path) -> None:
+    found = []
+    for name in FORMATS:
+        source = read(shop / name, digest_of(shop / name))
+        source.unpack(lambda text: None, lambda: None)
+        blocks = [item for item in source.items if isinstance(item, Block)]
+        found.append({block.text: block.file.read_bytes() for block in blocks})
+    assert found[0] == found[1] == found[2] == found[3]
+    assert sum(rows.count(b"\n") for rows in found[0].values()) == CUSTOMERS + ORDERS + 100 + 3
+
+
+def test_a_campaign_of_files_compares_two_servers(
+    pg12: Server, pg17: Server, shop: Path, pgstrata: Program, place: Path
+) -> None:
+    file = shop / "shop.toml"
+    file.write_text(
+        f"""
+servers = ["{pg12.spec}", "{pg17.spec}"]
+keep_loaded = true
+
+[[workloads]]
+name = "custom"
+label = "shop"
+[workloads.options]
+setup = ["shop.dump"]
+queries = "queries"
+streams = 2
+define = {{ customers = {CUSTOMERS} }}
+seconds = 0.5
+warmup = 0
+
+[[workloads.options.steps]]
+scripts = ["look.sql"]
+reads_only = true
+
+[[workloads.options.steps]]
+name = "mixed"
+roles = [
+    {{ name = "look", scripts = ["look.sql"], mode = "prepared" }},
+    {{ name = "buy", scripts = ["buy.sql"], rate = 50 }},
+]
+"""
+    )
+    dry = pgstrata("run", file, "--dry-run")
+    assert dry.returncode == 0 and "finished steps before mixed are kept" in dry.stdout, dry.stderr
+    done = pgstrata("run", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for found in place.glob("results/*/*/*/*/run.json"):
+        run = json.loads(found.read_text())
+        steps = {step["name"]: step for step in run["steps"]}
+        assert list(steps) == [
+            *(f"load.shop.{part}" for part in ("schema", "rows", "indexes", "constraints")),
+            *("plans", "queries", "streams", "look", "mixed"),
+        ]
+        assert steps["load.shop.rows"]["roles"]["load"]["rows"] >= CUSTOMERS + ORDERS + 103
+        assert steps["mixed"]["roles"]["buy"]["rows"] > 0
+        assert set(steps["queries"]["sizes"]["tables"]) == {
+            "customers",
+            "products",
+            "orders",
+            "audit.changes",
+        }
+    rows = pgstrata(
+        "query",
+        "select query, count(distinct digest), min(error) from queries where step = 'queries' "
+        "group by 1 order by 1",
+        "--format",
+        "csv",
+    ).stdout.splitlines()[1:]
+    assert [row.partition(",")[0] for row in rows] == ["broken", "lacking", "q1", "q10", "q2"]
+    assert "one statement" in rows[0] and "does not exist" in rows[1]
+    assert all(re.fullmatch(r"q\d+,1,", row) for row in rows[2:]), rows
+
+    again = pgstrata("run", file, "--name", "again", "--dry-run")
+    assert again.stdout.count("to do, data kept") == 2
+
+
+def test_a_dump_that_does_not_fit_and_a_script_that_never_ends_say_why(
+    pg12: Server, pgstrata: Program, place: Path
+) -> None:
+    (place / "new.sql").write_text("CREATE TABLE t (a int, b int, UNIQUE NULLS NOT DISTINCT (a));\n")
+    (place / "never.sql").write_text("SELECT pg_sleep(1000);\n")
+    head = f'servers = ["{pg12.spec}"]\n[[workloads]]\nname = "custom"\n[workloads.options]\n'
+    (place / "a.toml").write_text(f'{head}setup = ["new.sql"]\nscripts = "never.sql"\n')
+    (place / "b.toml").write_text(f'{head}scripts = "never.sql"\nseconds = 0.3\nwarmup = 0\novertime = 0.5\n')
+    first = pgstrata("run", "a.toml", "--no-report")
+    assert first.returncode == 1
+    assert re.search(r'load\.new: the server rejected .*syntax error at or near "NULLS"', first.stderr)
+    assert "statement: CREATE TABLE t" in first.stderr
+    second = pgstrata("run", "b.toml", "--no-report")
+    assert second.returncode == 1 and "statements without an answer" in second.stderr
