@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 SUB_MILLISECOND = 1e-3
@@ -18,7 +18,7 @@ class Timing:
     """A variant's executions of one query.
 
     seconds: their median, None where the server rejected it each time. answer: `different` if any was,
-    else `not run` if any was, else `same`; None where answers were not checked.
+    else `not run` if any was, else `same`; None where answers were not checked. digests: of its answers.
     """
 
     seconds: float | None
@@ -27,6 +27,7 @@ class Timing:
     answer: str | None = None
     sqlstate: str | None = None
     error: str | None = None
+    digests: frozenset[str] = frozenset()
 
 
 def timings(rows: Iterable[Mapping[str, Any]]) -> dict[str, Timing]:
@@ -48,7 +49,31 @@ def _timing(rows: Sequence[Mapping[str, Any]]) -> Timing:
         answer=next((a for a in ("different", "not run", "same") if a in answers), None),
         sqlstate=failed["sqlstate"] if failed else None,
         error=failed["error"] if failed else None,
+        digests=frozenset(digest for r in rows if (digest := r.get("digest")) is not None),
     )
+
+
+def against_base(by_variant: Mapping[str, Mapping[str, Timing]], base: str) -> dict[str, dict[str, Timing]]:
+    """The same with answers held against those of the base, by digest.
+
+    The base's own are `same` where all its executions gave one answer, else `different`. Where the base
+    has no answer, nothing is known of others.
+    """
+    right = by_variant.get(base, {})
+    return {
+        variant: {
+            query: replace(own, answer=_verdict(own, right.get(query))) for query, own in timings.items()
+        }
+        for variant, timings in by_variant.items()
+    }
+
+
+def _verdict(own: Timing, right: Timing | None) -> str | None:
+    if not own.digests:
+        return "not run"
+    if right is None or not right.digests:
+        return None
+    return "same" if own.digests == right.digests and len(own.digests) == 1 else "different"
 
 
 def common(by_variant: Mapping[str, Mapping[str, Timing]]) -> list[str]:

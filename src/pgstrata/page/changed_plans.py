@@ -20,8 +20,9 @@ ByVariant = Mapping[str, Mapping[str, Timing]]
 
 
 def changed_plans(
-    results: RunSet, workload: WorkloadResults, by_variant: ByVariant, found: Queries
+    results: RunSet, workload: WorkloadResults, by_variant: ByVariant, found: Queries, name: str
 ) -> list[Block]:
+    """A table called `name`, and both plans of each that changed."""
     base = found.plans.get(results.base)
     if base is None or not results.others:
         return []
@@ -44,7 +45,7 @@ def changed_plans(
         return [Prose(f"All {compared_plans} plans have the shape of the base's.", "even")]
     changes.sort(key=lambda c: (-c[0], c[1], c[2]))
     table = Table(
-        "tpcds-plans",
+        name,
         f"Changed plans: {len(changes)} of {compared_plans}",
         [
             Column("query", "Query", align="left"),

@@ -13,6 +13,7 @@ from pgstrata.page.blocks import Chart, Listing, Section, Table
 from pgstrata.page.results import read_results
 from pgstrata.store import Results, RunKey
 from pgstrata.store.record import Sizes, TableSizes
+from pgstrata.workload.custom.report import custom
 from pgstrata.workload.fulltext.report import fulltext
 from pgstrata.workload.tpcds.report import tpcds
 from support_records import circumstances, step_record
@@ -109,6 +110,40 @@ def tables_of(section: Section) -> dict[str, Table]:
 
 def texts(table: Table) -> list[list[str]]:
     return [[cell.text for cell in r.cells] for r in table.rows]
+
+
+def test_answers_of_files_are_held_against_those_of_the_base(tmp_path: Path) -> None:
+    def answered(**digests: str | None) -> list[dict[str, Any]]:
+        lacking = {"error": "no such table", "sqlstate": "42P01"}
+        return [
+            row(name, 1.0, digest=digest, **({} if digest else lacking)) for name, digest in digests.items()
+        ]
+
+    steps = ("load.shop.rows", "load.shop.indexes", "queries")
+    run(tmp_path, "pg1", answered(q1="a", q2="b", q3=None) + answered(q2="c"), {}, *steps)
+    run(tmp_path, "pg2", answered(q1="a", q2="b", q3="d"), {}, *steps)
+    run(tmp_path, "pg3", answered(q1="x", q2=None, q3="d"), {}, *steps)
+    results = read_results(tmp_path)
+    (workload,) = results.workloads
+    section = custom(results, workload)
+    assert section is not None
+    found = tables_of(section)
+    assert [(r[0], r[1], r[-1]) for r in texts(found["custom-queries"])] == [
+        ("q1", "pg1", "same"),
+        ("q1", "pg2", "same"),
+        ("q1", "pg3", "different"),
+        ("q2", "pg1", "different"),  # its own executions differ
+        ("q2", "pg2", "different"),
+        ("q2", "pg3", "not run"),
+        ("q3", "pg1", "not run"),
+        ("q3", "pg2", "not checked"),
+        ("q3", "pg3", "not checked"),
+    ]
+    assert [r[0] for r in texts(found["load-phases"])] == ["pg1", "pg2", "pg3"]
+    assert [c.title for c in found["load-phases"].columns] == [
+        *("Variant", "shop.rows", "shop.indexes", "Together"),
+    ]
+    assert [r[:2] for r in texts(found["custom-rejected"])] == [["pg1", "q3"], ["pg3", "q2"]]
 
 
 def test_tpcds_says_what_was_compared_and_what_changed(tmp_path: Path) -> None:

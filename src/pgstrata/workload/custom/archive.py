@@ -65,10 +65,12 @@ def find_pg_restore() -> list[PgRestore]:
 
 @cache
 def _find() -> list[PgRestore]:
-    places = [shutil.which("pg_restore")]
-    places += sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin/pg_restore")))
-    places += sorted(map(str, Path("/usr").glob("pgsql-*/bin/pg_restore")))
+    places: list[str | None] = [*map(str, Path("/usr/lib/postgresql").glob("*/bin/pg_restore"))]
+    places += map(str, Path("/usr").glob("pgsql-*/bin/pg_restore"))
     places += [str(kept.folder / "bin" / "pg_restore") for kept in built()]
+    places.append(
+        shutil.which("pg_restore")
+    )  # last: with Debian's packages it is a script that looks for one
     found = [PgRestore(Path(place), major) for place in places if place and (major := _major(Path(place)))]
     return sorted(found, key=lambda one: -one.major)
 

@@ -16,6 +16,10 @@ from pgstrata.workload.custom.setup import setup
 if TYPE_CHECKING:
     pass
 
+if TYPE_CHECKING:
+    from pgstrata.page.blocks import Section
+    from pgstrata.page.results import RunSet, WorkloadResults
+
 _READ_ONLY = Sql.verbatim("SET default_transaction_read_only = on", name="read only")
 
 BYTES_PER_BYTE = 3.0
@@ -59,6 +63,12 @@ class Custom:
     def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
         """Its steps share their data; the length of those that name none can be chosen."""
         return {"seconds": seconds}
+
+    def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
+        """Its section of the report."""
+        from pgstrata.workload.custom.report import custom  # what draws is loaded where something is drawn
+
+        return custom(results, workload)
 
     def estimate(self, options: CustomOptions) -> RunCost:
         """Seconds as the steps say; bytes from those of the rows, and the write-ahead log: 1 GiB, or what the
