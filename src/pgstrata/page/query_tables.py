@@ -22,11 +22,12 @@ ByVariant = Mapping[str, Mapping[str, Timing]]
 @dataclass(frozen=True)
 class Wording:
     """What differs between workloads. prefix: of the tables' names; answers: who compared them, with what;
-    rejected: the usual reasons."""
+    rejected: the usual reasons; run: what a step is called."""
 
     prefix: str
     answers: str
     rejected: str
+    run: str = "the {step} run"
 
 
 def query_blocks(
@@ -94,7 +95,7 @@ def _totals(
         )
     return Table(
         f"{wording.prefix}-totals",
-        f"Queries of the {step} run: {len(same)} of {every} were run by every variant",
+        f"Queries of {wording.run.format(step=step)}: {len(same)} of {every} were run by every variant",
         [
             Column("variant", "Variant", align="left"),
             Column("total", "Total", "s"),
@@ -237,7 +238,7 @@ def _each(
             first = False
     return Table(
         f"{wording.prefix}-queries",
-        f"Every query of the {step} run",
+        f"Every query of {wording.run.format(step=step)}",
         [
             Column("query", "Query", align="left"),
             Column("variant", "Variant", align="left"),

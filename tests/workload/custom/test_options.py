@@ -164,3 +164,30 @@ def test_extensions_of_a_dump_are_among_those_that_are_needed(campaign: Write, t
     (tmp_path / "make.sql").write_text(text)
     (chosen,) = read_campaign(campaign('setup = ["make.sql"]\nscripts = "look.sql"\n')).workloads
     assert chosen.workload.extensions(chosen.options) == ["uuid-ossp"]
+
+
+def test_a_dump_that_no_pg_restore_reads_says_which_to_install(campaign: Write, tmp_path: Path) -> None:
+    (tmp_path / "new.dump").write_bytes(b"PGDMP" + bytes([1, 250, 0, 4, 8]))
+    with pytest.raises(UsageError, match=r"is read by pg_restore of PostgreSQL 18 or later") as raised:
+        phases(campaign('setup = ["new.dump"]\n'))
+    assert raised.value.exit_code == 2 and "postgresql-client-18" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("whole.dump", b"PGDMP\x01\x0d\x00\x04\x08", "cannot read .*whole.dump"),
+        ("small.sql.gz", b"\x1f\x8b\x08", "is compressed"),
+        ("cluster.sql", b"-- PostgreSQL database cluster dump\n\\connect template1\n", r"cluster\.sql:2: "),
+        ("folder", None, "it has no toc.dat"),
+    ],
+)
+def test_what_is_no_setup_says_what_it_is(
+    campaign: Write, tmp_path: Path, name: str, content: bytes | None, said: str
+) -> None:
+    if content is None:
+        (tmp_path / name).mkdir()
+    else:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(UsageError, match=said):
+        phases(campaign(f'setup = ["{name}"]\n'))

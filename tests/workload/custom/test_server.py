@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from pgstrata.server.cluster import Cluster
@@ -76,6 +77,29 @@ def test_a_dump_of_any_format_is_restored(cluster: Cluster, shop: Path, name: st
         # the trigger works, and its function's body came through whole
         connection.execute("INSERT INTO orders VALUES (-1, 7, 7, 1, 'open', '2024-01-01')")
         assert connection.execute("SELECT orders FROM customers WHERE id = 7").fetchone() == (1,)
+
+
+def test_rows_of_files_are_loaded_beside_each_other(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "make.sql").write_text(
+        "CREATE SCHEMA s;\nCREATE TABLE s.t (a int, b text, c numeric);\nCREATE TABLE u (a int, b text);\n"
+        "COPY u FROM stdin;\n0\tzero\n\\.\n"
+    )
+    (tmp_path / "one.csv").write_text('a;b;c\n1;"x;""y";1.5\n2;-;\n')
+    (tmp_path / "u.tsv").write_text("1\tone\n2\t\\N\n")
+    pl.DataFrame({"c": [0.25, None], "b": ["p,q", None], "a": [3, 4]}).write_parquet(tmp_path / "two.parquet")
+    files = [str(tmp_path / name) for name in ("make.sql", "one.csv", "u.tsv", "two.parquet")]
+    csv = {"table": "s.t", "files": [files[1]], "delimiter": ";"}
+    parquet = {"table": "s.t", "files": [files[3]], "columns": ["a", "b", "c"]}
+    with database(cluster, "pgstrata") as connection:
+        made = phases(setup=[files[0], csv, files[2], parquet], settle="none")
+        assert [phase.name for phase in made] == ["files", "load.make", "load.rows"]  # type: ignore[union-attr]
+        work(cluster, "pgstrata", made[0])  # type: ignore[arg-type]
+        for phase in made[1:]:
+            run_phase(cluster, "pgstrata", phase)
+        found = connection.execute("SELECT a, b, c::text FROM s.t ORDER BY a").fetchall()
+        assert found == [(1, 'x;"y', "1.5"), (2, "-", None), (3, "p,q", "0.25"), (4, None, None)]
+        found = connection.execute("SELECT * FROM u ORDER BY a").fetchall()
+        assert found == [(0, "zero"), (1, "one"), (2, None)]
 
 
 def test_all_formats_hold_the_same_rows(shop: Path) -> None:

@@ -88,7 +88,7 @@ def _major(program: Path) -> int | None:
 
 def _suitable(dump: Path) -> PgRestore:
     """Raises UsageError where none is new enough, with what to install."""
-    needed = _READ_BY.get(_format(dump), max(_READ_BY.values()) if _format(dump) > max(_READ_BY) else 0)
+    needed = _needed(_format(dump))
     there = find_pg_restore()
     if there and there[0].major >= needed:
         return there[0]
@@ -99,6 +99,13 @@ def _suitable(dump: Path) -> PgRestore:
         f"install it (Debian: postgresql-client-{needed or 17}), build such a server "
         f"(pgstrata servers fetch release:{needed or 17}), or dump as SQL: pg_dump -Fp needs no pg_restore",
     )
+
+
+def _needed(version: tuple[int, int]) -> int:
+    """The first major version whose pg_restore reads an archive of this version; 0 for all."""
+    if version > max(_READ_BY):
+        return max(_READ_BY.values()) + 1  # or later: of a pg_dump that is newer than this table
+    return _READ_BY.get(version, 0)
 
 
 def _format(dump: Path) -> tuple[int, int]:
