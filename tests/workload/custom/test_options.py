@@ -135,6 +135,23 @@ def test_other_content_is_another_measurement(campaign: Write, tmp_path: Path) -
     assert [after[name] == value for name, value in before.items()] == [True, False]
 
 
+def test_kept_data_is_that_of_the_files_it_is_made_of(campaign: Write, tmp_path: Path) -> None:
+    """Other steps begin with the same data, other content does not."""
+
+    def key(more: str) -> str:
+        file = campaign(f'setup = ["make.sql", "t.csv"]\nscripts = "look.sql"\n{more}\n')
+        file.write_text("keep_loaded = true\n" + file.read_text())
+        first = plan(file).runs[0]
+        assert first.data_key
+        return first.data_key
+
+    before = key("seconds = 1")
+    assert key("seconds = 2\nclients = 8\nqueries = 'queries'") == before
+    assert key("load_connections = 1") == before  # of two files one is rows: nothing changes
+    (tmp_path / "t.csv").write_text("id\n2\n")
+    assert key("seconds = 1") != before
+
+
 def test_a_file_of_queries_that_is_broken_is_none_of_the_queries(campaign: Write) -> None:
     step = steps(campaign('queries = "queries"\nstreams = 2\n'))
     assert list(step) == ["plans", "queries", "streams"]

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster import USER, Cluster
 from pgstrata.server.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase
@@ -193,3 +193,28 @@ def test_a_dump_that_does_not_fit_and_a_script_that_never_ends_say_why(
     assert "statement: CREATE TABLE t" in first.stderr
     second = pgstrata("run", "b.toml", "--no-report")
     assert second.returncode == 1 and "statements without an answer" in second.stderr
+
+
+def test_a_running_server_keeps_what_it_has(
+    cluster: Cluster, shop: Path, pgstrata: Program, place: Path
+) -> None:
+    """Scripts work on what is there; a dump goes into a database that is made for it, or nowhere."""
+    where = f"host={cluster.socket_dir}&port={cluster.port}&user={USER}"
+    options = f'scripts = "{shop}/look.sql"\nseconds = 0.3\nwarmup = 0\ndefine = {{customers = 9}}\n'
+    with database(cluster, "mine") as connection:
+        connection.execute("CREATE TABLE orders (customer_id int, amount int)")
+        for name, of, setup, code in (
+            ("there", "mine", "", 0),
+            ("into", "mine", f'setup = ["{shop}/shop.dump"]\n', 1),
+            ("beside", "", f'setup = ["{shop}/shop.dump"]\n', 0),
+        ):
+            (place / f"{name}.toml").write_text(
+                f'servers = ["dsn:postgresql:///{of}?{where}"]\n[[workloads]]\nname = "custom"\n'
+                f"[workloads.options]\n{setup}{options}"
+            )
+            done = pgstrata("run", f"{name}.toml", "--no-report")
+            assert done.returncode == code, done.stdout + done.stderr
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        assert tables == [("orders",)]
+        there = connection.execute("SELECT datname FROM pg_database WHERE datname = 'pgstrata'").fetchall()
+        assert there == []

@@ -73,7 +73,7 @@ def data_made_of(run: PlannedRun, spec: CampaignSpec) -> dict[str, Any] | None:
         "seed": getattr(run.workload.options, "seed", spec.seed),
         "phases": [_phase(phase) for phase in phases[:end]],
     }
-    if any(isinstance(phase, Work) for phase in phases[:end]):
+    if any(isinstance(phase, Work) and phase.depends_on is None for phase in phases[:end]):
         # what work in Python does is not said elsewhere
         made_of["options"] = run.workload.all_options
         made_of["source"] = source_of(run.workload.workload)
@@ -89,7 +89,7 @@ def _phase(phase: Phase) -> list[Any]:
         case Settle():
             return ["settle", list(phase.tables), phase.checkpoint]
         case Work():
-            return ["work", phase.name]
+            return ["work", phase.name, *([dict(phase.depends_on)] if phase.depends_on is not None else [])]
 
 
 def _server(server: Server) -> list[str] | None:

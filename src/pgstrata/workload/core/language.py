@@ -426,10 +426,12 @@ class Work:
     """Untimed work in Python: making the data of a benchmark, looking at what a load left behind.
 
     `do` returns facts that run.json keeps under `facts`; it raises PgstrataError where it cannot go on.
+    depends_on: all that decides what it does to the data, as JSON can hold it; None: every option may.
     """
 
     name: str
     do: Callable[[WorkContext], Mapping[str, Any]]
+    depends_on: Mapping[str, Any] | None = None
 
 
 Phase = Step | Admin | Settle | Work

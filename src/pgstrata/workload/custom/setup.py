@@ -110,7 +110,8 @@ def setup(o: CustomOptions, version_num: int) -> Setup:
     seen: dict[str, int] = {}
     phases: list[Phase] = []
     if o.setup:
-        phases.append(Work("files", partial(_prepare, wanted)))
+        # The steps of the load say what else decides the data; of files of rows they know the names only.
+        phases.append(Work("files", partial(_prepare, wanted), {"contents": _contents(o)}))
     if o.extensions:
         phases.append(
             Admin("extensions", [f'CREATE EXTENSION IF NOT EXISTS "{name}"' for name in o.extensions])
@@ -121,6 +122,11 @@ def setup(o: CustomOptions, version_num: int) -> Setup:
             replace(step, name=step.name if number == 1 else f"{step.name}-{number}", tables=tables)
         )
     return Setup(phases, tables, [*o.extensions, *_extensions(statements)], size)
+
+
+def _contents(o: CustomOptions) -> dict[str, str]:
+    files = [file for item in o.setup for file in ([item] if isinstance(item, str) else item.files)]
+    return {file: o.contents.get(file, "") for file in files}
 
 
 def _prepare(wanted: Sequence[Unpack], context: WorkContext) -> Mapping[str, Any]:

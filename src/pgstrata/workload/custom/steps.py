@@ -49,9 +49,10 @@ class Custom:
         for one in o.script_steps:
             for step in script_steps(o, one, made.tables):
                 check_scripts(step)
-                if o.settle == "vacuum":
+                settled = phases and isinstance(phases[-1], Settle)  # by the setup
+                if o.settle == "vacuum" and not settled:
                     phases += _settle(o)
-                elif o.settle == "checkpoint":
+                elif o.settle == "checkpoint" and not settled:
                     phases.append(Admin("checkpoint", ["CHECKPOINT"]))
                 phases.append(step)
         return phases
