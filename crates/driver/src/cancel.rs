@@ -1,6 +1,6 @@
 //! Ending what connections still ask for when the driver goes: a query would run on in the server.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -30,8 +30,9 @@ impl Cancel {
         Cancel { address, pid, key, tls }
     }
 
-    /// Sends one request; the server closes without an answer, whether it found the connection or not.
-    fn send(&self, within: Duration) -> std::io::Result<()> {
+    /// Sends one request; the server closes without an answer, whether it found the connection or not. That is
+    /// to be waited for, as libpq does: a pooler may not hand on what somebody asked for who is gone.
+    fn send(&self, within: Duration) -> std::io::Result<Socket> {
         let socket = Socket::new(self.address.domain(), Type::STREAM, None)?;
         socket.set_write_timeout(Some(within))?;
         match self.address.domain() {
@@ -40,13 +41,17 @@ impl Cancel {
         }
         let mut out = BytesMut::new();
         frontend::cancel_request(self.pid, self.key, &mut out);
-        let Some(client) = &self.tls else { return (&socket).write_all(&out) };
+        let Some(client) = &self.tls else {
+            (&socket).write_all(&out)?;
+            return Ok(socket);
+        };
         socket.set_read_timeout(Some(within))?;
         let mut line = &socket;
         // Whoever reads the key could end our statements.
         let mut tls =
             connect::secure(client, &mut line).map_err(|_| std::io::ErrorKind::ConnectionRefused)?;
-        line.write_all(tls.seal(&mut out.to_vec())?)
+        line.write_all(tls.seal(&mut out.to_vec())?)?;
+        Ok(socket)
     }
 }
 
@@ -66,10 +71,17 @@ pub fn all() {
     // A thread that comes second waits: it is about to end the process, and the first is not done.
     let mut open = OPEN.lock().unwrap_or_else(|e| e.into_inner());
     let until = Instant::now() + PATIENCE;
+    let left = || Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
+    let mut asked = Vec::new();
     for cancel in open.drain(..) {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || cancel.send(left).is_err() {
-            return;
+        let Some(Ok(socket)) = left().map(|left| cancel.send(left)) else { break };
+        asked.push(socket);
+    }
+    for mut socket in asked {
+        while let Some(left) = left() {
+            if socket.set_read_timeout(Some(left)).is_err() || !matches!(socket.read(&mut [0; 64]), Ok(1..)) {
+                break;
+            }
         }
     }
 }

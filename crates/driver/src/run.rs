@@ -244,7 +244,9 @@ fn listen(sender: mpsc::Sender<Message>) {
                     "a command is not understood ({e}); the commands are start, stop and close"
                 ))),
             };
-            if sender.send(message).is_err() {
+            // After `close` the process ends by itself, and there is nothing left to be cancelled.
+            let last = matches!(message, Message::Close);
+            if sender.send(message).is_err() || last {
                 return;
             }
         }
