@@ -122,6 +122,8 @@ class StepMeasurement:
         wanted = where.settings.profile if step.measured else None
         if wanted is not None and where.cluster.pid is None:
             wanted, self._notes = None, ["no profile: the processes of a foreign server are out of sight"]
+        if wanted is not None and where.cluster.pooled:
+            wanted, self._notes = None, ["no profile: which backend works for which role is not known"]
         self._profile = StepProfile(wanted, parts)
         self._rows: Path | None = None
         self._scratch = ExitStack()

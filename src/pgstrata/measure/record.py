@@ -146,6 +146,7 @@ def step_record(
         driver_cpu_seconds=done.driver_cpu_seconds,
         driver_peak_rss_bytes=done.driver_peak_rss_bytes,
         server_cpu_seconds=observed.server_cpu_seconds,
+        pooler_cpu_seconds=observed.pooler_cpu_seconds,
         host_cpu_seconds=None if observed.of_processes else (observed.disk or {}).get("cpu_seconds"),
         roles=roles,
         metrics=Metrics(**metrics),

@@ -12,7 +12,7 @@ import psycopg
 
 from pgstrata.errors import PgstrataError, server_said
 from pgstrata.observe import disks, host, postgres, processes
-from pgstrata.observe.backends import CpuReading, ServerCpu
+from pgstrata.observe.backends import CpuReading, ServerCpu, cpu_seconds
 from pgstrata.observe.log import LogWindow
 from pgstrata.observe.waits import Waits, WaitSampler
 from pgstrata.store.record import LogEvent, Sizes, TableRecord
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Observed(Protocol):
-    """What is needed of a cluster: `server.cluster.Cluster`, or `ForeignCluster` with None for all three."""
+    """What is needed of a cluster: `server.cluster.Cluster`, or `ForeignCluster` with None for all four."""
 
     @property
     def pid(self) -> int | None: ...
@@ -30,6 +30,10 @@ class Observed(Protocol):
     def data_dir(self) -> Path | None: ...
     @property
     def log_file(self) -> Path | None: ...
+    @property
+    def pooler_pid(self) -> int | None: ...
+    @property
+    def pooled(self) -> bool: ...
     def connect(self, database: str = "postgres") -> psycopg.Connection[Any]: ...
 
 
@@ -43,7 +47,8 @@ class StepObserved:
     the host over the step; where others are measured in between (`of_processes`), of the cluster's own
     processes, without reads and writes. rss_bytes: of all server processes at the end (see `resident_bytes`).
     sampler_cpu_seconds: CPU the per-second sampling used. observe_seconds: time `before` and `after` took.
-    waits: shares of time by wait event, None unless asked for.
+    waits: shares of time by wait event, None unless asked for. pooler_cpu_seconds: of a pooler that pgstrata
+    has put between driver and server.
     """
 
     backends: list[Json] = field(default_factory=list)
@@ -51,6 +56,7 @@ class StepObserved:
     pgstat: list[Json] = field(default_factory=list)
     cpu_by_role: dict[str, float] = field(default_factory=dict)
     server_cpu_seconds: float | None = None
+    pooler_cpu_seconds: float | None = None
     wal_bytes: int | None = None
     rss_bytes: int | None = None
     sizes: Sizes | None = None
@@ -107,6 +113,7 @@ class StepWatch:
         self._host_begin: host.HostReading | None = None
         self._processes_begin: processes.ProcessReading | None = None
         self._wal_begin: int | None = None
+        self._pooler_begin: float | None = None
         self._unix_begin = self._unix_end = 0.0
 
     # --- the four calls ---
@@ -114,6 +121,10 @@ class StepWatch:
     def before(self, pids: Mapping[str, Sequence[int]]) -> None:
         """The driver said `ready`: reads the statistics, learns the backends of each role, opens files."""
         started = time.monotonic()
+        if self._cluster.pooled:
+            # What a pooler says of its backends is made up.
+            pids = {}
+            self._result.notes.append("which backend works for which connection a pooler does not tell")
         if self._managed:
             self._cpu = ServerCpu(self._cluster.pid, pids)
             self._counters = self._try("host", self._open_host)
@@ -140,6 +151,7 @@ class StepWatch:
         self._unix_begin = time.time()
         if self._managed:
             self._cpu_begin = self._try("CPU", self._cpu.read) or CpuReading()
+        self._pooler_begin = self._pooler_cpu()
         if self._counters is not None:
             self._host_begin = self._try("host", self._counters.read)
         if self._windows is not None:
@@ -160,6 +172,9 @@ class StepWatch:
                 used = self._cpu.used(self._cpu_begin, cpu)
                 result.backends, result.cpu_by_role = used.rows, used.by_role
                 result.server_cpu_seconds = used.total
+        pooler = self._pooler_cpu()
+        if pooler is not None and self._pooler_begin is not None:
+            result.pooler_cpu_seconds = pooler - self._pooler_begin
         if self._counters is not None and self._host_begin is not None:
             reading = self._try("host", self._counters.read)
             if reading is not None:
@@ -228,6 +243,10 @@ class StepWatch:
         if not devices:
             self._result.notes.append("disk not observed: the data folder is on no block device of this host")
         return host.HostCounters(devices)
+
+    def _pooler_cpu(self) -> float | None:
+        pid = self._cluster.pooler_pid
+        return None if pid is None else cpu_seconds(pid)
 
     def _read_processes(self) -> processes.ProcessReading | None:
         pid = self._cluster.pid

@@ -32,6 +32,7 @@ from pgstrata.server.initdb import check_initdb, decides_checksums
 from pgstrata.server.log_end import loader_complaint, problem, tail
 from pgstrata.server.memory import MemoryGroup, forget_cached
 from pgstrata.server.model import Server
+from pgstrata.server.pooler import Pooler, Through
 from pgstrata.server.process import children, server_env, settle, spawn
 from pgstrata.server.running import started_at
 from pgstrata.server.snapshot import copy_folder, remove_folder
@@ -62,7 +63,8 @@ class Cluster:
 
     env: added to the server's environment only; initdb: more options of initdb; tcp: listens on
     127.0.0.1 too; cpus: the only CPUs its processes use; memory: most bytes they may use together,
-    page cache included. Leaving it as a context manager stops and removes it.
+    page cache included; through: a pooler that is started before it. Leaving it as a context manager stops
+    and removes it.
     """
 
     user = USER
@@ -78,6 +80,7 @@ class Cluster:
         tcp: bool = False,
         cpus: Sequence[int] = (),
         memory: int | None = None,
+        through: Through | None = None,
     ) -> None:
         check_initdb(initdb)
         self.server, self.config = server, config
@@ -94,6 +97,7 @@ class Cluster:
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = (self._account.uid, self._account.gid) if self._account else None
         self._place = ClaimedFolder(self.folder)
+        self.pooler = Pooler(self, through, cpus) if through is not None else None
 
     def __enter__(self) -> Cluster:
         return self
@@ -140,12 +144,19 @@ class Cluster:
         """
         for attempt in range(PORT_ATTEMPTS):
             try:
-                return self._start(under, settings or {})
+                self._start(under, settings or {})
+                break
             except ServerError as error:
                 # Between the choice of a TCP port and its use somebody else may have taken it.
                 taken = self._tcp and "Address already in use" in error.hint
                 if not taken or attempt == PORT_ATTEMPTS - 1:
                     raise
+        if self.pooler is not None:
+            try:
+                self.pooler.start()
+            except BaseException:
+                self.stop("immediate")
+                raise
 
     def _start(self, under: Sequence[str], settings: Mapping[str, str]) -> None:
         if self._tcp:
@@ -179,6 +190,8 @@ class Cluster:
     def stop(self, mode: str = "fast") -> None:
         """Stops the server: `fast` writes a checkpoint, `immediate` does not. A server that does not
         end in time is ended the next harder way. Nothing happens when nothing is running."""
+        if self.pooler is not None:
+            self.pooler.stop()
         if (process := self._process) is not None:
             ways = [(signal.SIGINT, FAST_SECONDS), (signal.SIGQUIT, IMMEDIATE_SECONDS)]
             for number, seconds in ways if mode == "fast" else ways[1:]:
@@ -249,7 +262,9 @@ class Cluster:
         return self._conninfo(database).connect()
 
     def connection(self, database: str, tcp: bool = False) -> Connection:
-        """How the driver connects: its spec's `connection`."""
+        """How the driver connects: its spec's `connection`, through the pooler where there is one."""
+        if self.pooler is not None:
+            return self.pooler.conninfo(database).for_driver()
         return self._conninfo(database, tcp).for_driver()
 
     def _conninfo(self, database: str, tcp: bool = False) -> Conninfo:
@@ -257,6 +272,16 @@ class Cluster:
         # Servers before 9.0 refuse a connection that names its application.
         application = "pgstrata" if self.server.version_num >= 90000 else ""
         return Conninfo.of_own(host, self.port, USER, database, application)
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the driver's connections end at a pooler, which has backends of its own choice."""
+        return self.pooler is not None
+
+    @property
+    def pooler_pid(self) -> int | None:
+        """The pooler's process."""
+        return self.pooler.pid if self.pooler is not None else None
 
     def pids(self) -> list[int]:
         """The postmaster and all its children now."""

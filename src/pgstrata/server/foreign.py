@@ -12,6 +12,7 @@ from pgstrata.driver.spec import Connection
 from pgstrata.errors import ServerError
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.model import Server
+from pgstrata.server.pooler import Through
 
 
 class ForeignCluster:
@@ -22,10 +23,15 @@ class ForeignCluster:
     socket_dir: None = None
     log_file: None = None
     pid: None = None
+    pooler: None = None
+    pooler_pid: None = None
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, through: Through | None = None) -> None:
+        """through: the address of what stands before it, to which the driver connects."""
         assert server.dsn is not None
         self.server = server
+        address = through.address if through is not None else None
+        self._through = Conninfo.parse(address) if address is not None else None
         self._conninfo = Conninfo.parse(server.dsn)
 
     def __enter__(self) -> ForeignCluster:
@@ -64,8 +70,14 @@ class ForeignCluster:
         return self._conninfo.with_database(database).connect()
 
     def connection(self, database: str | None = None, tcp: bool = False) -> Connection:
-        """How the driver connects: its spec's `connection`, where libpq finds the server."""
-        return self._conninfo.with_database(database).for_driver()
+        """How the driver connects: its spec's `connection`, where libpq finds the server, or what stands
+        before it."""
+        return (self._through or self._conninfo).with_database(database).for_driver()
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the driver's connections end at somebody else than the server."""
+        return self._through is not None
 
     def pids(self) -> list[int]:
         """None of its processes can be told from here."""

@@ -59,4 +59,5 @@ STEPS: tuple[tuple[str, str, Callable[[Run, StepRecord], Any]], ...] = (
     ("started", "TIMESTAMP", lambda _, step: step.started),
     ("status", "VARCHAR", lambda run, _: run.record.status),
     ("host_cpu_seconds", "DOUBLE", lambda _, step: step.host_cpu_seconds),
+    ("pooler_cpu_seconds", "DOUBLE", lambda _, step: step.pooler_cpu_seconds),
 )

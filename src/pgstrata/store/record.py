@@ -225,6 +225,7 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     plans: tuple[QueryPlan, ...]
     notes: tuple[str, ...]
     host_cpu_seconds: float | None = None
+    pooler_cpu_seconds: float | None = None
     error: str | None = None
     attempt: Ordinal = 1
     slices: tuple[Slice, ...] = ()
@@ -458,6 +459,15 @@ class Host(Struct, frozen=True, kw_only=True):
     virtual: str | None = None
 
 
+class ThroughRecord(Struct, frozen=True, kw_only=True):
+    """What stands between driver and server. name: `pgbouncer`, or an address without secrets; version: of
+    the program, empty for an address; settings: as they were asked for."""
+
+    name: str
+    version: str
+    settings: dict[str, str]
+
+
 class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a run was made and how it ended: what is known beside its identity and its steps.
 
@@ -490,6 +500,7 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     counted: CountRecord | None = None
     attempts: tuple[Time, ...] = ()
     loaded: str | None = None
+    through: ThroughRecord | None = None
 
 
 class RunRecord(Circumstances, frozen=True, kw_only=True):

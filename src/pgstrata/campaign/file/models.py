@@ -165,6 +165,24 @@ class VariantSpec(BuildKeys):
         description="Most memory the server's processes may use, page cache included: `2GB`. By a cgroup, "
         "which needs root or a cgroup that is yours. A study of what does not fit, on a small data set.",
     )
+    through: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=LONGEST_TEXT,
+        description="What stands between driver and server: `pgbouncer` (or `pgbouncer:PROGRAM`), which is "
+        "started before it; of a `dsn:` server the address of its pooler. Only the driver goes through it.",
+    )
+    pooler: dict[str, str | int | float] = Field(
+        default={},
+        max_length=100,
+        description='Settings of that pgbouncer, say `{ pool_mode = "transaction", default_pool_size = 8 }`. '
+        "Default: those of pgbouncer, with room for 10,000 clients.",
+    )
+
+    @property
+    def pooler_settings(self) -> dict[str, str]:
+        """`pooler` as pgbouncer reads it."""
+        return {name: str(value) for name, value in self.pooler.items()}
 
 
 class WorkloadSpec(Strict):

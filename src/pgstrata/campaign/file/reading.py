@@ -22,6 +22,7 @@ from pgstrata.errors import UsageError
 from pgstrata.server.acquire import check_spec
 from pgstrata.server.config.resolve import find_fragment
 from pgstrata.server.initdb import check_initdb
+from pgstrata.server.pooler import check_through
 from pgstrata.suggest import meant
 from pgstrata.user_files import read_text, shown
 from pgstrata.workload import catalog
@@ -146,6 +147,11 @@ def _check_variant(variant: VariantSpec, file: Path | None) -> None:
     check_spec(variant.server)
     _check_foreign(variant)
     check_initdb(variant.initdb)
+    if variant.through is not None:
+        managed = not variant.server.startswith("dsn:")
+        check_through(variant.through, variant.pooler_settings, managed=managed)
+    elif variant.pooler:
+        raise UsageError("`pooler` has no `through`", 'add through = "pgbouncer"')
     for fragment in variant.config:
         find_fragment(fragment, beside)
 

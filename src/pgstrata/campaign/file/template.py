@@ -45,6 +45,8 @@ servers = ["pg:12", "pg:17"]
 # env = { LD_PRELOAD = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2" }
 # initdb = ["--data-checksums"]
 # memory = "2GB"                                        # at most, page cache included (cgroup)
+# through = "pgbouncer"                                 # measured through a pooler, started for it
+# pooler = { pool_mode = "transaction" }                # its settings
 
 # The variant that the others are compared with: its label or the beginning of it (default: the first).
 # base = "pg12"

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 
 from pgstrata.campaign.file.models import Campaign, ChosenWorkload
 from pgstrata.campaign.plan.model import Variant
+from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.config.settings import size_bytes
+from pgstrata.server.pooler import Through
 from pgstrata.workload.core.language import Step
+from pgstrata.workload.core.options import NotInVersionError
 
 BESIDE_BUFFERS = 64 << 20
 """Bytes a server needs beside shared_buffers: its processes, their catalogs, a little page cache."""
@@ -53,6 +56,59 @@ def check_cpus(campaign: Campaign) -> None:
             )
 
 
+def check_poolers(campaign: Campaign, variants: Sequence[Variant]) -> None:
+    """Raises UsageError where a pooler cannot do what a workload asks of its connections."""
+    for variant in variants:
+        through = variant.through
+        if through is None:
+            continue
+        if campaign.spec.count is not None:
+            raise UsageError(
+                f"{variant.label}: counts are of a backend and not of what stands before it",
+                "leave `count` out, or `through`",
+            )
+        for chosen in campaign.workloads:
+            try:
+                phases = chosen.phases(variant.server.version_num)
+            except NotInVersionError:
+                continue
+            for step in (phase for phase in phases if isinstance(phase, Step)):
+                _check_pooled(step, through, variant.label)
+
+
+def _check_pooled(step: Step, through: Through, label: str) -> None:
+    clients, room = sum(role.clients for role in step.roles), through.sessions
+    if room is not None and clients > room:
+        raise UsageError(
+            f"{label}: {step.name} has {clients} connections, and a pool of sessions has room for {room}: "
+            "the others would wait for ever",
+            f"pooler = {{ default_pool_size = {clients} }}",
+        )
+    if not through.prepares and _prepares(step):
+        raise UsageError(
+            f"{label}: {step.name} prepares its statements, which pgbouncer {through.version} does not keep "
+            f"in {through.setting('pool_mode')} mode",
+            "pool_mode = session; or pgbouncer 1.21 and later with max_prepared_statements; or a workload "
+            "that prepares none",
+        )
+
+
+def _prepares(step: Step) -> bool:
+    """Whether a statement of the step is prepared under a name."""
+
+    def of(value: object) -> bool:
+        match value:
+            case {"mode": "prepared"}:
+                return True
+            case dict():
+                return any(map(of, value.values()))
+            case list():
+                return any(map(of, value))
+        return False
+
+    return any(of(document(role)) for role in step.spec().roles)
+
+
 def check_interleaved(chosen: ChosenWorkload, variants: Sequence[Variant]) -> None:
     """Raises UsageError where variants cannot take turns at a workload."""
     if len(variants) < 2:
@@ -73,4 +129,4 @@ def check_interleaved(chosen: ChosenWorkload, variants: Sequence[Variant]) -> No
             )
 
 
-__all__ = ["check_cpus", "check_interleaved", "check_memory", "memory_limit"]
+__all__ = ["check_cpus", "check_interleaved", "check_memory", "check_poolers", "memory_limit"]

@@ -8,8 +8,10 @@ from pathlib import Path
 from pgstrata.campaign.file.models import ChosenWorkload, VariantSpec
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.model import Server
+from pgstrata.server.pooler import Through
 from pgstrata.store.kept import KeptStep
 from pgstrata.store.names import RunKey
+from pgstrata.store.record import ThroughRecord
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,7 @@ class Variant:
     """A variant of the campaign with its server found and its configuration resolved.
 
     number: from 0, in the campaign's order. memory: most bytes the server may use, None without a limit.
+    through: what stands between driver and server.
     """
 
     spec: VariantSpec
@@ -25,6 +28,14 @@ class Variant:
     label: str
     number: int = 0
     memory: int | None = None
+    through: Through | None = None
+
+    def through_record(self) -> ThroughRecord | None:
+        """As runs record it."""
+        if self.through is None:
+            return None
+        name, version = self.through.name, self.through.version
+        return ThroughRecord(name=name, version=version, settings=dict(self.through.settings or {}))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import socket
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 import pgstrata
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.plan.model import PlannedRun
@@ -90,6 +92,7 @@ def _made_of(run: PlannedRun, spec: CampaignSpec) -> str:
             "config": [fragment.text for fragment in variant.config.fragments],
             "settings": variant.config.settings,
             "memory": variant.memory,
+            "through": structs.asdict(through) if (through := variant.through_record()) else None,
             "host": socket.gethostname(),
         }
     )

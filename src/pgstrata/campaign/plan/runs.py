@@ -11,7 +11,13 @@ from pathlib import Path
 import psutil
 
 from pgstrata.campaign.file.models import Campaign, ChosenWorkload, VariantSpec
-from pgstrata.campaign.plan.checks import check_cpus, check_interleaved, check_memory, memory_limit
+from pgstrata.campaign.plan.checks import (
+    check_cpus,
+    check_interleaved,
+    check_memory,
+    check_poolers,
+    memory_limit,
+)
 from pgstrata.campaign.plan.loaded import with_loaded
 from pgstrata.campaign.plan.model import PlannedRun, Variant
 from pgstrata.campaign.plan.order import interleaved_cost, seconds_of
@@ -20,6 +26,7 @@ from pgstrata.errors import UsageError
 from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.extensions import lacking
 from pgstrata.server.model import Server
+from pgstrata.server.pooler import find_through
 from pgstrata.server.secrets import shown_spec
 from pgstrata.server.source.recipe import Build
 from pgstrata.store import Results, comparisons
@@ -79,6 +86,7 @@ def make_plan(
     """
     check_cpus(campaign)
     variants = _variants(campaign, find_server)
+    check_poolers(campaign, variants)
     unable = _unable(campaign, variants)  # "this version cannot" is said now, not after an hour
     runs = [
         _planned(campaign, variant, workload, repeat, unable.get((variant.label, workload.label), ""))
@@ -165,14 +173,19 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
         memory = memory_limit(spec.memory)
         # To a server with a limit, that is all the memory there is: shares of memory are shares of it.
         config = resolve(fragments, server.version_num, min(ram, memory or ram), server.build)
-        label = spec.label or server.label + (_suffix(stack) if server.managed else "")
+        through = find_through(spec.through, spec.pooler_settings)
+        label = spec.label or (
+            server.label
+            + (_suffix(stack) if server.managed else "")
+            + (f".{through.label}" if through is not None else "")
+        )
         if same := next((v for v in variants if v.label == label), None):
             raise UsageError(
                 f"two variants are called {label}: {_told(same.spec)} and {_told(spec)}",
                 'give one of them a label of its own: label = "…"',
             )
         check_memory(memory, config, label)
-        variants.append(Variant(spec, server, config, label, len(variants), memory))
+        variants.append(Variant(spec, server, config, label, len(variants), memory, through))
     return variants
 
 
@@ -281,6 +294,8 @@ def _difference(run: PlannedRun, record: RunRecord) -> str:
         return "another `env`"
     if record.memory != run.variant.memory:
         return "another limit of `memory`"
+    if record.through != run.variant.through_record():
+        return "something else between driver and server"
     if record.initdb != tuple(run.variant.spec.initdb):
         return "other `initdb` options"
     # Texts, not resolved settings: sizes relative to memory differ from host to host, runs may be merged.

@@ -115,7 +115,7 @@ class ActiveRun:
     def _make_cluster(self) -> Cluster | ForeignCluster:
         variant = self.planned.variant
         if not variant.server.managed:
-            return ForeignCluster(variant.server)
+            return ForeignCluster(variant.server, variant.through)
         return Cluster(
             variant.server,
             variant.config,
@@ -124,6 +124,7 @@ class ActiveRun:
             initdb=variant.spec.initdb,
             cpus=self.settings.server_cpus,
             memory=variant.memory,
+            through=variant.through,
         )
 
     def start(self, copy_of: Path | None = None) -> None:
@@ -380,6 +381,7 @@ class ActiveRun:
                 facts=self._facts,
                 attempts=self._builder.attempts,
                 loaded=self.loaded,
+                through=variant.through_record(),
             )
         )
 

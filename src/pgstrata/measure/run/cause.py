@@ -33,6 +33,10 @@ def cause(
             f"the server died{f' ({words})' if words else ''}: {error.message}",
             f"its last words are in {log}",
         ), log_tail
+    if started and cluster.pooler is not None and cluster.pooler.pid is None:
+        return ServerError(
+            f"pgbouncer died: {error.message}", f"its last words:\n{cluster.pooler.log_tail(8)}"
+        ), log_tail
     return error, log_tail
 
 

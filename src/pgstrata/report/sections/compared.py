@@ -100,6 +100,11 @@ def _environment(record: RunRecord) -> str:
     parts = [f"{name}={value}" for name, value in record.env.items()]
     if record.initdb:
         parts.append("initdb " + shlex.join(record.initdb))
+    if (through := record.through) is not None:
+        settings = ", ".join(f"{name} = {value}" for name, value in through.settings.items())
+        parts.append(
+            f"through {through.name} {through.version}".strip() + (f" ({settings})" if settings else "")
+        )
     return "; ".join(parts) or numbers.UNKNOWN
 
 

@@ -26,7 +26,12 @@ def cpu_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) ->
     roles = [
         r for r in step.role_names if any(_connections(p, step, r, frames) for p in step.by_variant.values())
     ]
-    if not roles:
+    pooled = any(
+        measured.record.pooler_cpu_seconds is not None
+        for own in step.by_variant.values()
+        for measured in own.repeats
+    )
+    if not roles and not pooled:
         return None
     rows: list[Row] = []
     for variant in results.variants:
@@ -38,6 +43,9 @@ def cpu_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) ->
             cells.append(_spread(_connections(own, step, role, frames)))
         cells.append(_spread(_connections(own, step, SERVER, frames)))
         server = own.median(lambda m: m.record.server_cpu_seconds)
+        if pooled:
+            pooler = own.median(lambda m: m.record.pooler_cpu_seconds)
+            cells.append(missing("no pooler") if pooler is None else _figure(pooler))
         driver = own.median(lambda m: m.record.driver_cpu_seconds)
         cells += [_figure(server), _figure(driver)]
         share = driver / server if driver is not None and server else None
@@ -54,6 +62,7 @@ def cpu_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) ->
             Column("variant", "Variant", align="left"),
             *(Column(role, role, "s per connection") for role in roles),
             Column("other", "Other processes", "s"),
+            *([Column("pooler", "Pooler", "s", rule=True)] if pooled else []),
             Column("server", "Server, all", "s", rule=True),
             Column("driver", "Driver", "s"),
             Column("driver_share", "Driver ÷ server", "%"),
@@ -65,7 +74,8 @@ def cpu_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) ->
         "over the connections of a role (with the smallest and the largest below it where they differ). "
         "Other processes are checkpointer, writers, autovacuum and the rest. The driver's own CPU "
         "stands beside it: where it is not small against the server's, the measuring itself takes part "
-        "in the result. Its memory is the most that it held.",
+        "in the result. Its memory is the most that it held."
+        + (" Behind a pooler the backends are among the other processes." if pooled else ""),
     )
 
 

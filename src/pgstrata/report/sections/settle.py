@@ -76,7 +76,9 @@ def _variants(runs: Sequence[Run]) -> list[str] | None:
     first = {run.variant: run for run in runs}.values()
     servers = list(dict.fromkeys(run.record.server.spec for run in first))
     stacks = list(dict.fromkeys(tuple(f.name for f in run.record.config.fragments) for run in first))
-    plain = not any(run.record.env or run.record.memory or run.record.server.built for run in first)
+    plain = not any(
+        run.record.env or run.record.memory or run.record.through or run.record.server.built for run in first
+    )
     usual = len({tuple(run.record.initdb) for run in first}) == 1
     if not plain or not usual or len(servers) * len(stacks) != len(first):
         return None

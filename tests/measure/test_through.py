@@ -1,0 +1,181 @@
+"""What stands between driver and server: pgbouncer, started for a run, and addresses of poolers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pgstrata.driver.client import Driver
+from pgstrata.driver.spec import EngineChoice
+from pgstrata.errors import ServerError, UsageError
+from pgstrata.measure.step import driver_spec
+from pgstrata.server.acquire import acquire
+from pgstrata.server.cluster import Cluster
+from pgstrata.server.config.resolve import resolve
+from pgstrata.server.foreign import ForeignCluster
+from pgstrata.server.model import Server
+from pgstrata.server.pooler import PORT, Through, check_through, find_through
+from pgstrata.store import Results
+from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step
+from support_program import Program, Running
+
+CANARY = "c4naryPa55"
+
+
+@pytest.mark.parametrize(
+    ("through", "settings", "managed", "sentence"),
+    [
+        ("odyssey", {}, True, "'odyssey' is nothing that pgstrata can start"),
+        ("pgbouncer", {}, False, "only before servers that it starts itself"),
+        ("host=h port=6432", {}, True, "`through` is an address"),
+        (
+            "host=h port=6432",
+            {"pool_mode": "session"},
+            False,
+            "`pooler` is for a pooler that pgstrata starts",
+        ),
+        ("host=h prt=6432", {}, False, "no parameter prt"),
+        ("pgbouncer", {"listen_port": "1"}, True, "listen_port is pgstrata's own"),
+        ("pgbouncer", {"pool_mode": "often"}, True, "pool_mode = often"),
+        ("pgbouncer", {"x = 1\ny": "2"}, True, "no name of a setting"),
+        ("pgbouncer", {"server_reset_query": "x\nauth_type = any"}, True, "more than one line"),
+    ],
+)
+def test_what_cannot_stand_between_is_refused(
+    through: str, settings: Mapping[str, str], managed: bool, sentence: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_through(through, settings, managed=managed)
+    assert sentence in caught.value.message
+    check_through("pgbouncer", {"pool_mode": "transaction"}, managed=True)
+    check_through(f"postgresql://u:{CANARY}@h:6432/", {}, managed=False)
+
+
+def test_a_pooler_that_is_not_there_or_is_something_else_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ServerError, match="does not run"):
+        find_through(f"pgbouncer:{tmp_path}/nowhere", {})
+    with pytest.raises(ServerError, match="is no pgbouncer"):
+        find_through("pgbouncer:/bin/echo", {})
+    address = find_through(f"postgresql://u:{CANARY}@h:6432/d", {})
+    assert address and CANARY not in address.name and address.name.startswith("user=u")
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "keeps"),
+    [
+        ("1.18.0", {}, True),
+        ("1.18.0", {"pool_mode": "transaction"}, False),
+        ("1.21.0", {"pool_mode": "transaction"}, False),
+        ("1.21.0", {"pool_mode": "transaction", "max_prepared_statements": "100"}, True),
+        ("1.24.1", {"pool_mode": "transaction"}, True),
+        ("1.24.1", {"pool_mode": "transaction", "max_prepared_statements": "0"}, False),
+    ],
+)
+def test_prepared_statements_are_kept_where_pgbouncer_keeps_them(
+    version: str, settings: Mapping[str, str], keeps: bool
+) -> None:
+    assert Through("pgbouncer", version, settings).prepares == keeps
+
+
+OPTIONS = 'scale = 1, seconds = 1, clients = 3, warmup = 0, builtin = "select-only"'
+
+
+def campaign(place: Path, *variants: str, options: str = "") -> Path:
+    tables = "".join(f'[[variants]]\nserver = "pg:17"\n{variant}\n' for variant in variants)
+    file = place / "campaign.toml"
+    file.write_text(
+        f'{tables}[[workloads]]\nname = "pgbench"\noptions = {{ {OPTIONS}{options} }}\n', encoding="utf-8"
+    )
+    return file
+
+
+def test_a_run_goes_through_pgbouncer_and_says_what_it_cost(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    modes = [f'through = "pgbouncer"\npooler = {{ pool_mode = "{m}" }}' for m in ("session", "transaction")]
+    file = campaign(place, "", *modes, options=', modes = ["extended"]')
+    done = pgstrata("run", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    direct, session, transaction = Results(place / "results").runs()
+    assert [run.variant.partition(".pgbouncer")[2] for run in (direct, session, transaction)] == [
+        "",
+        "",
+        "-transaction",
+    ]
+    assert direct.record.through is None and direct.record.steps[-1].pooler_cpu_seconds is None
+    for run, mode in ((session, "session"), (transaction, "transaction")):
+        through, step = run.record.through, run.record.steps[-1]
+        assert through and through.name == "pgbouncer" and through.settings == {"pool_mode": mode}
+        assert step.operations and step.rate and step.server_cpu_seconds
+        assert step.pooler_cpu_seconds and step.pooler_cpu_seconds > 0
+        assert step.headline.cpu_seconds is None
+        assert any("a pooler does not tell" in note for note in step.notes)
+    page = next((place / "results").rglob("*.html")).read_text()
+    assert "through pgbouncer" in page
+
+
+def test_what_a_pooler_cannot_do_for_a_workload_is_said_before_anything_starts(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    through = 'through = "pgbouncer"\n'
+    too_many = campaign(place, through)
+    too_many.write_text(too_many.read_text().replace("clients = 3", "clients = 21"))
+    done = pgstrata("run", too_many)
+    assert done.returncode == 2 and "has 21 connections" in done.stderr
+    assert "default_pool_size = 21" in done.stderr
+    version = find_through("pgbouncer", {})
+    assert version
+    if not Through("pgbouncer", version.version, {"pool_mode": "transaction"}).prepares:
+        file = campaign(
+            place, f'{through}pooler = {{ pool_mode = "transaction" }}', options=', modes = ["prepared"]'
+        )
+        done = pgstrata("run", file)
+        assert done.returncode == 2 and "prepares its statements, which pgbouncer" in done.stderr
+    assert not (place / "results").exists() or not Results(place / "results").runs()
+
+
+def test_a_pooler_that_dies_ends_the_run_with_its_name(place: Path, pg17: Server) -> None:
+    file = campaign(place, 'through = "pgbouncer"')
+    file.write_text(file.read_text().replace("seconds = 1", "seconds = 60"))
+    running = Running(place, ["run", str(file), "--data-dir", str(place)])
+    running.wait_for(lambda: running.child("pgstrata-driver"))
+    pooler = running.wait_for(lambda: running.child("pgbouncer"))
+    os.kill(pooler.pid, signal.SIGKILL)
+    assert running.end() == 1
+    assert "pgbouncer died" in running.said and "Traceback" not in running.said
+
+
+def test_the_driver_goes_to_the_address_before_a_running_server(place: Path, pg17: Server) -> None:
+    config = resolve([], pg17.version_num, 1 << 30)
+    with Cluster(pg17, config, place / "c", through=find_through("pgbouncer", {})) as cluster:
+        cluster.create()
+        cluster.start()
+        assert cluster.pooler_pid and cluster.pooled
+        words = f"host={cluster.socket_dir} user=postgres dbname=postgres port="
+        server = acquire(f"dsn:{words}{cluster.port}")
+        address = find_through(f"{words}{PORT}", {})
+        foreign = ForeignCluster(server, address)
+        assert foreign.pooled and foreign.connection().port == PORT
+        with foreign.connect() as session:
+            assert session.info.port == cluster.port
+        # A driver that ends as it should asks nobody to cancel anything.
+        role = Role("q", 2, [Script(Sql("SELECT 1", name="one"))], operations=5)
+        step = Step("short", [role], Headline("q", "operations", "queries/s"), seconds=None)
+        engines: list[EngineChoice] = ["io_uring", "blocking"]
+        for engine in engines * 3:
+            with Driver(driver_spec(step, foreign.connection(), 1, engine)) as driver:
+                driver.ready()
+                driver.start()
+                list(driver.events())
+                driver.close()
+        assert cluster.pooler and "cancel request" not in cluster.pooler.log_tail(1000)
+        pooler = cluster.pooler_pid
+        cluster.stop("fast")
+        assert cluster.pooler_pid is None and not psutil.pid_exists(pooler)
+        with pytest.raises(ServerError, match="nobody answers there"):
+            foreign.connection()
