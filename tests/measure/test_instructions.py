@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.driver.spec import document
+from pgstrata.driver.spec import LockstepSpec, document
 from pgstrata.errors import ServerError
 from pgstrata.measure.instructions.callgrind import CallGraph, mean, own_processes, read_part, timed
 from pgstrata.measure.instructions.count import _length
@@ -138,18 +138,16 @@ def test_a_load_is_done_whole_and_its_one_operation_counted_from_the_first_instr
     assert many.step.roles[0].operations == 40
 
 
-def test_writers_lose_their_rate_and_go_in_lockstep() -> None:
+def test_roles_lose_their_rate_and_take_turns() -> None:
     def role(name: str, rate: FixedRate | None) -> Role:
         return Role(name, 1, [Script(Sql("SELECT 1"))], rate=rate)
 
     fixed = FixedRate(10)
     roles = [role("query", None), role("insert", fixed), role("delete", fixed)]
-    made = counted(step(*roles, seconds=9.0, lockstep=[("insert", "delete", 8)]), Length(1, 9))
-    # the driver knows one partner of a role: a second one would wait for ever
-    assert made.step.lockstep == [("insert", "delete", 1)]
+    made = counted(step(*roles, seconds=9.0, lockstep=[LockstepSpec(["insert", "delete"], 8)]), Length(1, 9))
+    assert made.step.lockstep == [LockstepSpec(["query", "insert", "delete"], 0)]
     assert {r.operations for r in made.step.roles} == {10}
-    alone = counted(step(role("query", None), role("insert", fixed), seconds=9.0), Length(1, 9))
-    assert alone.step.lockstep == [("query", "insert", 1)]
+    assert not counted(step(role("query", None), seconds=9.0), Length(1, 9)).step.lockstep
 
 
 def test_a_step_that_needs_several_connections_or_the_clock_is_left_out_with_its_reason() -> None:
@@ -222,10 +220,18 @@ def test_a_row_says_simulated_where_it_was(tmp_path: Path) -> None:
 
 
 def test_settings_while_counting_are_those_the_version_has() -> None:
-    assert settings_for(170_000)["jit"] == "off"
-    assert "jit" not in settings_for(90_600)
-    assert "max_parallel_workers_per_gather" not in settings_for(90_000)
-    assert settings_for(80_400)["checkpoint_segments"]
+    assert settings_for(170_000, {})["jit"] == "off"
+    assert "jit" not in settings_for(90_600, {})
+    assert "max_parallel_workers_per_gather" not in settings_for(90_000, {})
+    assert settings_for(80_400, {})["checkpoint_segments"]
+    assert settings_for(80_100, {})["checkpoint_timeout"] == "3600"  # it knows no units
+
+
+def test_more_buffers_than_a_server_under_valgrind_can_look_at_are_bounded() -> None:
+    assert settings_for(170_000, {"shared_buffers": "6026MB"})["shared_buffers"] == "1GB"
+    assert "shared_buffers" not in settings_for(170_000, {"shared_buffers": "512MB"})
+    assert "shared_buffers" not in settings_for(170_000, {})
+    assert settings_for(80_100, {"shared_buffers": "2GB"})["shared_buffers"] == "131072"
 
 
 def test_a_stripped_binary_has_only_names_of_what_it_exports(pg17: Server, tmp_path: Path) -> None:

@@ -95,9 +95,8 @@ def test_steps_fit_together(name: str, options: dict[str, Any]) -> None:
         # A step ends by time, or because every client of some role finishes.
         assert (step.seconds is None) == any(r.operations for r in step.roles)
         assert step.seconds is not None or step.estimated_seconds
-        for a, b, _ in step.lockstep:
-            assert roles[a].clients == roles[b].clients
-            assert roles[a].operations == roles[b].operations
+        for lockstep in step.lockstep:
+            assert len({(roles[name].clients, roles[name].operations) for name in lockstep.roles}) == 1
 
 
 @pytest.mark.parametrize(("name", "options"), options_of_all())

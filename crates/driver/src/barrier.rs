@@ -18,7 +18,7 @@ use crate::windows::WindowSchedule;
 use crate::{cancel, clock, connect};
 
 /// Opens every connection and brings it up to the barrier; sessions grouped by the thread that will
-/// serve them. Lockstep partners share a thread where threads serve several.
+/// serve them. Those in lockstep share a thread where threads serve several.
 #[allow(clippy::type_complexity, clippy::too_many_arguments)]
 pub fn connect_all<'a>(
     spec: &'a Spec,
@@ -36,7 +36,9 @@ pub fn connect_all<'a>(
     let most = roles.iter().map(|r| r.clients).max().unwrap_or(1);
     let cells: Vec<Vec<Arc<AtomicI64>>> =
         (0..most).map(|_| spec.shared.iter().map(|_| Arc::default()).collect()).collect();
-    let pairs = lockstep_pairs(spec, roles)?;
+    let groups = lockstep_groups(spec, roles)?;
+    let local_time = spec.local_time.as_ref().map(|text| <[u8; 19]>::try_from(text.as_bytes())).transpose();
+    let local_time = local_time.map_err(|_| Failure::spec("local_time is no YYYY-MM-DD HH:MM:SS"))?;
 
     let mut workers: Vec<Vec<ClientConnection<'a>>> = (0..threads).map(|_| Vec::new()).collect();
     let mut pids: Vec<Vec<i32>> = Vec::new();
@@ -57,9 +59,10 @@ pub fn connect_all<'a>(
             let context = SessionContext {
                 control,
                 recorder: recorders.get(worker).cloned().unwrap_or_else(|| record.recorder()),
-                lockstep: partner(&pairs, role.index, client),
+                lockstep: partners(&groups, role.index, client),
                 keep_rows: spec.results_dir.is_some(),
                 windows,
+                local_time,
                 log: logs.get(worker).cloned(),
             };
             let mut session = Session::new(role, client, spec.seed, context);
@@ -106,28 +109,39 @@ fn bring_to_barrier(connection: &mut ClientConnection<'_>) -> Result<(), Failure
     }
 }
 
-type Pairs = Vec<([usize; 2], Vec<Arc<Lockstep>>)>;
+/// The roles that go in step, and a lockstep for each of their clients.
+type Groups = Vec<(Vec<usize>, Vec<Arc<Lockstep>>)>;
 
-fn lockstep_pairs(spec: &Spec, roles: &[Role]) -> Result<Pairs, Failure> {
+fn lockstep_groups(spec: &Spec, roles: &[Role]) -> Result<Groups, Failure> {
     let find = |name: &String| {
         roles.iter().position(|r| r.name == *name).ok_or_else(|| {
             Failure::spec(format!("lockstep names the role {name}, which the step does not have"))
         })
     };
-    let mut pairs = Vec::new();
+    let mut groups: Groups = Vec::new();
     for lockstep in &spec.lockstep {
-        let [a, b] = [find(&lockstep.roles[0])?, find(&lockstep.roles[1])?];
-        if a == b || roles[a].clients != roles[b].clients {
-            return Err(Failure::spec("lockstep needs two roles with the same number of clients"));
+        let sides = lockstep.roles.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        if sides.iter().any(|side| groups.iter().any(|(others, _)| others.contains(side))) {
+            return Err(Failure::spec("lockstep names a role twice"));
         }
-        let each = (0..roles[a].clients).map(|_| Arc::new(Lockstep::new(lockstep.ahead)));
-        pairs.push(([a, b], each.collect()));
+        let mut distinct = sides.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let clients = sides.first().map_or(0, |side| roles[*side].clients);
+        if distinct.len() < 2
+            || distinct.len() < sides.len()
+            || sides.iter().any(|side| roles[*side].clients != clients)
+        {
+            return Err(Failure::spec("lockstep needs different roles with the same number of clients"));
+        }
+        let each = (0..clients).map(|_| Arc::new(Lockstep::new(sides.len(), lockstep.ahead))).collect();
+        groups.push((sides, each));
     }
-    Ok(pairs)
+    Ok(groups)
 }
 
-fn partner(pairs: &Pairs, role: usize, client: u32) -> Option<(Arc<Lockstep>, usize)> {
-    pairs.iter().find_map(|(sides, each)| {
+fn partners(groups: &Groups, role: usize, client: u32) -> Option<(Arc<Lockstep>, usize)> {
+    groups.iter().find_map(|(sides, each)| {
         let side = sides.iter().position(|r| *r == role)?;
         Some((Arc::clone(&each[client as usize]), side))
     })

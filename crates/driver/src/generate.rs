@@ -250,19 +250,26 @@ fn fill_text(fill: FillSpec, rng: &mut Rng, out: &mut Vec<u8>) {
     }
 }
 
-/// The local time to the second, as text that is made anew only when the second changes.
+/// The local time to the second, as text that is made anew only when the second changes; or one that a spec
+/// names, which stands still.
 pub struct LocalTime {
+    still: bool,
     second: libc::time_t,
     text: [u8; 19],
 }
 
 impl LocalTime {
-    pub fn new() -> LocalTime {
-        LocalTime { second: libc::time_t::MIN, text: [b'0'; 19] }
+    /// named: a time that stands still.
+    pub fn new(named: Option<[u8; 19]>) -> LocalTime {
+        let text = named.unwrap_or([b'0'; 19]);
+        LocalTime { still: named.is_some(), second: libc::time_t::MIN, text }
     }
 
     /// `YYYY-MM-DD HH:MM:SS`.
     pub fn text(&mut self) -> [u8; 19] {
+        if self.still {
+            return self.text;
+        }
         let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `t` is valid for writing; the coarse clock exists wherever the kernel is Linux.
         unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut t) };
@@ -371,5 +378,12 @@ mod tests {
         let mut out = Vec::new();
         quoted(b"o'neil", &mut out);
         assert_eq!(out, b"'o''neil'");
+    }
+
+    #[test]
+    fn a_named_time_stands_still() {
+        let named = *b"2026-01-01 05:00:00";
+        assert_eq!(LocalTime::new(Some(named)).text(), named);
+        assert_ne!(LocalTime::new(None).text(), named);
     }
 }

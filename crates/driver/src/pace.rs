@@ -141,33 +141,38 @@ impl Pace {
     }
 }
 
-/// Keeps two connections in step: neither is ever more than `ahead` transactions ahead.
+/// Keeps connections in step, one of each role: none is ever more than `ahead` transactions ahead of another.
+///
+/// With `ahead` 0 they take turns, in their order.
 pub struct Lockstep {
     ahead: u64,
-    done: [AtomicU64; 2],
-    gone: [AtomicBool; 2],
-    waiting: AtomicBool,
+    done: Box<[AtomicU64]>,
+    gone: Box<[AtomicBool]>,
+    waiting: AtomicU64,
     door: Mutex<()>,
     bell: Condvar,
 }
 
 impl Lockstep {
-    pub fn new(ahead: u64) -> Lockstep {
+    pub fn new(sides: usize, ahead: u64) -> Lockstep {
         Lockstep {
-            ahead: ahead.max(1),
-            done: Default::default(),
-            gone: Default::default(),
-            waiting: AtomicBool::new(false),
+            ahead,
+            done: (0..sides).map(|_| AtomicU64::new(0)).collect(),
+            gone: (0..sides).map(|_| AtomicBool::new(false)).collect(),
+            waiting: AtomicU64::new(0),
             door: Mutex::new(()),
             bell: Condvar::new(),
         }
     }
 
-    /// True when one more transaction of `side` (0 or 1) keeps the distance, or the other has left.
+    /// True when one more transaction of `side` keeps the distance to all others that have not left.
     pub fn may_start(&self, side: usize) -> bool {
-        let other = 1 - side;
-        self.gone[other].load(Ordering::SeqCst)
-            || self.done[side].load(Ordering::SeqCst) < self.done[other].load(Ordering::SeqCst) + self.ahead
+        let own = self.done[side].load(Ordering::SeqCst);
+        (0..self.done.len()).filter(|other| *other != side).all(|other| {
+            let most_ahead = if self.ahead > 0 { self.ahead } else { u64::from(side < other) };
+            self.gone[other].load(Ordering::SeqCst)
+                || own < self.done[other].load(Ordering::SeqCst) + most_ahead
+        })
     }
 
     pub fn finished_one(&self, side: usize) {
@@ -175,24 +180,24 @@ impl Lockstep {
         self.ring();
     }
 
-    /// `side` does no more transactions; the other need not wait for it.
+    /// `side` does no more transactions; the others need not wait for it.
     pub fn leave(&self, side: usize) {
         self.gone[side].store(true, Ordering::SeqCst);
         self.ring();
     }
 
     fn ring(&self) {
-        if self.waiting.load(Ordering::SeqCst) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
             let _guard = self.door.lock().unwrap_or_else(|e| e.into_inner());
             self.bell.notify_all();
         }
     }
 
     /// Waits until `side` may start or the step is over. It looks at the clock now and then, so that
-    /// a stop is noticed even if the other side never comes back.
+    /// a stop is noticed even if the others never come back.
     pub fn wait(&self, side: usize, control: &Control) {
         let mut guard = self.door.lock().unwrap_or_else(|e| e.into_inner());
-        self.waiting.store(true, Ordering::SeqCst);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
         while !self.may_start(side) && !control.over(clock::now()) {
             let nap = Duration::from_millis(20);
             guard = match self.bell.wait_timeout(guard, nap) {
@@ -200,7 +205,7 @@ impl Lockstep {
                 Err(e) => e.into_inner().0,
             };
         }
-        self.waiting.store(false, Ordering::SeqCst);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -248,7 +253,7 @@ mod tests {
 
     #[test]
     fn lockstep_holds_the_distance_both_ways() {
-        let pair = Lockstep::new(8);
+        let pair = Lockstep::new(2, 8);
         for _ in 0..8 {
             assert!(pair.may_start(0));
             pair.finished_one(0);
@@ -261,5 +266,37 @@ mod tests {
         assert!(!pair.may_start(1));
         pair.leave(0);
         assert!(pair.may_start(1));
+    }
+    #[test]
+    fn none_of_three_leaves_the_slowest_behind() {
+        let three = Lockstep::new(3, 2);
+        for side in [0, 0, 1, 1] {
+            assert!(three.may_start(side));
+            three.finished_one(side);
+        }
+        assert!(!three.may_start(0) && !three.may_start(1));
+        three.finished_one(2);
+        assert!(three.may_start(0) && three.may_start(1));
+        three.leave(2);
+        three.finished_one(0);
+        three.finished_one(0);
+        assert!(!three.may_start(0) && three.may_start(1));
+    }
+
+    #[test]
+    fn with_nothing_ahead_they_take_turns_in_their_order() {
+        let three = Lockstep::new(3, 0);
+        for _ in 0..4 {
+            for side in 0..3 {
+                assert_eq!(
+                    [0, 1, 2].map(|other| three.may_start(other)),
+                    [0, 1, 2].map(|other| other == side)
+                );
+                three.finished_one(side);
+            }
+        }
+        three.leave(1);
+        three.finished_one(0);
+        assert!(three.may_start(2));
     }
 }

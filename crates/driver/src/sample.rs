@@ -275,7 +275,7 @@ impl Writer<'_> {
                 }
                 Piece::Fill(fill) => self.value(ValueRef::Text(&"a".repeat(fill.min as usize)), true),
                 Piece::Now => {
-                    let now = LocalTime::new().text();
+                    let now = LocalTime::new(None).text();
                     self.value(ValueRef::Text(&String::from_utf8_lossy(&now)), true);
                 }
             }

@@ -53,6 +53,10 @@ pub struct Spec {
     pub shared: Vec<String>,
     #[serde(default)]
     pub lockstep: Vec<LockstepSpec>,
+    /// What values of the local time are instead, `YYYY-MM-DD HH:MM:SS`: the same rows at any time of day.
+    #[serde(default)]
+    #[schemars(regex(pattern = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$"))]
+    pub local_time: Option<String>,
     /// Works in windows only, others in the time between; `warmup_seconds` and `seconds` are inside of them.
     #[serde(default)]
     pub windows: Option<WindowsSpec>,
@@ -307,13 +311,13 @@ pub enum EngineChoice {
     IoUring,
 }
 
-/// Client i of one role and client i of the other never differ by more than `ahead` transactions.
+/// Clients i of these roles never differ by more than `ahead` transactions; with 0 they take turns, in this
+/// order.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LockstepSpec {
-    #[schemars(extend("uniqueItems" = true))]
-    pub roles: [String; 2],
-    #[schemars(range(min = 1))]
+    #[schemars(length(min = 2), extend("uniqueItems" = true))]
+    pub roles: Vec<String>,
     pub ahead: u64,
 }
 

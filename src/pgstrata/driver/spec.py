@@ -174,6 +174,9 @@ class RoleSpec(_Object, frozen=True, kw_only=True):
 
 
 class LockstepSpec(_Object, frozen=True):
+    """Clients of the roles with the same number: none is more than `ahead` transactions ahead of another; 0:
+    they take turns, in this order."""
+
     roles: Sequence[str]
     ahead: int
 
@@ -277,6 +280,7 @@ class Spec(StepSpec, frozen=True, kw_only=True):
     engine: EngineChoice = "auto"
     threads: int = 0
     results_dir: str | None = None
+    local_time: str | None = None
     windows: WindowsSpec | None = None
     log: LogSpec | None = None
     overtime_seconds: float = 600.0

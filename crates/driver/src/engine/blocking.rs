@@ -25,7 +25,7 @@ pub fn run(client: &mut ClientConnection<'_>, control: &Control, writer: &Statem
                 Ok(())
             }
             Want::Blocked => {
-                client.session.wait_for_partner();
+                client.session.wait_for_lockstep();
                 Ok(())
             }
             Want::Connect => {

@@ -88,7 +88,7 @@ struct Loop<'l, 'a> {
     writer: &'l StatementWriter<'l>,
     active: usize,
     timers: BinaryHeap<Reverse<(Nanos, usize)>>,
-    /// Sessions whose lockstep partner is behind; it runs on this thread too.
+    /// Sessions that wait for others in lockstep, which run on this thread too.
     blocked: Vec<usize>,
     wake_word: Box<u64>,
 }

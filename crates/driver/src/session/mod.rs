@@ -38,7 +38,7 @@ pub enum Want {
     Push,
     /// Nothing until this time.
     Wait(Nanos),
-    /// Nothing until its lockstep partner has caught up.
+    /// Nothing until those in lockstep with it have caught up.
     Blocked,
     /// Another connection, then `connected`.
     Connect,
@@ -80,6 +80,8 @@ pub struct SessionContext<'a> {
     pub lockstep: Option<(Arc<Lockstep>, usize)>,
     pub keep_rows: bool,
     pub windows: Option<&'a WindowSchedule>,
+    /// What values of the local time are, where it stands still.
+    pub local_time: Option<[u8; 19]>,
     pub log: Option<Arc<Log>>,
 }
 
@@ -122,6 +124,7 @@ pub struct Session<'a> {
 impl<'a> Session<'a> {
     /// A session of client `client` (0-based) of `role`; `seed` is the whole step's.
     pub fn new(role: &'a Role, client: u32, seed: u64, context: SessionContext<'a>) -> Session<'a> {
+        let local_time = LocalTime::new(context.local_time);
         let mut vars = Vars::new(&role.names);
         vars.set(role.client_slot, Value::Int(i64::from(client) + 1));
         vars.set(role.client_id_slot, Value::Int(i64::from(client)));
@@ -142,7 +145,7 @@ impl<'a> Session<'a> {
             pc: 0,
             vars,
             rng: Rng::new(stream(seed, role.index as u64, u64::from(client))),
-            local_time: LocalTime::new(),
+            local_time,
             counters: vec![0; role.counters],
             prepared: role.statements.iter().map(|s| vec![false; s.prepared.len()]).collect(),
             pace: role.rate.map(|rate| Pace::new(rate, phase)),
@@ -305,8 +308,8 @@ impl<'a> Session<'a> {
         self.state == State::Finished
     }
 
-    /// Waits for the partner of a lockstep, for engines that may block.
-    pub fn wait_for_partner(&self) {
+    /// Waits for those in lockstep with it, for engines that may block.
+    pub fn wait_for_lockstep(&self) {
         if let Some((pair, side)) = &self.context.lockstep {
             pair.wait(*side, self.context.control);
         }

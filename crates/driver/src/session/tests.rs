@@ -35,7 +35,15 @@ impl<'a> Fixture<'a> {
             role,
             0,
             7,
-            SessionContext { control, recorder, lockstep, keep_rows: true, windows: None, log: None },
+            SessionContext {
+                control,
+                recorder,
+                lockstep,
+                keep_rows: true,
+                windows: None,
+                local_time: None,
+                log: None,
+            },
         );
         assert!(!session.prepare().unwrap());
         assert_eq!(session.advance(0), Want::Finished, "no start ops");
@@ -273,7 +281,7 @@ fn a_pipeline_is_one_exchange() {
 fn lockstep_blocks_the_side_that_is_ahead() {
     let role = role(query(json!([{"sql": ["SELECT 1"], "name": "one"}])));
     let control = control();
-    let pair = Arc::new(Lockstep::new(8));
+    let pair = Arc::new(Lockstep::new(2, 8));
     let mut bench = Fixture::new(&role, &control, Some((Arc::clone(&pair), 0)));
     for _ in 0..8 {
         bench.sent(0);

@@ -204,8 +204,11 @@ _ASKS = frozenset(
     }
 )
 
-_SIGNALS = ("handle_sig_alarm", "procsignal_sigusr1_handler", "ProcessConfigFile", "ProcessCatchupInterrupt")
-"""Work that others or a timer cause."""
+_SIGNALS = (
+    *("handle_sig_alarm", "procsignal_sigusr1_handler", "ProcessConfigFile", "ProcessCatchupInterrupt"),
+    "pgstat_assoc_relation",
+)
+"""Work that others or a timer cause; the last finds the statistics of a table again once they were sent."""
 
 
 def timed(graph: CallGraph) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from pgstrata.driver.spec import SqlSpec
+from pgstrata.driver.spec import LockstepSpec, SqlSpec
 from pgstrata.workload.core.language import If, Op, PgbenchScript, Role, Script, Set, Sql, Step
 
 MARK = "pg_backend_pid"
@@ -71,16 +71,9 @@ def counted(step: Step, wanted: Length, *, marks: bool = True) -> Counted:
         length = _length(role, wanted)
         lengths[role.name] = length
         roles.append(_role(role, length, marks))
-    names = {role.name for role in roles}
-    pairs = [(a, b, 1) for a, b, _ in step.lockstep if a in names and b in names]
-    # The driver keeps a role in step with one other. Writers that are with each other stay so, and the
-    # queries
-    # go beside them; else one that went by a rate of its own goes with the headline's.
-    bound = {name for a, b, _ in pairs for name in (a, b)}
-    free = [role.name for role in roles if role.name not in bound and role.name != step.headline.role]
-    if free and step.headline.role not in bound:
-        pairs.append((step.headline.role, free[0], 1))
-    made = replace(step, roles=roles, lockstep=pairs, seconds=None, warmup=0.0, digest=None)
+    # In turns, so that each finds what the others did before it, and the same at each start.
+    turns = [LockstepSpec([role.name for role in roles], 0)] if len(roles) > 1 else []
+    made = replace(step, roles=roles, lockstep=turns, seconds=None, warmup=0.0, digest=None)
     return Counted(made, lengths, "; ".join(left))
 
 

@@ -360,7 +360,7 @@ class Step:
     headline: Headline
     seconds: float | None = None
     warmup: float = 0.0
-    lockstep: Sequence[tuple[str, str, int]] = ()
+    lockstep: Sequence[LockstepSpec] = ()
     shared: Sequence[str] = ()
     tables: Sequence[str] = ()
     group: str = ""
@@ -379,7 +379,7 @@ class Step:
             seconds=self.seconds,
             warmup_seconds=self.warmup,
             shared=list(self.shared),
-            lockstep=[LockstepSpec([a, b], n) for a, b, n in self.lockstep],
+            lockstep=self.lockstep,
             roles=[role.spec() for role in self.roles],
         )
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pgstrata.driver.spec import LockstepSpec
 from pgstrata.workload.core.language import (
     Admin,
     Every,
@@ -40,6 +41,7 @@ from pgstrata.workload.insert.options import ROWS_BEFORE_INDEXES, InsertOptions
 
 #: Inserts and deletes of one client are never further apart than this many statements.
 AHEAD = 8
+_WRITERS = LockstepSpec(["insert", "delete"], AHEAD)
 #: More statements than any step has.
 _NEVER = 2**31 - 1
 
@@ -324,7 +326,7 @@ def l_i(o: InsertOptions, name: str, rows: int, batch: int) -> Step:
             *_htap(o),
         ],
         Headline("insert", "rows", "rows/s"),
-        lockstep=[("insert", "delete", AHEAD)],
+        lockstep=[_WRITERS],
         shared=["min_id"],
         tables=_recorded_tables(o),
         group="write",
@@ -348,7 +350,7 @@ def queries(o: InsertOptions, name: str, kind: str, rate: int) -> Step:
         [reader, *writers, *_htap(o)],
         Headline("query", "operations", "queries/s"),
         seconds=o.seconds,
-        lockstep=[("insert", "delete", AHEAD)] if rate else [],
+        lockstep=[_WRITERS] if rate else [],
         shared=["min_id"],
         tables=_recorded_tables(o),
         group="range queries" if kind == "range" else "point queries",
