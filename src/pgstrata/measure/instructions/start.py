@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
+
+from msgspec import structs
 
 from pgstrata.campaign.file.models import Campaign, ChosenWorkload
 from pgstrata.campaign.plan.model import Variant
@@ -19,7 +22,8 @@ from pgstrata.measure.run.modules import create_modules
 from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import driver_spec, step_seed
 from pgstrata.server.cluster import Cluster, new_database
-from pgstrata.server.config.settings import major_of, setting
+from pgstrata.server.config.resolve import UNITS_SINCE
+from pgstrata.server.config.settings import major_of, plain_number, setting, size_bytes
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work, WorkContext
 
 DATABASE = "pgstrata"
@@ -28,19 +32,35 @@ SETTINGS: Mapping[str, str] = {
     "jit": "off",
     "max_parallel_workers_per_gather": "0",
     "autovacuum": "off",
+    "synchronous_commit": "on",
+    "wal_writer_delay": "10s",
     "checkpoint_timeout": "1h",
     "checkpoint_segments": "256",
     "max_wal_size": "16GB",
 }
 """While counting, whatever the config says: code that is compiled anew at each start has no name; a plan in
 several processes divides its work by the clock; and vacuums and checkpoints come when they are due by the
-clock, after which pages are written into the log whole."""
+clock, after which pages are written into the log whole. Of a commit that does not wait for its log each
+reader asks anew until the WAL writer, by the clock, has written it."""
+
+NOW = datetime(2026, 1, 1)
+"""The local time of a workload's first step, an hour more at each: rows that hold it, and indexes on it, are
+the same at each start."""
+
+MOST_BUFFERS = "1GB"
+"""A server looks at every buffer when it starts and ends: of six gigabytes that takes longer than a count."""
 
 
-def settings_for(version_num: int) -> dict[str, str]:
-    """Those that this version has."""
-    known = major_of(version_num)
-    return {name: value for name, value in SETTINGS.items() if setting(name, known)}
+def settings_for(version_num: int, configured: Mapping[str, str]) -> dict[str, str]:
+    """Those that this version has, in its units, on top of a config's settings as SHOW writes them."""
+    wanted = dict(SETTINGS)
+    if (size_bytes(configured.get("shared_buffers", "")) or 0) > (size_bytes(MOST_BUFFERS) or 0):
+        wanted["shared_buffers"] = MOST_BUFFERS
+    major = major_of(version_num)
+    rows = {name: row for name in wanted if (row := setting(name, major))}
+    if version_num >= UNITS_SINCE:
+        return {name: wanted[name] for name in rows}
+    return {name: plain_number(row, wanted[name]) for name, row in rows.items()}
 
 
 @dataclass(frozen=True)
@@ -201,7 +221,9 @@ class FreshStart:
         cluster.stop("fast")
         self._counts = cluster.private_folder("counts")
         try:
-            cluster.start(self._engine.under(self._counts), settings_for(version))
+            cluster.start(
+                self._engine.under(self._counts), settings_for(version, self._variant.config.settings)
+            )
         except ServerError as error:
             raise ServerError(
                 f"under {self._engine.name}: {error.message}" if self._engine.slow else error.message,
@@ -222,7 +244,8 @@ class FreshStart:
         return {role: graph.per(phase.counted.lengths[role].counted) for role, graph in graphs.items()}
 
     def _spec(self, step: Step, order: int) -> Spec:
-        return driver_spec(step, self.cluster.connection(DATABASE), self._seed(order, step.name), "blocking")
+        spec = driver_spec(step, self.cluster.connection(DATABASE), self._seed(order, step.name), "blocking")
+        return structs.replace(spec, local_time=f"{NOW + timedelta(hours=order)}")
 
     def _do(self, phase: Phase, check: Callable[[], None]) -> None:
         match phase:
