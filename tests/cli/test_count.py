@@ -159,18 +159,22 @@ def test_a_server_that_does_not_start_under_valgrind_is_unclear(pgstrata: Progra
 
 
 @needs_valgrind
-def test_what_is_ended_in_the_middle_leaves_nothing(place: Path) -> None:
+def test_what_is_ended_in_the_middle_keeps_its_starts_and_goes_on(pgstrata: Program, place: Path) -> None:
     (place / "data").mkdir()
-    running = Running(
-        place, ["count", "--server", "pg:17", *SMALL, *QUICK, "--data-dir", str(place / "data")]
-    )
-    running.wait_for(lambda: list((place / "data").glob("count-*/counts/*")))
+    command = ["count", "--server", "pg:17", *SMALL, *QUICK, "--data-dir", str(place / "data")]
+    running = Running(place, command)
+    running.wait_for(lambda: list(place.glob("results/*/*/*/.1.kept/01.start")))
     running.process.terminate()
     assert running.process.wait(60) == 143
-    assert "counts anew" in running.said
+    assert "goes on" in running.said
     assert list((place / "data").glob("count-*")) == []
-    assert list(place.glob("results/*/*/*/*")) == []
     assert living_in(place) == []
+    assert [path.name for path in place.glob("results/*/*/*/*")] == [".1.kept"]
+    done = pgstrata(*command)
+    assert done.returncode == 0, done.stderr
+    assert "starts of a stopped count are kept: 1" in done.stderr
+    assert "start 1 of each variant counted" not in done.stderr
+    assert not list(place.glob("results/*/*/*/.1.kept"))
 
 
 @pytest.fixture

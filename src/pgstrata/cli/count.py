@@ -149,7 +149,8 @@ def _execute(campaign: Campaign, fresh: bool, callers: str | None, form: TextOrJ
     except Interrupted as interrupted:
         again = shlex.join(["pgstrata", *shown_words(sys.argv[1:])])
         print(
-            f"stopped; nothing of this count is kept, the same command counts anew: {again}", file=sys.stderr
+            f"stopped; finished starts are kept, the same command goes on with the next: {again}",
+            file=sys.stderr,
         )
         raise Interruption(interrupted.exit_code) from interrupted
     _say_failed(outcome)

@@ -1,8 +1,9 @@
-"""Finished steps of runs that are not finished yet: durable at once, so that no end of pgstrata loses them.
+"""Finished parts of runs that are not finished yet: durable at once, so that no end of pgstrata loses them.
 
 A step lies in one file, `.<repeat>.kept/<nn>-<step>.step` beside its run's folders: a line with the SHA-256
 of the rest, then all the run folder would have had of it. It is written, synced and renamed, so it is whole
-or not there; a damaged one is not used. The next attempt at the run takes it over (`RunBuilder.take`).
+or not there; a damaged one is not used. The next attempt at the run takes it over (`RunBuilder.take`). So lie
+the starts of a count (`<nn>.start`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct, structs
@@ -22,8 +23,11 @@ from pgstrata.store import disk
 from pgstrata.store.names import RunKey, slug
 from pgstrata.store.record import StepRecord, Time
 
+T = TypeVar("T")
+
 MOST_BYTES = 1 << 30
 _END = ".step"
+_START = ".start"
 
 
 class KeptStep(Struct, frozen=True, kw_only=True):
@@ -66,9 +70,12 @@ def folder_of(root: Path, key: RunKey) -> Path:
 
 def keep(folder: Path, step: KeptStep, data: KeptData) -> None:
     """Makes a step durable. Raises StoreError."""
-    name = f"{step.order:02d}-{slug(step.name)}{_END}"
     body = msgspec.msgpack.encode(_File(step=step, data=data))
-    with disk.storing("keep a finished step", folder):
+    _write(folder, f"{step.order:02d}-{slug(step.name)}{_END}", body, "keep a finished step")
+
+
+def _write(folder: Path, name: str, body: bytes, deed: str) -> None:
+    with disk.storing(deed, folder):
         folder.mkdir(exist_ok=True)
         temporary = folder / f".{name}.{os.getpid()}"
         temporary.unlink(missing_ok=True)
@@ -91,6 +98,31 @@ def data_of(step: KeptStep) -> KeptData | None:
     return file.data if file is not None else None
 
 
+class KeptStart(Struct, frozen=True, kw_only=True):
+    """A start of a count. made_of: as that of a step; data: what it counted, for the one who counts."""
+
+    number: int
+    made_of: str
+    data: msgspec.Raw
+
+
+def keep_start(folder: Path, start: KeptStart) -> None:
+    """Makes a start durable. Raises StoreError."""
+    body = msgspec.msgpack.encode(start)
+    _write(folder, f"{start.number:02d}{_START}", body, "keep a finished start")
+
+
+def kept_starts(root: Path, key: RunKey, made_of: str) -> list[msgspec.Raw]:
+    """What the whole starts that are kept of a count have counted, in their order, from the first on."""
+    found: list[msgspec.Raw] = []
+    for path in sorted(folder_of(root, key).glob(f"*{_START}")):
+        start = _decoded(path, KeptStart)
+        if start is None or start.made_of != made_of or start.number != len(found) + 1:
+            break
+        found.append(start.data)
+    return found
+
+
 def drop(root: Path, key: RunKey) -> None:
     """Removes what is kept of a run: it is finished, or begins anew. Raises StoreError."""
     folder = folder_of(root, key)
@@ -100,14 +132,19 @@ def drop(root: Path, key: RunKey) -> None:
 
 
 def _read(path: Path) -> _File | None:
+    file = _decoded(path, _File)
+    return structs.replace(file, step=structs.replace(file.step, path=str(path))) if file else None
+
+
+def _decoded(path: Path, type: type[T]) -> T | None:
+    """What lies in a file; None where it is damaged, another's, or gone."""
     try:
         if not believed_file(path.lstat(), MOST_BYTES):
             return None
         digest, _, body = disk.read_regular(path, MOST_BYTES).partition(b"\n")
         if hashlib.sha256(body).hexdigest().encode() != digest:
             return None
-        file = msgspec.msgpack.decode(body, type=_File)
-        return structs.replace(file, step=structs.replace(file.step, path=str(path)))
+        return msgspec.msgpack.decode(body, type=type)
     except (OSError, msgspec.DecodeError):
         return None
 

@@ -12,6 +12,7 @@ from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import psutil
 from rich.console import Console
 
@@ -40,8 +41,9 @@ from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.observe import machine
 from pgstrata.server.guard import clear_leftovers
-from pgstrata.store import Results
+from pgstrata.store import Results, kept
 from pgstrata.store.comparisons import hide
+from pgstrata.store.kept import KeptStart, digest, keep_start, kept_starts
 from pgstrata.store.names import RunKey, new_run_id
 from pgstrata.store.read import Run, read_run
 from pgstrata.store.record import (
@@ -109,6 +111,14 @@ def count_campaign(
         return outcome
 
 
+class _Kept(msgspec.Struct, frozen=True):
+    """What a start has counted, as it is kept until all are there."""
+
+    lengths: dict[str, Length]
+    steps: dict[str, dict[str, CallGraph]]
+    processes: dict[str, float]
+
+
 class _Count:
     """The counting of one workload."""
 
@@ -129,15 +139,19 @@ class _Count:
         self._wanted, self._results, self._root = wanted, results, root
         self._interrupts, self._say, self._outcome = interrupts, say, outcome
         self._lengths: dict[str, Length] = {}
+        self._keys: dict[str, RunKey] = {}
         self._open: set[FreshStart] = set()
         self._ending = threading.Event()
         self._label = f"{chosen.label}{COUNTED}"
 
     def all(self, fresh: bool) -> None:
         variants, unable = self._variants()
-        keys = {v.label: RunKey(self._campaign.name, v.label, self._label, 1) for v in variants}
+        self._keys = keys = {v.label: RunKey(self._campaign.name, v.label, self._label, 1) for v in variants}
         self._check_steps(variants[0])
-        if not fresh and all(self._is_there(keys[v.label], v) for v in variants):
+        if fresh:
+            for key in keys.values():
+                kept.drop(self._results.root, key)
+        elif all(self._is_there(keys[v.label], v) for v in variants):
             self._say(f"{self._label}: counted already")
             return
         with self._interrupts.shield():
@@ -147,6 +161,7 @@ class _Count:
             starts = self._measure(variants)
             for variant in variants:
                 self._store(variant, builders[variant.label], starts[variant.label])
+                kept.drop(self._results.root, keys[variant.label])
         except BaseException:
             with self._interrupts.shield():
                 for builder in builders.values():
@@ -213,19 +228,28 @@ class _Count:
     def _measure(self, variants: Sequence[Variant]) -> dict[str, list[StartResult]]:
         """All starts of each variant, until every step is known well enough."""
         starts: dict[str, list[StartResult]] = {v.label: [] for v in variants}
-        first = self._together([(variants[0], lambda name: PILOT, frozenset())])[0]
-        if first.error is not None:
-            starts[variants[0].label].append(first)
-        self._lengths = {name: _length(roles) for name, roles in first.steps.items()}
+        # the base comes first
+        for variant in variants:
+            starts[variant.label] = self._kept(variant)
+        if not self._lengths:
+            first = self._together([(variants[0], 0, frozenset())])[0]
+            if first.error is not None:
+                starts[variants[0].label].append(first)
+            self._lengths = {name: _length(roles) for name, roles in first.steps.items()}
         done: frozenset[str] = frozenset()
         for number in range(1, self._wanted.most_starts + 1):
-            work = [v for v in variants if not any(s.error for s in starts[v.label])]
-            found = self._together([(v, lambda name: self._lengths.get(name, PILOT), done) for v in work])
+            work = [
+                v
+                for v in variants
+                if len(starts[v.label]) < number and not any(s.error for s in starts[v.label])
+            ]
+            found = self._together([(v, number, done) for v in work])
             for variant, result in zip(work, found, strict=True):
                 starts[variant.label].append(result)
                 if result.error is not None:
                     self._say(f"{variant.label}: {result.error.message}")
-            self._say(f"{self._label}: start {number} of each variant counted")
+            if work:
+                self._say(f"{self._label}: start {number} of each variant counted")
             if number < self._wanted.starts:
                 continue
             planned = self._planned(variants[0], lambda name: PILOT)
@@ -247,9 +271,41 @@ class _Count:
                     return False
         return True
 
-    def _together(
-        self, work: Sequence[tuple[Variant, Callable[[str], Length], frozenset[str]]]
-    ) -> list[StartResult]:
+    def _kept(self, variant: Variant) -> list[StartResult]:
+        """The starts of this variant that a count that was stopped has kept. Those of the base say how many
+        operations are counted; those of others with other numbers are of another count."""
+        found = []
+        for data in kept_starts(self._results.root, self._keys[variant.label], self._made_of(variant)):
+            try:
+                start = msgspec.msgpack.decode(data, type=_Kept)
+            except msgspec.DecodeError:
+                break
+            self._lengths = self._lengths or start.lengths
+            if start.lengths != self._lengths:
+                break
+            found.append(StartResult(start.steps, start.processes))
+        if found:
+            self._say(f"{variant.label}, {self._label}: starts of a stopped count are kept: {len(found)}")
+        return found
+
+    def _made_of(self, variant: Variant) -> str:
+        """Stands for all that decides what is counted."""
+        server = variant.server
+        return digest(
+            {
+                "release": pgstrata.__version__,
+                "server": [server.version, server.build, server.built.key if server.built else None],
+                "config": variant.config.settings,
+                "env": variant.spec.env,
+                "initdb": variant.spec.initdb,
+                "options": self._chosen.all_options,
+                "seed": self._campaign.spec.seed,
+                "engine": [self._engine.name, self._engine.tool, self._engine.simulated],
+                "steps": [phase.step.name for phase in self._planned(variant, lambda name: PILOT).steps],
+            }
+        )
+
+    def _together(self, work: Sequence[tuple[Variant, int, frozenset[str]]]) -> list[StartResult]:
         """Fresh starts side by side, one for each CPU. An interruption ends them all."""
         with self._interrupts.shield():
             pool = ThreadPoolExecutor(max(1, min(len(work), psutil.cpu_count() or 1)))
@@ -267,15 +323,23 @@ class _Count:
         finally:
             pool.shutdown(wait=True)
 
-    def _start(self, variant: Variant, length: Callable[[str], Length], skip: frozenset[str]) -> StartResult:
+    def _start(self, variant: Variant, number: int, skip: frozenset[str]) -> StartResult:
+        """number: from 1; 0 is the first look."""
         start = FreshStart(
             self._campaign, variant, self._chosen, self._engine, self._root / f"count-{new_run_id()}"
         )
         self._open.add(start)
         try:
-            return start.measure(self._planned(variant, length), self._check, skip)
+            lengths = self._lengths if number else {}
+            plan = self._planned(variant, lambda name: lengths.get(name, PILOT))
+            result = start.measure(plan, self._check, skip)
         finally:
             self._open.discard(start)
+        if number and result.error is None:
+            data = msgspec.msgpack.encode(_Kept(self._lengths, result.steps, result.processes))
+            begun = KeptStart(number=number, made_of=self._made_of(variant), data=msgspec.Raw(data))
+            keep_start(kept.folder_of(self._results.root, self._keys[variant.label]), begun)
+        return result
 
     def _check(self) -> None:
         if self._ending.is_set():
@@ -294,7 +358,7 @@ class _Count:
             tool=self._engine.tool,
             event=self._engine.event,
             margin=self._wanted.margin,
-            settings=settings_for(variant.server.version_num),
+            settings=settings_for(variant.server.version_num, variant.config.settings),
             symbols=symbols_of(variant.server.bin_dir) if self._engine.marks else "none",
             steps=tuple(steps),
             simulated=self._engine.simulated,
