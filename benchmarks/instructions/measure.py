@@ -1,12 +1,13 @@
-"""How often a count is right: base against base, and a planted code path of 0.5 %.
+"""How often a count is right: base against base, and a planted code path of 0.5 %, counted and timed.
 
-    python benchmarks/instructions/measure.py [--same 40] [--planted 20] [--busy 2]
+    python benchmarks/instructions/measure.py [--same 40] [--planted 20] [--timed 5] [--busy 2]
     python benchmarks/instructions/measure.py --print
 
 Builds burn.c with cc, finds out how many rounds of it are 0.5 % of an operation, and lets `pgstrata count`
 compare base with base and base with the planted one, new clusters and new starts each time, at the default
-margin, with so many busy programs beside. One line of JSON per comparison goes to --out; the same command
-again goes on where it was stopped. --print makes the table of what is there.
+margin, with so many busy programs beside; and `pgstrata run` times the same two in turns, at the same margin,
+for at most --seconds. One line of JSON per comparison goes to --out; the same command again goes on where it
+was stopped. --print makes the table of what is there.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ Json = dict[str, Any]
 
 HERE = Path(__file__).resolve().parent
 SHARE = 0.005
+SAME, PLANTED, TIMED = "base against base", f"+ {SHARE:.1%} planted", f"+ {SHARE:.1%} planted, timed"
 TRY = 1000
 """Rounds with which it is found out how often the loop is reached."""
 
@@ -40,6 +42,8 @@ def main() -> None:
     parser.add_argument("--step", default="point-query")
     parser.add_argument("--same", type=int, default=40)
     parser.add_argument("--planted", type=int, default=20)
+    parser.add_argument("--timed", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=60, help="longest timed comparison")
     parser.add_argument("--busy", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("instructions.jsonl"))
     parser.add_argument("--print", action="store_true", dest="show")
@@ -69,26 +73,21 @@ def measure(arguments: argparse.Namespace, folder: Path, there: list[Json]) -> N
     library = folder / "burn.so"
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, HERE / "burn.c", "-ldl"], check=True)
     library.chmod(0o755)
-    rounds = next((line["rounds"] for line in there if line["planted"]), 0) or calibrated(
-        arguments, folder, library
-    )
-    done = Counter(line["planted"] for line in there)
-    for number in range(max(arguments.same, arguments.planted)):
-        for planted, wanted in ((False, arguments.same), (True, arguments.planted)):
-            if number >= wanted or number < done[planted]:
+    known = (line["rounds"] for line in there if line["step"] == arguments.step)
+    rounds = next(known, 0) or calibrated(arguments, folder, library)
+    wanted = {SAME: arguments.same, PLANTED: arguments.planted, TIMED: arguments.timed}
+    done = Counter(line["kind"] for line in there if line["step"] == arguments.step)
+    for number in range(max(wanted.values())):
+        for kind, most in wanted.items():
+            if not done[kind] <= number < most:
                 continue
             begun = time.monotonic()
-            verdict, culprit = compare(arguments, folder, library, rounds if planted else 0)
+            more = 0 if kind == SAME else rounds
             line = {
-                "planted": planted,
+                "kind": kind,
                 "rounds": rounds,
                 "step": arguments.step,
-                "word": verdict["word"],
-                "ratio": verdict["ratio"],
-                "low": verdict["low"],
-                "high": verdict["high"],
-                "starts": verdict["starts"],
-                "culprit": culprit,
+                **(timed if kind == TIMED else counted)(arguments, folder, library, more),
                 "seconds": round(time.monotonic() - begun, 1),
                 "load": os.getloadavg()[0],
             }
@@ -99,13 +98,12 @@ def measure(arguments: argparse.Namespace, folder: Path, there: list[Json]) -> N
 
 def calibrated(arguments: argparse.Namespace, folder: Path, library: Path) -> int:
     """Rounds that are SHARE of an operation's instructions."""
-    verdict, _ = compare(arguments, folder, library, TRY)
-    longer = float(verdict["other"]) - float(verdict["base"])
-    return max(1, round(TRY * SHARE * float(verdict["base"]) / longer))
+    said = counted(arguments, folder, library, TRY)
+    return max(1, round(TRY * SHARE / (float(said["ratio"]) - 1)))
 
 
-def compare(arguments: argparse.Namespace, folder: Path, library: Path, rounds: int) -> tuple[Json, str]:
-    """One count of two variants: the verdict, and the function that changed most."""
+def campaign(arguments: argparse.Namespace, folder: Path, library: Path, rounds: int) -> Path:
+    """A campaign of the server with a loop of no rounds, and of so many."""
     variants = "".join(
         f'[[variants]]\nserver = "{arguments.server}"\nlabel = "{label}"\n'
         f'env = {{ LD_PRELOAD = {json.dumps(str(library))}, PGSTRATA_BURN = "{n}" }}\n'
@@ -113,10 +111,17 @@ def compare(arguments: argparse.Namespace, folder: Path, library: Path, rounds: 
     )
     file = folder / "planted.toml"
     file.write_text(
+        f'order = "interleaved"\nuntil = "verdict"\nmargin = 0.002\nmax_seconds = {arguments.seconds}\n'
         f'{variants}[[workloads]]\nname = "sysbench"\nscale = "count"\n'
         f'options = {{ steps = ["{arguments.step}"] }}\n'
     )
-    results = folder / "results"
+    return file
+
+
+def counted(arguments: argparse.Namespace, folder: Path, library: Path, rounds: int) -> Json:
+    """One count of two variants: the verdict, and the function that changed most."""
+    results = folder / "counted"
+    file = campaign(arguments, folder, library, rounds)
     said = pgstrata(
         "count", file, "--fresh", "--engine", "valgrind", "--results", results, "--format", "json"
     )
@@ -126,7 +131,24 @@ def compare(arguments: argparse.Namespace, folder: Path, library: Path, rounds: 
         "abs(sum(case variant when 'other' then instructions else -instructions end)) desc limit 1"
     )
     rows = json.loads(pgstrata("query", sql, "--results", results, "--format", "json"))
-    return verdict, rows[0]["function"]
+    spread = (
+        "select max(m) from (select max(instructions) / min(instructions) - 1 as m from instructions "
+        "group by variant)"
+    )
+    spreads = json.loads(pgstrata("query", spread, "--results", results, "--format", "json"))
+    keys = ("word", "ratio", "low", "high", "starts")
+    found = {key: verdict[key] for key in keys}
+    return found | {"culprit": rows[0]["function"], "spread": next(iter(spreads[0].values()))}
+
+
+def timed(arguments: argparse.Namespace, folder: Path, library: Path, rounds: int) -> Json:
+    """The same two, timed in turns until the verdict is known at the margin of a count, or time is up."""
+    results = folder / "timed"
+    file = campaign(arguments, folder, library, rounds)
+    pgstrata("run", file, "--fresh", "--results", results, "--no-report")
+    words = ("base", "other", "--margin", "0.2%", "--format", "json")
+    verdict: Json = json.loads(pgstrata("compare", *words, "--results", results))[0]["steps"][0]
+    return {key: verdict[key] for key in ("word", "ratio", "low", "high")} | {"culprit": None}
 
 
 def pgstrata(*words: object) -> str:
@@ -140,23 +162,28 @@ def pgstrata(*words: object) -> str:
 
 
 def show(lines: list[Json]) -> None:
-    """The table: what was said of both kinds."""
-    words_ = "more | fewer | same | unclear"
-    print(f"| kind | comparisons | {words_} | ratio, least and most | named `burn` | seconds, median |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for planted in (False, True):
-        own = [line for line in lines if line["planted"] is planted]
-        if not own:
-            continue
+    """The table: what was said of each kind on each step."""
+    print(
+        "| kind, step | comparisons | more or slower | fewer or faster | same | unclear "
+        "| ratio, least and most | spread of starts, largest | named `burn` | seconds, median and most |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for kind, step in dict.fromkeys((line["kind"], line["step"]) for line in lines):
+        own = [line for line in lines if (line["kind"], line["step"]) == (kind, step)]
         words = Counter(line["word"] for line in own)
         ratios = [line["ratio"] for line in own]
+        seconds = [line["seconds"] for line in own]
         cells = [
-            f"+ {SHARE:.1%} planted" if planted else "base against base",
+            f"{kind}, {step}",
             len(own),
-            *(words[word] for word in ("more", "fewer", "same", "unclear")),
+            words["more"] + words["slower"],
+            words["fewer"] + words["faster"],
+            words["same"],
+            words["unclear"],
             f"{min(ratios):.5f} … {max(ratios):.5f}",
-            sum(line["culprit"] == "burn" for line in own) if planted else "–",
-            f"{median(line['seconds'] for line in own):.0f}",
+            "–" if kind == TIMED else f"{max(line['spread'] for line in own):.3%}",
+            sum(line["culprit"] == "burn" for line in own) if kind == PLANTED else "–",
+            f"{median(seconds):.0f}, {max(seconds):.0f}",
         ]
         print(f"| {' | '.join(map(str, cells))} |")
 

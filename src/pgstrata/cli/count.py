@@ -53,7 +53,7 @@ def count(
         typer.Option("--margin", metavar="SHARE", help="Smaller differences are none: 0.2% or 0.002."),
     ] = None,
     starts: Annotated[
-        int | None, typer.Option("--starts", metavar="N", help="Fewest fresh starts of each variant (3).")
+        int | None, typer.Option("--starts", metavar="N", help="Fewest fresh starts of each variant (2).")
     ] = None,
     most_starts: Annotated[
         int | None, typer.Option("--most-starts", metavar="N", help="Most fresh starts of each variant (8).")
@@ -108,7 +108,7 @@ def count(
         "engine": engine,
         "margin": share("--margin", margin) if margin else None,
         "starts": starts,
-        "most_starts": max(most_starts or 8, starts or 3) if most_starts or starts else None,
+        "most_starts": max(most_starts or 8, starts or 2) if most_starts or starts else None,
         "steps": step or None,
         "simulate": simulate or None,
     }

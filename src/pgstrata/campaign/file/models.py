@@ -250,7 +250,7 @@ class CountSpec(Strict):
         description="Differences up to this share are none; starts are added until intervals reach half of "
         "it to either side.",
     )
-    starts: int = Field(default=3, ge=2, le=100, description="Fewest fresh starts of each variant.")
+    starts: int = Field(default=2, ge=2, le=100, description="Fewest fresh starts of each variant.")
     most_starts: int = Field(default=8, ge=2, le=100, description="Most fresh starts of each variant.")
     steps: list[str] = Field(
         default=[],
