@@ -185,7 +185,7 @@ def test_every_query_of_tpcds_is_a_step_of_its_own_and_the_streams_are_left_out(
     assert query["start"][-1]["sql"] == ["SET statement_timeout = 0"]
 
 
-@pytest.mark.parametrize("name", catalog.names())
+@pytest.mark.parametrize("name", sorted(set(catalog.names()) - {"custom"}))  # it has what its files say
 def test_every_workload_has_steps_that_one_client_can_run(name: str) -> None:
     workload = catalog.find(name)
     options = workload.Options.model_validate(dict(catalog.scale(workload, "count")))
