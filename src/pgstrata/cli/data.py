@@ -10,7 +10,9 @@ from pgstrata import numbers
 from pgstrata.cli.output import Format
 
 app = typer.Typer(
-    help="Loaded data that campaigns with keep_loaded keep.", no_args_is_help=True, rich_markup_mode=None
+    help="Loaded data that campaigns with keep_loaded keep, and rows that were unpacked to be loaded.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
@@ -18,7 +20,7 @@ app = typer.Typer(
 def list_(
     format: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
 ) -> None:
-    """List the loaded data that is kept, with its size and what made it.
+    """List the loaded data that is kept, and unpacked rows of dumps, with their sizes and what made them.
 
     \b
     Examples:
@@ -28,6 +30,7 @@ def list_(
     from pgstrata.cli.output import print_rows
     from pgstrata.server import loaded
     from pgstrata.server.snapshot import folder_bytes
+    from pgstrata.workload.custom import source
 
     rows: list[list[object]] = []
     for key, record, folder in loaded.kept():
@@ -36,6 +39,10 @@ def list_(
         else:
             took, size = numbers.clock(record.seconds), numbers.size(record.bytes)
             rows.append([key[:8], record.server, record.workload, record.made, took, size, str(folder)])
+    for rows_of in source.there():
+        size = numbers.size(folder_bytes(rows_of.folder))
+        what = f"rows of {rows_of.file}"
+        rows.append([rows_of.key[:8], None, what, rows_of.made, None, size, str(rows_of.folder)])
     if rows or format is not Format.table:
         print_rows(["data", "server", "workload", "made", "loaded in", "size", "folder"], rows, format)
     else:
@@ -48,7 +55,7 @@ def remove(
         list[str], typer.Argument(metavar="NAME…", help="As `data list` shows it, or a server's label; all.")
     ],
 ) -> None:
-    """Remove loaded data from the cache.
+    """Remove loaded data, and unpacked rows, from the cache.
 
     \b
     Examples:
@@ -58,9 +65,11 @@ def remove(
     """
     from pgstrata.errors import UsageError
     from pgstrata.server import loaded
+    from pgstrata.workload.custom import source
 
     for name in names:
-        done = loaded.remove(None if name == "all" else name)
+        wanted = None if name == "all" else name
+        done = [*loaded.remove(wanted), *source.remove(wanted)]
         if not done and name != "all":
             raise UsageError(f"no kept data is called {name}", "pgstrata data list shows what is kept")
         for key in done:

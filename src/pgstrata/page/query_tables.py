@@ -16,6 +16,9 @@ from pgstrata.page.charts import axis, label
 from pgstrata.page.queries import Queries, relative
 from pgstrata.page.results import RunSet, WorkloadResults, anchor
 
+LEAST_FOR_SCALE = 12
+"""Queries beside which a scale of colours can be read."""
+
 ByVariant = Mapping[str, Mapping[str, Timing]]
 
 
@@ -141,6 +144,7 @@ def _heat_map(
             "texttemplate": "%{text}",
             "textfont": {"size": 10, "color": "#111"},
             "hovertemplate": "%{y}, %{x}: %{text}<extra></extra>",
+            "showscale": len(every) >= LEAST_FOR_SCALE,
             "zmin": -2,
             "zmax": 2,
             "colorscale": [[0, "#e0685a"], [0.45, "#f3e9d8"], [0.5, "#f5f2ea"], [0.55, "#e3eede"],

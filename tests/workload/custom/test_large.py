@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.acquire import acquire
+from pgstrata.server.model import Server
 from support_program import Program, environment
 from support_shop import dump, fill_shop, write_files
 from support_steps import running
@@ -18,7 +19,7 @@ ORDERS = int(os.environ.get("PGSTRATA_SHOP_ORDERS", "4700000"))
 """Rows of the largest table, about 230 bytes each with their indexes."""
 
 CAMPAIGN = """
-servers = ["pg:13", "pg:17"]
+servers = [{servers}]
 keep_loaded = true
 
 [[workloads]]
@@ -45,6 +46,10 @@ roles = [
 """
 
 
+def _paths(servers: list[Server]) -> str:
+    return ", ".join(f'"path:{server.bin_dir.parent}"' for server in servers if server.bin_dir)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_a_gigabyte_is_dumped_restored_and_measured_on_two_versions(pgstrata: Program, place: Path) -> None:
@@ -53,7 +58,8 @@ def test_a_gigabyte_is_dumped_restored_and_measured_on_two_versions(pgstrata: Pr
     folder.mkdir(parents=True, exist_ok=True)
     write_files(folder)
     customers = max(100, ORDERS // 100)
-    with running(acquire("pg:13"), "max_wal_size = 4GB\n") as cluster:
+    servers = [acquire("pg:13"), acquire("pg:17")]
+    with running(servers[0], "max_wal_size = 4GB\n") as cluster:
         with cluster.connect() as admin:
             admin.execute("CREATE DATABASE shop")
         with cluster.connect("shop") as connection:
@@ -61,11 +67,13 @@ def test_a_gigabyte_is_dumped_restored_and_measured_on_two_versions(pgstrata: Pr
             size = connection.execute("SELECT pg_database_size('shop')").fetchone()
         assert size is not None and size[0] > ORDERS * 220
         dump(cluster, "shop", folder / "shop.dir", "-Fd", "-j2", "-Z1")
-    (folder / "shop.toml").write_text(CAMPAIGN.format(customers=customers))
+    (folder / "shop.toml").write_text(CAMPAIGN.format(customers=customers, servers=_paths(servers)))
+    cache = place / "cache"  # what is unpacked and kept goes with the test
+    cache.mkdir()
     done = subprocess.run(
         [sys.executable, "-m", "pgstrata", "run", "shop.toml"],
         cwd=folder,
-        env=environment(),
+        env=environment(PGSTRATA_CACHE=str(cache)),
         text=True,
         capture_output=True,
         stdin=subprocess.DEVNULL,

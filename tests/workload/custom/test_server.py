@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,22 @@ from support_steps import database, run_phase, running
 
 CUSTOMERS, ORDERS = 200, 1000
 FORMATS = {"shop.dump": "-Fc", "shop.tar": "-Ft", "shop.dir": "-Fd", "shop.sql": "-Fp"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(pg12: Server, pg17: Server) -> Iterator[None]:
+    """What these tests unpack and keep goes with them; the servers are of the usual cache."""
+    folder = Path(tempfile.mkdtemp(prefix="pgs", dir="/tmp"))
+    folder.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PGSTRATA_CACHE", str(folder))
+        yield
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def path_of(server: Server) -> str:
+    assert server.bin_dir is not None
+    return f"path:{server.bin_dir.parent}"
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +137,7 @@ def test_a_campaign_of_files_compares_two_servers(
     file = shop / "shop.toml"
     file.write_text(
         f"""
-servers = ["{pg12.spec}", "{pg17.spec}"]
+servers = ["{path_of(pg12)}", "{path_of(pg17)}"]
 keep_loaded = true
 
 [[workloads]]
@@ -177,6 +195,13 @@ roles = [
 
     again = pgstrata("run", file, "--name", "again", "--dry-run")
     assert again.stdout.count("to do, data kept") == 2
+    listed = pgstrata("data", "list", "--format", "csv").stdout.splitlines()[1:]
+    what = [line.split(",")[2] for line in listed]
+    assert what[:2] == ["shop", "shop"] and "rows of shop.dump" in what[2:]
+    rows_of = next(line.split(",")[0] for line in listed if "rows of shop.dump" in line)
+    assert pgstrata("data", "remove", rows_of).stdout == f"removed {rows_of}\n"
+    left = pgstrata("data", "list", "--format", "csv").stdout
+    assert left.count("shop,") == 2 and "shop.dump" not in left
 
 
 def test_a_dump_that_does_not_fit_and_a_script_that_never_ends_say_why(
@@ -184,7 +209,7 @@ def test_a_dump_that_does_not_fit_and_a_script_that_never_ends_say_why(
 ) -> None:
     (place / "new.sql").write_text("CREATE TABLE t (a int, b int, UNIQUE NULLS NOT DISTINCT (a));\n")
     (place / "never.sql").write_text("SELECT pg_sleep(1000);\n")
-    head = f'servers = ["{pg12.spec}"]\n[[workloads]]\nname = "custom"\n[workloads.options]\n'
+    head = f'servers = ["{path_of(pg12)}"]\n[[workloads]]\nname = "custom"\n[workloads.options]\n'
     (place / "a.toml").write_text(f'{head}setup = ["new.sql"]\nscripts = "never.sql"\n')
     (place / "b.toml").write_text(f'{head}scripts = "never.sql"\nseconds = 0.3\nwarmup = 0\novertime = 0.5\n')
     first = pgstrata("run", "a.toml", "--no-report")

@@ -97,7 +97,7 @@ def _suitable(dump: Path) -> PgRestore:
     raise UsageError(
         f"the dump {shown(dump)} is read by pg_restore {which}{have}",
         f"install it (Debian: postgresql-client-{needed or 17}), build such a server "
-        f"(pgstrata servers fetch release:{needed or 17}), or dump as SQL: pg_dump -Fp needs no pg_restore",
+        f"(pgstrata servers build release:{needed or 17}), or dump as SQL: pg_dump -Fp needs no pg_restore",
     )
 
 

@@ -14,9 +14,9 @@ _WORDING = Wording(
     "Answers are held against the base's, by digest of their rows; an answer that differs between executions "
     "of the base is different, too. Not run are queries that were cancelled or rejected.",
     "A file that holds no query is told here, too.",
-    "step `{step}`",
+    "step {step}",
 )
-_HOW = "Steps of `setup` that the runs did; with several repeats their median. They are in no comparison."
+_HOW = "Steps of the setup that the runs did; with several repeats their median. They are in no comparison."
 
 
 def custom(results: RunSet, workload: WorkloadResults) -> Section | None:

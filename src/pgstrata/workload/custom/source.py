@@ -5,19 +5,24 @@ Blocks within SQL files and dumps are written into files of the cache before the
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pgstrata import numbers
 from pgstrata.errors import ServerError
-from pgstrata.server.cache import building, cache_folder, publish
+from pgstrata.server.cache import building, cache_folder, discard, publish
 from pgstrata.workload.custom.sql import Statement
 
 FOLDER = "custom"
 """Of the cache."""
+
+ABOUT = "about.json"
 
 Say = Callable[[str], None]
 Check = Callable[[], None]
@@ -72,6 +77,7 @@ def unpacked(
                 )
             say(f"  unpacking the rows of {path.name} (kept in {folder})")
             make(place, check)
+            (place / ABOUT).write_text(json.dumps({"file": path.name}) + "\n")
             publish(place, folder)  # where another one was faster, what it made is the same
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -84,4 +90,39 @@ def unpacked(
         ) from error
 
 
-__all__ = ["Block", "Check", "Say", "Source", "folder_of", "unpacked"]
+@dataclass(frozen=True)
+class Unpacked:
+    """Rows in the cache. file: the name of the one they are of; made: when, as ISO 8601 in UTC."""
+
+    key: str
+    file: str
+    made: str
+    folder: Path
+
+
+def there() -> list[Unpacked]:
+    """All rows that are unpacked, by key. What cannot be read is left out."""
+    found = []
+    for folder in sorted(cache_folder(FOLDER).glob("[0-9a-f]*")):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            file = str(json.loads((folder / ABOUT).read_text())["file"])
+            made = datetime.fromtimestamp(folder.stat().st_mtime, UTC).isoformat(timespec="seconds")
+            found.append(Unpacked(folder.name, file, made, folder))
+    return found
+
+
+def remove(name: str | None) -> list[str]:
+    """Removes unpacked rows whose key begins so, eight letters at least; all without a name. Returns the
+    keys. Raises ServerError where the cache cannot be written."""
+    done = []
+    for one in there():
+        if name is None or (len(name) >= 8 and one.key.startswith(name)):
+            try:
+                discard(one.folder)
+            except OSError as error:
+                raise ServerError(f"{one.folder} cannot be removed: {error.strerror}") from error
+            done.append(one.key)
+    return done
+
+
+__all__ = ["Block", "Check", "Say", "Source", "Unpacked", "folder_of", "remove", "there", "unpacked"]
