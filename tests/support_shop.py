@@ -44,6 +44,8 @@ END $body$;
 CREATE VIEW turnover AS
     SELECT p.name, sum(o.amount * p.price) AS total
     FROM orders o JOIN products p ON p.id = o.product_id GROUP BY 1;
+CREATE MATERIALIZED VIEW days AS SELECT day, count(*) FROM orders GROUP BY 1 WITH NO DATA;
+CREATE UNIQUE INDEX days_day ON days (day);
 """
 
 TRIGGER = "CREATE TRIGGER count AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION count_order()"
@@ -56,6 +58,8 @@ INSERT INTO orders SELECT g, 1 + (g * 7919::bigint) % {customers}, 1 + g % 100, 
     date '2024-01-01' + (g % 400)::int, md5(g::text) || repeat(md5((g * 3)::text), 3)
     FROM generate_series(1, {orders}) g;
 INSERT INTO audit.changes (customer_id) SELECT 1 FROM generate_series(1, 3);
+REFRESH MATERIALIZED VIEW days;
+SELECT lo_from_bytea(4242, 'a large object');
 """
 
 FILES = {

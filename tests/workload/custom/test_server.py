@@ -79,10 +79,10 @@ def test_a_dump_of_any_format_is_restored(cluster: Cluster, shop: Path, name: st
         rows = connection.execute(
             "SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM orders_1), "
             "(SELECT max(email) FROM customers), (SELECT last_value FROM audit.numbers), "
-            "(SELECT count(*) FROM turnover)"
+            "(SELECT count(*) FROM turnover), (SELECT sum(count) FROM days), (SELECT lo_get(4242))"
         ).fetchone()
         assert rows is not None and rows[0] == ORDERS and 0 < rows[1] < ORDERS
-        assert rows[2:] == ("c9@example\t.com", 3, 100)
+        assert rows[2:] == ("c9@example\t.com", 3, 100, ORDERS, b"a large object")
         kinds = connection.execute(
             "SELECT contype, count(*) FROM pg_constraint WHERE connamespace = 'public'::regnamespace "
             "AND conparentid = 0 AND contype <> 'n' GROUP BY 1 ORDER BY 1"

@@ -40,7 +40,7 @@ _CHUNK = 1 << 20
 # Version of the archive's format and the first pg_restore that reads it (pg_backup_archiver.h).
 _READ_BY = {(1, 13): 10, (1, 14): 12, (1, 15): 16, (1, 16): 17}
 _TABLE_DATA = re.compile(r"^(\d+); \d+ \d+ TABLE DATA (.*)$", re.M)
-_OTHER_DATA = re.compile(r"^\d+; \d+ \d+ (?:SEQUENCE SET|BLOBS?|BLOB DATA|LARGE OBJECT.*) .*$", re.M)
+_OTHER_DATA = re.compile(r"^\d+; \d+ \d+ (?:SEQUENCE SET|BLOBS) .*$", re.M)
 _COPY = re.compile(rb"^COPY .* FROM stdin;\n", re.M)
 _END_OF_ROWS = b"\n\\.\n"
 

@@ -52,7 +52,8 @@ _ATTACHED = re.compile(rf"ALTER\s+TABLE\s.*\sATTACH\s+PARTITION\s+{_NAME}", re.I
 _EXTENSION = re.compile(r'CREATE\s+EXTENSION\s+(?:IF\s+NOT\s+EXISTS\s+)?("(?:[^"]|"")+"|[\w$]+)', re.I)
 _SET = re.compile(r"SET\s+(?:SESSION\s+)?(\w+)\s*(?:=|\bTO\b)", re.I)
 _SEARCH_PATH = re.compile(r"SET\s+search_path\b|SELECT\s+pg_catalog\.set_config\('search_path'", re.I)
-_VALUES = re.compile(r"INSERT\s+INTO\b|SELECT\s+pg_catalog\.(?:setval|lo\w*)\b", re.I)
+# lo_create stands with the schema.
+_VALUES = re.compile(r"INSERT\s+INTO\b|SELECT\s+pg_catalog\.(?:setval|lo_open|lowrite|lo_close)\b", re.I)
 _INDEX = re.compile(
     rf"CREATE\s+(?:UNIQUE\s+)?INDEX\s.*?\sON\s+(?:ONLY\s+)?{_NAME}"
     rf"|ALTER\s+TABLE\s+(?:ONLY\s+)?{_NAME}\s+ADD\s+CONSTRAINT\s+\S+\s+(?:PRIMARY\s+KEY|UNIQUE|EXCLUDE)\b",
@@ -157,6 +158,9 @@ def _of_dump(o: CustomOptions, name: str, dump: Source, version_num: int) -> lis
     items = [item for item in dump.items if isinstance(item, Block) or _fits(item, version_num)]
     data = [n for n, item in enumerate(items) if isinstance(item, Block) or _VALUES.match(item.text)]
     first, behind = (data[0], data[-1] + 1) if data else (len(items), len(items))
+    # Large objects are written within transactions.
+    first -= first > 0 and _is(items[first - 1], "BEGIN")
+    behind += behind < len(items) and _is(items[behind], "COMMIT")
     sessions = _sessions(items)
     steps = []
     if items[:first]:
@@ -174,6 +178,10 @@ def _of_dump(o: CustomOptions, name: str, dump: Source, version_num: int) -> lis
         begin = [] if before is None else [_op(before)]
         steps.append(_step(o, f"{name}.constraints", [[*begin, *map(_op, rest)]], 1 + dump.bytes / INDEXED))
     return steps
+
+
+def _is(item: Statement | Block, command: str) -> bool:
+    return isinstance(item, Statement) and item.text.upper() == command
 
 
 def _copied(o: CustomOptions, name: str, work: Sequence[tuple[Statement | None, Statement | Block]]) -> Step:
