@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -250,6 +251,9 @@ def test_workloads_lists_names_and_options(call: Call) -> None:
     assert "quick" in out
     (record,) = json.loads(call("workloads", "insert", "--format", "json")[1])
     assert record["options"]["clients"]["description"]
+    (record,) = json.loads(call("workloads", "custom", "--format", "json")[1])
+    named = set(re.findall(r"#/\$defs/(\w+)", json.dumps(record)))
+    assert named and named <= set(record["$defs"])
 
 
 def test_config_explain_says_what_a_version_makes_of_a_fragment(call: Call, tmp_path: Path) -> None:

@@ -53,11 +53,14 @@ def workloads(
 
 
 def _record(workload: Workload) -> dict[str, Any]:
+    schema = workload.Options.model_json_schema()
     return {
         "name": workload.name,
         "summary": workload.summary,
         "scales": {name: dict(values) for name, values in workload.scales.items()},
-        "options": workload.Options.model_json_schema()["properties"],
+        "options": schema["properties"],
+        # tables within options, where there are any: `$ref` of an option leads there
+        **({"$defs": schema["$defs"]} if "$defs" in schema else {}),
     }
 
 
