@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pgstrata.judge.instructions import (
     CountVerdict,
     by_line,
+    compare_counts,
     estimate_counts,
     function_changes,
     line_of,
@@ -16,6 +21,11 @@ from pgstrata.judge.instructions import (
     sentence,
 )
 from pgstrata.stats.verdict import interval, judge, p_value
+from pgstrata.store.choose import Side
+from pgstrata.store.names import RunKey
+from pgstrata.store.read import Run, read_run
+from pgstrata.store.record import CountedRole, CountedStep, CountRecord
+from support_runs import make_run
 
 
 def word(base: list[float], other: list[float], margin: float = 0.002) -> str:
@@ -91,3 +101,29 @@ def test_the_sentence_names_what_moved_the_same_way() -> None:
     )  # fmt: skip
     changes = function_changes({"ExecInitExpr": 100.0, "scan": 900.0}, {"ExecInitExpr": 133.0, "scan": 898.0})
     assert sentence(verdict, changes) == "3.1 % more instructions, of them 3.3 % in ExecInitExpr"
+
+
+def counted_run(root: Path, variant: str, **how: Any) -> Run:
+    """A run that counted 1000 instructions for each query."""
+    run = read_run(make_run(root, RunKey("mine", variant, "insert.counted", 1), **how))
+    assert isinstance(run, Run)
+    role = CountedRole(operations=100, instructions=(1000.0, 1000.0), timed=(0.0, 0.0))
+    step = CountedStep(
+        name="qr100", order=1, group="", reads_only=True, role="query", warm=25, roles={"query": role}
+    )
+    record = CountRecord(
+        engine="valgrind", tool="", event="", margin=0.002, settings={}, symbols="all", steps=(step,)
+    )
+    return replace(run, record=structs.replace(run.record, steps=(), counted=record))
+
+
+@pytest.mark.parametrize(
+    ("how", "word"),
+    [({}, "same"), ({"options": {"rows": 7}}, "unclear"), ({"seed": 2}, "unclear"), ({"seconds": 9}, "same")],
+)
+def test_counts_of_other_work_are_not_judged(tmp_path: Path, how: dict[str, Any], word: str) -> None:
+    base = Side("base", (counted_run(tmp_path, "pg16.10-base"),))
+    other = Side("other", (counted_run(tmp_path, "pg17.1-base", **how),))
+    verdict = compare_counts(base, [other])[0].steps[0]
+    assert verdict.word == word
+    assert ("other work" in verdict.reason) == (word == "unclear")

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal
 
+from pgstrata.judge.differences import other_work
 from pgstrata.stats.estimate import Estimate
 from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.verdict import CONFIDENCE, Verdict, interval, judge, p_value, set_aside
@@ -212,6 +213,8 @@ def _aside(run: Run, other_run: Run | None, other: Side) -> str:
     ours, theirs = run.record.counted, other_run.record.counted
     if ours is not None and theirs is not None and ours.engine != theirs.engine:
         return f"one was counted by {ours.engine}, the other by {theirs.engine}"
+    if other_work(run, other_run) or run.record.seed != other_run.record.seed:
+        return "other work was counted: options or seed differ"
     return ""
 
 
