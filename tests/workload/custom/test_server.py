@@ -204,7 +204,7 @@ roles = [
     assert left.count("shop,") == 2 and "shop.dump" not in left
 
 
-def test_a_dump_that_does_not_fit_and_a_script_that_never_ends_say_why(
+def test_what_a_server_refuses_and_a_script_that_never_ends_say_why(
     pg12: Server, pgstrata: Program, place: Path
 ) -> None:
     (place / "new.sql").write_text("CREATE TABLE t (a int, b int, UNIQUE NULLS NOT DISTINCT (a));\n")
@@ -216,6 +216,10 @@ def test_a_dump_that_does_not_fit_and_a_script_that_never_ends_say_why(
     assert first.returncode == 1
     assert re.search(r'load\.new: the server rejected .*syntax error at or near "NULLS"', first.stderr)
     assert "statement: CREATE TABLE t" in first.stderr
+    (place / "write.sql").write_text("CREATE TABLE t (a int);\n")
+    (place / "c.toml").write_text(f'{head}scripts = "write.sql"\nreads_only = true\n')
+    third = pgstrata("run", "c.toml", "--no-report")
+    assert third.returncode == 1 and "in a read-only transaction" in third.stderr
     second = pgstrata("run", "b.toml", "--no-report")
     assert second.returncode == 1 and "statements without an answer" in second.stderr
 
