@@ -154,6 +154,13 @@ def test_the_drivers_own_cpu_counts_where_it_is_alone() -> None:
     assert names(step(10_000, driver=5), step(8_000, driver=25)) == ["CPU of the driver"]
 
 
+def test_a_pooler_that_one_of_them_goes_through_is_named() -> None:
+    through = structs.replace(step(5_000), pooler_cpu_seconds=30 * 5_000 * SECONDS / 1e6)
+    found = explain([step(10_000)], [through])
+    assert found is not None and "CPU of the pooler (0 → 30.0 µs)" in found.sentence
+    assert names(through, structs.replace(through)) == []
+
+
 def test_rates_that_cannot_be_compared() -> None:
     fine = step(10_000, cpu=80)
     assert explain([fine], [step(8_000, sla_met=False)]) is None

@@ -99,6 +99,8 @@ def test_a_run_goes_through_pgbouncer_and_says_what_it_cost(
 ) -> None:
     modes = [f'through = "pgbouncer"\npooler = {{ pool_mode = "{m}" }}' for m in ("session", "transaction")]
     file = campaign(place, "", *modes, options=', modes = ["extended"]')
+    # In turns: what each part of the step has seen is added up.
+    file.write_text(f'order = "interleaved"\nslice_seconds = 0.02\n{file.read_text()}')
     done = pgstrata("run", file)
     assert done.returncode == 0, done.stdout + done.stderr
     direct, session, transaction = Results(place / "results").runs()
@@ -115,6 +117,8 @@ def test_a_run_goes_through_pgbouncer_and_says_what_it_cost(
         assert step.pooler_cpu_seconds and step.pooler_cpu_seconds > 0
         assert step.headline.cpu_seconds is None
         assert any("a pooler does not tell" in note for note in step.notes)
+    cpu = next((place / "results").rglob("cpu.csv")).read_text()
+    assert "pooler [s]" in cpu.splitlines()[0]
     page = next((place / "results").rglob("*.html")).read_text()
     assert "through pgbouncer" in page
 

@@ -112,6 +112,7 @@ def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepOb
         pgstat=list(pgstat.values()),
         cpu_by_role=cpu,
         server_cpu_seconds=_sum([part.server_cpu_seconds for part in parts]),
+        pooler_cpu_seconds=_sum([part.pooler_cpu_seconds for part in parts]),
         wal_bytes=None if (wal := _sum([part.wal_bytes for part in parts])) is None else int(wal),
         rss_bytes=last.rss_bytes,
         sizes=last.sizes,
