@@ -103,6 +103,24 @@ def test_a_campaign_counts_beside_its_timed_runs(pgstrata: Program, place: Path,
 
 
 @needs_valgrind
+def test_a_query_that_the_server_rejects_is_left_out_and_the_others_are_counted(
+    pgstrata: Program, place: Path
+) -> None:
+    (place / "queries").mkdir()
+    (place / "queries" / "good.sql").write_text("SELECT count(*) FROM pg_class")
+    (place / "queries" / "bad.sql").write_text("SELECT * FROM nowhere")
+    (place / "mine.toml").write_text(
+        'servers = ["pg:17"]\n[[workloads]]\nname = "custom"\n[workloads.options]\nqueries = "queries"\n'
+    )
+    done = pgstrata("count", "mine.toml", *QUICK)
+    assert done.returncode == 0, done.stderr
+    (file,) = place.glob("results/*/*/*/1-*/run.json")
+    counted = json.loads(file.read_text())["counted"]
+    assert [step["name"] for step in counted["steps"]] == ["queries.good"]
+    assert 'relation "nowhere" does not exist' in counted["left_out"]["queries.bad"]
+
+
+@needs_valgrind
 @pytest.mark.slow
 def test_a_server_counted_against_itself_is_the_same(pgstrata: Program) -> None:
     done = pgstrata(

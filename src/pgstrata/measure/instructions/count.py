@@ -116,6 +116,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
     lengths: dict[str, Length]
     steps: dict[str, dict[str, CallGraph]]
+    rejected: dict[str, str]
     processes: dict[str, float]
 
 
@@ -180,7 +181,7 @@ class _Count:
         record, counted_ = found.record, found.record.counted
         wanted = {phase.step.name for phase in self._planned(variant, lambda name: PILOT).steps}
         return (
-            wanted <= {step.name for step in counted_.steps}
+            wanted <= {step.name for step in counted_.steps} | counted_.left_out.keys()
             and record.options == self._chosen.all_options
             and record.server.version == variant.server.version
             and [f.text for f in record.config.fragments] == [f.text for f in variant.config.fragments]
@@ -253,7 +254,12 @@ class _Count:
             if number < self._wanted.starts:
                 continue
             planned = self._planned(variants[0], lambda name: PILOT)
-            open_ = [p for p in planned.steps if not self._known(p.step.name, starts, variants)]
+            rejected = {name for all_ in starts.values() for start in all_ for name in start.rejected}
+            open_ = [
+                p
+                for p in planned.steps
+                if p.step.name not in rejected and not self._known(p.step.name, starts, variants)
+            ]
             if not open_:
                 break
             done = frozenset(p.step.name for p in planned.steps if p.step.reads_only and p not in open_)
@@ -283,7 +289,7 @@ class _Count:
             self._lengths = self._lengths or start.lengths
             if start.lengths != self._lengths:
                 break
-            found.append(StartResult(start.steps, start.processes))
+            found.append(StartResult(start.steps, start.rejected, start.processes))
         if found:
             self._say(f"{variant.label}, {self._label}: starts of a stopped count are kept: {len(found)}")
         return found
@@ -336,7 +342,9 @@ class _Count:
         finally:
             self._open.discard(start)
         if number and result.error is None:
-            data = msgspec.msgpack.encode(_Kept(self._lengths, result.steps, result.processes))
+            data = msgspec.msgpack.encode(
+                _Kept(self._lengths, result.steps, result.rejected, result.processes)
+            )
             begun = KeptStart(number=number, made_of=self._made_of(variant), data=msgspec.Raw(data))
             keep_start(kept.folder_of(self._results.root, self._keys[variant.label]), begun)
         return result
@@ -362,7 +370,8 @@ class _Count:
             symbols=symbols_of(variant.server.bin_dir) if self._engine.marks else "none",
             steps=tuple(steps),
             simulated=self._engine.simulated,
-            left_out=dict(plan.left_out),
+            left_out=dict(plan.left_out)
+            | {name: why for start in starts for name, why in start.rejected.items()},
             processes={
                 name: tuple(p.get(name, 0.0) for p in names) for name in sorted({n for p in names for n in p})
             },

@@ -51,6 +51,10 @@ MOST_BUFFERS = "1GB"
 """A server looks at every buffer when it starts and ends: of six gigabytes that takes longer than a count."""
 
 
+_OF_THE_SERVER = frozenset({"", "53", "57", "58", "XX"})
+"""Classes of SQLSTATE that tell of the server, not of a statement: no memory or disk, an end, a defect."""
+
+
 def settings_for(version_num: int, configured: Mapping[str, str]) -> dict[str, str]:
     """Those that this version has, in its units, on top of a config's settings as SHOW writes them."""
     wanted = dict(SETTINGS)
@@ -138,9 +142,11 @@ def _ends(step: Step) -> bool:
 
 @dataclass
 class StartResult:
-    """By step and role what its counted operations took; by name the server's own processes."""
+    """By step and role what its counted operations took; steps that the server rejects, and why; by name the
+    server's own processes."""
 
     steps: dict[str, dict[str, CallGraph]] = field(default_factory=dict)
+    rejected: dict[str, str] = field(default_factory=dict)
     processes: dict[str, float] = field(default_factory=dict)
     error: PgstrataError | None = None
     log_tail: str = ""
@@ -209,7 +215,7 @@ class FreshStart:
                     self._start_counted()
                     under = True
                 if phase.step.name not in skip:
-                    result.steps[phase.step.name] = self._count(phase)
+                    self._count(phase, result)
             else:
                 self._do(phase, check)
         assert self._counts is not None
@@ -234,14 +240,17 @@ class FreshStart:
         seed = getattr(self._chosen.options, "seed", self._campaign.spec.seed)
         return step_seed(seed, 1, order, name)
 
-    def _count(self, phase: CountedPhase) -> dict[str, CallGraph]:
+    def _count(self, phase: CountedPhase, result: StartResult) -> None:
         assert self._counts is not None
-        spec = self._spec(phase.step, phase.order)
+        step, lengths = phase.step, phase.counted.lengths
         try:
-            graphs = self._engine.count(phase.step, phase.counted.lengths, spec, self._counts)
+            graphs = self._engine.count(step, lengths, self._spec(step, phase.order), self._counts)
         except DriverError as error:
-            raise error.worded(f"{phase.step.name}: {error.message}") from error
-        return {role: graph.per(phase.counted.lengths[role].counted) for role, graph in graphs.items()}
+            if step.reads_only and error.kind == "sql" and (error.sqlstate or "")[:2] not in _OF_THE_SERVER:
+                result.rejected[step.name] = error.message
+                return
+            raise error.worded(f"{step.name}: {error.message}") from error
+        result.steps[step.name] = {role: graph.per(lengths[role].counted) for role, graph in graphs.items()}
 
     def _spec(self, step: Step, order: int) -> Spec:
         spec = driver_spec(step, self.cluster.connection(DATABASE), self._seed(order, step.name), "blocking")
