@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from collections.abc import Iterator
@@ -71,6 +72,9 @@ def test_a_longer_code_path_is_counted_named_stored_and_asked_for(
     assert "talk against quiet" in study.stdout, study.stderr
     report = pgstrata("report", "results")
     assert report.returncode == 0, report.stderr
+    (variants,) = place.glob("results/mine.report/**/variants.csv")
+    finished = {row["variant"]: row["runs"] for row in csv.DictReader(variants.open())}
+    assert set(finished.values()) == {"1"}, finished
     page = (place / "results/mine.report/index.html").read_text()
     assert "Instructions per operation" in page
     assert "transactions/s" not in page  # no page mixes counts and rates

@@ -52,7 +52,8 @@ def _variants(results: RunSet) -> Table:
     rows = []
     for variant in results.variants:
         runs = [run for run in results.every if run.variant == variant]
-        done = results.runs_of(variant)
+        counted = [run for run in results.counted if run.variant == variant and run.done]
+        done = [*results.runs_of(variant), *counted]
         record = (done or runs)[-1].record
         name = f"{variant} (base)" if variant == results.base and len(results.variants) > 1 else variant
         first = min(run.record.started for run in runs)
