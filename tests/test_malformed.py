@@ -226,7 +226,7 @@ def _scripts(tmp_path: Path, capsys: Said) -> Try:
 def _specs(tmp_path: Path, capsys: Said) -> Try:
     specs: list[Any] = []
     connection = {"host": str(tmp_path / "none"), "port": 5432, "user": "u", "database": "d"}
-    for name in catalog.names():
+    for name in sorted(set(catalog.names()) - {"custom"}):  # it has no steps without files
         workload = catalog.find(name)
         more = {"query_count": 20} if name == "fulltext" else {"queries": "1-3"} if name == "tpcds" else {}
         options = workload.Options.model_validate({**workload.scales["quick"], **more})
