@@ -11,6 +11,7 @@ import psycopg
 from pgstrata.driver.samples import Prepared, Sample, samples
 from pgstrata.driver.spec import StepSpec
 from pgstrata.errors import PgstrataError, server_said
+from pgstrata.sql_text import literal
 from pgstrata.store.record import QueryPlan
 
 Kind = Literal["generic", "custom"]
@@ -102,4 +103,4 @@ def _prepare(statement: Prepared) -> bytes:
 
 def _given(value: str | None) -> str:
     """As the protocol carries a value: text of which the server makes what the parameter is."""
-    return "NULL" if value is None else "'" + value.replace("'", "''") + "'"
+    return "NULL" if value is None else literal(value)

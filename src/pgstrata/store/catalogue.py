@@ -28,13 +28,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from pgstrata.ownership import believed_file
+from pgstrata.sql_text import literal
 from pgstrata.store import sums
 from pgstrata.store.columns import RUNS, STEPS
 from pgstrata.store.listing import Listed
 from pgstrata.store.names import RunKey
 from pgstrata.store.read import BrokenRun, Run, read_known, read_run
 from pgstrata.store.record import FORMAT
-from pgstrata.store.sql import insert, quoted
+from pgstrata.store.sql import insert
 
 if TYPE_CHECKING:
     import duckdb
@@ -322,7 +323,7 @@ class _Table:
         made = os.memfd_create("pgstrata-catalogue", os.MFD_CLOEXEC)
         try:
             self.connection.execute(
-                f"COPY ({both}) TO {quoted(_name(made))} "
+                f"COPY ({both}) TO {literal(_name(made))} "
                 "(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 100000, USE_TMP_FILE false)"
             )
             with contextlib.suppress(OSError):
@@ -339,7 +340,7 @@ class _Table:
 
     def _stored(self) -> str:
         assert self._file is not None
-        return f"read_parquet({quoted(_name(self._file))})"
+        return f"read_parquet({literal(_name(self._file))})"
 
 
 # --- the file ----------------------------------------------------------------------------------

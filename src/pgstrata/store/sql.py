@@ -29,8 +29,3 @@ def insert(
         f'INSERT INTO "{table}" SELECT {casts} FROM (SELECT unnest(from_json($rows::JSON, $shape)) AS r)',
         {"rows": json.dumps(finite(rows)), "shape": json.dumps([kinds])},
     )
-
-
-def quoted(text: str) -> str:
-    """A text as SQL writes it."""
-    return "'" + text.replace("'", "''") + "'"

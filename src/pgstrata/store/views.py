@@ -10,9 +10,9 @@ from pathlib import Path
 import duckdb
 
 from pgstrata.errors import StoreError
+from pgstrata.sql_text import literal
 from pgstrata.store.columns import RUNS, STEPS
 from pgstrata.store.layout import Results
-from pgstrata.store.sql import quoted
 from pgstrata.store.tables import OPTIONAL, TABLES, sql_columns
 
 MEMORY = "500MB"
@@ -66,7 +66,7 @@ def _view(connection: duckdb.DuckDBPyConnection, table: str, files: Sequence[str
     names = ", ".join(f'"{name}"' for name, _ in sql_columns(table))
     source = f"SELECT {nothing} WHERE false"
     if files:
-        paths = ", ".join(map(quoted, files))
+        paths = ", ".join(map(literal, files))
         source += f" UNION ALL BY NAME SELECT * FROM read_parquet([{paths}], union_by_name = true)"
     connection.execute(f'CREATE VIEW "{table}" AS SELECT {names} FROM ({source})')
 
@@ -75,7 +75,7 @@ def _catalogued(connection: duckdb.DuckDBPyConnection, name: str, columns: Seque
     own = {column: f'"{name[:-1]}_{column}"' for column in columns}
     if "path" in own:
         below = str(root / "x")[:-1]
-        own["path"] = f"concat({quoted(below)}, {own['path']})"
+        own["path"] = f"concat({literal(below)}, {own['path']})"
     wanted = ", ".join(f'{source} AS "{column}"' for column, source in own.items())
     connection.execute(f'CREATE VIEW "{name}" AS SELECT {wanted} FROM catalogue_{name}')
 
@@ -91,7 +91,7 @@ def _forbid(connection: duckdb.DuckDBPyConnection, root: Path, files: Sequence[s
     connection.execute("SET streaming_buffer_size = '64KB'")
     # what does not fit into memory fails instead of filling the folder we happen to be in
     connection.execute("SET temp_directory = ''")
-    connection.execute(f"SET allowed_directories = [{quoted(str(root.resolve()) + '/')}]")
-    connection.execute(f"SET allowed_paths = [{', '.join(map(quoted, files))}]")
+    connection.execute(f"SET allowed_directories = [{literal(str(root.resolve()) + '/')}]")
+    connection.execute(f"SET allowed_paths = [{', '.join(map(literal, files))}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

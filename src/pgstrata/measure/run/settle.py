@@ -10,6 +10,7 @@ import psycopg
 
 from pgstrata.errors import ServerError, server_said
 from pgstrata.server.session import Connects
+from pgstrata.sql_text import identifier
 from pgstrata.workload.core.language import Admin, Settle
 
 
@@ -42,7 +43,8 @@ def run_settle(
     check: called while waiting; may raise to end the wait. Raises ServerError.
     """
     begun = time.monotonic()
-    statements = [f"VACUUM {vacuum_options(version_num)} {_quoted(table)}" for table in phase.tables]
+    named = [".".join(map(identifier, table.split("."))) for table in phase.tables]
+    statements = [f"VACUUM {vacuum_options(version_num)} {table}" for table in named]
     if statements:
         _together(cluster, "settle", statements, database)
     if phase.checkpoint:
@@ -51,10 +53,6 @@ def run_settle(
     while (left := phase.seconds - (time.monotonic() - begun)) > 0:
         check()
         time.sleep(min(left, 0.5))
-
-
-def _quoted(table: str) -> str:
-    return ".".join(f'"{part}"' for part in table.split("."))
 
 
 def _together(cluster: Connects, name: str, statements: Sequence[str], database: str) -> None:

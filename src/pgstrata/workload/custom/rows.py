@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pgstrata.errors import UsageError
+from pgstrata.sql_text import identifier, literal
 from pgstrata.user_files import shown
 from pgstrata.workload.custom.source import Block, Check, Say, folder_of, unpacked
 
@@ -28,13 +29,12 @@ def rows_of_table(
     def convert(place: Path, check: Check) -> None:
         import duckdb  # only who has Parquet waits for it
 
-        names = ", ".join('"' + c.replace('"', '""') + '"' for c in columns) or "*"
-        source, to = (str(p).replace("'", "''") for p in (file, place / "0.rows"))
+        names = ", ".join(map(identifier, columns)) or "*"
+        source, to = (literal(str(path)) for path in (file, place / "0.rows"))
         try:
             with duckdb.connect(":memory:") as connection:
                 connection.execute(
-                    f"COPY (SELECT {names} FROM read_parquet('{source}')) "
-                    f"TO '{to}' (FORMAT csv, HEADER false)"
+                    f"COPY (SELECT {names} FROM read_parquet({source})) TO {to} (FORMAT csv, HEADER false)"
                 )
         except duckdb.Error as error:
             raise UsageError(

@@ -11,6 +11,7 @@ from typing import Any
 
 from pgstrata.errors import ServerError
 from pgstrata.server.config.settings import history, major_of, setting
+from pgstrata.sql_text import identifier, literal
 from pgstrata.workload.core.language import (
     Admin,
     CopyFile,
@@ -115,7 +116,9 @@ def setup(o: CustomOptions, version_num: int) -> Setup:
         phases.append(Work("files", partial(_prepare, wanted), {"contents": _contents(o)}))
     if o.extensions:
         phases.append(
-            Admin("extensions", [f'CREATE EXTENSION IF NOT EXISTS "{name}"' for name in o.extensions])
+            Admin(
+                "extensions", [f"CREATE EXTENSION IF NOT EXISTS {identifier(name)}" for name in o.extensions]
+            )
         )
     for step in steps:
         seen[step.name] = number = seen.get(step.name, 0) + 1
@@ -219,16 +222,12 @@ def _indexed(
 def _of_rows(o: CustomOptions, rows: Sequence[Rows]) -> tuple[list[Block], list[Unpack]]:
     blocks, unpack = [], []
     for item in rows:
-        how = f"CSV{' HEADER' * item.header} DELIMITER {_quoted(item.delimiter)} NULL {_quoted(item.null)}"
+        how = f"CSV{' HEADER' * item.header} DELIMITER {literal(item.delimiter)} NULL {literal(item.null)}"
         for file in item.files:
             made = rows_of_table(item.table, Path(file), o.contents.get(file, ""), item.columns, how)
             blocks.append(made[0])
             unpack.append(made[1])
     return blocks, unpack
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _step(o: CustomOptions, name: str, shares: Sequence[Sequence[Op]], seconds: float) -> Step:

@@ -10,6 +10,7 @@ import psycopg
 
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import ServerError, server_said
+from pgstrata.sql_text import literal
 from pgstrata.user_files import user_path
 from pgstrata.workload.core.language import (
     Admin,
@@ -218,10 +219,10 @@ def _pending(context: WorkContext) -> dict[str, Any]:
 
 def query(text: str) -> str:
     """The search for one tsquery: the hundred best matches."""
-    literal = "'" + text.replace("'", "''") + "'"
+    wanted = literal(text)
     return (
-        f"SELECT id FROM {TABLE} WHERE body @@ ({literal})::tsquery "
-        f"ORDER BY ts_rank(body, ({literal})::tsquery) DESC LIMIT 100"
+        f"SELECT id FROM {TABLE} WHERE body @@ ({wanted})::tsquery "
+        f"ORDER BY ts_rank(body, ({wanted})::tsquery) DESC LIMIT 100"
     )
 
 

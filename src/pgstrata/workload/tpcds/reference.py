@@ -28,6 +28,7 @@ import duckdb
 from pgstrata.ownership import own_folder
 from pgstrata.server.cache import ADVICE, building
 from pgstrata.server.process import start
+from pgstrata.sql_text import literal
 from pgstrata.workload.tpcds import data
 from pgstrata.workload.tpcds.compare import Answer, close
 from pgstrata.workload.tpcds.schema import types
@@ -265,16 +266,16 @@ def _database(scale: float, work: Path) -> duckdb.DuckDBPyConnection:
         "threads": 1,
     }
     for name, value in settings.items():
-        connection.execute(f"SET {name} = '{str(value).replace(chr(39), chr(39) * 2)}'")
+        connection.execute(f"SET {name} = {literal(str(value))}")
     load_extension(connection)
     reckon_as_postgres(connection)
     if whole.exists():
         return connection
     connection.execute(f"SET memory_limit = '{LOADING}'")
     for table, columns in tables().items():
-        path = str(data.file(scale, table)).replace("'", "''")
+        path = literal(str(data.file(scale, table)))
         connection.execute(
-            f"CREATE TABLE {table} AS SELECT * FROM read_csv('{path}', delim = '|', header = false, "
+            f"CREATE TABLE {table} AS SELECT * FROM read_csv({path}, delim = '|', header = false, "
             "quote = '', escape = '', nullstr = '', auto_detect = false, max_line_size = 65536, "
             f"buffer_size = 1048576, columns = {types(columns)})"
         )
