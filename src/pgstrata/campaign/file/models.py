@@ -28,7 +28,7 @@ from pgstrata.server.source.spec import is_source
 from pgstrata.store.record import PlacementRecord
 from pgstrata.user_files import shown
 from pgstrata.workload.core.language import Phase
-from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_SEED
+from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_SEED, NeedsExtensions, RunCost
 
 Order = Literal["sequential", "shuffled", "interleaved"]
 
@@ -505,6 +505,8 @@ class ChosenWorkload(BaseModel):
     workload: Any
     options: Any
     _phases: dict[int, Sequence[Phase]] = PrivateAttr(default_factory=dict)
+    _cost: RunCost | None = PrivateAttr(None)
+    _extensions: Sequence[str] | None = PrivateAttr(None)
 
     def phases(self, version_num: int) -> Sequence[Phase]:
         """The phases on servers of this version, to look at: those of TPC-DS take half a second, and a plan
@@ -515,6 +517,21 @@ class ChosenWorkload(BaseModel):
         if version_num not in self._phases:
             self._phases[version_num] = self.workload.phases(self.options, version_num)
         return self._phases[version_num]
+
+    @property
+    def cost(self) -> RunCost:
+        """Of one run, as far as is known before anything ran; the same on every version."""
+        if self._cost is None:
+            self._cost = self.workload.estimate(self.options)
+        return self._cost
+
+    @property
+    def extensions(self) -> Sequence[str]:
+        """Those that a server must have."""
+        if self._extensions is None:
+            wanted = isinstance(self.workload, NeedsExtensions)
+            self._extensions = self.workload.extensions(self.options) if wanted else ()
+        return self._extensions
 
     @property
     def all_options(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from pgstrata.store.read import BrokenRun, read_run
 from pgstrata.store.record import BuiltRecord, RunRecord
 from pgstrata.suggest import meant
 from pgstrata.workload.core.language import Step
-from pgstrata.workload.core.options import NeedsExtensions, NotInVersionError
+from pgstrata.workload.core.options import NotInVersionError
 from pgstrata.workload.plugin import FACT as PLUGIN_FACT
 from pgstrata.workload.plugin import source_of
 
@@ -149,9 +149,7 @@ def _unable(campaign: Campaign, variants: Sequence[Variant]) -> dict[tuple[str, 
 
 
 def _check_extensions(chosen: ChosenWorkload, variant: Variant) -> None:
-    if not isinstance(chosen.workload, NeedsExtensions):
-        return
-    if names := lacking(variant.server, chosen.workload.extensions(chosen.options)):
+    if names := lacking(variant.server, chosen.extensions):
         raise NotInVersionError(
             f"{chosen.label} needs the extension{'s' * (len(names) > 1)} {', '.join(names)}, which "
             f"{variant.server.label} lacks",
@@ -223,10 +221,8 @@ def _planned(
     key = RunKey(campaign.name, variant.label, workload.label, repeat)
     if unable:
         return PlannedRun(key, variant, workload, 0.0, 0, unable=unable)
-    estimate = workload.workload.estimate(workload.options)
-    return PlannedRun(
-        key, variant, workload, float(estimate.seconds) + AROUND_SECONDS, int(estimate.disk_bytes)
-    )
+    cost = workload.cost
+    return PlannedRun(key, variant, workload, float(cost.seconds) + AROUND_SECONDS, int(cost.disk_bytes))
 
 
 def groups(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pgstrata.errors import UsageError
-from pgstrata.workload.core.language import PgbenchScript
+from pgstrata.workload.core.language import Mode, PgbenchScript
 from pgstrata.workload.core.scripts import read_scripts, weighted
-from pgstrata.workload.pgbench.options import BuiltIn, Mode
+from pgstrata.workload.pgbench.options import BuiltIn
 from pgstrata.workload.pgbench.steps import BUILT_IN
 
 

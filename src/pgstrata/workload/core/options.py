@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from pgstrata.errors import UsageError
 from pgstrata.workload.core.language import Phase
@@ -25,6 +25,9 @@ MOST_ROWS = 10**12
 MOST_RATE = 1e9
 """Per second: far more than a machine can do."""
 
+MOST_CLIENTS = 10_000
+"""Connections of a role: far more than a server takes."""
+
 MOST_SEED = 2**53 - 1
 """JSON readers keep whole numbers up to here."""
 
@@ -38,6 +41,18 @@ WaitPerMillion = Annotated[float, Field(ge=0, le=86_400)]
 """Seconds of a pause for each million rows."""
 
 Rows = Annotated[int, Field(ge=1, le=MOST_ROWS)]
+
+Clients = Annotated[int, Field(ge=1, le=MOST_CLIENTS)]
+
+
+def _one_or_more(value: object) -> object:
+    if isinstance(value, str):
+        return value.split()
+    return (value,) if isinstance(value, int) else value
+
+
+OneOrMore = BeforeValidator(_one_or_more)
+"""Of a list: it may be one text with spaces between, a list of one number the number itself."""
 
 
 class NotInVersionError(UsageError):

@@ -24,6 +24,10 @@ def in_own_order(queries: Sequence[T], workload: str, seed: int, stream: int) ->
     return order
 
 
+READ_ONLY = Sql.verbatim("SET default_transaction_read_only = on", name="read only")
+"""For the `start` of a role: what is told of its step, that it only reads, is held by the server."""
+
+
 def limited_to(seconds: float) -> Sql:
     """For the `start` of a role: statements that take longer are cancelled by the server."""
     return Sql.verbatim(f"SET statement_timeout = {max(1, round(seconds * 1000))}", name="limit")
@@ -67,4 +71,4 @@ def query_step(
     )
 
 
-__all__ = ["Digesting", "in_own_order", "limited_to", "query_step"]
+__all__ = ["READ_ONLY", "Digesting", "in_own_order", "limited_to", "query_step"]

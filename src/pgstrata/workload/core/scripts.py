@@ -6,11 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from pgstrata.driver.samples import samples
 from pgstrata.errors import DriverError, UsageError
 from pgstrata.user_files import read_text
 from pgstrata.workload.core.language import PgbenchScript, Step
+from pgstrata.workload.core.options import OneOrMore
 
 MOST_WEIGHT = 2**31 - 1
 """Of a script, as in pgbench."""
@@ -20,6 +24,12 @@ MOST_SCRIPT_BYTES = 16 << 20
 
 RETRIED = ("40001", "40P01")
 """Failures after which pgbench tries a transaction again, where it is told to."""
+
+
+def beside(name: str, info: ValidationInfo) -> str:
+    """Files are looked for beside the campaign where its folder is given as context["folder"]."""
+    folder = (info.context or {}).get("folder")
+    return str(Path(folder) / Path(name).expanduser()) if folder else name
 
 
 def weighted(text: str) -> tuple[str, int]:
@@ -37,6 +47,28 @@ def weighted(text: str) -> tuple[str, int]:
     if len(weight) > 10 or int(weight) > MOST_WEIGHT:
         raise ValueError(f"the weight {weight[:20]} of {name!r} is out of range (0 to {MOST_WEIGHT})")
     return name, int(weight)
+
+
+def _named(value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    found = tuple(beside(name, info) for name in value)
+    for text in found:
+        weighted(text)
+    return found
+
+
+Scripts = Annotated[tuple[str, ...], OneOrMore, AfterValidator(_named), Field(max_length=1000)]
+"""Names of scripts with their weights, `mine.sql@3`; `weighted` takes them apart."""
+
+
+def _checked_names(value: dict[str, int | float | str]) -> dict[str, int | float | str]:
+    for name in value:
+        if not re.fullmatch(r"\w+", name):
+            raise ValueError(f"{name!r} is not a name of a variable: letters, digits and _ only")
+    return value
+
+
+Variables = Annotated[dict[str, int | float | str], AfterValidator(_checked_names)]
+"""Of scripts, as pgbench's -D name=value."""
 
 
 def _is_file(name: str) -> bool:
@@ -74,4 +106,4 @@ def check_scripts(step: Step) -> None:
         raise UsageError(error.message, error.hint) from error
 
 
-__all__ = ["RETRIED", "check_scripts", "read_scripts", "stems", "weighted"]
+__all__ = ["RETRIED", "Scripts", "Variables", "beside", "check_scripts", "read_scripts", "stems", "weighted"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     BaseModel,
@@ -18,32 +18,16 @@ from pydantic import (
 )
 
 from pgstrata.workload.core.language import Mode
-from pgstrata.workload.core.options import MOST_RATE, Seconds, Wait, WorkloadOptions
-from pgstrata.workload.core.scripts import stems, weighted
+from pgstrata.workload.core.options import MOST_RATE, Clients, OneOrMore, Seconds, Wait, WorkloadOptions
+from pgstrata.workload.core.scripts import Scripts, Variables, beside, stems, weighted
 from pgstrata.workload.custom.contents import digest_of
 
-MOST_CLIENTS = 10_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}", re.ASCII)
 ROWS = {".csv": "csv", ".tsv": "text", ".parquet": "parquet"}
 """Files of rows, by their endings, and how COPY is told of them."""
 
 QUERY_STEPS = ("plans", "warm-up", "queries", "streams")
 """Names of the steps that execute a folder of queries."""
-
-Clients = Annotated[int, Field(ge=1, le=MOST_CLIENTS)]
-
-
-def _one_or_more(value: object) -> object:
-    """A list may be one text with spaces between, a list of one the thing itself."""
-    if isinstance(value, str):
-        return value.split()
-    return (value,) if isinstance(value, int) else value
-
-
-def _beside(name: str, info: ValidationInfo) -> str:
-    """Files are looked for beside the campaign where its folder is given as context["folder"]."""
-    folder = (info.context or {}).get("folder")
-    return str(Path(folder) / Path(name).expanduser()) if folder else name
 
 
 def _named(value: str) -> str:
@@ -53,7 +37,7 @@ def _named(value: str) -> str:
 
 
 Name = Annotated[str, BeforeValidator(_named)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_more), Field(max_length=1000)]
+Names = Annotated[tuple[str, ...], OneOrMore, Field(max_length=1000)]
 
 
 class Part(BaseModel):
@@ -80,14 +64,14 @@ class Rows(Part):
         for name in value:
             if Path(name).suffix.lower() not in ROWS:
                 raise ValueError(f"{name!r} is no file of rows: {', '.join(ROWS)}")
-        return tuple(_beside(name, info) for name in value)
+        return tuple(beside(name, info) for name in value)
 
 
 class ScriptRole(Part):
     """A group of connections that run scripts, beside others in the same step."""
 
     name: Name = Field(description="what it is called in results")
-    scripts: Names = Field(
+    scripts: Scripts = Field(
         min_length=1, description="files in pgbench's language, drawn by weight: `mine.sql@3`"
     )
     clients: Clients | None = Field(None, description="connections; null: those of the step")
@@ -99,28 +83,21 @@ class ScriptRole(Part):
     )
     mode: Mode | None = Field(None, description="`simple`, `extended` or `prepared`; null: that of the step")
 
-    _scripts = field_validator("scripts")(lambda value, info: _scripts_beside(value, info))
-
-
-def _scripts_beside(value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-    found = tuple(_beside(name, info) for name in value)
-    for text in found:
-        weighted(text)
-    return found
-
 
 class ScriptStep(Part):
     """A step of scripts: of one role, or of several side by side. What it leaves out the workload says."""
 
     name: Name | None = Field(None, description="name of the step; null: of its scripts or roles")
-    scripts: Names = Field((), description="scripts of its one role, `query`, drawn by weight: `mine.sql@3`")
+    scripts: Scripts = Field(
+        (), description="scripts of its one role, `query`, drawn by weight: `mine.sql@3`"
+    )
     roles: tuple[ScriptRole, ...] = Field(
         (), max_length=50, description="instead of `scripts`: several roles"
     )
     headline: str | None = Field(
         None, description="the role whose transactions/s it is judged by; null: the first"
     )
-    clients: Annotated[tuple[Clients, ...] | None, BeforeValidator(_one_or_more)] = Field(
+    clients: Annotated[tuple[Clients, ...] | None, OneOrMore] = Field(
         None,
         max_length=100,
         description="connections of a role that names none; a list: a step for each number",
@@ -132,8 +109,6 @@ class ScriptStep(Part):
     )
     mode: Mode | None = Field(None, description="protocol of a role that names none")
     reads_only: bool | None = Field(None, description="as the workload's, of this step")
-
-    _scripts = field_validator("scripts")(lambda value, info: _scripts_beside(value, info))
 
     @model_validator(mode="after")
     def _one_way(self) -> ScriptStep:
@@ -176,11 +151,11 @@ class CustomOptions(WorkloadOptions):
     )
     tables: Names | None = Field(None, description="whose sizes are recorded; null: those that `setup` makes")
 
-    scripts: Names = Field((), description="short for one step: files in pgbench's language, `mine.sql@3`")
+    scripts: Scripts = Field((), description="short for one step: files in pgbench's language, `mine.sql@3`")
     steps: tuple[ScriptStep, ...] = Field(
         (), max_length=1000, description="steps of scripts, one table each: see docs/custom.md"
     )
-    clients: Annotated[tuple[Clients, ...], BeforeValidator(_one_or_more)] = Field(
+    clients: Annotated[tuple[Clients, ...], OneOrMore] = Field(
         (1,), min_length=1, max_length=100, description="connections; a list: a step for each number"
     )
     seconds: Seconds = Field(60, description="seconds of each step of scripts")
@@ -198,7 +173,7 @@ class CustomOptions(WorkloadOptions):
         "(`default_transaction_read_only`): variants can take turns at them in slices, and they are kept "
         "when a run is stopped",
     )
-    define: dict[str, int | float | str] = Field(
+    define: Variables = Field(
         default_factory=dict, description="variables of the scripts, as pgbench's -D name=value"
     )
     max_tries: int = Field(
@@ -265,23 +240,13 @@ class CustomOptions(WorkloadOptions):
                     Rows.model_validate({"table": Path(item).stem, "files": [item]}, context=info.context)
                 )
             else:
-                made.append(_beside(item, info) if isinstance(item, str) else item)
+                made.append(beside(item, info) if isinstance(item, str) else item)
         return tuple(made)
-
-    _scripts = field_validator("scripts")(lambda value, info: _scripts_beside(value, info))
 
     @field_validator("queries")
     @classmethod
     def _queries(cls, value: str | None, info: ValidationInfo) -> str | None:
-        return value if value is None else _beside(value, info)
-
-    @field_validator("define")
-    @classmethod
-    def _variable_names(cls, value: dict[str, Any]) -> dict[str, Any]:
-        for name in value:
-            if not re.fullmatch(r"\w+", name):
-                raise ValueError(f"{name!r} is not a name of a variable: letters, digits and _ only")
-        return value
+        return value if value is None else beside(value, info)
 
     @model_validator(mode="after")
     def _one_way(self, info: ValidationInfo) -> CustomOptions:

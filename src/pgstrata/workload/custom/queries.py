@@ -12,7 +12,7 @@ from pgstrata.driver.events import StatementDone
 from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.user_files import shown
 from pgstrata.workload.core.language import Digest, Op, Phase, Sql
-from pgstrata.workload.core.queries import Digesting, in_own_order, query_step
+from pgstrata.workload.core.queries import READ_ONLY, Digesting, in_own_order, query_step
 from pgstrata.workload.core.recorded import (
     answer_as_it_came,
     answer_in_any_order,
@@ -30,7 +30,6 @@ SECONDS = 1.0
 MOST_QUERIES = 10_000
 
 _ANSWERS = {"any-order": answer_in_any_order, "ordered": answer_in_order, "exact": answer_as_it_came}
-_READ_ONLY = Sql.verbatim("SET default_transaction_read_only = on", name="read only")
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def query_phases(o: CustomOptions, version_num: int, tables: Sequence[str]) -> l
                 group="queries",
                 tables=tables,
                 measured=measured,
-                start=[_READ_ONLY],  # what the plan is told of the step is held by the server
+                start=[READ_ONLY],
             )
         )
 

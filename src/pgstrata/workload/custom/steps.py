@@ -6,21 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import UsageError
-from pgstrata.workload.core.language import Admin, FixedRate, Headline, Phase, Role, Settle, Sql, Step
+from pgstrata.workload.core.language import Admin, FixedRate, Headline, Phase, Role, Settle, Step
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
+from pgstrata.workload.core.queries import READ_ONLY
 from pgstrata.workload.core.scripts import RETRIED, check_scripts, read_scripts
 from pgstrata.workload.custom.options import CustomOptions, ScriptRole, ScriptStep
 from pgstrata.workload.custom.queries import query_phases
-from pgstrata.workload.custom.setup import setup
-
-if TYPE_CHECKING:
-    pass
+from pgstrata.workload.custom.setup import Setup, setup
 
 if TYPE_CHECKING:
     from pgstrata.page.blocks import Section
     from pgstrata.page.results import RunSet, WorkloadResults
-
-_READ_ONLY = Sql.verbatim("SET default_transaction_read_only = on", name="read only")
 
 BYTES_PER_BYTE = 3.0
 """Of a data folder for each byte of rows: headers, indexes, dead rows, spare room; for estimates only."""
@@ -40,7 +36,9 @@ class Custom:
             raise UsageError(
                 "workload custom has nothing to do", "name `setup`, `scripts`, `steps` or `queries`"
             )
-        made = setup(o, version_num)
+        return self._phases(o, version_num, setup(o, version_num))
+
+    def _phases(self, o: CustomOptions, version_num: int, made: Setup) -> list[Phase]:
         phases = [*made.phases]
         if o.setup and o.settle != "none":
             phases += _settle(o)
@@ -76,7 +74,7 @@ class Custom:
         load writes if that is less."""
         o = options
         made = setup(o, 999_999)
-        steps = [p for p in self.phases(o, 999_999) if isinstance(p, Step)]
+        steps = [p for p in self._phases(o, 999_999, made) if isinstance(p, Step)]
         seconds = sum(s.warmup + (s.seconds or s.estimated_seconds or 0.0) for s in steps)
         written = 0.0 if o.reads_only else 300e3 * sum(s.seconds or 0.0 for s in steps)
         data = made.bytes * BYTES_PER_BYTE + written
@@ -120,5 +118,5 @@ def _role(o: CustomOptions, step: ScriptStep, role: ScriptRole, clients: int, *,
         retry_sqlstates=RETRIED if o.max_tries > 1 else (),
         max_tries=o.max_tries,
         variables={"scale": 1, "random_seed": o.seed, "default_seed": o.seed, **o.define},
-        start=[_READ_ONLY] if reads_only else [],
+        start=[READ_ONLY] if reads_only else [],
     )

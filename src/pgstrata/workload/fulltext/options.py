@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from pgstrata.user_files import user_path
-from pgstrata.workload.core.options import Seconds, WorkloadOptions
+from pgstrata.workload.core.options import OneOrMore, Seconds, WorkloadOptions
 
 MOST_EXECUTIONS = 400_000
 """Of queries in one step: the driver holds them all."""
@@ -39,7 +39,7 @@ class FulltextOptions(WorkloadOptions):
         description="words of its shortest messages; lengths have a heavy tail, and the average is three to "
         "four times that: 700 words, 3.5 kB, with 200",
     )
-    indexes: tuple[Index, ...] = Field(
+    indexes: Annotated[tuple[Index, ...], OneOrMore] = Field(
         ("gin", "gist"), min_length=1, description="kinds of index to compare: `gin`, `gist`"
     )
     build: Literal["both", "before", "after"] = Field(
@@ -78,11 +78,6 @@ class FulltextOptions(WorkloadOptions):
         if self.query_count * (self.passes + self.warmup) > MOST_EXECUTIONS:
             raise ValueError(f"query_count × (passes + warmup) is at most {MOST_EXECUTIONS:,}")
         return self
-
-    @field_validator("indexes", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return value.split() if isinstance(value, str) else value
 
     @property
     def archive(self) -> Path | None:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from pgstrata.workload.core.options import MOST_ROWS, Rows, Seconds, Wait, WaitPerMillion, WorkloadOptions
+from pgstrata.workload.core.options import (
+    MOST_ROWS,
+    OneOrMore,
+    Rows,
+    Seconds,
+    Wait,
+    WaitPerMillion,
+    WorkloadOptions,
+)
 
 #: Rows that l.x inserts into each table before it makes the indexes.
 ROWS_BEFORE_INDEXES = 100
@@ -49,7 +57,7 @@ class InsertOptions(WorkloadOptions):
         "(then there is no l.x)",
     )
 
-    steps: tuple[str, ...] = Field(
+    steps: Annotated[tuple[str, ...], OneOrMore] = Field(
         ("100:range", "100:point", "500:range", "500:point", "1000:range", "1000:point"),
         max_length=1000,
         description="query steps in order, each `R:range` or `R:point` with R inserts/s and R deletes/s per "
@@ -103,11 +111,6 @@ class InsertOptions(WorkloadOptions):
     )
     settle_per_million: WaitPerMillion = Field(1, description="seconds of settling per million rows of l.i0")
     settle_max: Wait = Field(1200, description="most seconds of settling")
-
-    @field_validator("steps", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return value.split() if isinstance(value, str) else value
 
     @field_validator("steps")
     @classmethod

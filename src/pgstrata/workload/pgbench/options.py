@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from pgstrata.workload.core.options import MOST_RATE, Seconds, Wait, WorkloadOptions
-from pgstrata.workload.core.scripts import weighted
+from pgstrata.workload.core.language import Mode
+from pgstrata.workload.core.options import MOST_RATE, Clients, OneOrMore, Seconds, Wait, WorkloadOptions
+from pgstrata.workload.core.scripts import Scripts, Variables
 
-Mode = Literal["simple", "extended", "prepared"]
 BuiltIn = Literal["select-only", "simple-update", "tpcb-like"]
 
 #: Bytes of data folder for each unit of scale, as pgbench's documentation puts it.
 BYTES_PER_SCALE = 15_000_000
-
-MOST_CLIENTS = 10_000
 
 
 class PgbenchOptions(WorkloadOptions):
@@ -39,18 +36,17 @@ class PgbenchOptions(WorkloadOptions):
     partitions: int = Field(0, ge=0, le=10_000, description="partitions of pgbench_accounts; 0: none")
     partition_method: Literal["range", "hash"] = Field("range", description="how it is partitioned")
 
-    builtin: tuple[BuiltIn, ...] | None = Field(
+    builtin: Annotated[tuple[BuiltIn, ...] | None, OneOrMore] = Field(
         None,
         description="pgbench's own scripts, one after another: `select-only`, `simple-update`, `tpcb-like`; "
         "null: all three, or none where `scripts` are given; a list, or one text with spaces between",
     )
-    scripts: tuple[str, ...] = Field(
+    scripts: Scripts = Field(
         (),
-        max_length=1000,
         description="files in pgbench's script language, drawn by weight for each transaction: "
         "`mine.sql@3` runs three times as often as `other.sql`",
     )
-    define: dict[str, int | float | str] = Field(
+    define: Variables = Field(
         default_factory=dict, description="variables of the scripts, as pgbench's -D name=value"
     )
     allow_shell: bool = Field(
@@ -61,12 +57,12 @@ class PgbenchOptions(WorkloadOptions):
         description="`scripts` leave the data as it is: variants can take turns at them in slices, and they "
         "are kept when a run is stopped",
     )
-    modes: tuple[Mode, ...] = Field(
+    modes: Annotated[tuple[Mode, ...], OneOrMore] = Field(
         ("simple", "extended", "prepared"),
         min_length=1,
         description="query modes, one after another; a list, or one text with spaces between",
     )
-    clients: tuple[int, ...] = Field(
+    clients: Annotated[tuple[Clients, ...], OneOrMore] = Field(
         (1, 2, 4, 8, 16, 32),
         min_length=1,
         max_length=100,
@@ -102,42 +98,6 @@ class PgbenchOptions(WorkloadOptions):
         if isinstance(value, str) and (share := re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?) ?%", value.strip())):
             memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
             return max(1, round(float(share.group(1)) / 100 * memory / BYTES_PER_SCALE))
-        return value
-
-    @field_validator("builtin", "scripts", "modes", "clients", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        if isinstance(value, int):
-            return (value,)
-        return value.split() if isinstance(value, str) else value
-
-    @field_validator("clients")
-    @classmethod
-    def _positive(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(not 1 <= n <= MOST_CLIENTS for n in value):
-            raise ValueError(f"each number of clients lies between 1 and {MOST_CLIENTS:,}")
-        return value
-
-    @field_validator("scripts")
-    @classmethod
-    def _beside_the_campaign(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        """Files are looked for beside the campaign where its folder is given as context["folder"]."""
-        folder = (info.context or {}).get("folder")
-        return tuple(str(Path(folder) / name) for name in value) if folder else value
-
-    @field_validator("scripts")
-    @classmethod
-    def _weights(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for text in value:
-            weighted(text)
-        return value
-
-    @field_validator("define")
-    @classmethod
-    def _variable_names(cls, value: dict[str, int | float | str]) -> dict[str, int | float | str]:
-        for name in value:
-            if not re.fullmatch(r"\w+", name):
-                raise ValueError(f"{name!r} is not a name of a variable: letters, digits and _ only")
         return value
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pgstrata.workload.core.language import Admin, FixedRate, Headline, PgbenchScript, Phase, Role, Step
+from pgstrata.workload.core.language import Admin, FixedRate, Headline, Mode, PgbenchScript, Phase, Role, Step
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
 from pgstrata.workload.core.scripts import RETRIED, read_scripts, stems
 from pgstrata.workload.pgbench.load import (
@@ -17,7 +17,7 @@ from pgstrata.workload.pgbench.load import (
     TELLERS_PER_SCALE,
     initialise,
 )
-from pgstrata.workload.pgbench.options import BYTES_PER_SCALE, BuiltIn, Mode, PgbenchOptions
+from pgstrata.workload.pgbench.options import BYTES_PER_SCALE, BuiltIn, PgbenchOptions
 
 if TYPE_CHECKING:
     from pgstrata.page.blocks import Section

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from typing import Annotated
 
-from pgstrata.workload.core.options import Seconds, Wait, WaitPerMillion, WorkloadOptions
+from pydantic import Field
+
+from pgstrata.workload.core.options import OneOrMore, Seconds, Wait, WaitPerMillion, WorkloadOptions
 
 
 class TableOptions(WorkloadOptions):
@@ -13,7 +15,7 @@ class TableOptions(WorkloadOptions):
     tables: int = Field(1, ge=1, le=1000, description="tables sbtest1 … sbtestN")
     rows: int = Field(10_000_000, ge=1, le=2_000_000_000, description="rows of each table after the load")
     clients: int = Field(1, ge=1, le=10_000, description="connections of each microbenchmark")
-    steps: tuple[str, ...] = Field(
+    steps: Annotated[tuple[str, ...], OneOrMore] = Field(
         ("standard",),
         min_length=1,
         max_length=1000,
@@ -53,11 +55,6 @@ class TableOptions(WorkloadOptions):
     )
     settle_per_million: WaitPerMillion = Field(1, description="seconds of settling per million rows loaded")
     settle_max: Wait = Field(1200, description="most seconds of settling")
-
-    @field_validator("steps", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        return value.split() if isinstance(value, str) else value
 
     @property
     def table_names(self) -> list[str]:
