@@ -140,6 +140,8 @@ def test_what_a_pooler_cannot_do_for_a_workload_is_said_before_anything_starts(
         )
         done = pgstrata("run", file)
         assert done.returncode == 2 and "prepares its statements, which pgbouncer" in done.stderr
+    counted = pgstrata("count", campaign(place, through, ""))
+    assert counted.returncode == 2 and "counts are of a backend" in counted.stderr, counted.stderr
     assert not (place / "results").exists() or not Results(place / "results").runs()
 
 

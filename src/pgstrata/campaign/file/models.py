@@ -29,6 +29,7 @@ from pgstrata.store.record import PlacementRecord
 from pgstrata.user_files import shown
 from pgstrata.workload.core.language import Phase
 from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_SEED, NeedsExtensions, RunCost
+from pgstrata.workload.plugin import source_of
 
 Order = Literal["sequential", "shuffled", "interleaved"]
 
@@ -537,6 +538,14 @@ class ChosenWorkload(BaseModel):
     def all_options(self) -> dict[str, Any]:
         """Every option, defaults included, as plain JSON values."""
         return dict(self.options.model_dump(mode="json"))
+
+    def identity(self) -> dict[str, Any]:
+        """What stands for the workload where it is asked whether something was measured with the same."""
+        return {
+            "workload": self.workload.name,
+            "options": self.all_options,
+            "source": source_of(self.workload),
+        }
 
 
 Campaign.model_rebuild()

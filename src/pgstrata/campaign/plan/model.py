@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from msgspec import structs
 
 from pgstrata.campaign.file.models import ChosenWorkload, VariantSpec
 from pgstrata.server.config.resolve import Resolved
@@ -36,6 +39,19 @@ class Variant:
             return None
         name, version = self.through.name, self.through.version
         return ThroughRecord(name=name, version=version, settings=dict(self.through.settings or {}))
+
+    def identity(self) -> dict[str, Any]:
+        """What stands for the variant where it is asked whether something was measured with the same."""
+        server, through = self.server, self.through_record()
+        return {
+            "server": [server.spec, server.version, server.build, server.built.key if server.built else None],
+            "config": [fragment.text for fragment in self.config.fragments],
+            "settings": self.config.settings,
+            "env": self.spec.env,
+            "initdb": self.spec.initdb,
+            "memory": self.memory,
+            "through": structs.asdict(through) if through else None,
+        }
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ import socket
 from collections.abc import Sequence
 from dataclasses import replace
 
-from msgspec import structs
-
 import pgstrata
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.plan.model import PlannedRun
@@ -19,7 +17,6 @@ from pgstrata.campaign.plan.order import data_at
 from pgstrata.store import Results, kept
 from pgstrata.store.kept import KeptStep
 from pgstrata.workload.core.language import Phase, Step
-from pgstrata.workload.plugin import source_of
 
 _NO_MATTER = {"results", "keep_data", "repeats", "name"}
 """Keys of a campaign that decide nothing about a step."""
@@ -79,20 +76,14 @@ def _leading(run: PlannedRun, results: Results) -> list[KeptStep]:
 
 
 def _made_of(run: PlannedRun, spec: CampaignSpec) -> str:
-    variant, server = run.variant, run.variant.server
     steps = [phase.spec() for phase in phases_of(run) if isinstance(phase, Step)]
     return kept.digest(
         {
             "release": pgstrata.__version__,
             "campaign": spec.model_dump(mode="json", exclude=_NO_MATTER),
-            "options": run.workload.all_options,
-            "source": source_of(run.workload.workload),
+            "variant": run.variant.identity(),
+            "workload": run.workload.identity(),
             "steps": steps,
-            "server": [server.spec, server.version, server.build, server.built.key if server.built else None],
-            "config": [fragment.text for fragment in variant.config.fragments],
-            "settings": variant.config.settings,
-            "memory": variant.memory,
-            "through": structs.asdict(through) if (through := variant.through_record()) else None,
             "host": socket.gethostname(),
         }
     )

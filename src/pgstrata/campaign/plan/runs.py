@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from pgstrata.campaign.plan.checks import (
     check_poolers,
     memory_limit,
 )
+from pgstrata.campaign.plan.existing import with_existing
 from pgstrata.campaign.plan.loaded import with_loaded
 from pgstrata.campaign.plan.model import PlannedRun, Variant
 from pgstrata.campaign.plan.order import interleaved_cost, seconds_of
@@ -31,13 +31,9 @@ from pgstrata.server.secrets import shown_spec
 from pgstrata.server.source.recipe import Build
 from pgstrata.store import Results, comparisons
 from pgstrata.store.names import RunKey
-from pgstrata.store.read import BrokenRun, read_run
-from pgstrata.store.record import BuiltRecord, RunRecord
 from pgstrata.suggest import meant
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.core.options import NotInVersionError
-from pgstrata.workload.plugin import FACT as PLUGIN_FACT
-from pgstrata.workload.plugin import source_of
 
 AROUND_SECONDS = 8.0
 """What initdb, start, admin SQL, observing and storing take for one run, a typical disk assumed."""
@@ -93,7 +89,7 @@ def make_plan(
         for variant, workload, repeat in _order(campaign, variants)
     ]
     if not fresh:
-        runs = [_with_existing(run, results) for run in runs]
+        runs = [with_existing(run, results) for run in runs]
     if campaign.spec.order != "interleaved":
         runs = [run for one in runs for run in _resumed([one], campaign, results, fresh)]
         runs = with_loaded([[_without_kept(run)] for run in runs], campaign.spec)
@@ -258,52 +254,3 @@ def _base(campaign: Campaign, variants: Sequence[Variant]) -> str:
             f"`base`: {wanted} fits several variants: {', '.join(begins)}", "write the whole label"
         )
     raise UsageError(f"`base`: there is no variant {wanted}", meant(wanted, labels, "variants"))
-
-
-def _with_existing(run: PlannedRun, results: Results) -> PlannedRun:
-    if run.unable:
-        return run
-    folder = results.find(run.key, done=True)
-    if folder is None:
-        return run
-    stored = read_run(folder)
-    if isinstance(stored, BrokenRun):  # damaged since it was found
-        return run
-    if difference := _difference(run, stored.record):
-        raise UsageError(
-            f"{folder} was measured with {difference}: it cannot stand for the run planned now",
-            "give the campaign another name, take another --results folder, or measure anew with --fresh",
-        )
-    return PlannedRun(run.key, run.variant, run.workload, run.seconds, run.disk_bytes, folder)
-
-
-def _difference(run: PlannedRun, record: RunRecord) -> str:
-    """What a stored run was measured with that this plan would do differently; empty if nothing."""
-    for key, value in run.workload.all_options.items():
-        # An option that a later release added was at its default in the stored run.
-        if key in record.options and record.options[key] != value:
-            return f"{key} = {json.dumps(record.options[key])} instead of {json.dumps(value)}"
-    workload = run.workload.workload
-    if record.facts.get(PLUGIN_FACT, "") != source_of(workload):
-        return f"another text of {workload.name}"
-    if record.env != run.variant.spec.env:
-        return "another `env`"
-    if record.memory != run.variant.memory:
-        return "another limit of `memory`"
-    if record.through != run.variant.through_record():
-        return "something else between driver and server"
-    if record.initdb != tuple(run.variant.spec.initdb):
-        return "other `initdb` options"
-    # Texts, not resolved settings: sizes relative to memory differ from host to host, runs may be merged.
-    if [f.text for f in record.config.fragments] != [f.text for f in run.variant.config.fragments]:
-        return "other config fragments"
-    if record.server.version != run.variant.server.version:
-        return f"PostgreSQL {record.server.version} instead of {run.variant.server.version}"
-    return _built_otherwise(record.server.built, run.variant.server.built)
-
-
-def _built_otherwise(stored: BuiltRecord | None, now: BuiltRecord | None) -> str:
-    """A source tree is named by a folder or a branch: what is in it may have changed."""
-    if stored is None or now is None or stored.key == now.key:
-        return ""
-    return "another source tree" if stored.tree != now.tree else "a server that was built otherwise"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
+import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from rich.console import Console
 
 import pgstrata
 from pgstrata.campaign.file.models import Campaign, ChosenWorkload, CountSpec
+from pgstrata.campaign.plan.existing import difference
 from pgstrata.campaign.plan.model import Variant
 from pgstrata.campaign.plan.runs import Plan as CampaignPlan
 from pgstrata.driver.client import find_driver
@@ -57,6 +59,7 @@ from pgstrata.store.record import (
 )
 from pgstrata.store.write import RunBuilder
 from pgstrata.workload.core.options import NotInVersionError
+from pgstrata.workload.plugin import FACT, source_of
 
 PILOT = Length(3, 3)
 """Operations of the first look, which says how many are counted."""
@@ -178,14 +181,11 @@ class _Count:
         found = read_run(folder) if folder is not None else None
         if not isinstance(found, Run) or found.record.counted is None:
             return False
-        record, counted_ = found.record, found.record.counted
+        counted_ = found.record.counted
         wanted = {phase.step.name for phase in self._planned(variant, lambda name: PILOT).steps}
         return (
             wanted <= {step.name for step in counted_.steps} | counted_.left_out.keys()
-            and record.options == self._chosen.all_options
-            and record.server.version == variant.server.version
-            and [f.text for f in record.config.fragments] == [f.text for f in variant.config.fragments]
-            and record.env == variant.spec.env
+            and not difference(variant, self._chosen, found.record)
             and (counted_.engine, counted_.simulated) == (self._engine.name, self._engine.simulated)
         )
 
@@ -296,18 +296,15 @@ class _Count:
 
     def _made_of(self, variant: Variant) -> str:
         """Stands for all that decides what is counted."""
-        server = variant.server
         return digest(
             {
                 "release": pgstrata.__version__,
-                "server": [server.version, server.build, server.built.key if server.built else None],
-                "config": variant.config.settings,
-                "env": variant.spec.env,
-                "initdb": variant.spec.initdb,
-                "options": self._chosen.all_options,
+                "variant": variant.identity(),
+                "workload": self._chosen.identity(),
                 "seed": self._campaign.spec.seed,
                 "engine": [self._engine.name, self._engine.tool, self._engine.simulated],
                 "steps": [phase.step.name for phase in self._planned(variant, lambda name: PILOT).steps],
+                "host": socket.gethostname(),
             }
         )
 
@@ -400,7 +397,7 @@ class _Count:
                 host=machine.facts(self._root),
                 timings={},
                 sizes=Sizes(),
-                facts={},
+                facts={FACT: source} if (source := source_of(self._chosen.workload)) else {},
                 counted=record,
             )
         )

@@ -1,0 +1,67 @@
+"""Whether a stored run is what a plan would make."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from pgstrata.campaign.file.models import ChosenWorkload
+from pgstrata.campaign.plan.model import PlannedRun, Variant
+from pgstrata.errors import UsageError
+from pgstrata.store import Results
+from pgstrata.store.read import BrokenRun, read_run
+from pgstrata.store.record import BuiltRecord, RunRecord
+from pgstrata.workload.plugin import FACT as PLUGIN_FACT
+from pgstrata.workload.plugin import source_of
+
+
+def with_existing(run: PlannedRun, results: Results) -> PlannedRun:
+    """With the folder of the run that is there. Raises UsageError where that was measured otherwise."""
+    if run.unable:
+        return run
+    folder = results.find(run.key, done=True)
+    if folder is None:
+        return run
+    stored = read_run(folder)
+    if isinstance(stored, BrokenRun):  # damaged since it was found
+        return run
+    if other := difference(run.variant, run.workload, stored.record):
+        raise UsageError(
+            f"{folder} was measured with {other}: it cannot stand for the run planned now",
+            "give the campaign another name, take another --results folder, or measure anew with --fresh",
+        )
+    return replace(run, existing=folder)
+
+
+def difference(variant: Variant, chosen: ChosenWorkload, record: RunRecord) -> str:
+    """What a stored run was made with that this plan would do differently; empty if nothing."""
+    for key, value in chosen.all_options.items():
+        # An option that a later release added was at its default in the stored run.
+        if key in record.options and record.options[key] != value:
+            return f"{key} = {json.dumps(record.options[key])} instead of {json.dumps(value)}"
+    if record.facts.get(PLUGIN_FACT, "") != source_of(chosen.workload):
+        return f"another text of {chosen.workload.name}"
+    if record.env != variant.spec.env:
+        return "another `env`"
+    if record.memory != variant.memory:
+        return "another limit of `memory`"
+    if record.through != variant.through_record():
+        return "something else between driver and server"
+    if record.initdb != tuple(variant.spec.initdb):
+        return "other `initdb` options"
+    # Texts, not resolved settings: sizes relative to memory differ from host to host, runs may be merged.
+    if [f.text for f in record.config.fragments] != [f.text for f in variant.config.fragments]:
+        return "other config fragments"
+    if record.server.version != variant.server.version:
+        return f"PostgreSQL {record.server.version} instead of {variant.server.version}"
+    return _built_otherwise(record.server.built, variant.server.built)
+
+
+def _built_otherwise(stored: BuiltRecord | None, now: BuiltRecord | None) -> str:
+    """A source tree is named by a folder or a branch: what is in it may have changed."""
+    if stored is None or now is None or stored.key == now.key:
+        return ""
+    return "another source tree" if stored.tree != now.tree else "a server that was built otherwise"
+
+
+__all__ = ["difference", "with_existing"]
