@@ -78,3 +78,21 @@ def pgstrata(place: Path) -> Program:
         )
 
     return call
+
+
+@pytest.fixture
+def small_disk(place: Path) -> Iterator[Path]:
+    """A file system of 160 MB of its own, which can be filled."""
+    folder = place / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=160m,mode=0755", "pgstrata-tests", str(folder)],
+        capture_output=True,
+        text=True,
+    )
+    if mounted.returncode:
+        pytest.skip(f"nothing can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -43,6 +43,7 @@ from pgstrata.server.cache import cache_folder, clear_unfinished
 from pgstrata.server.guard import ADVICE, clear_leftovers, folder_mode
 from pgstrata.server.model import Server
 from pgstrata.server.source import Build, clear_builds
+from pgstrata.server.storage import find_storage
 from pgstrata.store import Results, Run, comparisons, kept
 from pgstrata.store.disk import storing
 
@@ -84,6 +85,17 @@ def data_root(campaign: Campaign) -> Path:
     return root.resolve()
 
 
+def places_of(campaign: Campaign, root: Path) -> list[Path]:
+    """Every folder in which clusters or their write-ahead logs are made, each once, data first.
+
+    Raises as `find_storage` does: what is cleared lies where nobody else can have prepared it.
+    """
+    kinds = [(v.data_dir, v.wal_dir) for v in campaign.variants]
+    found = [find_storage(data, wal, None) for data, wal in dict.fromkeys(kinds)]
+    places = [root, *(one.data for one in found), *(one.wal for one in found)]
+    return list(dict.fromkeys(place for place in places if place is not None))
+
+
 def default_data_dir() -> Path:
     """On a disk: /tmp is memory on many systems, /var/tmp is not."""
     try:
@@ -119,7 +131,11 @@ def execute(
     with Interrupts(say) as interrupts, results.lock():
         for left in results.clean():
             say(f"removed what an interrupted run left: {left}")
-        for text in [*clear_leftovers(root), *clear_unfinished(), *clear_builds()]:
+        for text in [
+            *(text for place in places_of(campaign, root) for text in clear_leftovers(place)),
+            *clear_unfinished(),
+            *clear_builds(),
+        ]:
             say(f"cleared what an earlier pgstrata left: {text}")
         places = choices(campaign)
         if known := remembered(places):
@@ -306,15 +322,19 @@ def _set_aside(folder: Path, repeat: int) -> None:
 
 
 def _check_space(plan: Plan, root: Path) -> None:
-    stat = os.statvfs(root)
-    free = stat.f_bavail * stat.f_frsize
-    smallest = min((run.disk_bytes for run in plan.missing if run.variant.server.managed), default=0)
-    if free < smallest:
-        raise ServerError(
-            f"{root} has {numbers.size(free)} free, "
-            f"even the smallest run needs about {numbers.size(smallest)}",
-            "make room, or name another disk: data_dir in the campaign, or --data-dir",
-        )
+    sizes: dict[Path, list[int]] = {}
+    for run in plan.missing:
+        if run.variant.server.managed:
+            sizes.setdefault(run.variant.storage.data or root, []).append(run.disk_bytes)
+    for place, wanted in sizes.items():
+        stat = os.statvfs(place)
+        free = stat.f_bavail * stat.f_frsize
+        if free < min(wanted):
+            raise ServerError(
+                f"{place} has {numbers.size(free)} free, "
+                f"even the smallest run needs about {numbers.size(min(wanted))}",
+                "make room, or name another disk: data_dir in the campaign, or --data-dir",
+            )
 
 
 def _announce(plan: Plan, say: Callable[[str], None]) -> None:

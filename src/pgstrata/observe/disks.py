@@ -7,6 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import structs
+
+from pgstrata.store.record import PlaceRecord, StorageRecord
+
 ROOT = Path("/")
 
 
@@ -96,6 +100,26 @@ def devices_of(data_dir: Path, root: Path = ROOT) -> list[str]:
             if number is not None and number not in found:
                 found.append(number)
     return found
+
+
+def with_devices(
+    storage: StorageRecord | None, data: Path | None, wal: Path | None, root: Path = ROOT
+) -> StorageRecord | None:
+    """The record with file systems and devices of a cluster's folders."""
+    if storage is None:
+        return None
+    return structs.replace(storage, data=_place(storage.data, data, root), wal=_place(storage.wal, wal, root))
+
+
+def _place(place: PlaceRecord | None, folder: Path | None, root: Path) -> PlaceRecord | None:
+    if place is None or folder is None:
+        return place
+    mount, device = mount_of(folder, root), block_device(folder, root)
+    return structs.replace(
+        place,
+        fs=mount.fs if mount is not None else None,
+        device=device_name(device, root) if device is not None else None,
+    )
 
 
 def device_name(number: str, root: Path = ROOT) -> str:

@@ -35,13 +35,17 @@ from pgstrata.server.model import Server
 from pgstrata.server.pooler import Pooler, Through
 from pgstrata.server.process import children, server_env, settle, spawn
 from pgstrata.server.running import started_at
-from pgstrata.server.snapshot import copy_folder, remove_folder
+from pgstrata.server.snapshot import copy_data, copy_folder, remove_folder
+from pgstrata.server.storage import Storage, wal_folder
 
 __all__ = ["Cluster", "ForeignCluster", "clear_leftovers", "new_database"]
 
 USER = "postgres"
 PORT = 5432
 """Of clusters without TCP: it only names the socket, and each cluster has a socket folder of its own."""
+
+WAL = "wal"
+"""Folder of the write-ahead log in the folder that is claimed for it."""
 
 SOCKET_BYTES = 107
 """Longest path of a Unix socket (sun_path of Linux, less its final NUL)."""
@@ -63,7 +67,8 @@ class Cluster:
 
     env: added to the server's environment only; initdb: more options of initdb; tcp: listens on
     127.0.0.1 too; cpus: the only CPUs its processes use; memory: most bytes they may use together,
-    page cache included; through: a pooler that is started before it. Leaving it as a context manager stops
+    page cache included; through: a pooler that is started before it; storage: where its write-ahead log lies,
+    and what delays its disk. Leaving it as a context manager stops
     and removes it.
     """
 
@@ -81,6 +86,7 @@ class Cluster:
         cpus: Sequence[int] = (),
         memory: int | None = None,
         through: Through | None = None,
+        storage: Storage | None = None,
     ) -> None:
         check_initdb(initdb)
         self.server, self.config = server, config
@@ -97,6 +103,9 @@ class Cluster:
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = (self._account.uid, self._account.gid) if self._account else None
         self._place = ClaimedFolder(self.folder)
+        self._storage = storage or Storage()
+        wal = self._storage.wal
+        self._wal_place = ClaimedFolder(wal / self.folder.name) if wal is not None else None
         self.pooler = Pooler(self, through, cpus) if through is not None else None
 
     def __enter__(self) -> Cluster:
@@ -127,12 +136,15 @@ class Cluster:
         self._place.claim()
         self._place.record(programs=os.path.realpath(self.server.bin_dir))
         check_reachable(self.folder, self._account, "the data folder")
+        if self._wal_place is not None:
+            self._claim_wal(self._wal_place)
         try:
             self._make_folders(data=copy_of is None)
             if copy_of is None:
                 self._initdb()
             else:
-                copy_folder(copy_of, self.data_dir, self._account)
+                copy_data(copy_of, self.data_dir, self._account)
+            self._move_wal()
             self._configure(again=copy_of is not None)
         except OSError as error:
             raise unwritable(self.folder, error) from error
@@ -170,11 +182,14 @@ class Cluster:
             forget_cached(self.data_dir)
         # Before 8.2 `postgres` was a backend on its own unless called by the other name.
         program = "postgres" if self.server.version_num >= 80200 else "postmaster"
+        env = self._env
+        if (delay := self._storage.delay) is not None:
+            env = delay.env(self.data_dir, self.wal_dir, env)
         options = ["-D", str(self.data_dir)]
         for name, value in settings.items():
             options += ["-c", f"{name}={value}"]
         with self.log_file.open("ab") as log:
-            process = self._spawn(program, options, log, signal.SIGQUIT, self._env, under)
+            process = self._spawn(program, options, log, signal.SIGQUIT, env, under)
         self._process, self.pid = process, process.pid
         try:
             self._place.record(postmaster=[process.pid, started_at(process.pid)])
@@ -214,6 +229,9 @@ class Cluster:
         self.stop("immediate")
         self._place.clear()
         self._place = ClaimedFolder(self.folder)
+        if self._wal_place is not None:
+            self._wal_place.clear()
+            self._wal_place = ClaimedFolder(self._wal_place.folder)
 
     def keep(self) -> None:
         """Stops the server and leaves the cluster for people to look at: nothing will clear it."""
@@ -222,8 +240,18 @@ class Cluster:
             self._place.record(kept=True)
         self._place.release()
         self._place = ClaimedFolder(self.folder)
+        if self._wal_place is not None:
+            if self._wal_place.facts:
+                self._wal_place.record(kept=True)
+            self._wal_place.release()
+            self._wal_place = ClaimedFolder(self._wal_place.folder)
 
     # --- questions ----------------------------------------------------------------------------
+
+    @property
+    def wal_dir(self) -> Path | None:
+        """The folder of its write-ahead log, where that lies outside the data folder."""
+        return self._wal_place.folder / WAL if self._wal_place is not None else None
 
     @property
     def snapshot_dir(self) -> Path:
@@ -234,13 +262,14 @@ class Cluster:
         """Copies the data of the stopped server, in place of an earlier copy. Raises ServerError."""
         assert self._process is None
         remove_folder(self.snapshot_dir)
-        copy_folder(self.data_dir, self.snapshot_dir, self._account)
+        copy_data(self.data_dir, self.snapshot_dir, self._account)
 
     def restore(self) -> None:
         """Puts the data back as `save` found it; the server is stopped. Raises ServerError."""
         assert self._process is None
         remove_folder(self.data_dir)
-        copy_folder(self.snapshot_dir, self.data_dir, self._account)
+        copy_data(self.snapshot_dir, self.data_dir, self._account)
+        self._move_wal()
 
     def drop_snapshot(self) -> None:
         """Frees the space of the copy."""
@@ -302,6 +331,26 @@ class Cluster:
             self.socket_dir = self._short_folder()
         else:
             self._make_private(self.socket_dir)
+
+    def _claim_wal(self, place: ClaimedFolder) -> None:
+        if place.folder == self.folder:
+            raise ServerError(
+                f"the write-ahead log would lie in {self.folder}, where the data lies anyway",
+                "leave wal_dir out, or name a folder of another disk",
+            )
+        place.claim()
+        check_reachable(place.folder, self._account, "the folder of the write-ahead log")
+
+    def _move_wal(self) -> None:
+        """Puts the write-ahead log where it is to lie, and a link to it. Raises ServerError, OSError."""
+        target, inside = self.wal_dir, wal_folder(self.data_dir)
+        if target is None:
+            return
+        assert inside is not None
+        remove_folder(target)
+        copy_folder(inside, target, self._account)
+        remove_folder(inside)
+        inside.symlink_to(target)
 
     def private_folder(self, name: str) -> Path:
         """A new folder beside the data, into which the server may write; it goes with the cluster."""

@@ -20,6 +20,7 @@ class ForeignCluster:
 
     folder: None = None
     data_dir: None = None
+    wal_dir: None = None
     socket_dir: None = None
     log_file: None = None
     pid: None = None

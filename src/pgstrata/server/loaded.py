@@ -29,7 +29,7 @@ from pgstrata.errors import ServerError
 from pgstrata.ownership import hand_over, own_folder, read_small
 from pgstrata.server.account import Account, server_account
 from pgstrata.server.cache import ADVICE, building, cache_dir, cache_folder, discard, publish
-from pgstrata.server.snapshot import copy_folder, folder_bytes
+from pgstrata.server.snapshot import WAL_FOLDERS, copy_data, folder_bytes
 
 FOLDER = "loaded"
 SPARE_BYTES = 1 << 30
@@ -125,7 +125,7 @@ def keep(key: str, data: Path, *, about: LoadedRecord) -> Loaded | None:
     """
     try:
         root = cache_folder(FOLDER, make=True)
-        _listing(data)  # says what cannot be kept before it is copied
+        _listing(data, log_elsewhere=True)  # says what cannot be kept before it is copied
         taken, free = folder_bytes(data), shutil.disk_usage(root).free
         if free < taken + SPARE_BYTES:
             raise ServerError(f"{root} has {numbers.size(free)} free, and the data has {numbers.size(taken)}")
@@ -134,7 +134,7 @@ def keep(key: str, data: Path, *, about: LoadedRecord) -> Loaded | None:
             discard(final)
         with building(final) as made:
             hand_over(made, 0o755, None)  # the account of servers has to come to the folder within
-            copy_folder(data, made / _DATA, server_account())
+            copy_data(data, made / _DATA, server_account())
             _sync(made)
             record = msgspec.structs.replace(about, bytes=taken, listing=_listing(made / _DATA))
             with (made / _RECORD).open("xb") as file:
@@ -200,14 +200,19 @@ def _uid(account: Account | None) -> int:
     return account.uid if account else os.geteuid()
 
 
-def _listing(data: Path) -> str:
-    """Raises OSError: for what is no folder of the account's own, and for what is neither file nor folder."""
+def _listing(data: Path, *, log_elsewhere: bool = False) -> str:
+    """log_elsewhere: the write-ahead log may be a link, which a copy follows.
+
+    Raises OSError: for what is no folder of the account's own, and for what is neither file nor folder."""
     about = data.lstat()
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != _uid(server_account()):
         raise NotADirectoryError(str(data))
     digest = hashlib.sha256()
     for path in sorted(data.rglob("*")):
         about = path.lstat()
+        wal = path.parent == data and path.name in WAL_FOLDERS
+        if log_elsewhere and wal and stat.S_ISLNK(about.st_mode):
+            continue
         if not (stat.S_ISDIR(about.st_mode) or stat.S_ISREG(about.st_mode)):
             raise ServerError(f"{path} is neither file nor folder, so the data cannot be kept")
         times = (about.st_mtime_ns, about.st_ctime_ns)

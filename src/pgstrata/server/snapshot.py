@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,6 +15,9 @@ from pgstrata.errors import ServerError
 from pgstrata.ownership import hand_over
 from pgstrata.server.account import Account
 from pgstrata.server.process import die_with_parent
+
+WAL_FOLDERS = ("pg_wal", "pg_xlog")
+"""What the folder of the write-ahead log is called within a data folder: since 10, and before."""
 
 _HINT = "make room, or name another disk: data_dir in the campaign, or --data-dir"
 
@@ -60,6 +64,26 @@ def copy_folder(source: Path, target: Path, account: Account | None) -> None:
                 _HINT,
             )
         raise ServerError(f"a snapshot of {source} cannot be made: {said}", _HINT)
+
+
+def copy_data(source: Path, target: Path, account: Account | None) -> None:
+    """Copies a data folder; its write-ahead log, which may lie elsewhere, comes to lie within the copy.
+
+    As `copy_folder`.
+    """
+    copy_folder(source, target, account)
+    link = next((target / name for name in WAL_FOLDERS if (target / name).is_symlink()), None)
+    if link is None:
+        return
+    try:
+        lies_in = Path(os.readlink(link))  # noqa: PTH115
+        link.unlink()
+        copy_folder(lies_in, link, account)
+    except BaseException as error:
+        remove_folder(target)
+        if isinstance(error, OSError):
+            raise ServerError(f"a snapshot of {source} cannot be made: {error.strerror}", _HINT) from error
+        raise
 
 
 def remove_folder(folder: Path) -> None:

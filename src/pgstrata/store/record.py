@@ -468,6 +468,30 @@ class ThroughRecord(Struct, frozen=True, kw_only=True):
     settings: dict[str, str]
 
 
+class PlaceRecord(Struct, frozen=True, kw_only=True):
+    """A folder as the campaign names it; fs: its file system, device: the block devices below it, as far as
+    they are known."""
+
+    folder: str
+    fs: str | None = None
+    device: str | None = None
+
+
+class DelayRecord(Struct, frozen=True, kw_only=True):
+    """What a wait for the disk took longer; by: who made it so."""
+
+    seconds: NotNegative
+    by: str
+
+
+class StorageRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the data of a variant lay, where the variant says so itself, and what delayed its disk."""
+
+    data: PlaceRecord | None = None
+    wal: PlaceRecord | None = None
+    delay: DelayRecord | None = None
+
+
 class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a run was made and how it ended: what is known beside its identity and its steps.
 
@@ -501,6 +525,7 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempts: tuple[Time, ...] = ()
     loaded: str | None = None
     through: ThroughRecord | None = None
+    storage: StorageRecord | None = None
 
 
 class RunRecord(Circumstances, frozen=True, kw_only=True):

@@ -166,6 +166,27 @@ class VariantSpec(BuildKeys):
         description="Most memory the server's processes may use, page cache included: `2GB`. By a cgroup, "
         "which needs root or a cgroup that is yours. A study of what does not fit, on a small data set.",
     )
+    data_dir: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=LONGEST_TEXT,
+        description="Folder below which this variant's clusters live, instead of that of the campaign: on "
+        "another disk or file system. It has to be there (docs/storage.md).",
+    )
+    wal_dir: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=LONGEST_TEXT,
+        description="Folder for the write-ahead logs of this variant's clusters, on a disk of their own. It "
+        "has to be there.",
+    )
+    io_delay: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=100,
+        description='How much longer this variant waits for its disk, say `"2ms"`: storage that one does not '
+        "have, by a library that is preloaded (docs/storage.md).",
+    )
     through: str | None = Field(
         default=None,
         min_length=1,

@@ -23,6 +23,7 @@ from pgstrata.server.acquire import check_spec
 from pgstrata.server.config.resolve import find_fragment
 from pgstrata.server.initdb import check_initdb
 from pgstrata.server.pooler import check_through
+from pgstrata.server.storage import check_storage
 from pgstrata.suggest import meant
 from pgstrata.user_files import read_text, shown
 from pgstrata.workload import catalog
@@ -147,6 +148,7 @@ def _check_variant(variant: VariantSpec, file: Path | None) -> None:
     check_spec(variant.server)
     _check_foreign(variant)
     check_initdb(variant.initdb)
+    check_storage(variant.data_dir, variant.wal_dir, variant.io_delay)
     if variant.through is not None:
         managed = not variant.server.startswith("dsn:")
         check_through(variant.through, variant.pooler_settings, managed=managed)
@@ -176,6 +178,9 @@ def _check_foreign(variant: VariantSpec) -> None:
         ("env", variant.env),
         ("initdb", variant.initdb),
         ("memory", variant.memory),
+        ("data_dir", variant.data_dir),
+        ("wal_dir", variant.wal_dir),
+        ("io_delay", variant.io_delay),
     ]
     for key, there in given:
         if there:

@@ -45,6 +45,9 @@ servers = ["pg:12", "pg:17"]
 # env = { LD_PRELOAD = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2" }
 # initdb = ["--data-checksums"]
 # memory = "2GB"                                        # at most, page cache included (cgroup)
+# data_dir = "/mnt/disks/pgstrata"                      # a disk of its own (docs/storage.md)
+# wal_dir = "/mnt/ssd/pgstrata"                         # and one for its write-ahead log
+# io_delay = "2ms"                                      # or one that answers later than it does
 # through = "pgbouncer"                                 # measured through a pooler, started for it
 # pooler = { pool_mode = "transaction" }                # its settings
 

@@ -13,6 +13,7 @@ from pgstrata.errors import UsageError
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.config.settings import size_bytes
 from pgstrata.server.pooler import Through
+from pgstrata.server.storage import Storage
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.core.options import NotInVersionError
 
@@ -53,6 +54,27 @@ def check_cpus(campaign: Campaign) -> None:
             raise UsageError(
                 f"`{key}`: there is no CPU {', '.join(map(str, missing))} to be used here",
                 f"there are {', '.join(map(str, there))}",
+            )
+
+
+def check_delay(storage: Storage, config: Resolved, label: str) -> None:
+    """Raises UsageError where a server would read past the library that delays it."""
+    if storage.delay is not None and config.settings.get("io_method") == "io_uring":
+        raise UsageError(
+            f"{label}: io_delay does not reach what io_method = io_uring reads: it asks the kernel without a "
+            "call that a library could delay",
+            "io_method = worker or sync",
+        )
+
+
+def check_counts_storage(campaign: Campaign, variants: Sequence[Variant]) -> None:
+    """Raises UsageError where instructions would be counted that only delay."""
+    for variant in variants:
+        if campaign.spec.count is not None and variant.storage.delay is not None:
+            raise UsageError(
+                f"{variant.label}: the library that delays its disk has instructions of its own, which would "
+                "be counted",
+                "leave `count` out, or `io_delay`",
             )
 
 
@@ -129,4 +151,12 @@ def check_interleaved(chosen: ChosenWorkload, variants: Sequence[Variant]) -> No
             )
 
 
-__all__ = ["check_cpus", "check_interleaved", "check_memory", "check_poolers", "memory_limit"]
+__all__ = [
+    "check_counts_storage",
+    "check_cpus",
+    "check_delay",
+    "check_interleaved",
+    "check_memory",
+    "check_poolers",
+    "memory_limit",
+]

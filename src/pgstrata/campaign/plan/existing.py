@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from msgspec import structs
+
 from pgstrata.campaign.file.models import ChosenWorkload
 from pgstrata.campaign.plan.model import PlannedRun, Variant
 from pgstrata.errors import UsageError
 from pgstrata.store import Results
 from pgstrata.store.read import BrokenRun, read_run
-from pgstrata.store.record import BuiltRecord, RunRecord
+from pgstrata.store.record import BuiltRecord, PlaceRecord, RunRecord, StorageRecord
 from pgstrata.workload.plugin import FACT as PLUGIN_FACT
 from pgstrata.workload.plugin import source_of
 
@@ -47,6 +49,8 @@ def difference(variant: Variant, chosen: ChosenWorkload, record: RunRecord) -> s
         return "another limit of `memory`"
     if record.through != variant.through_record():
         return "something else between driver and server"
+    if _without_devices(record.storage) != variant.storage_record():
+        return "its data elsewhere, or with another `io_delay`"
     if record.initdb != tuple(variant.spec.initdb):
         return "other `initdb` options"
     # Texts, not resolved settings: sizes relative to memory differ from host to host, runs may be merged.
@@ -55,6 +59,17 @@ def difference(variant: Variant, chosen: ChosenWorkload, record: RunRecord) -> s
     if record.server.version != variant.server.version:
         return f"PostgreSQL {record.server.version} instead of {variant.server.version}"
     return _built_otherwise(record.server.built, variant.server.built)
+
+
+def _without_devices(storage: StorageRecord | None) -> StorageRecord | None:
+    """What was asked for: the same folder may have been mounted from another device."""
+
+    def named(place: PlaceRecord | None) -> PlaceRecord | None:
+        return PlaceRecord(folder=place.folder) if place is not None else None
+
+    if storage is None:
+        return None
+    return structs.replace(storage, data=named(storage.data), wal=named(storage.wal))
 
 
 def _built_otherwise(stored: BuiltRecord | None, now: BuiltRecord | None) -> str:

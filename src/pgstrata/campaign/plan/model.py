@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from pgstrata.campaign.file.models import ChosenWorkload, VariantSpec
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.model import Server
 from pgstrata.server.pooler import Through
+from pgstrata.server.storage import Storage
 from pgstrata.store.kept import KeptStep
 from pgstrata.store.names import RunKey
-from pgstrata.store.record import ThroughRecord
+from pgstrata.store.record import DelayRecord, PlaceRecord, StorageRecord, ThroughRecord
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Variant:
     """A variant of the campaign with its server found and its configuration resolved.
 
     number: from 0, in the campaign's order. memory: most bytes the server may use, None without a limit.
-    through: what stands between driver and server.
+    through: what stands between driver and server. storage: where its data lies.
     """
 
     spec: VariantSpec
@@ -32,6 +33,7 @@ class Variant:
     number: int = 0
     memory: int | None = None
     through: Through | None = None
+    storage: Storage = field(default_factory=Storage)
 
     def through_record(self) -> ThroughRecord | None:
         """As runs record it."""
@@ -42,7 +44,7 @@ class Variant:
 
     def identity(self) -> dict[str, Any]:
         """What stands for the variant where it is asked whether something was measured with the same."""
-        server, through = self.server, self.through_record()
+        server, through, storage = self.server, self.through_record(), self.storage_record()
         return {
             "server": [server.spec, server.version, server.build, server.built.key if server.built else None],
             "config": [fragment.text for fragment in self.config.fragments],
@@ -51,7 +53,19 @@ class Variant:
             "initdb": self.spec.initdb,
             "memory": self.memory,
             "through": structs.asdict(through) if through else None,
+            "storage": to_builtins(storage) if storage else None,
         }
+
+    def storage_record(self) -> StorageRecord | None:
+        """As runs record it, without what is only seen while the server runs."""
+        data, wal, delay = self.spec.data_dir, self.spec.wal_dir, self.storage.delay
+        if data is None and wal is None and delay is None:
+            return None
+        return StorageRecord(
+            data=PlaceRecord(folder=data) if data is not None else None,
+            wal=PlaceRecord(folder=wal) if wal is not None else None,
+            delay=DelayRecord(seconds=delay.seconds, by=delay.by) if delay is not None else None,
+        )
 
 
 @dataclass(frozen=True)

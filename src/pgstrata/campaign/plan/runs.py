@@ -11,7 +11,9 @@ import psutil
 
 from pgstrata.campaign.file.models import Campaign, ChosenWorkload, VariantSpec
 from pgstrata.campaign.plan.checks import (
+    check_counts_storage,
     check_cpus,
+    check_delay,
     check_interleaved,
     check_memory,
     check_poolers,
@@ -29,6 +31,7 @@ from pgstrata.server.model import Server
 from pgstrata.server.pooler import find_through
 from pgstrata.server.secrets import shown_spec
 from pgstrata.server.source.recipe import Build
+from pgstrata.server.storage import find_storage
 from pgstrata.store import Results, comparisons
 from pgstrata.store.names import RunKey
 from pgstrata.suggest import meant
@@ -83,6 +86,7 @@ def make_plan(
     check_cpus(campaign)
     variants = _variants(campaign, find_server)
     check_poolers(campaign, variants)
+    check_counts_storage(campaign, variants)
     unable = _unable(campaign, variants)  # "this version cannot" is said now, not after an hour
     runs = [
         _planned(campaign, variant, workload, repeat, unable.get((variant.label, workload.label), ""))
@@ -168,10 +172,12 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
         # To a server with a limit, that is all the memory there is: shares of memory are shares of it.
         config = resolve(fragments, server.version_num, min(ram, memory or ram), server.build)
         through = find_through(spec.through, spec.pooler_settings)
+        storage = find_storage(spec.data_dir, spec.wal_dir, spec.io_delay)
         label = spec.label or (
             server.label
             + (_suffix(stack) if server.managed else "")
             + (f".{through.label}" if through is not None else "")
+            + (f".{storage.label}" if storage.label else "")
         )
         if same := next((v for v in variants if v.label == label), None):
             raise UsageError(
@@ -179,7 +185,8 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
                 'give one of them a label of its own: label = "…"',
             )
         check_memory(memory, config, label)
-        variants.append(Variant(spec, server, config, label, len(variants), memory, through))
+        check_delay(storage, config, label)
+        variants.append(Variant(spec, server, config, label, len(variants), memory, through, storage))
     return variants
 
 

@@ -25,7 +25,7 @@ from pgstrata.campaign.plan.runs import Plan as CampaignPlan
 from pgstrata.driver.client import find_driver
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.judge.instructions import COUNTED, estimate_counts, precise
-from pgstrata.measure.campaign import data_root, plan_campaign
+from pgstrata.measure.campaign import data_root, places_of, plan_campaign
 from pgstrata.measure.instructions.callgrind import CallGraph, mean, timed
 from pgstrata.measure.instructions.choose import find_engine
 from pgstrata.measure.instructions.engine import Engine
@@ -99,7 +99,10 @@ def count_campaign(
     root = data_root(campaign)
     say = plain_lines(console)
     with Interrupts(say) as interrupts, results.lock():
-        for left in [*results.clean(), *clear_leftovers(root)]:
+        for left in [
+            *results.clean(),
+            *(text for place in places_of(campaign, root) for text in clear_leftovers(place)),
+        ]:
             say(f"removed what an interrupted run left: {left}")
         plan = plan_campaign(campaign, results, say, fresh=True)
         for variant in plan.variants:
@@ -329,7 +332,11 @@ class _Count:
     def _start(self, variant: Variant, number: int, skip: frozenset[str]) -> StartResult:
         """number: from 1; 0 is the first look."""
         start = FreshStart(
-            self._campaign, variant, self._chosen, self._engine, self._root / f"count-{new_run_id()}"
+            self._campaign,
+            variant,
+            self._chosen,
+            self._engine,
+            (variant.storage.data or self._root) / f"count-{new_run_id()}",
         )
         self._open.add(start)
         try:
@@ -399,6 +406,7 @@ class _Count:
                 sizes=Sizes(),
                 facts={FACT: source} if (source := source_of(self._chosen.workload)) else {},
                 counted=record,
+                storage=variant.storage_record(),
             )
         )
         self._outcome.made.append(folder)

@@ -167,6 +167,7 @@ class FreshStart:
             initdb=variant.spec.initdb,
             cpus=campaign.spec.server_cpus,
             memory=variant.memory,
+            storage=variant.storage,
         )
         self._counts: Path | None = None
 

@@ -29,8 +29,10 @@ from pgstrata.measure.run.modules import create_modules
 from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import step_seed
 from pgstrata.observe import machine
+from pgstrata.observe.disks import with_devices
 from pgstrata.server.cluster import Cluster, ForeignCluster, new_database
 from pgstrata.server.loaded import begin_record, find, held, keep
+from pgstrata.server.storage import LEAST_WAL_BYTES
 from pgstrata.store import RunBuilder
 from pgstrata.store.kept import KeptData, data_of
 from pgstrata.store.record import (
@@ -65,7 +67,7 @@ class ActiveRun:
         self.progress, self.interrupts = progress, interrupts
         self.timings = Timings()
         self.comparison: ComparisonRecord | None = None
-        self._builder, self._data_root = builder, data_root
+        self._builder, self._data_root = builder, run.variant.storage.data or data_root
         self.cluster = self._make_cluster()
         chosen = run.workload
         # Of a run that is only recorded as not possible there are none.
@@ -73,6 +75,7 @@ class ActiveRun:
         self.phases = [] if run.unable else chosen.workload.phases(chosen.options, version)
         self._database = DATABASE
         self._host = Host()
+        self._storage = run.variant.storage_record()
         self._facts: Json = {}
         self._plans: Json = {}
         self._sizes: Sizes | None = None
@@ -125,6 +128,7 @@ class ActiveRun:
             cpus=self.settings.server_cpus,
             memory=variant.memory,
             through=variant.through,
+            storage=variant.storage,
         )
 
     def start(self, copy_of: Path | None = None) -> None:
@@ -143,6 +147,7 @@ class ActiveRun:
             with self.timings.of("start"):
                 cluster.start()
         self._started = True
+        self._storage = with_devices(self._storage, cluster.data_dir, cluster.wal_dir)
         self._host = (
             machine.facts(cluster.data_dir) if cluster.data_dir else Host(hostname=socket.gethostname())
         )
@@ -196,6 +201,13 @@ class ActiveRun:
                 f"{self._data_root} has {numbers.size(free)} free, "
                 f"this run needs about {numbers.size(self.planned.disk_bytes)}",
                 "make room, or name another disk: data_dir in the campaign, or --data-dir",
+            )
+        wal = self.planned.variant.storage.wal
+        if wal is not None and (left := shutil.disk_usage(wal).free) < LEAST_WAL_BYTES:
+            raise ServerError(
+                f"{wal} has {numbers.size(left)} free, and a write-ahead log needs at least "
+                f"{numbers.size(LEAST_WAL_BYTES)}",
+                "make room, or name another disk: wal_dir of the variant",
             )
 
     def take_down(self) -> None:
@@ -382,6 +394,7 @@ class ActiveRun:
                 attempts=self._builder.attempts,
                 loaded=self.loaded,
                 through=variant.through_record(),
+                storage=self._storage,
             )
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError
 from pgstrata.server.cluster import Cluster, ForeignCluster
 from pgstrata.server.log_end import last_words
+from pgstrata.server.snapshot import WAL_FOLDERS
 
 DISK_FULL = "the disk of the data folder is full"
 """How the sentence begins that says why such a run failed."""
@@ -21,6 +22,11 @@ def cause(
     if isinstance(error, StoreError):
         return error, log_tail
     full = isinstance(error, DriverError) and error.sqlstate == "53100"
+    if cluster.wal_dir is not None and _no_room_for_wal(log_tail):
+        return ServerError(
+            f"the disk of the write-ahead log is full: {error.message}",
+            "its space has been freed; make room, a smaller max_wal_size, or another wal_dir",
+        ), log_tail
     if full or "No space left on device" in f"{error.message} {log_tail}":
         return ServerError(
             f"{DISK_FULL}: {error.message}",
@@ -38,6 +44,11 @@ def cause(
             f"pgbouncer died: {error.message}", f"its last words:\n{cluster.pooler.log_tail(8)}"
         ), log_tail
     return error, log_tail
+
+
+def _no_room_for_wal(log: str) -> bool:
+    lines = [line for line in log.splitlines() if "No space left on device" in line]
+    return any(name in line for line in lines for name in WAL_FOLDERS)
 
 
 __all__ = ["DISK_FULL", "cause"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pgstrata import numbers
@@ -26,7 +26,7 @@ from pgstrata.page.results import RunSet
 from pgstrata.report.sections.settings import builds, not_taken, settings, show_all
 from pgstrata.report.sections.sizes import sizes
 from pgstrata.store import Run
-from pgstrata.store.record import Host, RunRecord
+from pgstrata.store.record import Host, RunRecord, StorageRecord
 
 
 def compared(results: RunSet) -> Section:
@@ -101,12 +101,23 @@ def _environment(record: RunRecord) -> str:
     parts = [f"{name}={value}" for name, value in record.env.items()]
     if record.initdb:
         parts.append("initdb " + shlex.join(record.initdb))
+    if (storage := record.storage) is not None:
+        parts += _storage(storage)
     if (through := record.through) is not None:
         settings = ", ".join(f"{name} = {value}" for name, value in through.settings.items())
         parts.append(
             f"through {through.name} {through.version}".strip() + (f" ({settings})" if settings else "")
         )
     return "; ".join(parts) or numbers.UNKNOWN
+
+
+def _storage(storage: StorageRecord) -> Iterator[str]:
+    for what, place in (("data", storage.data), ("write-ahead log", storage.wal)):
+        if place is not None:
+            known = ", ".join(filter(None, (place.fs, place.device)))
+            yield f"{what} in {place.folder}" + (f" ({known})" if known else "")
+    if (delay := storage.delay) is not None:
+        yield f"every wait for the disk {numbers.milliseconds(delay.seconds)} ms longer, by {delay.by}"
 
 
 def _foreign(results: RunSet) -> Iterator[Block]:
@@ -168,6 +179,13 @@ def _fact(name: str, value: Any) -> str:
     return str(value)
 
 
+def _facts_of(name: str, host: Host, same: Sequence[Host]) -> str:
+    if not name.startswith("data_dir_"):
+        return _fact(name, getattr(host, name))
+    told = dict.fromkeys(_fact(name, getattr(one, name)) for one in same)
+    return "; ".join(told)
+
+
 def _hosts(results: RunSet) -> Section | None:
     hosts: dict[str, Host] = {}
     for run in (*results.runs, *results.failed):
@@ -183,8 +201,10 @@ def _hosts(results: RunSet) -> Section | None:
                 "bad",
             )
         )
-    for host in hosts.values():
-        blocks.append(Facts([Term(title, _fact(name, getattr(host, name))) for name, title in _HOST]))
+    for name, host in hosts.items():
+        # Variants may have disks of their own.
+        same = [run.record.host for run in results.every if (run.record.host.hostname or "unnamed") == name]
+        blocks.append(Facts([Term(title, _facts_of(key, host, same)) for key, title in _HOST]))
     places = dict.fromkeys(sentence(run.record.cpus) for run in results.every)
     blocks += [Prose(text) for text in places if text]
     return Section("host", "Host", blocks)

@@ -77,7 +77,12 @@ def _variants(runs: Sequence[Run]) -> list[str] | None:
     servers = list(dict.fromkeys(run.record.server.spec for run in first))
     stacks = list(dict.fromkeys(tuple(f.name for f in run.record.config.fragments) for run in first))
     plain = not any(
-        run.record.env or run.record.memory or run.record.through or run.record.server.built for run in first
+        run.record.env
+        or run.record.memory
+        or run.record.through
+        or run.record.storage
+        or run.record.server.built
+        for run in first
     )
     usual = len({tuple(run.record.initdb) for run in first}) == 1
     if not plain or not usual or len(servers) * len(stacks) != len(first):
