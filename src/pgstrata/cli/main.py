@@ -16,6 +16,7 @@ import typer
 from pgstrata.cli import (
     bench,
     bisect,
+    capture,
     compare,
     config,
     count,
@@ -86,6 +87,7 @@ app.command("check", short_help="For scripts: fail where something is slower.")(
 app.command("count", short_help="Instructions per operation, not time.")(count.count)
 app.command("bisect", short_help="Find the commit that made it slower.")(bisect.bisect)
 app.command("patch", short_help="What does a patch do to the speed?")(patch.patch)
+app.command("capture", short_help="Your traffic, from a server's logs into one file.")(capture.capture)
 app.command("noise", short_help="What differences can this machine see?")(noise.noise)
 app.add_typer(study.app, name="study", short_help="Studies of configurations.")
 app.command("query", short_help="Ask the runs anything in SQL.")(query.query)

@@ -1,0 +1,173 @@
+"""`pgstrata capture`"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgstrata.cli.output import TextOrJson
+
+if TYPE_CHECKING:
+    from pgstrata.traffic.captured import Header
+
+SHOWN_SHAPES = 10
+
+
+def capture(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(metavar="LOG…", help="Files or folders of a server's log, in any order; .gz too."),
+    ],
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The captured file. Without it: LOG is one, and is shown."
+        ),
+    ] = None,
+    mask: Annotated[
+        bool,
+        typer.Option(
+            "--mask", help="Other values for all values: same type and length, equal where they were."
+        ),
+    ] = False,
+    prefix: Annotated[
+        str | None,
+        typer.Option(
+            "--prefix", metavar="PREFIX", help="log_line_prefix of a log as text, if not a usual one."
+        ),
+    ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            "--timezone", metavar="ZONE", help="Where abbreviations of time zones are at home: Asia/Kolkata."
+        ),
+    ] = None,
+    encoding: Annotated[
+        str, typer.Option("--encoding", metavar="NAME", help="Of what in the log is not UTF-8.")
+    ] = "latin-1",
+    format: Annotated[TextOrJson, typer.Option("--format", help="How it is printed.")] = TextOrJson.text,
+) -> None:
+    """What sessions asked of a server, from its logs into one file that can be replayed.
+
+    The log needs log_min_duration_statement = 0 and log_parameter_max_length = -1, better with
+    log_connections and log_disconnections. csvlog, jsonlog and text with a log_line_prefix are understood.
+    What cannot be asked again is listed with its share of the time.
+
+    \b
+    Examples:
+      pgstrata capture /var/log/postgresql/*.csv -o monday.traffic
+      pgstrata capture log/ -o monday.traffic --mask
+      pgstrata capture postgresql.log --prefix '%t:%r:%u@%d:[%p]:' -o monday.traffic
+      pgstrata capture monday.traffic
+    """
+    from pgstrata.cli.output import print_json
+    from pgstrata.errors import UsageError
+    from pgstrata.traffic.captured import Captured
+    from pgstrata.user_files import user_path
+
+    if to is None:
+        if len(logs) > 1:
+            raise UsageError("it is not said where the captured file goes", "name it: -o FILE")
+        with Captured(user_path(logs[0])) as captured:
+            header = captured.header
+    else:
+        from pgstrata.traffic.capture import capture as make
+
+        header = make(
+            logs,
+            user_path(to),
+            mask=mask,
+            prefix=prefix,
+            timezone=timezone,
+            encoding=encoding,
+            read=_Progress().told,
+        )
+    if format is TextOrJson.json:
+        import msgspec
+
+        print_json(msgspec.to_builtins(header))
+        return
+    _print(header)
+
+
+class _Progress:
+    """Says on a terminal how much of a long log has been read."""
+
+    def __init__(self) -> None:
+        self._said = time.monotonic()
+
+    def told(self, done: int, whole: int) -> None:
+        from pgstrata import numbers
+
+        now = time.monotonic()
+        if now - self._said >= 5.0 and sys.stderr.isatty():
+            self._said = now
+            print(f"{numbers.size(done)} of {numbers.size(whole)} read", file=sys.stderr)
+
+
+def _print(header: Header) -> None:
+    from pgstrata import numbers
+    from pgstrata.cli.output import aligned
+    from pgstrata.measure.record import iso
+
+    span = (header.end - header.begin) / 1e6
+    print(f"from:        {iso(header.begin / 1e6)} to {iso(header.end / 1e6)}, {numbers.duration(span)}")
+    print(f"sessions:    {header.sessions:,}, at most {header.most_sessions:,} at the same time")
+    rate = numbers.significant(header.statements / span) if span else numbers.UNKNOWN
+    print(
+        f"statements:  {header.statements:,}, {rate} per second; {header.errors:,} failed; "
+        f"{header.prepared:,} prepared, {header.extended:,} with parameters, {header.simple:,} plain"
+    )
+    print(f"time:        {numbers.duration(header.seconds)} of all statements together")
+    kept = "masked" if header.masked else "as they are in the log: keep the file as you keep the log"
+    print(f"values:      {kept}")
+    print(
+        f"read:        {header.source}, {', '.join(header.files[:5])}{' …' if len(header.files) > 5 else ''}"
+    )
+    if len(header.databases) > 1:
+        print()
+        columns = ("database", "sessions", "statements", "seconds")
+        for line in aligned(
+            columns, [(d.name, d.sessions, d.statements, d.seconds) for d in header.databases]
+        ):
+            print(line)
+    print()
+    shapes = sorted(header.shapes, key=lambda one: (-one.seconds, -one.calls))[:SHOWN_SHAPES]
+    whole = header.seconds + sum(one.seconds for one in header.left_out)
+    rows = [
+        (
+            _share(one.seconds, whole),
+            one.calls,
+            numbers.milliseconds(one.seconds / one.calls),
+            _short(one.text),
+        )
+        for one in shapes
+        if one.calls
+    ]
+    for line in aligned(("% of time", "calls", "ms each", "statement"), rows):
+        print(line)
+    if header.left_out:
+        print("\nleft out:")
+        rows = [
+            (_share(one.seconds, whole), one.count, one.why, _short(one.example)) for one in header.left_out
+        ]
+        for line in aligned(("% of time", "count", "what", "example"), rows):
+            print(line)
+    for note in header.notes:
+        print(f"note: {note}")
+
+
+def _share(seconds: float, whole: float) -> float:
+    return round(100 * seconds / whole, 2) if whole else 0.0
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 70 else line[:69] + "…"
+
+
+__all__ = ["capture"]

@@ -1,0 +1,1 @@
+"""What sessions asked of a server: read from its logs, kept in a captured file."""

@@ -1,0 +1,632 @@
+"""The captured file: what sessions asked of a server, when they asked it, and how that ended.
+
+It is written and read as a stream, whatever its size. Each session is a chain of compressed blocks that lie
+wherever there was room, so that a reader follows as many sessions as are open and holds a block of each. At
+the end of the file stand the directory of the sessions in the order of their beginning, texts that occur
+often, and the header, which says what the file holds. docs/capture.md has every byte.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, NamedTuple
+
+import msgspec
+import numpy as np
+
+from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.user_files import shown
+
+MAGIC = b"pgstrata traffic"
+VERSION = 1
+
+SIMPLE, EXTENDED, PREPARED = 0, 1, 2
+"""Protocol of a statement: a query; parsed, bound and executed without a name; or with one."""
+
+BLOCK_BYTES = 16 << 10
+"""Of a session's records, before they are compressed."""
+
+HELD_BYTES = 64 << 20
+"""Most that is held of sessions whose blocks are not full."""
+
+MOST_TEXTS, MOST_TEXT_BYTES, LONGEST_TEXT = 1 << 16, 16 << 20, 32 << 10
+"""Of texts that stand in the file once: how many, all of them together, and each."""
+
+LEVEL = 4
+"""Of zlib: at this one compressing costs less than reading the log."""
+
+OPEN_BEFORE, OPEN_BEHIND = 1, 2
+"""Flags of a session: it had begun before the log did; nothing says that it has ended."""
+
+_HEAD = struct.Struct("<16sII")
+_BLOCK = struct.Struct("<IIQ")
+_TRAILER = struct.Struct("<QQQQQQ16s")
+_ENTRY = np.dtype(
+    [
+        ("begin", "<u8"),
+        ("end", "<u8"),
+        ("block", "<u8"),
+        ("statements", "<u8"),
+        ("database", "<u4"),
+        ("flags", "<u4"),
+    ]
+)
+
+_FAILED, _TIMED, _COMMON, _FORGETS = 4, 8, 16, 32
+
+
+class Statement(NamedTuple):
+    """One statement of a session. start: microseconds since 1970; duration: microseconds, None where the
+    log does not say; sqlstate: empty where it succeeded; shape: its number in the header; parameters: as
+    text, None is NULL; forgets: it drops what the session has prepared."""
+
+    start: int
+    duration: int | None
+    protocol: int
+    shape: int
+    text: str
+    parameters: tuple[str | None, ...] = ()
+    sqlstate: str = ""
+    forgets: bool = False
+
+
+class Shape(msgspec.Struct):
+    """A statement without its literals, over all sessions. seconds: of those whose duration is known."""
+
+    text: str
+    calls: int = 0
+    seconds: float = 0.0
+    errors: int = 0
+
+
+class Database(msgspec.Struct):
+    """Of one database. most_sessions: at the same time."""
+
+    name: str
+    sessions: int = 0
+    statements: int = 0
+    seconds: float = 0.0
+    most_sessions: int = 0
+
+
+class LeftOut(msgspec.Struct):
+    """What is not in the file. seconds: that it took, as far as the log says; example: the first one."""
+
+    why: str
+    count: int = 0
+    seconds: float = 0.0
+    example: str = ""
+
+
+class Header(msgspec.Struct):
+    """What a captured file holds. begin, end: microseconds since 1970, of the first and the last that is in
+    it; seconds: of all statements together; timed: those whose duration the log says."""
+
+    version: int = VERSION
+    made: str = ""
+    source: str = ""
+    files: list[str] = []
+    masked: bool = False
+    begin: int = 0
+    end: int = 0
+    sessions: int = 0
+    statements: int = 0
+    timed: int = 0
+    errors: int = 0
+    seconds: float = 0.0
+    most_sessions: int = 0
+    simple: int = 0
+    extended: int = 0
+    prepared: int = 0
+    databases: list[Database] = []
+    left_out: list[LeftOut] = []
+    notes: list[str] = []
+    shapes: list[Shape] = []
+
+    def left_out_share(self, one: LeftOut) -> float:
+        """Of all the time that the log tells of, 0 to 1."""
+        whole = self.seconds + sum(other.seconds for other in self.left_out)
+        return one.seconds / whole if whole else 0.0
+
+
+class CapturedError(PgstrataError):
+    """A file is no captured one, is damaged, or of another release."""
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+class Session:
+    """A session while it is written."""
+
+    __slots__ = (
+        "_before",
+        "begin",
+        "buffer",
+        "database",
+        "end",
+        "first",
+        "flags",
+        "last",
+        "number",
+        "statements",
+    )
+
+    def __init__(self, number: int, begin: int, database: int) -> None:
+        self.number, self.begin, self.database = number, begin, database
+        self.end = self._before = begin
+        self.flags = self.statements = self.first = self.last = 0
+        self.buffer = bytearray()
+
+
+class Writer:
+    """Writes a captured file beside its place and puts it there when it is whole.
+
+    Leaving the block without `finish` leaves nothing behind. Raises UsageError where the place is taken or
+    cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if path.exists():
+            raise UsageError(f"{shown(path)} is there already", "name another file, or remove it")
+        try:
+            self._file: IO[bytes] = tempfile.NamedTemporaryFile(  # noqa: SIM115
+                "w+b", dir=path.parent, prefix=f".{path.name}-", delete=False
+            )
+            self._directory: IO[bytes] = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
+        except OSError as error:
+            raise UsageError(f"{shown(path)} cannot be written: {error.strerror}") from error
+        self._file.write(_HEAD.pack(MAGIC, VERSION, 0))
+        self._at = _HEAD.size
+        self._sessions = 0
+        self._open: dict[int, Session] = {}
+        self._held = 0
+        self._texts: dict[str, int] = {}
+        self._text_bytes = 0
+        self._shapes: dict[str, int] = {}
+        self.shapes: list[Shape] = []
+        self.databases: list[Database] = []
+        self._numbers: dict[str, int] = {}
+        self.header = Header()
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        self._directory.close()
+        Path(self._file.name).unlink(missing_ok=True)
+
+    def shape(self, text: str) -> int:
+        """The number of a shape."""
+        number = self._shapes.get(text)
+        if number is None:
+            number = self._shapes[text] = len(self.shapes)
+            self.shapes.append(Shape(text))
+        return number
+
+    def has_shape(self, text: str) -> bool:
+        """Whether a shape has been met."""
+        return text in self._shapes
+
+    def database(self, name: str) -> int:
+        """The number of a database."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self.databases)
+            self.databases.append(Database(name))
+        return number
+
+    def begin(self, begin: int, database: int, flags: int = 0) -> Session:
+        """A new session. begin: microseconds since 1970."""
+        session = Session(self._sessions, begin, database)
+        session.flags = flags
+        self._sessions += 1
+        self._open[session.number] = session
+        return session
+
+    def add(self, session: Session, statement: Statement, *, common: bool) -> None:
+        """The next statement of a session. common: its text is likely to come again."""
+        start, duration, protocol, number, text, parameters, sqlstate, forgets = statement
+        buffer = session.buffer
+        before = len(buffer)
+        start = max(start, session._before)
+        reference = self._reference(text) if common else None
+        flags = (
+            protocol
+            | (_FAILED if sqlstate else 0)
+            | (_TIMED if duration is not None else 0)
+            | (_COMMON if reference is not None else 0)
+            | (_FORGETS if forgets else 0)
+        )
+        _varint(buffer, start - session._before)
+        buffer.append(flags)
+        _varint(buffer, number)
+        if duration is not None:
+            _varint(buffer, duration)
+        if sqlstate:
+            buffer += sqlstate.encode("ascii", "replace")[:5].ljust(5, b"?")
+        if reference is not None:
+            _varint(buffer, reference)
+        else:
+            encoded = text.encode("utf-8", "replace")
+            _varint(buffer, len(encoded))
+            buffer += encoded
+        if protocol != SIMPLE:
+            _varint(buffer, len(parameters))
+            for value in parameters:
+                if value is None:
+                    buffer.append(0)
+                else:
+                    encoded = value.encode("utf-8", "replace")
+                    _varint(buffer, len(encoded) + 1)
+                    buffer += encoded
+        session._before = start
+        session.end = max(session.end, start + (duration or 0))
+        session.statements += 1
+        self._count(session, statement)
+        self._held += len(buffer) - before
+        if len(buffer) >= BLOCK_BYTES:
+            self._flush(session)
+        elif self._held > HELD_BYTES:
+            for other in self._open.values():
+                self._flush(other)
+
+    def _reference(self, text: str) -> int | None:
+        number = self._texts.get(text)
+        if number is None and len(self._texts) < MOST_TEXTS and len(text) <= LONGEST_TEXT:
+            size = self._text_bytes + len(text.encode("utf-8", "replace"))
+            if size <= MOST_TEXT_BYTES:
+                self._text_bytes = size
+                number = self._texts[text] = len(self._texts)
+        return number
+
+    def _count(self, session: Session, statement: Statement) -> None:
+        header, shape, database = self.header, self.shapes[statement.shape], self.databases[session.database]
+        header.statements += 1
+        database.statements += 1
+        shape.calls += 1
+        if statement.duration is not None:
+            seconds = statement.duration / 1e6
+            header.timed += 1
+            header.seconds += seconds
+            database.seconds += seconds
+            shape.seconds += seconds
+        if statement.sqlstate:
+            header.errors += 1
+            shape.errors += 1
+        if statement.protocol == SIMPLE:
+            header.simple += 1
+        elif statement.protocol == EXTENDED:
+            header.extended += 1
+        else:
+            header.prepared += 1
+
+    def _flush(self, session: Session) -> None:
+        if not session.buffer:
+            return
+        packed = zlib.compress(session.buffer, LEVEL)
+        at = self._at
+        self._file.write(_BLOCK.pack(len(packed), len(session.buffer), 0))
+        self._file.write(packed)
+        self._at += _BLOCK.size + len(packed)
+        if session.last:
+            # Where the chain goes on is known only now.
+            self._file.flush()
+            os.pwrite(self._file.fileno(), at.to_bytes(8, "little"), session.last + 8)
+        else:
+            session.first = at
+        session.last = at
+        self._held -= len(session.buffer)
+        session.buffer.clear()
+
+    def end(self, session: Session, end: int | None = None, flags: int = 0) -> None:
+        """The session has ended, or nothing more is known of it. end: when, in microseconds since 1970."""
+        self._flush(session)
+        del self._open[session.number]
+        entry = np.zeros(1, _ENTRY)
+        entry[0] = (
+            session.begin,
+            max(session.end, end or 0),
+            session.first,
+            session.statements,
+            session.database,
+            session.flags | flags,
+        )
+        self._directory.seek(session.number * _ENTRY.itemsize)
+        self._directory.write(entry.tobytes())
+
+    def finish(self, header: Header) -> Header:
+        """Writes what stands at the end, and puts the file in its place. header: source, files, masked,
+        left_out and notes are taken from it. Returns the whole header."""
+        for session in list(self._open.values()):
+            self.end(session, flags=OPEN_BEHIND)
+        entries = self._sorted()
+        directory = self._at
+        for first in range(0, len(entries), 1 << 16):
+            self._put(entries[first : first + (1 << 16)].tobytes())
+        texts = bytearray()
+        for text in self._texts:
+            encoded = text.encode("utf-8", "replace")
+            _varint(texts, len(encoded))
+            texts += encoded
+        packed = zlib.compress(texts)
+        at_texts = self._at
+        self._put(packed)
+        whole = self._whole(header, entries)
+        at_header = self._at
+        told = zlib.compress(msgspec.json.encode(whole))
+        self._put(told)
+        self._put(_TRAILER.pack(directory, len(entries), at_texts, len(packed), at_header, len(told), MAGIC))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        # As any file that this user makes.
+        mask = os.umask(0o022)
+        os.umask(mask)
+        os.fchmod(self._file.fileno(), 0o666 & ~mask)
+        try:
+            os.link(self._file.name, self.path)
+        except OSError as error:
+            raise UsageError(f"{shown(self.path)} cannot be written: {error.strerror}") from error
+        return whole
+
+    def _put(self, data: bytes) -> None:
+        self._file.write(data)
+        self._at += len(data)
+
+    def _sorted(self) -> _Sorted:
+        """The directory in the order of their beginning. Eight bytes a session are held, not all of it."""
+        self._directory.flush()
+        if not self._sessions:
+            return _Sorted(np.zeros(0, _ENTRY), np.zeros(0, np.int64))
+        entries = np.memmap(self._directory, _ENTRY, "r", shape=(self._sessions,))
+        used = np.flatnonzero(entries["statements"] > 0)
+        return _Sorted(entries, used[np.argsort(entries["begin"][used], kind="stable")])
+
+    def _whole(self, given: Header, entries: _Sorted) -> Header:
+        header = self.header
+        for name in ("source", "files", "masked", "left_out", "notes", "made"):
+            setattr(header, name, getattr(given, name))
+        header.shapes, header.databases = self.shapes, self.databases
+        header.sessions = len(entries)
+        if header.sessions:
+            begins, ends, databases = (entries.column(n) for n in ("begin", "end", "database"))
+            header.begin, header.end = int(begins.min()), int(ends.max())
+            header.most_sessions = _most(begins, ends)
+            for number, database in enumerate(self.databases):
+                own = databases == number
+                database.sessions = int(own.sum())
+                database.most_sessions = _most(begins[own], ends[own])
+        return header
+
+
+class _Sorted:
+    """Entries of a mapped array in another order."""
+
+    def __init__(self, entries: np.ndarray, order: np.ndarray) -> None:
+        self._entries, self._order = entries, order
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __getitem__(self, places: slice) -> np.ndarray:
+        found: np.ndarray = self._entries[self._order[places]]
+        return found
+
+    def column(self, name: str) -> np.ndarray:
+        found: np.ndarray = np.asarray(self._entries[name])[self._order]
+        return found
+
+
+def _most(begins: np.ndarray, ends: np.ndarray) -> int:
+    """So many were there at the same time; one that begins when another ends is counted beside it."""
+    if not len(begins):
+        return 0
+    begins, ends = np.sort(begins), np.sort(ends)
+    there = np.arange(1, len(begins) + 1) - np.searchsorted(ends, begins, side="left")
+    return int(there.max())
+
+
+def _varint(buffer: bytearray, value: int) -> None:
+    """Seven bits a byte, the lowest first; the highest bit says that more follow (LEB128)."""
+    while value > 127:
+        buffer.append(value & 127 | 128)
+        value >>= 7
+    buffer.append(value)
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+class Entry(NamedTuple):
+    """A session in the directory. begin, end: microseconds since 1970."""
+
+    begin: int
+    end: int
+    block: int
+    statements: int
+    database: int
+    flags: int
+
+
+class Captured:
+    """A captured file, open for reading. Raises CapturedError where it is none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise CapturedError(f"{shown(path)} cannot be read: {error.strerror}") from error
+        try:
+            self._trailer = self._read_trailer()
+            self.header = self._read_header()
+            self._texts = self._read_texts()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Captured:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def _read_trailer(self) -> Sequence[int]:
+        size = self._file.seek(0, os.SEEK_END)
+        head = os.pread(self._file.fileno(), _HEAD.size, 0)
+        if len(head) < _HEAD.size or head[:16] != MAGIC:
+            raise CapturedError(
+                f"{shown(self.path)} is no captured file", "pgstrata capture makes one of logs"
+            )
+        version = _HEAD.unpack(head)[1]
+        if version != VERSION:
+            raise CapturedError(
+                f"{shown(self.path)} has version {version} of the captured file, and this release "
+                f"knows {VERSION}",
+                "capture it again with this release",
+            )
+        trailer = os.pread(self._file.fileno(), _TRAILER.size, max(0, size - _TRAILER.size))
+        if len(trailer) < _TRAILER.size or trailer[-16:] != MAGIC:
+            raise CapturedError(
+                f"{shown(self.path)} is cut off: its end is missing", "copy or capture it again"
+            )
+        found: tuple[int, ...] = _TRAILER.unpack(trailer)[:6]
+        if max(found[0], found[2] + found[3], found[4] + found[5]) > size:
+            raise self._damaged()
+        return found
+
+    def _damaged(self) -> CapturedError:
+        return CapturedError(f"{shown(self.path)} is damaged", "copy or capture it again")
+
+    def _section(self, at: int, length: int) -> bytes:
+        try:
+            return zlib.decompress(os.pread(self._file.fileno(), length, at))
+        except zlib.error as error:
+            raise self._damaged() from error
+
+    def _read_header(self) -> Header:
+        try:
+            return msgspec.json.decode(self._section(*self._trailer[4:6]), type=Header)
+        except msgspec.MsgspecError as error:
+            raise self._damaged() from error
+
+    def _read_texts(self) -> list[str]:
+        data = self._section(*self._trailer[2:4])
+        texts, at = [], 0
+        try:
+            while at < len(data):
+                length, at = _number(data, at)
+                texts.append(data[at : at + length].decode())
+                at += length
+        except (IndexError, UnicodeDecodeError) as error:
+            raise self._damaged() from error
+        return texts
+
+    def sessions(self) -> Iterator[Entry]:
+        """In the order of their beginning."""
+        directory, count = self._trailer[0], self._trailer[1]
+        for first in range(0, count, 1024):
+            size = min(1024, count - first) * _ENTRY.itemsize
+            data = os.pread(self._file.fileno(), size, directory + first * _ENTRY.itemsize)
+            if len(data) < size:
+                raise self._damaged()
+            for row in np.frombuffer(data, _ENTRY):
+                yield Entry(*(int(value) for value in row))
+
+    def statements(self, entry: Entry) -> Iterator[Statement]:
+        """Of one session, in their order."""
+        at, start = entry.block, entry.begin
+        while at:
+            head = os.pread(self._file.fileno(), _BLOCK.size, at)
+            if len(head) < _BLOCK.size:
+                raise self._damaged()
+            packed, whole, following = _BLOCK.unpack(head)
+            data = self._section(at + _BLOCK.size, packed)
+            if len(data) != whole or (following and following <= at):
+                raise self._damaged()
+            try:
+                place = 0
+                while place < len(data):
+                    statement, place = self._statement(data, place, start)
+                    start = statement.start
+                    yield statement
+            except (IndexError, UnicodeDecodeError) as error:
+                raise self._damaged() from error
+            at = following
+
+    def _statement(self, data: bytes, at: int, before: int) -> tuple[Statement, int]:
+        later, at = _number(data, at)
+        flags = data[at]
+        shape, at = _number(data, at + 1)
+        duration: int | None = None
+        if flags & _TIMED:
+            duration, at = _number(data, at)
+        sqlstate = ""
+        if flags & _FAILED:
+            sqlstate, at = data[at : at + 5].decode(), at + 5
+        if flags & _COMMON:
+            number, at = _number(data, at)
+            text = self._texts[number]
+        else:
+            length, at = _number(data, at)
+            text, at = data[at : at + length].decode(), at + length
+        parameters: list[str | None] = []
+        if flags & 3 != SIMPLE:
+            count, at = _number(data, at)
+            for _ in range(count):
+                length, at = _number(data, at)
+                parameters.append(data[at : at + length - 1].decode() if length else None)
+                at += max(0, length - 1)
+        made = Statement(
+            before + later,
+            duration,
+            flags & 3,
+            shape,
+            text,
+            tuple(parameters),
+            sqlstate,
+            bool(flags & _FORGETS),
+        )
+        return made, at
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+
+
+__all__ = [
+    "EXTENDED",
+    "OPEN_BEFORE",
+    "OPEN_BEHIND",
+    "PREPARED",
+    "SIMPLE",
+    "Captured",
+    "CapturedError",
+    "Database",
+    "Entry",
+    "Header",
+    "LeftOut",
+    "Session",
+    "Shape",
+    "Statement",
+    "Writer",
+]

@@ -1,0 +1,89 @@
+"""Logs with `log_destination = csvlog`."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from typing import IO
+
+from pgstrata.traffic.logs.clock import Clock
+from pgstrata.traffic.logs.line import FAILURES, LONGEST, Encoding, LogEntry, Trouble, is_failure
+
+# Time, user, database, process, address, session, line of session: so begins an entry, and hardly a line
+# within one.
+BEGIN = re.compile(
+    rb"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3} [A-Za-z0-9+:-]{1,10},"
+    rb'(?:"(?:[^"]|"")*")?,(?:"(?:[^"]|"")*")?,[0-9]+,(?:"[^"\n]*")?,[0-9a-f]+\.[0-9a-f]+,[0-9]+,'
+)
+_LEAST = 23
+"""Columns of the oldest servers; newer ones have more behind them."""
+
+_CLIENTS = frozenset(("client backend", "not initialized", ""))
+
+
+def entries(file: IO[bytes], clock: Clock, encoding: Encoding, trouble: Trouble) -> Iterator[LogEntry]:
+    """Every entry of a file. What is cut off or no entry is counted in `trouble`."""
+    csv.field_size_limit(LONGEST)
+    # session_start_time of the same session is the same text again.
+    started: dict[str, int | None] = {}
+    for record in records(file, trouble):
+        try:
+            # One at a time: whatever is wrong with one must not reach the next.
+            (row,) = csv.reader((encoding.decode(record, trouble),), strict=True)
+        except (csv.Error, ValueError):
+            trouble.note("cut", record)
+            continue
+        if len(row) < _LEAST:
+            trouble.note("strange", ",".join(row).encode("utf-8", "replace"))
+            continue
+        time = clock.microseconds(row[0])
+        if time is None:
+            trouble.note("strange", ",".join(row[:7]).encode("utf-8", "replace"))
+            continue
+        text = row[8]
+        if text not in started:
+            if len(started) > 10_000:
+                started.clear()
+            started[text] = clock.microseconds(text)
+        failed = row[11] in FAILURES or is_failure(row[12])
+        yield LogEntry(
+            time,
+            row[5],
+            row[13],
+            database=row[2],
+            detail=row[14],
+            context=row[18],
+            query=row[19],
+            sqlstate=row[12] if failed else "",
+            failed=failed,
+            started=started[text],
+            own=(row[23] if len(row) > 23 else "") in _CLIENTS and bool(row[2]),
+        )
+
+
+def records(file: IO[bytes], trouble: Trouble) -> Iterator[bytes]:
+    """The bytes of every entry that is whole: its quotes are closed, and no other one begins within it."""
+    held: list[bytes] = []
+    size = 0
+    open_quote = False
+    while line := file.readline(LONGEST):
+        if held and (size + len(line) > LONGEST or (open_quote and BEGIN.match(line))):
+            # The one before has lost its end: a crash, a full disk, or a log that was cut.
+            trouble.note("cut", held[0])
+            held, size, open_quote = [], 0, False
+        if not held and not BEGIN.match(line):
+            if line.strip():
+                trouble.note("strange", line)
+            continue
+        held.append(line)
+        size += len(line)
+        open_quote ^= bool(line.count(b'"') & 1)
+        if not open_quote and line.endswith(b"\n"):
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        trouble.note("cut", held[0])
+
+
+__all__ = ["BEGIN", "entries", "records"]

@@ -1,0 +1,157 @@
+"""Logs as servers write them, made from what is in them: for tests that need to know what is in a log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+START = int(datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()) * 1_000_000
+"""Of a log, in microseconds since 1970."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """An entry of a log. time: microseconds since 1970, whole milliseconds."""
+
+    time: int
+    message: str
+    session: str = "697dee40.1a2b"
+    database: str = "shop"
+    detail: str = ""
+    context: str = ""
+    query: str = ""
+    severity: str = "LOG"
+    sqlstate: str = "00000"
+    backend: str = "client backend"
+    started: int = START - 60_000_000
+
+    @property
+    def process(self) -> str:
+        return str(int(self.session.partition(".")[2], 16))
+
+
+def stamp(time: int, zone: str = "UTC", offset: int = 0) -> str:
+    """A time in the log's zone, so many seconds east."""
+    when = datetime.fromtimestamp(time / 1e6 + offset, UTC)
+    return f"{when:%Y-%m-%d %H:%M:%S}.{time // 1000 % 1000:03d} {zone}"
+
+
+def csv_entry(told: Told, zone: str = "UTC", offset: int = 0) -> str:
+    """As write_csvlog of PostgreSQL 14 and later."""
+
+    def text(value: str) -> str:
+        return '"' + value.replace('"', '""') + '"' if value else ""
+
+    started = stamp(told.started, zone, offset)
+    seconds = started[:19] + started[23:]
+    fields = [
+        stamp(told.time, zone, offset),
+        '"app"' if told.database else "",
+        text(told.database),
+        told.process,
+        '"[local]"',
+        told.session,
+        "1",
+        '"SELECT"',
+        seconds,
+        "3/17",
+        "0",
+        told.severity,
+        told.sqlstate,
+        text(told.message),
+        text(told.detail),
+        "",
+        "",
+        "",
+        text(told.context),
+        text(told.query),
+        "",
+        "",
+        '"tests"',
+        text(told.backend),
+        "",
+        "0",
+    ]
+    return ",".join(fields) + "\n"
+
+
+def json_entry(told: Told, zone: str = "UTC", offset: int = 0) -> str:
+    """As write_jsonlog."""
+    started = stamp(told.started, zone, offset)
+    made = {
+        "timestamp": stamp(told.time, zone, offset),
+        "user": "app",
+        "dbname": told.database,
+        "pid": int(told.process),
+        "remote_host": "[local]",
+        "session_id": told.session,
+        "line_num": 1,
+        "ps": "SELECT",
+        "session_start": started[:19] + started[23:],
+        "vxid": "3/17",
+        "txid": 0,
+        "error_severity": told.severity,
+        "state_code": told.sqlstate if told.sqlstate != "00000" else "",
+        "message": told.message,
+        "detail": told.detail,
+        "context": told.context,
+        "statement": told.query,
+        "application_name": "tests",
+        "backend_type": told.backend,
+        "query_id": 0,
+    }
+    kept = {key: value for key, value in made.items() if value != ""}
+    return json.dumps(kept, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def stderr_entry(told: Told, zone: str = "UTC", offset: int = 0) -> str:
+    """As send_message_to_server_log with log_line_prefix = '%m [%c] %e %q%u@%d '."""
+    prefix = f"{stamp(told.time, zone, offset)} [{told.session}] {told.sqlstate} app@{told.database} "
+    parts = [(told.severity, told.message)]
+    parts += [
+        (name, text)
+        for name, text in (
+            ("DETAIL", told.detail),
+            ("CONTEXT", told.context),
+            ("STATEMENT", told.query),
+        )
+        if text
+    ]
+    lines = [f"{prefix}{name}:  " + text.replace("\n", "\n\t") + "\n" for name, text in parts]
+    return "".join(lines)
+
+
+PREFIX = "%m [%c] %e %q%u@%d "
+FORMS = {"csvlog": csv_entry, "jsonlog": json_entry, "stderr": stderr_entry}
+
+
+def log(told: Iterable[Told], form: str = "csvlog", zone: str = "UTC", offset: int = 0) -> str:
+    return "".join(FORMS[form](one, zone, offset) for one in told)
+
+
+def plain(time: int, took: float, text: str, **more: str) -> Told:
+    """A plain statement that took so many milliseconds."""
+    return replace(Told(time, f"duration: {took:.3f} ms  statement: {text}"), **more)  # type: ignore[arg-type]
+
+
+def listed(values: Iterable[str | None]) -> str:
+    """Parameters as the server lists them."""
+    shown = ("NULL" if value is None else "'" + value.replace("'", "''") + "'" for value in values)
+    return "Parameters: " + ", ".join(f"${number} = {value}" for number, value in enumerate(shown, 1))
+
+
+def extended(
+    time: int, took: float, text: str, values: Iterable[str | None], name: str = "<unnamed>", **more: str
+) -> list[Told]:
+    """A statement with parameters: its parse, bind and execution, all of which took so long."""
+    values = list(values)
+    detail = listed(values) if values else ""
+    third = took / 3
+    made = [
+        Told(time, f"duration: {third:.3f} ms  parse {name}: {text}"),
+        Told(time, f"duration: {third:.3f} ms  bind {name}: {text}", detail=detail),
+        Told(time, f"duration: {third:.3f} ms  execute {name}: {text}", detail=detail),
+    ]
+    return [replace(one, **more) for one in made]  # type: ignore[arg-type]

@@ -1,0 +1,296 @@
+"""What the entries of a log come to: statements with their values, times and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgstrata.errors import UsageError
+from pgstrata.traffic import captured, sessions
+from pgstrata.traffic.capture import capture
+from pgstrata.traffic.captured import (
+    EXTENDED,
+    OPEN_BEFORE,
+    OPEN_BEHIND,
+    PREPARED,
+    SIMPLE,
+    Captured,
+    Entry,
+    Header,
+    Statement,
+)
+from pgstrata.traffic.sessions import parameters
+from support_logs import FORMS, PREFIX, START, Told, extended, listed, log, plain
+
+MS = 1000
+S = 1_000_000
+
+
+def taken(
+    folder: Path, told: Sequence[Told], form: str = "csvlog", mask: bool = False
+) -> tuple[Header, list[tuple[Entry, list[Statement]]]]:
+    """The header and every session of a log of these entries."""
+    file, to = folder / "log", folder / "log.traffic"
+    file.write_text(log(told, form))
+    to.unlink(missing_ok=True)
+    capture([file], to, mask=mask, prefix=PREFIX if form == "stderr" else None)
+    with Captured(to) as found:
+        return found.header, [(entry, list(found.statements(entry))) for entry in found.sessions()]
+
+
+@given(st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=30), max_size=8))
+def test_parameters_come_back(values: list[str | None]) -> None:
+    text = listed(values).removeprefix("Parameters: ")
+    assert parameters(text) == tuple(values)
+    if values and values[-1]:
+        assert parameters(text[:-1]) != tuple(values)  # cut off
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_all_kinds_of_statements(tmp_path: Path, form: str) -> None:
+    other = "697dee41.2b3c"
+    told = [
+        Told(
+            START, "connection received: host=[local]", database="", backend="not initialized", started=START
+        ),
+        Told(START + MS, "connection authorized: user=app database=shop", started=START),
+        plain(START + 20 * MS, 10, "SELECT 'it''s',\n 5"),
+        *extended(START + 50 * MS, 9, "SELECT $1, $2", ["a, $2 = 'b'", None]),
+        *extended(START + 60 * MS, 3, "UPDATE t SET a = $1", ["7"], name="S_1", session=other),
+        # The same portal goes on: no execution of its own.
+        Told(
+            START + 70 * MS,
+            "duration: 2.000 ms  execute fetch from S_1/C_2: UPDATE t SET a = $1",
+            session=other,
+        ),
+        Told(
+            START + 80 * MS,
+            "duplicate key value violates unique constraint",
+            severity="ERROR",
+            sqlstate="23505",
+            query="INSERT INTO t VALUES (1)",
+        ),
+        Told(
+            START + 90 * MS, "duration: 0.100 ms  bind S_2: INSERT INTO t VALUES ($1)", detail=listed(["8"])
+        ),
+        Told(
+            START + 91 * MS,
+            "duplicate key",
+            severity="ERROR",
+            sqlstate="23505",
+            query="INSERT INTO t VALUES ($1)",
+            context="unnamed portal with parameters: $1 = '8'",
+        ),
+        plain(START + 95 * MS, 1, "DISCARD ALL"),
+        Told(START + 99 * MS, "checkpoint starting: time", database="", backend="checkpointer"),
+        Told(START + S, "disconnection: session time: 0:00:01.000 user=app", started=START),
+    ]
+    header, found = taken(tmp_path, told, form)
+    assert [(e.flags & OPEN_BEFORE, e.flags & OPEN_BEHIND) for e, _ in found] == [
+        (0, 0),
+        (OPEN_BEFORE, OPEN_BEHIND),
+    ]
+    (first, own), (_, others) = found
+    assert (first.begin, first.end) == (START, START + S)
+    assert [(s.text, s.protocol, s.parameters, s.sqlstate, s.forgets) for s in own] == [
+        ("SELECT 'it''s',\n 5", SIMPLE, (), "", False),
+        ("SELECT $1, $2", EXTENDED, ("a, $2 = 'b'", None), "", False),
+        ("INSERT INTO t VALUES (1)", SIMPLE, (), "23505", False),
+        ("INSERT INTO t VALUES ($1)", EXTENDED, ("8",), "23505", False),
+        ("DISCARD ALL", SIMPLE, (), "", True),
+    ]
+    assert [(s.start - START, s.duration) for s in own] == [
+        (10 * MS, 10 * MS),
+        (47 * MS, 9 * MS),
+        (80 * MS, None),
+        (90 * MS - 100, None),
+        (94 * MS, MS),
+    ]
+    assert [(s.protocol, s.parameters, s.duration) for s in others] == [(PREPARED, ("7",), 5 * MS)]
+    assert (header.statements, header.errors, header.timed) == (6, 2, 4)
+    assert header.seconds == pytest.approx(0.025)
+    assert {s.text: (s.calls, s.errors) for s in header.shapes} == {
+        "SELECT $1,\n 5".replace("\n ", " ").replace("5", "$2"): (1, 0),
+        "SELECT $1, $2": (2, 0),
+        "UPDATE t SET a = $1": (1, 0),
+        "INSERT INTO t VALUES ($1)": (2, 2),
+        "DISCARD ALL": (1, 0),
+    } or header.shapes[0].calls == 2
+
+
+def test_log_statement_with_and_without_durations(tmp_path: Path) -> None:
+    begins = [
+        Told(START, "statement: BEGIN"),
+        Told(START + 1 * MS, "duration: 0.500 ms"),
+        Told(START + 2 * MS, "duration: 0.100 ms"),  # a parse
+        Told(START + 3 * MS, "duration: 0.200 ms"),  # a bind
+        Told(START + 4 * MS, "execute <unnamed>: SELECT $1", detail=listed(["x"])),
+        Told(START + 5 * MS, "duration: 0.700 ms"),
+        Told(START + 6 * MS, "statement: SELECT nothing"),
+        Told(START + 9 * MS, "no column", severity="ERROR", sqlstate="42703", query="SELECT nothing"),
+        Told(START + 10 * MS, "statement: ROLLBACK"),
+    ]
+    header, [(_, own)] = taken(tmp_path, begins)
+    assert [(s.text, s.start - START, s.duration, s.sqlstate) for s in own] == [
+        ("BEGIN", 0, 500, ""),
+        ("SELECT $1", 2 * MS - 100, 1000, ""),
+        ("SELECT nothing", 6 * MS, 3 * MS, "42703"),
+        ("ROLLBACK", 10 * MS, None, ""),
+    ]
+    assert any("how long 1 statements took" in note for note in header.notes)
+    header, [(_, own)] = taken(tmp_path, [one for one in begins if "duration" not in one.message])
+    assert [s.duration for s in own] == [None, None, 3 * MS, None] and own[1].parameters == ("x",)
+
+
+def test_what_cannot_be_asked_again_is_listed_with_its_time(tmp_path: Path) -> None:
+    told = [
+        plain(START + 10 * MS, 1, "SELECT 1"),
+        plain(START + 20 * MS, 5, "COPY t FROM STDIN"),
+        Told(START + 30 * MS, "duration: 2.000 ms  execute <unnamed>: SELECT $1"),
+        plain(START + 40 * MS, 1, "ALTER ROLE app PASSWORD 'secret'"),
+        plain(START + 50 * MS, 1, "EXECUTE before(1)"),
+        plain(START + 60 * MS, 1, "PREPARE p AS SELECT 1"),
+        plain(START + 70 * MS, 1, "EXECUTE p"),
+        Told(START + 80 * MS, 'duration: 1.000 ms  fastpath function call: "lo_open" (OID 952)'),
+        plain(START + 90 * MS, 1, "LISTEN jobs"),
+        plain(START + 95 * MS, 1, "CREATE TABLE new (a int)"),
+        Told(START + 99 * MS, "something", severity="ERROR", sqlstate="XX000"),
+        Told(START + 99 * MS, "syntax error", severity="ERROR", sqlstate="42601", query="SELEC $1"),
+    ]
+    header, [(_, own)] = taken(tmp_path, told)
+    kept = [
+        "SELECT 1",
+        "PREPARE p AS SELECT 1",
+        "EXECUTE p",
+        "LISTEN jobs",
+        "CREATE TABLE new (a int)",
+        "SELEC $1",
+    ]
+    assert [s.text for s in own] == kept
+    left = {one.why: (one.count, round(one.seconds * 1000), one.example) for one in header.left_out}
+    assert left == {
+        sessions.ROWS_OF_COPY: (1, 5, "COPY t FROM STDIN"),
+        sessions.NO_PARAMETERS: (1, 2, "SELECT $1"),
+        sessions.PASSWORDS: (1, 1, "ALTER ROLE app PASSWORD $1"),
+        sessions.PREPARED_BEFORE: (1, 1, "EXECUTE before(1)"),
+        sessions.FASTPATH: (1, 1, 'duration: 1.000 ms  fastpath function call: "lo_open" (OID 952)'),
+        sessions.NO_STATEMENT: (1, 0, "something"),
+    }
+    copied = next(one for one in header.left_out if one.why == sessions.ROWS_OF_COPY)
+    assert header.left_out_share(copied) == pytest.approx(5 / 15)
+    assert any("log_parameter_max_length = -1" in note for note in header.notes)
+    assert b"secret" not in (tmp_path / "log.traffic").read_bytes()
+
+
+def test_sessions_that_are_open_at_both_ends(tmp_path: Path) -> None:
+    told = [
+        plain(START, 1, "UPDATE t SET a = 1"),
+        plain(START + 10 * MS, 1, "COMMIT", session="697dee41.2b3c"),
+        plain(START + 20 * MS, 1, "BEGIN"),
+        plain(START + 30 * MS, 1, "UPDATE t SET a = 2"),
+    ]
+    header, found = taken(tmp_path, told)
+    assert [e.flags for e, _ in found] == [OPEN_BEFORE | OPEN_BEHIND] * 2
+    assert any(note.startswith("1 transactions had begun before the log") for note in header.notes)
+    assert any(note.startswith("1 transactions are open at the end") for note in header.notes)
+
+
+def test_a_process_number_that_comes_again_is_another_session(tmp_path: Path) -> None:
+    prefix = "%m [%p] "
+    lines = []
+    for number in range(2):
+        at = START + number * S
+        for told in (
+            Told(at, "connection received: host=[local]"),
+            plain(at + 10 * MS, 1, f"SELECT {number}"),
+        ):
+            lines.append(
+                log([told], "stderr").replace(f"[{told.session}] 00000 app@shop ", f"[{told.process}] ")
+            )
+    (tmp_path / "log").write_text("".join(lines))
+    header = capture([tmp_path / "log"], tmp_path / "a", prefix=prefix)
+    assert (header.sessions, header.statements, header.most_sessions) == (2, 2, 1)
+
+
+def test_times_within_a_session_never_overlap(tmp_path: Path) -> None:
+    """The log's times are cut to milliseconds, durations are not."""
+    told = [plain(START + n // 3 * MS, 0.33, f"SELECT {n}") for n in range(30)]
+    _, [(_, own)] = taken(tmp_path, told)
+    ends = [s.start + (s.duration or 0) for s in own]
+    assert all(s.start >= end for s, end in zip(own[1:], ends, strict=False))
+    assert all(end <= one.time + MS for one, end in zip(told, ends, strict=True))
+
+
+def test_many_sessions_do_not_stay_in_mind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST_SESSIONS", 10)
+    told = [
+        plain(START + n * MS, 0.1, f"SELECT {n}", session=f"697dee4{n % 50:02x}.1a2b") for n in range(200)
+    ]
+    header, found = taken(tmp_path, told)
+    assert sum(len(own) for _, own in found) == 200 == header.statements
+    assert any("go on as other ones" in note for note in header.notes)
+    monkeypatch.setattr(sessions, "MOST_SESSIONS", 100)
+    monkeypatch.setattr(sessions, "MOST_SHAPES", 1)
+    told = [plain(START + n * MS, 0.1, f"SELECT a{n}") for n in range(20)]
+    header, _ = taken(tmp_path, told)
+    assert [s.text for s in header.shapes] == ["SELECT a0", sessions.OTHERS]
+    assert [s.calls for s in header.shapes] == [1, 19]
+
+
+def test_a_masked_file_has_nothing_of_the_values(tmp_path: Path) -> None:
+    told = [
+        plain(START + MS, 0.5, "SELECT 'Frederike' /* Frederike */, 48213"),
+        *extended(START + 5 * MS, 0.3, "SELECT $1", ["Frederike"]),
+        plain(START + 9 * MS, 0.5, "COPY t FROM STDIN -- Frederike"),
+        Told(
+            START + 12 * MS, "not Frederike", severity="ERROR", sqlstate="23505", query="SELECT 'Frederike'"
+        ),
+    ]
+    header, [(_, own)] = taken(tmp_path, told, mask=True)
+    assert header.masked and own[0].text.count("'") == 2
+    value = own[0].text.split("'")[1]
+    assert len(value) == 9 and value != "Frederike" and own[1].parameters == (value,)
+    assert own[2].text == f"SELECT '{value}'"
+    whole = "".join(map(str, own)) + str(header)
+    assert "Frederike" not in whole and "48213" not in whole
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held of sessions that write is bounded, however many statements they have."""
+    held: list[int] = []
+    flush = captured.Writer._flush
+
+    def noted(writer: captured.Writer, session: captured.Session) -> None:
+        held.append(sum(len(one.buffer) for one in writer._open.values()))
+        flush(writer, session)
+
+    monkeypatch.setattr(captured.Writer, "_flush", noted)
+    monkeypatch.setattr(captured, "HELD_BYTES", 100_000)
+    told = [
+        plain(START + n * MS, 0.1, f"SELECT '{n} {'x' * 300}'", session=f"697dee4{n % 16:x}.1a2b")
+        for n in range(3000)
+    ]
+    header, found = taken(tmp_path, told)
+    assert sum(len(own) for _, own in found) == header.statements == 3000
+    assert max(held) < 120_000
+
+
+def test_a_log_without_what_is_needed_says_what_to_set(tmp_path: Path) -> None:
+    cases = {
+        "set on the server: log_min_duration_statement = 0": [Told(START, "checkpoint", database="")],
+        "log_parameter_max_length": [Told(START, "duration: 1.000 ms  execute <unnamed>: SELECT $1")],
+        "lc_messages": [Told(START, "Dauer: 0,123 ms  Anweisung: SELECT 1")],
+    }
+    for hint, told in cases.items():
+        (tmp_path / "log").write_text(log(told))
+        with pytest.raises(UsageError) as caught:
+            capture([tmp_path / "log"], tmp_path / "a")
+        assert hint in caught.value.hint, caught.value
+        assert not (tmp_path / "a").exists()
+    slow = [plain(START + n * S, 250 + n, "SELECT 1") for n in range(120)]
+    header, _ = taken(tmp_path, slow)
+    assert any("slow ones only" in note for note in header.notes)
