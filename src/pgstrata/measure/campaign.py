@@ -8,7 +8,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -105,19 +107,46 @@ def default_data_dir() -> Path:
     return Path(os.environ.get("TMPDIR") or "/var/tmp") / f"pgstrata-{user}"
 
 
+@dataclass(frozen=True)
+class Conditions:
+    """What is otherwise than in a campaign that a person starts.
+
+    only: which of the planned runs are made. find: gives the server of a spec and build; by default it is
+    fetched or built. progress: makes what the runs report to, from their plan.
+    """
+
+    only: Callable[[PlannedRun], bool] = lambda run: True
+    find: Callable[[str, Build | None], Server] | None = None
+    progress: Callable[[Plan], AbstractContextManager[Progress]] | None = None
+
+
+USUAL = Conditions()
+
+
 def plan_campaign(
-    campaign: Campaign, results: Results, say: Callable[[str], None], *, fresh: bool = False
+    campaign: Campaign,
+    results: Results,
+    say: Callable[[str], None],
+    *,
+    fresh: bool = False,
+    conditions: Conditions = USUAL,
 ) -> Plan:
     """The plan with every server at hand, fetched or built where needed."""
 
     def find(spec: str, how: Build | None) -> Server:
         return acquire(spec, how, say=say, folder=campaign.folder)
 
-    return make_plan(campaign, results, find, fresh=fresh)
+    plan = make_plan(campaign, results, conditions.find or find, fresh=fresh)
+    return replace(plan, runs=[run for run in plan.runs if conditions.only(run)])
 
 
 def execute(
-    campaign: Campaign, results: Results, console: Console, *, fresh: bool = False
+    campaign: Campaign,
+    results: Results,
+    console: Console,
+    *,
+    fresh: bool = False,
+    conditions: Conditions = USUAL,
 ) -> CampaignOutcome:
     """Plans and makes all missing runs.
 
@@ -140,21 +169,27 @@ def execute(
         places = choices(campaign)
         if known := remembered(places):
             campaign = placed(campaign, known)
-        plan = plan_campaign(campaign, results, say, fresh=fresh)
+        plan = plan_campaign(campaign, results, say, fresh=fresh, conditions=conditions)
         _check_space(plan, root)
         if plan.missing and places and known is None:
-            campaign = _place(campaign, places, root, console, interrupts)
-            plan = plan_campaign(campaign, results, say, fresh=fresh)
+            campaign = _place(campaign, places, root, console, interrupts, conditions)
+            plan = plan_campaign(campaign, results, say, fresh=fresh, conditions=conditions)
         if plan.missing and campaign.placement:
             say(sentence(cpus_of(campaign)))
         _announce(plan, say)
         if plan.missing:
             _warn(root, plan, say)
-        return _carry_out(plan, results, root, console, interrupts)
+        watched = (conditions.progress or partial(progress_on, console))(plan)
+        return _carry_out(plan, results, root, console, interrupts, watched)
 
 
 def _place(
-    campaign: Campaign, places: Sequence[Placement], root: Path, console: Console, interrupts: Interrupts
+    campaign: Campaign,
+    places: Sequence[Placement],
+    root: Path,
+    console: Console,
+    interrupts: Interrupts,
+    conditions: Conditions,
 ) -> Campaign:
     """The campaign on the CPUs where differences are known soonest, or as it is where that cannot be told."""
     say = plain_lines(console)
@@ -162,8 +197,9 @@ def _place(
     say(f"trying {len(places)} placements on this machine's CPUs, base against base, about {about:.0f} s")
 
     def measured(place: Placement) -> list[Run]:
-        plan = plan_campaign(trial(campaign, place), own, say, fresh=True)
-        made = set(_carry_out(plan, own, root, console, interrupts).made)
+        finding = Conditions(find=conditions.find)
+        plan = plan_campaign(trial(campaign, place), own, say, fresh=True, conditions=finding)
+        made = set(_carry_out(plan, own, root, console, interrupts, progress_on(console, plan)).made)
         return [run for run in own.runs() if run.folder in made]
 
     try:
@@ -184,12 +220,18 @@ def _place(
 
 
 def _carry_out(
-    plan: Plan, results: Results, root: Path, console: Console, interrupts: Interrupts
+    plan: Plan,
+    results: Results,
+    root: Path,
+    console: Console,
+    interrupts: Interrupts,
+    watched: AbstractContextManager[Progress],
 ) -> CampaignOutcome:
+    """Makes the missing runs of a plan, in its order. watched: what they report to."""
     campaign = plan.campaign
     outcome = CampaignOutcome(plan)
     able = [run for run in plan.missing if not run.unable]
-    with progress_on(console, plan) as progress:
+    with watched as progress:
         for run in plan.missing:
             if run.unable:
                 plain_lines(console)(f"{run.key.variant}, {run.key.workload}: not measured: {run.unable}")

@@ -78,9 +78,12 @@ def adhoc_campaign(overrides: Overrides) -> Campaign:
     return _check(document, "command line", None, overrides)
 
 
-def campaign_of(document: dict[str, Any], overrides: Overrides | None = None) -> Campaign:
-    """A campaign that a command puts together itself, checked like a file. Raises UsageError."""
-    return _check(document, "command line", None, overrides or Overrides())
+def campaign_of(
+    document: dict[str, Any], overrides: Overrides | None = None, file: Path | None = None
+) -> Campaign:
+    """A campaign that is put together and not read, checked like a file. file: beside which its relative
+    paths start; it need not be there. Raises UsageError."""
+    return _check(document, "command line", file, overrides or Overrides())
 
 
 def _check(document: dict[str, Any], source: str, file: Path | None, overrides: Overrides) -> Campaign:

@@ -18,7 +18,7 @@ from pgstrata.store import Results, kept
 from pgstrata.store.kept import KeptStep
 from pgstrata.workload.core.language import Phase, Step
 
-_NO_MATTER = {"results", "keep_data", "repeats", "name"}
+_NO_MATTER = {"results", "keep_data", "repeats", "name", "fleet"}
 """Keys of a campaign that decide nothing about a step."""
 
 

@@ -76,14 +76,17 @@ def make_plan(
     find_server: Callable[[str, Build | None], Server],
     *,
     fresh: bool = False,
+    elsewhere: bool = False,
 ) -> Plan:
     """Finds the servers (by `find_server`), resolves the configurations, puts the runs in order.
 
-    fresh: what is there already is planned again. Raises UsageError for labels or a base that are
+    fresh: what is there already is planned again. elsewhere: other machines measure, so that the CPUs of this
+    one do not matter. Raises UsageError for labels or a base that are
     not unique and for runs of this name that were made with other options, ServerError for servers
     that cannot be had.
     """
-    check_cpus(campaign)
+    if not elsewhere:
+        check_cpus(campaign)
     variants = _variants(campaign, find_server)
     check_poolers(campaign, variants)
     check_counts_storage(campaign, variants)

@@ -63,7 +63,7 @@ class ActiveRun:
         interrupts: Interrupts,
     ) -> None:
         self.settings, self.planned = campaign.spec, run
-        self._cpus = cpus_of(campaign)
+        self._cpus, self._machine = cpus_of(campaign), campaign.machine
         self.progress, self.interrupts = progress, interrupts
         self.timings = Timings()
         self.comparison: ComparisonRecord | None = None
@@ -395,6 +395,7 @@ class ActiveRun:
                 loaded=self.loaded,
                 through=variant.through_record(),
                 storage=self._storage,
+                machine=self._machine,
             )
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
@@ -132,6 +132,15 @@ class NeedsExtensions(Protocol):
 
     def extensions(self, options: Any) -> Sequence[str]:
         """Names as CREATE EXTENSION takes them; looked for in every server before anything starts."""
+        ...
+
+
+@runtime_checkable
+class NamesFiles(Protocol):
+    """Options that name files or folders, which have to be there where a run is measured."""
+
+    def files(self) -> Iterator[str]:
+        """The name of each, as the options have it."""
         ...
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from pgstrata.workload.core.language import Mode
 from pgstrata.workload.core.options import MOST_RATE, Clients, OneOrMore, Seconds, Wait, WorkloadOptions
-from pgstrata.workload.core.scripts import Scripts, Variables
+from pgstrata.workload.core.scripts import Scripts, Variables, weighted
 
 BuiltIn = Literal["select-only", "simple-update", "tpcb-like"]
 
@@ -105,6 +106,10 @@ class PgbenchOptions(WorkloadOptions):
         if not self.built_in and not self.scripts:
             raise ValueError("neither builtin nor scripts name anything to run")
         return self
+
+    def files(self) -> Iterator[str]:
+        """Every script that the options name."""
+        yield from (weighted(name)[0] for name in self.scripts)
 
     @property
     def built_in(self) -> tuple[BuiltIn, ...]:
