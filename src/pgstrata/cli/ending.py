@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import traceback
 
@@ -18,6 +19,14 @@ class Interruption(BaseException):
     def __init__(self, exit_code: int) -> None:
         super().__init__(exit_code)
         self.exit_code = exit_code
+
+
+def stopped() -> str:
+    """What is said when a signal has ended a campaign."""
+    from pgstrata.server.secrets import shown_words
+
+    again = shlex.join(["pgstrata", *shown_words(sys.argv[1:])])
+    return f"stopped; what is finished is kept, the rest is done by the same command: {again}"
 
 
 def report_error(error: Exception) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from pgstrata.campaign.plan.runs import Plan
     from pgstrata.store import Results
 
 
@@ -96,3 +97,11 @@ def write_and_show(
     print_summary(run_set)
     written = write_report_of(run_set, out)
     print(f"\nreport: {written.html.resolve()}")
+
+
+def write_report(plan: Plan, results: Path) -> None:
+    """The report of a campaign that has just been run, where it belongs."""
+    from pgstrata.store import Results
+
+    name = plan.campaign.name
+    write_and_show(Results(results), campaign=name, base=plan.base, out=report_folder(results, name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +24,7 @@ from pgstrata.cli.arguments import (
     SetsOption,
     WorkloadsOption,
 )
+from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pgstrata.campaign.file.models import Campaign
     from pgstrata.campaign.plan.model import PlannedRun
     from pgstrata.campaign.plan.runs import Plan
-    from pgstrata.measure.campaign import CampaignOutcome
 
 
 def run(
@@ -85,6 +84,18 @@ def run(
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure anew what is there already.")] = False,
     no_report: Annotated[bool, typer.Option("--no-report", help="Do not write the HTML report.")] = False,
+    fleet: Annotated[
+        str | None,
+        typer.Option(
+            "--fleet",
+            metavar="SCHEDULER",
+            help="On many machines: tcp://HOST:8786, tls://HOST:8786, local:N to try it; with --dry-run also "
+            "a number of machines.",
+        ),
+    ] = None,
+    form: Annotated[
+        TextOrJson, typer.Option("--format", help="With --fleet: how progress is printed.")
+    ] = TextOrJson.text,
 ) -> None:
     """Run a campaign: only what is missing, so the same command again goes on after a stop.
 
@@ -96,6 +107,8 @@ def run(
       pgstrata run --server pg:13 --server pg:17 --workload insert --scale quick
       pgstrata run --server pg:17 --config cached-by-pg --config cached-by-pg+a1 --set rows=5000000
       pgstrata run --server pg:13 --server pg:17 --script mine.sql@3 --script other.sql
+      pgstrata run campaigns/insert-cached.toml --dry-run --fleet 10
+      pgstrata run campaigns/insert-cached.toml --fleet tcp://scheduler:8786
     """
     chosen = Asked(
         campaign,
@@ -122,6 +135,14 @@ def run(
             "build": build or None,
         },
     ).read()
+    if fleet is not None:
+        from pgstrata.cli.fleet import need_engine, run_on_fleet, show_forecast
+
+        if dry_run:
+            show_forecast(chosen, fleet, fresh)
+            return
+        need_engine()
+        raise typer.Exit(run_on_fleet(chosen, fleet, fresh, report=not no_report, form=form))
     if dry_run:
         _show_plan(chosen, fresh)
         return
@@ -131,10 +152,10 @@ def run(
 def _execute(campaign: Campaign, fresh: bool, *, report: bool) -> int:
     from rich.console import Console
 
-    from pgstrata.cli.ending import Interruption
+    from pgstrata.cli.ending import Interruption, stopped
+    from pgstrata.cli.report import write_report
     from pgstrata.measure.campaign import execute
     from pgstrata.measure.interrupt import Interrupted
-    from pgstrata.server.secrets import shown_words
     from pgstrata.store import Results
 
     results = Path(campaign.spec.results)
@@ -143,18 +164,14 @@ def _execute(campaign: Campaign, fresh: bool, *, report: bool) -> int:
         outcome = execute(campaign, Results(results), console, fresh=fresh)
         counted = _count(campaign, console, fresh)
     except Interrupted as interrupted:
-        again = shlex.join(["pgstrata", *shown_words(sys.argv[1:])])
-        print(
-            f"stopped; what is finished is kept, the rest is done by the same command: {again}",
-            file=sys.stderr,
-        )
+        print(stopped(), file=sys.stderr)
         raise Interruption(interrupted.exit_code) from interrupted
     for variant, workload, error in counted:
         print(f"failed: {variant}, {workload}: {error}", file=sys.stderr)
     for planned, error in outcome.failed:
         print(f"failed: {planned.key.variant}, {planned.key.workload}: {error}", file=sys.stderr)
     if report and len(outcome.failed) < len(outcome.plan.runs):
-        _report(outcome, results, console)
+        write_report(outcome.plan, results)
     return 1 if outcome.failed or counted else 0
 
 
@@ -167,14 +184,6 @@ def _count(campaign: Campaign, console: Console, fresh: bool) -> list[tuple[str,
     from pgstrata.store import Results
 
     return count_campaign(campaign, Results(campaign.spec.results), console, fresh=fresh).failed
-
-
-def _report(outcome: CampaignOutcome, results: Path, console: object) -> None:
-    from pgstrata.cli.report import report_folder, write_and_show
-    from pgstrata.store import Results
-
-    name = outcome.plan.campaign.name
-    write_and_show(Results(results), campaign=name, base=outcome.plan.base, out=report_folder(results, name))
 
 
 def _show_plan(campaign: Campaign, fresh: bool) -> None:

@@ -492,12 +492,45 @@ class StorageRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     delay: DelayRecord | None = None
 
 
+class Qualification(Struct, frozen=True, kw_only=True):
+    """What a machine of a fleet was found to see before its first comparison, the base against itself.
+
+    `seen`: the smallest slowdown (a share) that `minutes` of a step would show; None where nothing could be
+    told. `margin`: what it had to see. `offset`: how much faster the second cluster was, a share.
+    `doubts`: what `pgstrata doctor` called bad.
+    """
+
+    at: Time
+    seen: float | None
+    minutes: NotNegative
+    margin: Share
+    offset: float | None
+    doubts: tuple[str, ...] = ()
+
+
+class MachineRecord(Struct, frozen=True, kw_only=True):
+    """The machine of a fleet that a run was measured on.
+
+    `name`: its host's, unique in the fleet. `kind`: CPU model, CPUs, memory, kernel and disk in one line;
+    machines with the same are of one kind. `fingerprint`: a digest of the same, unrounded. `trial`: it only
+    passes for a machine of its own, and shares its host with others (`local:N`). `attempt`: from 1, how often
+    the comparison was begun.
+    """
+
+    name: str
+    kind: str
+    fingerprint: str
+    qualification: Qualification | None
+    trial: bool = False
+    attempt: Ordinal = 1
+
+
 class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a run was made and how it ended: what is known beside its identity and its steps.
 
     `counted`: of a run that counted instructions; such a run has no steps, and no rate. `attempts`: when
     each began that steps of the run are from; () where that is one. `loaded`: key of the kept data that the
-    run began with; None where it loaded its own.
+    run began with; None where it loaded its own. `machine`: of a fleet; None where there was none.
     """
 
     status: Status
@@ -526,6 +559,7 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     loaded: str | None = None
     through: ThroughRecord | None = None
     storage: StorageRecord | None = None
+    machine: MachineRecord | None = None
 
 
 class RunRecord(Circumstances, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from pgstrata.driver.spec import EngineChoice
 from pgstrata.errors import UsageError
 from pgstrata.server.source.recipe import DEFAULT, Build, find_build
 from pgstrata.server.source.spec import is_source
-from pgstrata.store.record import PlacementRecord
+from pgstrata.store.record import MachineRecord, PlacementRecord
 from pgstrata.user_files import shown
 from pgstrata.workload.core.language import Phase
 from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_SEED, NeedsExtensions, RunCost
@@ -285,6 +285,47 @@ class CountSpec(Strict):
     )
 
 
+class FleetSpec(Strict):
+    """What `pgstrata run --fleet` does with the campaign; a local run ignores it."""
+
+    attempts: int = Field(
+        default=3,
+        ge=1,
+        le=100,
+        description="How often a comparison is begun at most: one whose machine is lost in the middle begins "
+        "again on another, and after so many it is a failed run.",
+    )
+    machines: Names = Field(
+        default=[],
+        description="Names or globs of the only machines that take part. `[]`: all. A campaign with `dsn:` "
+        "servers names the one machine that they are measured from.",
+    )
+    kinds: dict[str, str] = Field(
+        default={},
+        max_length=MOST_WORKLOADS,
+        description="By label of a workload the kind of machine it is measured on, a glob: `{ sysbench = "
+        '"*EPYC*" }`. `pgstrata fleet status` shows the kinds.',
+    )
+    qualify_hours: float = Field(
+        default=12.0,
+        gt=0,
+        le=8760,
+        description="How long a machine's qualification holds.",
+    )
+    qualify_seconds: float = Field(
+        default=8.0,
+        ge=2,
+        le=3600,
+        description="Measured of each of the two clusters of the base that qualify a machine.",
+    )
+    silent_seconds: float = Field(
+        default=60.0,
+        ge=5,
+        le=3600,
+        description="A machine that is not heard of for so long is lost, and its comparison begins again.",
+    )
+
+
 def _switched(value: object) -> object:
     """`profile = true` means the defaults, `false` none."""
     if isinstance(value, bool):
@@ -409,6 +450,11 @@ class CampaignSpec(Strict):
         description="`true`, or a table with the keys below: beside the timed runs instructions per "
         "operation are counted, on clusters of their own (`docs/count.md`).",
     )
+    fleet: FleetSpec = Field(
+        default=FleetSpec(),
+        description="A table with the keys below: how the campaign is spread over many machines "
+        "(`docs/fleet.md`).",
+    )
     waits: Annotated[float, AfterValidator(_hertz)] = Field(
         default=0.0,
         ge=0,
@@ -488,6 +534,8 @@ class Campaign(BaseModel):
     workloads: list[ChosenWorkload]
     placement: PlacementRecord | None = None
     """How the CPUs were chosen, where that was left open and is known."""
+    machine: MachineRecord | None = None
+    """Of a fleet, where its runs are measured; None for a local run."""
 
     @property
     def folder(self) -> Path:
@@ -526,6 +574,8 @@ class ChosenWorkload(BaseModel):
     label: str
     workload: Any
     options: Any
+    recorded: dict[str, Any] | None = None
+    """What runs record as the options, where the files they name lie elsewhere while they are read."""
     _phases: dict[int, Sequence[Phase]] = PrivateAttr(default_factory=dict)
     _cost: RunCost | None = PrivateAttr(None)
     _extensions: Sequence[str] | None = PrivateAttr(None)
@@ -558,6 +608,8 @@ class ChosenWorkload(BaseModel):
     @property
     def all_options(self) -> dict[str, Any]:
         """Every option, defaults included, as plain JSON values."""
+        if self.recorded is not None:
+            return dict(self.recorded)
         return dict(self.options.model_dump(mode="json"))
 
     def identity(self) -> dict[str, Any]:

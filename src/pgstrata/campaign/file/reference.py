@@ -17,6 +17,7 @@ from pgstrata.campaign.file.models import (
     BuildKeys,
     CampaignSpec,
     CountSpec,
+    FleetSpec,
     ProfileSpec,
     VariantSpec,
     WorkloadSpec,
@@ -70,6 +71,7 @@ def page() -> str:
     parts.append("\n## Keys of the campaign\n\n" + _table(CampaignSpec))
     parts.append("\n## `[profile]`\n\n" + _table(ProfileSpec))
     parts.append("\n## `[count]`\n\n" + _table(CountSpec))
+    parts.append("\n## `[fleet]`\n\n" + _table(FleetSpec))
     parts.append("\n## `[[variants]]`\n\n" + _table(VariantSpec))
     parts.append("\n## `[builds.NAME]`\n\n" + _table(BuildKeys))
     parts.append("\n## `[[workloads]]`\n\n" + _table(WorkloadSpec))

@@ -102,6 +102,10 @@ engine = "auto"
 # Whether a code path got longer: instructions per operation, counted on clusters of their own.
 # count = true
 
+# On many machines (pgstrata run THIS-FILE --fleet tcp://scheduler:8786, docs/fleet.md): which take part,
+# what is kept to one kind of machine, and how often a comparison is begun at most.
+# fleet = { machines = ["db*"], kinds = { insert = "*EPYC*" }, attempts = 3 }
+
 # --- what to run -------------------------------------------------------------------------------
 
 # One table each; `pgstrata workloads` lists them, `pgstrata workloads insert` the options of one.

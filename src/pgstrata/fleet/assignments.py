@@ -1,0 +1,91 @@
+"""What is given to one machine as a whole: one workload and repeat with all its variants."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.campaign.plan.runs import Plan
+from pgstrata.errors import UsageError
+from pgstrata.store import Results
+from pgstrata.store.read import Run, read_run
+from pgstrata.suggest import meant
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Runs whose rates are compared with each other, and so are measured on one machine.
+
+    seconds: estimate of all of them, one after the other or in turn; disk_bytes: at its largest. kind: a glob
+    of the kinds of machine that may have it, empty for any. runs: with those that a version cannot do.
+    """
+
+    workload: str
+    repeat: int
+    seconds: float
+    disk_bytes: int = 0
+    kind: str = ""
+    runs: tuple[PlannedRun, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The same each time that the campaign is started."""
+        return hashlib.sha256(f"{self.workload}\0{self.repeat}".encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        return f"{self.workload}, repeat {self.repeat}"
+
+
+def assignments_of(plan: Plan, results: Results) -> list[Assignment]:
+    """What of a plan is to do, in its order.
+
+    What is there of an assignment counts as a whole, where all of it was measured on one machine. Raises
+    UsageError for a kind that is named for a workload the campaign does not have.
+    """
+    kinds = plan.campaign.spec.fleet.kinds
+    labels = [chosen.label for chosen in plan.campaign.workloads]
+    if unknown := next((label for label in kinds if label not in labels), None):
+        raise UsageError(
+            f"`fleet.kinds`: there is no workload `{unknown}`", meant(unknown, labels, "workloads")
+        )
+    grouped: dict[tuple[str, int], list[PlannedRun]] = {}
+    for run in plan.runs:
+        grouped.setdefault((run.key.workload, run.key.repeat), []).append(run)
+    found = []
+    for (workload, repeat), runs in grouped.items():
+        able = [run for run in runs if not run.unable]
+        if not able or _is_there(able):
+            continue
+        again = tuple(
+            replace(run, existing=None, again=run.again or run.existing is not None) for run in runs
+        )
+        disk = [run.disk_bytes for run in able]
+        in_turn = plan.campaign.spec.order == "interleaved"
+        found.append(
+            Assignment(
+                workload,
+                repeat,
+                sum(run.seconds for run in able),
+                sum(disk) if in_turn else max(disk),
+                kinds.get(workload, ""),
+                again,
+            )
+        )
+    return found
+
+
+def _is_there(runs: Sequence[PlannedRun]) -> bool:
+    stored = [read_run(run.existing) for run in runs if run.existing is not None]
+    whole = [run for run in stored if isinstance(run, Run)]
+    return len(whole) == len(runs) and len({machine_of(run) for run in whole}) == 1
+
+
+def machine_of(run: Run) -> str:
+    """The machine that a run was measured on: that of a fleet by its name there, else the host."""
+    record = run.record
+    return record.machine.name if record.machine is not None else record.host.hostname or ""
+
+
+__all__ = ["Assignment", "assignments_of", "machine_of"]

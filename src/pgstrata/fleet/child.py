@@ -1,0 +1,196 @@
+"""One task of a worker, done in a process of its own: `python -m pgstrata.fleet.child FOLDER`.
+
+The folder holds the task; the answer is written beside it. Standard output says how far it is, one JSON
+object in each line. Standard input is the lease: a line every few seconds as long as somebody wants the
+answer. Where they stop coming, or it ends, everything here is taken down: a machine that has lost its worker,
+its scheduler or its network runs nothing on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.campaign.plan.runs import Plan
+from pgstrata.driver.events import Second
+from pgstrata.errors import PgstrataError, StoreError, UsageError
+from pgstrata.fleet import parcel, servers
+from pgstrata.fleet.portable import drop_old_files, opened
+from pgstrata.fleet.qualify import qualify
+from pgstrata.fleet.tasks import (
+    Answer,
+    Compare,
+    Measured,
+    Provide,
+    Qualify,
+    Unable,
+    decode_task,
+    encode,
+)
+from pgstrata.measure.campaign import CampaignOutcome, Conditions, execute
+from pgstrata.measure.interrupt import Interrupted, Interrupts
+from pgstrata.measure.progress import seconds_left
+from pgstrata.measure.run.cause import DISK_FULL
+from pgstrata.store import Results
+from pgstrata.store.record import StepRecord
+from pgstrata.workload.core.language import Step
+
+TASK, ANSWER, RESULTS = "task", "answer", "results"
+
+LEASE_SECONDS = 30.0
+"""How long the worker may say nothing."""
+
+TAKE_DOWN_SECONDS = 60.0
+"""How long taking down may take before the process ends itself; the kernel ends server and driver then."""
+
+EVERY_SECONDS = 2.0
+"""How often a step says how far it is."""
+
+
+def main() -> None:
+    """Does the task in the folder that is named."""
+    os.umask(os.umask(0o022) | 0o022)
+    folder = Path(sys.argv[1])
+    threading.Thread(target=_watch_lease, daemon=True).start()
+    try:
+        answer: Answer = do(folder)
+    except Interrupted:
+        answer = Unable(message="it was told to stop", ended=True)
+    except UsageError as error:
+        # What is not valid here may be somewhere else: CPUs, files of an installation, a package.
+        answer = Unable(message=error.message, hint=error.hint)
+    except PgstrataError as error:
+        answer = Unable(message=error.message, hint=error.hint)
+    except OSError as error:
+        answer = Unable(message=f"{error.filename or 'the machine'}: {error.strerror or error}")
+    beside = folder / f"{ANSWER}.part"
+    beside.write_bytes(encode(answer))
+    beside.rename(folder / ANSWER)
+
+
+def _watch_lease() -> None:
+    heard = time.monotonic()
+    while time.monotonic() - heard < LEASE_SECONDS:
+        if select.select([0], [], [], 1.0)[0]:
+            if not os.read(0, 4096):
+                break
+            heard = time.monotonic()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(TAKE_DOWN_SECONDS)
+    os._exit(1)
+
+
+def do(folder: Path) -> Answer:
+    """The answer to the task. Raises PgstrataError, OSError, Interrupted."""
+    task = decode_task((folder / TASK).read_bytes())
+    match task:
+        case Provide():
+            with Interrupts() as interrupts:
+                campaign = opened(task.campaign, folder / RESULTS)
+                return servers.provide(task, campaign, _say, interrupts.check)
+        case Qualify():
+            campaign = opened(task.campaign, folder / RESULTS)
+            find = servers.finder(campaign, task.servers)
+            return qualify(task, campaign, folder / RESULTS, Conditions(find=find, progress=_progress))
+        case Compare():
+            drop_old_files()
+            return _compare(task, folder)
+    raise UsageError(f"{type(task).__name__} is no task for a process of its own")
+
+
+def _compare(task: Compare, folder: Path) -> Answer:
+    campaign = opened(task.campaign, folder / RESULTS)
+    campaign = campaign.model_copy(update={"machine": task.machine})
+    results = Results(folder / RESULTS)
+    conditions = Conditions(
+        only=lambda run: run.key.repeat == task.repeat,
+        find=servers.finder(campaign, task.servers),
+        progress=_progress,
+    )
+    outcome = _measured(campaign, results, conditions)
+    for _, error in outcome.failed:
+        if error.startswith(DISK_FULL):
+            return Unable(message=error)
+    names = [str(run.folder.relative_to(results.root)) for run in results.runs()]
+    if results.broken or not names:
+        raise StoreError(f"the runs cannot be read: {', '.join(map(str, results.broken)) or 'none is there'}")
+    shared = Path(task.shared) if task.shared else None
+    failed = tuple(f"{planned.key.variant}: {error}" for planned, error in outcome.failed)
+    return Measured(runs=parcel.pack(results.root, names, shared), failed=failed)
+
+
+def _measured(campaign: Campaign, results: Results, conditions: Conditions) -> CampaignOutcome:
+    with Path(os.devnull).open("w") as nowhere:
+        return execute(campaign, results, Console(file=nowhere), fresh=True, conditions=conditions)
+
+
+# --- how far it is ----------------------------------------------------------------------------
+
+
+def _tell(**event: Any) -> None:
+    # Nobody reads any more: then the lease ends soon.
+    with contextlib.suppress(OSError):
+        os.write(1, f"{json.dumps(event)}\n".encode())
+
+
+def _say(text: str) -> None:
+    _tell(text=text)
+
+
+class _Told:
+    """Tells the worker how far a measurement is."""
+
+    def __init__(self) -> None:
+        self._step: Step | None = None
+        self._told = 0.0
+
+    def say(self, text: str) -> None:
+        _say(text.strip())
+
+    def run_begins(self, run: PlannedRun, number: int, total: int) -> None:
+        _tell(what=f"{run.key.variant}: begins")
+
+    def run_ended(self, run: PlannedRun, error: str | None, seconds: float) -> None:
+        _tell(what=f"{run.key.variant}: {error or 'done'}")
+
+    def phase(self, name: str, seconds: float | None = None) -> None:
+        _tell(what=name)
+
+    def step_begins(self, step: Step) -> None:
+        self._step, self._told = step, 0.0
+
+    def second(self, event: Second) -> None:
+        now = time.monotonic()
+        if self._step is None or now - self._told < EVERY_SECONDS:
+            return
+        self._told = now
+        at = event.second + event.seconds
+        left = seconds_left(self._step, at, 0)
+        _tell(what=self._step.name, at=round(at, 1), left=None if left is None else round(left, 1))
+
+    def step_ended(self, record: StepRecord) -> None:
+        self._step = None
+        _tell(what=f"{record.name}: done")
+
+
+@contextmanager
+def _progress(plan: Plan) -> Iterator[_Told]:
+    yield _Told()
+
+
+if __name__ == "__main__":
+    main()

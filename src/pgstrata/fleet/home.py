@@ -1,0 +1,89 @@
+"""Results come home: whole run folders, checked by digest, put into place as a local run is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from pgstrata.errors import ServerError
+from pgstrata.fleet import parcel
+from pgstrata.fleet.assignments import Assignment
+from pgstrata.fleet.tasks import Parcel
+from pgstrata.store import Results, Run, comparisons, kept
+from pgstrata.store.disk import storing, sync_folder
+from pgstrata.store.names import RUN_FOLDER
+from pgstrata.store.read import BrokenRun, read_run
+
+ARRIVED = ".fleet"
+"""Folder in the results in which parcels are opened; nothing in it is a run."""
+
+
+def bring_home(results: Results, assignment: Assignment, sent: Parcel) -> list[Run]:
+    """Puts the runs of an assignment into the results folder, all of them or none.
+
+    One that is there already counts once. Raises ServerError where what came is not what was asked for or is
+    damaged, StoreError where it cannot be written.
+    """
+    with storing("take in the runs of a machine", results.root):
+        place = results.root / ARRIVED / assignment.id
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        try:
+            parcel.unpack(sent, place)
+            runs = _checked(place, assignment)
+            parcel.sync(place)
+            made = [_into_place(run, results.root) for run in runs]
+            _replace_older(results, runs, made)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+        if sent.shared:
+            with contextlib.suppress(OSError):
+                Path(sent.shared).unlink()
+    return [run for folder in made if isinstance(run := read_run(folder), Run)]
+
+
+def _checked(place: Path, assignment: Assignment) -> list[Run]:
+    """Every run that came, whole and sound and one of those that were asked for."""
+    wanted = {run.key for run in assignment.runs}
+    found = []
+    for path in sorted(place.glob("*/*/*/*")):
+        run = read_run(path) if RUN_FOLDER.fullmatch(path.name) else BrokenRun(path, "it is no run")
+        if isinstance(run, BrokenRun):
+            raise ServerError(f"a run came home damaged: {run.reason}")
+        if run.key not in wanted or path.parent != run.key.folder(place):
+            raise ServerError(f"{run.key.variant}, {run.key.workload}: nobody has asked for this run")
+        found.append(run)
+    if missing := wanted - {run.key for run in found}:
+        names = ", ".join(sorted(key.variant for key in missing))
+        raise ServerError(f"{assignment} came home without {names}")
+    return found
+
+
+def _into_place(run: Run, root: Path) -> Path:
+    final = run.key.folder(root) / run.folder.name
+    if not final.exists():
+        final.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(run.folder, final)  # noqa: PTH104
+        for folder in (final.parent, *final.parent.parents[:3]):
+            sync_folder(folder)
+    return final
+
+
+def _replace_older(results: Results, runs: Sequence[Run], made: Sequence[Path]) -> None:
+    """As a local campaign does with what is measured anew."""
+    if runs[0].record.comparison is not None:
+        able = [(run, folder) for run, folder in zip(runs, made, strict=True) if run.comparison]
+        failed = [run.key for run, _ in able if not run.done]
+        comparisons.replace_older(results, {run.key: folder for run, folder in able}, failed)
+    for run, folder in zip(runs, made, strict=True):
+        if run.record.comparison is None:
+            for other in folder.parent.glob(f"{run.repeat}-*"):
+                if other != folder and other.is_dir():
+                    comparisons.hide(other)
+        kept.drop(results.root, run.key)
+
+
+__all__ = ["ARRIVED", "bring_home"]

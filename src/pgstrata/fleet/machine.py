@@ -1,0 +1,85 @@
+"""The machine a worker runs on: who it is, of which kind, and what a campaign must know before it begins."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pgstrata
+from pgstrata.driver.path import find_driver
+from pgstrata.errors import PgstrataError, ServerError
+from pgstrata.fleet.tasks import Look, Seen
+from pgstrata.measure.campaign import default_data_dir
+from pgstrata.observe import machine
+from pgstrata.server import prebuilt
+
+NAME = "PGSTRATA_MACHINE"
+"""In the environment of a worker: it passes for a machine of this name, to try a fleet on one host."""
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def look(task: Look) -> Seen:
+    """What this machine is. Raises PgstrataError where there is no driver."""
+    host = machine.facts(Path(task.data_dir) if task.data_dir else default_data_dir())
+    facts = [
+        host.cpu_model,
+        host.cpus,
+        host.memory_bytes,
+        host.kernel,
+        host.os,
+        host.data_dir_fs,
+        host.data_dir_device,
+        host.virtual,
+    ]
+    memory = f"{(host.memory_bytes or 0) / 2**30:.0f} GB"
+    disk = f"{host.data_dir_fs or 'disk'} on {host.data_dir_device or 'what is not seen'}"
+    passes_for = os.environ.get(NAME, "")
+    return Seen(
+        name=passes_for or socket.gethostname(),
+        host=f"{_boot()}{f'/{passes_for}' if passes_for else ''}",
+        kind=f"{host.cpu_model}, {host.cpus} CPUs, {memory}, Linux {host.kernel}, {disk}",
+        fingerprint=hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16],
+        trial=bool(passes_for),
+        pgstrata=pgstrata.__version__,
+        driver=driver_version(),
+        clock=time.time(),
+        cpus=tuple(sorted(os.sched_getaffinity(0))),
+        have=_have([wanted.spec for wanted in task.servers]),
+        shares=bool(task.mark) and Path(task.mark).is_file(),
+    )
+
+
+def _boot() -> str:
+    """What all processes of one kernel have in common, in whatever containers they are."""
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+def driver_version() -> str:
+    """As the driver says it. Raises PgstrataError where there is none, or it does not run."""
+    driver = find_driver()
+    try:
+        said = subprocess.run([driver, "--version"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ServerError(f"{driver} does not run: {error}") from error
+    return said.stdout.strip()
+
+
+def _have(specs: list[str]) -> tuple[str, ...]:
+    """Those of the prebuilt servers that are in the cache; of others nobody knows before they are built."""
+    try:
+        fetched = {f"pg:{version}" for version, _ in prebuilt.fetched()}
+    except PgstrataError:
+        return ()
+    return tuple(spec for spec in specs if spec in fetched)
+
+
+__all__ = ["NAME", "driver_version", "look"]

@@ -1,0 +1,84 @@
+"""Folders on their way between machines: packed with a digest, unpacked only where it is right."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from pgstrata.errors import ServerError
+from pgstrata.fleet.tasks import Parcel
+from pgstrata.store import disk
+
+LEVEL = 1
+"""Of compression: most of what travels is compressed already."""
+
+MOST_BYTES = 4 << 30
+"""Of everything in one parcel, unpacked."""
+
+
+def pack(root: Path, names: Iterable[str], shared: Path | None = None) -> Parcel:
+    """Files and folders below `root`, by their names relative to it.
+
+    shared: a file for the archive that the other side can read. Raises OSError.
+    """
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz", compresslevel=LEVEL) as archive:
+        for name in names:
+            archive.add(root / name, name, filter=_without_owner)
+    data = content.getvalue()
+    digest = hashlib.sha256(data).hexdigest()
+    if shared is None:
+        return Parcel(digest=digest, content=data)
+    disk.write(shared, data)
+    return Parcel(digest=digest, shared=str(shared))
+
+
+def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
+def unpack(parcel: Parcel, folder: Path) -> None:
+    """Writes what is in a parcel below an empty folder.
+
+    Raises ServerError where the digest is wrong, a name or link leads out of the folder, or it is larger than
+    MOST_BYTES; OSError where it cannot be written.
+    """
+    data = parcel.content or Path(parcel.shared).read_bytes()
+    if hashlib.sha256(data).hexdigest() != parcel.digest:
+        raise ServerError("a parcel was damaged on its way: its digest is another", "it is sent again")
+    if not hasattr(tarfile, "data_filter"):
+        raise ServerError(
+            "this Python cannot unpack archives safely", "fleets need Python 3.11.4 or later on all machines"
+        )
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+            size = 0
+            for member in archive:
+                size += member.size
+                if size > MOST_BYTES:
+                    raise ServerError(f"a parcel holds more than {MOST_BYTES >> 30} GB")
+                archive.extract(member, folder, filter="data")
+    except (tarfile.TarError, EOFError) as error:
+        raise ServerError(f"a parcel cannot be unpacked: {error}") from error
+
+
+def sync(folder: Path) -> None:
+    """Makes everything below a folder survive a power cut. Raises OSError."""
+    for path in (folder, *folder.rglob("*")):
+        if path.is_dir() and not path.is_symlink():
+            disk.sync_folder(path)
+        elif path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+__all__ = ["pack", "sync", "unpack"]

@@ -1,0 +1,22 @@
+"""The plan of a campaign that other machines measure."""
+
+from __future__ import annotations
+
+from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.plan.runs import Plan, make_plan
+from pgstrata.server.lookup import look_up
+from pgstrata.store import Results
+
+
+def plan_of(campaign: Campaign, results: Results, *, fresh: bool = False) -> Plan:
+    """Servers are looked up and not fetched. Raises what `make_plan` raises."""
+    return make_plan(
+        campaign,
+        results,
+        lambda spec, how: look_up(spec, how, folder=campaign.folder),
+        fresh=fresh,
+        elsewhere=True,
+    )
+
+
+__all__ = ["plan_of"]

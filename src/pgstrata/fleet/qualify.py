@@ -1,0 +1,143 @@
+"""Can this machine see what the campaign asks? The base against itself, before its first comparison."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from pgstrata.campaign.file.models import VERDICT_SLICE_SECONDS, Campaign
+from pgstrata.campaign.file.reading import campaign_of
+from pgstrata.campaign.plan.order import GAP
+from pgstrata.campaign.plan.runs import Plan
+from pgstrata.errors import ServerError
+from pgstrata.fleet.tasks import Qualified, Qualify
+from pgstrata.measure.campaign import Conditions, data_root, execute
+from pgstrata.measure.placement import STEP, pairs_of
+from pgstrata.observe.doctor import examine
+from pgstrata.stats.noise import noise
+from pgstrata.store import Results
+from pgstrata.store.record import Qualification
+from pgstrata.store.write import now
+from pgstrata.workload.core.language import Step
+
+TRIES = 2
+"""Times that a machine may show what it sees: something may have disturbed it once."""
+
+ROWS = 20_000
+
+
+def step_minutes(plan: Plan) -> float:
+    """Minutes that the campaign gives a step that takes turns: in which its margin has to be seen."""
+    spec = plan.campaign.spec
+    if spec.until == "verdict":
+        return spec.max_seconds / 60
+    times = [
+        phase.seconds
+        for run in plan.runs
+        if not run.unable
+        for phase in run.workload.phases(run.variant.server.version_num)
+        if isinstance(phase, Step) and phase.measured and phase.reads_only and phase.seconds
+    ]
+    # Both sides of a pair, and every repeat says something.
+    return max(1.0, 2 * min(times, default=30.0) * spec.repeats / 60)
+
+
+def qualify(task: Qualify, campaign: Campaign, results: Path, conditions: Conditions) -> Qualified:
+    """Looks at the machine and measures. Raises ServerError where the base cannot be measured here."""
+    doubts = tuple(
+        f"{check.name}: {check.seen}"
+        for check in examine(data_root(campaign), needed_bytes=task.disk_bytes)
+        if check.state == "bad"
+    )
+    if not campaign.variants[task.number].server.startswith("dsn:"):
+        found = [_seen(task, campaign, results, conditions, doubts)]
+        while not _enough(found[-1]) and len(found) < TRIES:
+            found.append(_seen(task, campaign, results, conditions, doubts))
+        if _enough(found[-1]):
+            return Qualified(qualification=found[-1])
+        return Qualified(qualification=found[-1], problem=_problem(found[-1]))
+    # Somebody else's server is not measured for our sake: what it can show is unknown beforehand.
+    return Qualified(
+        qualification=Qualification(
+            at=now(), seen=None, minutes=task.minutes, margin=task.margin, offset=None, doubts=doubts
+        )
+    )
+
+
+def _enough(found: Qualification) -> bool:
+    return found.seen is not None and found.seen <= found.margin
+
+
+def _problem(found: Qualification) -> str:
+    seen = "nothing" if found.seen is None else f"no slowdown below {found.seen:.1%}"
+    doubts = f"; {'; '.join(found.doubts)}" if found.doubts else ""
+    return (
+        f"it sees {seen} in {found.minutes:.3g} minutes of a step, and the campaign's margin is "
+        f"{found.margin:.2%}{doubts}"
+    )
+
+
+def _seen(
+    task: Qualify, campaign: Campaign, results: Path, conditions: Conditions, doubts: tuple[str, ...]
+) -> Qualification:
+    own = Results(results)
+    outcome = execute(
+        _trial(task, campaign, results), own, Console(quiet=True), fresh=True, conditions=conditions
+    )
+    for _, error in outcome.failed:
+        raise ServerError(f"the base could not be measured here: {error}")
+    made = set(outcome.made)
+    pairs = pairs_of([run for run in own.runs() if run.folder in made])
+    if pairs is None:
+        raise ServerError("the base could not be measured in turn here")
+    shown = noise(*pairs, pair_seconds=2 * VERDICT_SLICE_SECONDS * (1 + GAP), minutes=[task.minutes]).visible[
+        0
+    ]
+    share = shown.watched if campaign.spec.until == "verdict" else shown.fixed
+    base, again = pairs
+    return Qualification(
+        at=now(),
+        seen=share,
+        minutes=task.minutes,
+        margin=task.margin,
+        offset=sum(again) / sum(base) - 1 if sum(base) > 0 else None,
+        doubts=doubts,
+    )
+
+
+def _trial(task: Qualify, campaign: Campaign, results: Path) -> Campaign:
+    """The base against itself, on the CPUs of the campaign."""
+    document = {
+        "name": "qualification",
+        "results": str(results),
+        "order": "interleaved",
+        "slice_seconds": VERDICT_SLICE_SECONDS,
+        "placement": "free",
+        "server_cpus": campaign.spec.server_cpus,
+        "driver_cpus": campaign.spec.driver_cpus,
+        "variants": [{"server": "pg:17", "label": label} for label in ("base", "again")],
+        "workloads": [
+            {
+                "name": "sysbench",
+                "options": {
+                    "rows": ROWS,
+                    "steps": [STEP],
+                    "read_seconds": task.seconds,
+                    "warmup": 1,
+                    "cache_seconds": 0,
+                    "settle_base": 0,
+                },
+            }
+        ],
+    }
+    if campaign.spec.data_dir:
+        document["data_dir"] = campaign.spec.data_dir
+    made = campaign_of(document)
+    base = campaign.variants[task.number]
+    two = [base.model_copy(update={"label": label, "memory": None}) for label in ("base", "again")]
+    spec = made.spec.model_copy(update={"variants": two, "builds": campaign.spec.builds})
+    return made.model_copy(update={"spec": spec, "variants": two, "file": campaign.file})
+
+
+__all__ = ["qualify", "step_minutes"]

@@ -1,0 +1,208 @@
+"""What a campaign on a fleet says: a line for each machine on a terminal, lines of text or JSON elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from pgstrata.fleet.assignments import Assignment
+from pgstrata.fleet.conductor import Machine
+from pgstrata.fleet.dispatch import Dispatcher
+from pgstrata.fleet.forecast import forecast
+from pgstrata.measure.progress import plain_lines
+from pgstrata.numbers import clock
+
+Words = Mapping[str, Sequence[str]]
+
+EVERY_SECONDS = 30.0
+"""How often plain output has a line for each machine that measures."""
+
+
+def said_of(words: Sequence[str]) -> str:
+    """Verdicts in short: `1 slower, 2 same, 1 unclear`."""
+    counts = Counter(words)
+    return ", ".join(
+        f"{counts[word]} {word}" for word in ("slower", "faster", "same", "unclear") if counts[word]
+    )
+
+
+class Lines:
+    """Lines of text, as things happen."""
+
+    def __init__(self, say: Callable[[str], None], words: Callable[[], Words]) -> None:
+        self.say, self._words = say, words
+        self.dispatcher: Dispatcher | None = None
+        self._told = time.monotonic()
+
+    def machine(self, machine: Machine, event: str) -> None:
+        match event:
+            case "ready":
+                found = getattr(machine.record, "qualification", None)
+                sees = f", sees {found.seen:.1%}" if found is not None and found.seen is not None else ""
+                self.say(f"{machine.name}: ready{sees} ({machine.kind})")
+            case "out":
+                self.say(f"{machine.name}: takes no part: {machine.why}")
+            case "gone":
+                self.say(f"{machine.name}: lost: {machine.why}")
+
+    def assignment(self, assignment: Assignment, event: str, machine: str, reason: str) -> None:
+        match event:
+            case "begins":
+                begun = self.dispatcher.begun(assignment) if self.dispatcher else 1
+                again = f", attempt {begun}" if begun > 1 else ""
+                self.say(f"{machine}: {assignment} begins{again}, about {clock(assignment.seconds)}")
+            case "found":
+                self.say(f"{assignment}: goes on since an earlier start")
+            case "home":
+                said = said_of(self._words().get(assignment.workload, ()))
+                self.say(f"{machine}: {assignment} is home{f'; so far {said}' if said else ''}")
+            case "again":
+                self.say(f"{assignment} begins again elsewhere: {machine}: {reason}")
+            case "failed":
+                self.say(f"{assignment} FAILED: {reason}")
+
+    def refresh(self, machines: Sequence[Machine]) -> None:
+        if time.monotonic() - self._told < EVERY_SECONDS:
+            return
+        self._told = time.monotonic()
+        for machine in machines:
+            if machine.state == "measuring" and machine.assignment is not None:
+                self.say(f"  {machine.name}: {machine.assignment}: {machine.doing}")
+        self.say(f"  about {clock(self.left(machines))} left")
+
+    def left(self, machines: Sequence[Machine]) -> float:
+        """Seconds until all is done, by the estimates of the plan."""
+        if self.dispatcher is None:
+            return 0.0
+        now = time.monotonic()
+        running = [
+            max(0.0, machine.assignment.seconds - (now - machine.since))
+            for machine in machines
+            if machine.assignment is not None
+        ]
+        usable = sum(machine.state in ("ready", "measuring", "arriving") for machine in machines)
+        rest = forecast(self.dispatcher.waiting, max(1, usable)).seconds
+        # Those that measure are free only later: their time is shared among all.
+        return max([rest + sum(running) / max(1, usable), *running])
+
+
+class JsonLines:
+    """The same for scripts: one JSON object in each line of standard output."""
+
+    def __init__(self, words: Callable[[], Words]) -> None:
+        self._words = words
+        self.dispatcher: Dispatcher | None = None
+        self._told = 0.0
+
+    def say(self, text: str) -> None:
+        self._print(event="text", text=text)
+
+    def machine(self, machine: Machine, event: str) -> None:
+        self._print(
+            event=f"machine-{event}",
+            machine=machine.name,
+            address=machine.address,
+            kind=machine.kind,
+            reason=machine.why,
+        )
+
+    def assignment(self, assignment: Assignment, event: str, machine: str, reason: str) -> None:
+        self._print(
+            event=f"comparison-{event}",
+            workload=assignment.workload,
+            repeat=assignment.repeat,
+            machine=machine,
+            attempt=self.dispatcher.begun(assignment) if self.dispatcher else 0,
+            reason=reason,
+            verdicts=dict(Counter(self._words().get(assignment.workload, ()))),
+        )
+
+    def refresh(self, machines: Sequence[Machine]) -> None:
+        if time.monotonic() - self._told < EVERY_SECONDS:
+            return
+        self._told = time.monotonic()
+        left = Lines(self.say, self._words)
+        left.dispatcher = self.dispatcher
+        self._print(
+            event="progress",
+            seconds_left=round(left.left(machines)),
+            machines=[
+                {
+                    "machine": one.name,
+                    "state": one.state,
+                    "workload": one.assignment.workload if one.assignment else None,
+                    "repeat": one.assignment.repeat if one.assignment else None,
+                    "doing": one.doing,
+                }
+                for one in machines
+            ],
+        )
+
+    def _print(self, **event: object) -> None:
+        print(json.dumps(event, ensure_ascii=False), flush=True)
+
+
+class LiveLines(Lines):
+    """Lines of text above, and below them one for each machine, which changes."""
+
+    def __init__(self, console: Console, words: Callable[[], Words], head: str) -> None:
+        super().__init__(plain_lines(console), words)
+        self._head, self._machines = head, list[Machine]()
+        self._live = Live(console=console, refresh_per_second=2, transient=True, get_renderable=self._render)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        with self._live:
+            yield
+
+    def refresh(self, machines: Sequence[Machine]) -> None:
+        self._machines = list(machines)
+
+    def _render(self) -> Group:
+        grid = Table.grid(padding=(0, 2))
+        for one in sorted(self._machines, key=lambda machine: machine.name):
+            words = said_of(self._words().get(one.assignment.workload, ())) if one.assignment else ""
+            what = str(one.assignment) if one.assignment else one.state
+            grid.add_row(
+                Text(one.name, style="bold"),
+                Text(what),
+                Text(one.doing if one.state != "out" else one.why, overflow="ellipsis", no_wrap=True),
+                Text(words, style="dim"),
+            )
+        left = f"about {clock(self.left(self._machines))} left" if self._machines else "waiting for machines"
+        return Group(grid, Text(f"{self._head}  {left}", style="dim"))
+
+
+Watching = Lines | JsonLines
+
+
+@contextmanager
+def watching(
+    console: Console, words: Callable[[], Words], *, as_json: bool, dashboard: str
+) -> Iterator[Watching]:
+    """What fits: JSON where it was asked for, live lines on a terminal, plain ones elsewhere."""
+    if as_json:
+        yield JsonLines(words)
+    elif console.is_terminal and not console.is_dumb_terminal:
+        live = LiveLines(console, words, f"dashboard {dashboard}" if dashboard else "")
+        with live.shown():
+            yield live
+    else:
+        yield Lines(plain_lines(console), words)
+
+
+def to_stderr(text: str) -> None:
+    """What scripts need not read."""
+    print(text, file=sys.stderr, flush=True)
+
+
+__all__ = ["JsonLines", "Lines", "Watching", "said_of", "to_stderr", "watching"]

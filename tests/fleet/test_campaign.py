@@ -1,0 +1,209 @@
+"""Whole campaigns on a fleet of this machine: real servers, and what becomes of them when things go wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from pgstrata.fleet.home import ARRIVED
+from pgstrata.fleet.job import QUALIFIED, Known
+from pgstrata.fleet.machine import look
+from pgstrata.fleet.tasks import Look
+from pgstrata.server.model import Server
+from pgstrata.store import Results
+from pgstrata.store.record import Qualification
+from pgstrata.store.write import now
+from support_interleaved import write
+from support_program import Program, Running, environment
+
+MORE = """
+repeats = {repeats}
+margin = 0.9
+[fleet]
+qualify_seconds = 2
+silent_seconds = 10
+{fleet}
+"""
+
+
+def campaign(place: Path, server: Server, *, repeats: int = 1, seconds: float = 1.0, fleet: str = "") -> Path:
+    return write(
+        place,
+        server,
+        ["point-query"],
+        seconds=seconds,
+        slice_=0.1,
+        more=MORE.format(repeats=repeats, fleet=fleet),
+    )
+
+
+def qualified(place: Path, *names: str) -> None:
+    """Lets machines of these names be known to see enough, as after an earlier start of a client."""
+    seen = look(Look(data_dir="data", servers=()))
+    found = Qualification(at=now(), seen=0.01, minutes=1.0, margin=0.9, offset=0.0)
+    known = {f"{seen.host}/{name}": Known(seen.fingerprint, seen.pgstrata, found) for name in names}
+    (place / "results" / ARRIVED).mkdir(parents=True)
+    (place / "results" / ARRIVED / QUALIFIED).write_bytes(msgspec.json.encode(known))
+
+
+def below(pid: int) -> list[psutil.Process]:
+    """Servers and drivers that a process has started."""
+    found = []
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if process.name() in ("postgres", "pgstrata-driver"):
+                    found.append(process)
+    return found
+
+
+def driving(pid: int) -> bool:
+    """Whether a driver is at work below a process."""
+    return any(_name(process) == "pgstrata-driver" for process in below(pid))
+
+
+def gone(processes: Sequence[psutil.Process]) -> bool:
+    return all(_name(process) == "" for process in processes)
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return str(process.name()) if process.status() != psutil.STATUS_ZOMBIE else ""
+    except psutil.Error:
+        return ""
+
+
+@contextmanager
+def engine_on_loopback(place: Path, workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A scheduler and workers as a user starts them, by the engine's own commands."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: str, **more: str) -> None:
+        with (place / f"engine-{len(started)}.log").open("wb") as log:
+            command = [str(Path(sys.executable).parent / "dask"), *words]
+            started.append(
+                subprocess.Popen(
+                    command, cwd=place, env=environment(**more), stdout=log, stderr=subprocess.STDOUT
+                )
+            )
+
+    try:
+        start(
+            "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", "s.json"
+        )
+        until = time.monotonic() + 60
+        while not (place / "s.json").exists():
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        address = str(json.loads((place / "s.json").read_text())["address"])
+        for number in range(1, workers + 1):
+            start(
+                *("worker", address, "--nthreads", "1", "--resources", "machine=1", "--no-nanny"),
+                *("--no-dashboard", "--name", f"w{number}", "--memory-limit", "0"),
+                PGSTRATA_MACHINE=f"w{number}",
+            )
+        yield address, started
+    finally:
+        for process in reversed(started):
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def test_repeats_on_two_machines(place: Path, pgstrata: Program, pg17: Server) -> None:
+    file = campaign(place, pg17, repeats=2)
+    done = pgstrata("run", file, "--fleet", "local:2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "local-1: ready, sees" in done.stdout and "local-2: ready, sees" in done.stdout
+    runs = Results(place / "results").runs()
+    assert len(runs) == 4
+    where = {(run.repeat, run.record.machine.name if run.record.machine else "") for run in runs}
+    assert {repeat for repeat, _ in where} == {1, 2} and len(where) == 2
+    assert len({name for _, name in where}) == 2
+    for run in runs:
+        assert run.done and run.record.machine is not None
+        machine = run.record.machine
+        assert machine.trial and machine.attempt == 1 and "Linux" in machine.kind
+        assert machine.qualification is not None and machine.qualification.seen is not None
+        # Both sides of a pair were measured on the machine, in one comparison.
+        (other,) = [one for one in runs if one.repeat == run.repeat and one is not run]
+        assert other.comparison == run.comparison and other.record.machine == machine
+
+    again = pgstrata("run", file, "--fleet", "local:1", "--no-report")
+    assert again.returncode == 0 and "begins" not in again.stdout
+    assert len(Results(place / "results").runs()) == 4
+
+
+def test_a_worker_that_is_killed_in_the_middle(place: Path, pg17: Server) -> None:
+    qualified(place, "w1", "w2")
+    file = campaign(place, pg17, seconds=4)
+    with engine_on_loopback(place, 2) as (address, started):
+        client = Running(place, ["run", str(file), "--fleet", address, "--format", "json"])
+        client.wait_for_text('"comparison-begins"')
+        events = [json.loads(line) for line in client.said.splitlines()]
+        measuring = next(e["machine"] for e in events if e["event"] == "comparison-begins")
+        victim = started[int(measuring.removeprefix("w"))]
+        client.wait_for(lambda: driving(victim.pid))
+        running = below(victim.pid)
+        assert {_name(process) for process in running} == {"postgres", "pgstrata-driver"}
+        victim.kill()
+        victim.wait()
+        # Nothing runs on, though nobody told it to end.
+        client.wait_for(lambda: gone(running))
+        assert client.end() == 0, client.said
+    events = [json.loads(line) for line in client.said.splitlines()]
+    (again,) = [e for e in events if e["event"] == "comparison-again"]
+    assert again["machine"] == measuring and again["reason"] == "the worker is gone"
+    begun = [(e["machine"], e["attempt"]) for e in events if e["event"] == "comparison-begins"]
+    (other,) = {"w1", "w2"} - {measuring}
+    assert begun == [(measuring, 1), (other, 2)]
+    assert events[-1] == {"event": "end", "made": 2, "failed": 0}
+    runs = Results(place / "results").runs()
+    assert len(runs) == 2 and all(run.done for run in runs)
+    assert all(m is not None and (m.name, m.attempt) == (other, 2) for m in (r.record.machine for r in runs))
+    assert list((place / "results").rglob(".*.building")) == []
+
+
+def test_ctrl_c_and_a_second_client(place: Path, pgstrata: Program, pg17: Server) -> None:
+    """Ctrl-C ends what runs on every machine; a killed client's comparison goes on and is found again."""
+    qualified(place, "w1")
+    file = campaign(place, pg17, seconds=4)
+    with engine_on_loopback(place, 1) as (address, started):
+        worker = started[1]
+        arguments = ["run", str(file), "--fleet", address, "--no-report"]
+        first = Running(place, arguments)
+        first.wait_for(lambda: driving(worker.pid))
+        running = below(worker.pid)
+        first.process.send_signal(signal.SIGINT)
+        assert first.end() == 130, first.said
+        assert gone(running)
+        assert "machines have not said" not in first.said
+        assert Results(place / "results").runs() == []
+
+        second = Running(place, arguments)
+        second.wait_for(lambda: driving(worker.pid))
+        running = below(worker.pid)
+        second.process.kill()
+        second.process.wait()
+        third = pgstrata(*arguments)
+        assert third.returncode == 0, third.stdout + third.stderr
+        assert "goes on since an earlier start" in third.stdout
+        assert "begins" not in third.stdout
+    assert len(Results(place / "results").runs()) == 2
+
+
+def test_no_scheduler_there(place: Path, pgstrata: Program, pg17: Server) -> None:
+    done = pgstrata("run", campaign(place, pg17), "--fleet", "tcp://127.0.0.1:1")
+    assert done.returncode == 1
+    assert "no scheduler answers at tcp://127.0.0.1:1" in done.stderr and "Traceback" not in done.stderr
+    assert Results(place / "results").runs() == []

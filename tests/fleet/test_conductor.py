@@ -1,0 +1,185 @@
+"""The client's loop on a real engine: workers that are killed, hang and come back; comparisons only sleep."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pgstrata.errors import UsageError
+from pgstrata.fleet.assignments import Assignment
+from pgstrata.fleet.engine import SchedulerLostError
+from pgstrata.fleet.local import local_fleet
+from support_fleet import Noting, Sleeping, conduct, engine_at, repeats
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with local_fleet(3) as address:
+        yield address
+
+
+def test_each_comes_home_once_and_repeats_are_spread(address: str, tmp_path: Path) -> None:
+    job = Sleeping(tmp_path)
+    with engine_at(address) as engine:
+        conduct(engine, job, repeats(3, 0.3))
+        assert engine.dashboard.startswith("http://127.0.0.1:")
+    assert sorted(one["id"] for one in job.home) == sorted(one.id for one in repeats(3, 0.3))
+    assert len({one["machine"] for one in job.home}) == 3
+    assert not job.failures
+
+
+def test_one_that_is_killed_begins_again_elsewhere(address: str, tmp_path: Path) -> None:
+    job = Sleeping(tmp_path)
+    (tmp_path / "hold").touch()
+    killed: list[int] = []
+
+    def kill() -> None:
+        if job.begun and not killed:
+            killed.append(job.begun[0]["pid"])
+            os.kill(killed[0], signal.SIGKILL)
+        if killed and len(job.begun) > 1:
+            (tmp_path / "hold").unlink(missing_ok=True)
+
+    with engine_at(address) as engine:
+        _, noted = conduct(engine, job, [Assignment("w", 1, 0.1)], check=kill)
+    (home,) = job.home
+    assert home["pid"] != killed[0] and home["attempt"] == 2
+    assert noted.of("again") == ["w, repeat 1"] and noted.of("gone")
+    assert [one["attempt"] for one in job.begun] == [1, 2]
+
+
+def test_one_that_hangs_begins_again_elsewhere(address: str, tmp_path: Path) -> None:
+    """A worker that is stopped still has its connection: only its silence tells."""
+    job = Sleeping(tmp_path)
+    (tmp_path / "hold").touch()
+    stopped: list[int] = []
+
+    def stop() -> None:
+        if job.begun and not stopped:
+            stopped.append(job.begun[0]["pid"])
+            os.kill(stopped[0], signal.SIGSTOP)
+        if stopped and len(job.begun) > 1:
+            (tmp_path / "hold").unlink(missing_ok=True)
+
+    try:
+        with engine_at(address) as engine:
+            conduct(engine, job, [Assignment("w", 1, 0.1)], check=stop, silent_seconds=5)
+    finally:
+        os.kill(stopped[0], signal.SIGKILL)
+    assert [one["attempt"] for one in job.home] == [2]
+
+
+def test_after_so_many_attempts_it_has_failed(address: str, tmp_path: Path) -> None:
+    job = Sleeping(tmp_path)
+    (tmp_path / "hold").touch()
+    killed: set[int] = set()
+
+    def kill() -> None:
+        for one in job.begun:
+            if one["pid"] not in killed:
+                killed.add(one["pid"])
+                os.kill(one["pid"], signal.SIGKILL)
+
+    with engine_at(address) as engine:
+        _, noted = conduct(engine, job, [Assignment("w", 1, 0.1)], attempts=2, check=kill)
+    assert not job.home and len(killed) == 2
+    ((_, reason),) = job.failures
+    assert "begun 2 times" in reason and "the worker is gone" in reason
+    assert noted.of("failed") == ["w, repeat 1"]
+
+
+def test_a_machine_that_refuses_is_not_asked_again(address: str, tmp_path: Path) -> None:
+    job = Sleeping(tmp_path, refuse="local-1")
+    with engine_at(address) as engine:
+        conduct(engine, job, repeats(6, 0.05), attempts=7)
+    assert len(job.home) == 6
+    assert {one["machine"] for one in job.home} == {"local-2", "local-3"}
+    refused = [
+        one["id"] for one in job.begun if one["id"] in {h["id"] for h in job.home} and one["attempt"] == 1
+    ]
+    assert len(refused) == 6 and len(job.begun) <= 12
+
+
+CLIENT = """
+import sys
+sys.path[:0] = [{tests!r}]
+from pathlib import Path
+from support_fleet import Sleeping, conduct, engine_at, repeats
+with engine_at({address!r}, "again") as engine:
+    conduct(engine, Sleeping(Path({folder!r})), repeats(2, 0.1))
+"""
+
+
+def test_a_client_that_is_killed_finds_again_what_runs(address: str, tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    job = Sleeping(tmp_path)
+    code = CLIENT.format(tests=str(Path(__file__).parents[1]), address=address, folder=str(tmp_path))
+    client = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        until = time.monotonic() + 60
+        while len(job.begun) < 2 and time.monotonic() < until:
+            assert client.poll() is None
+            time.sleep(0.05)
+    finally:
+        client.kill()
+        client.wait()
+    noting = Noting(
+        lambda event, name: (tmp_path / "hold").unlink(missing_ok=True) if event == "found" else None
+    )
+    with engine_at(address, "again") as engine:
+        conduct(engine, job, repeats(2, 0.1), watcher=noting)
+    assert sorted(noting.of("found")) == ["w, repeat 1", "w, repeat 2"]
+    assert sorted(one["id"] for one in job.home) == sorted(one.id for one in repeats(2, 0.1))
+    assert len(job.begun) == 2  # nothing began again
+
+
+def test_what_nobody_wants_any_more_is_not_taken(address: str, tmp_path: Path) -> None:
+    """A later campaign of the same name has other comparisons: what an earlier client has left is ended."""
+    job = Sleeping(tmp_path)
+    with engine_at(address, "changed") as engine:
+        engine.ask(next(iter(engine.workers())), "old", job.task(repeats(1, 0.1)[0], None, 1), ("gone", 1))  # type: ignore[arg-type]
+        assert [one.assignment for one in engine.found()] == ["gone"]
+        conduct(engine, job, repeats(1, 0.1))
+        assert engine.found() == []
+    assert len(job.home) == 1
+
+
+def test_a_kind_that_nobody_has_is_said(address: str, tmp_path: Path) -> None:
+    with engine_at(address) as engine, pytest.raises(UsageError, match="no machine is of the kind 'epyc'"):
+        conduct(engine, Sleeping(tmp_path), [Assignment("w", 1, 0.1, kind="epyc")])
+
+
+def test_a_scheduler_that_goes_away(tmp_path: Path) -> None:
+    job = Sleeping(tmp_path)
+    (tmp_path / "hold").touch()
+    with local_fleet(1) as address, engine_at(address) as engine:
+        conductor_error: list[SchedulerLostError] = []
+
+        def leave() -> None:
+            if job.begun:
+                raise _GoneError
+
+        with pytest.raises(_GoneError):
+            conduct(engine, job, repeats(1, 0.1), check=leave)
+        (tmp_path / "hold").unlink()
+        kept = engine
+    until = time.monotonic() + 30
+    while not conductor_error and time.monotonic() < until:
+        try:
+            kept.workers()
+        except SchedulerLostError as error:
+            conductor_error.append(error)
+        time.sleep(0.1)
+    assert "does not answer any more" in conductor_error[0].message
+    assert "the same command goes on" in conductor_error[0].hint
+
+
+class _GoneError(Exception):
+    pass

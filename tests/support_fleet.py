@@ -1,0 +1,132 @@
+"""A fleet on loopback for tests: real scheduler, real workers, simulated comparisons that only sleep."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pgstrata.fleet.assignments import Assignment
+from pgstrata.fleet.conductor import Conductor, Machine, RetryError
+from pgstrata.fleet.dispatch import Dispatcher
+from pgstrata.fleet.engine import Engine
+
+
+def simulated(text: bytes) -> bytes:
+    """What workers do instead of measuring: note that they began, sleep, answer. A file `hold` beside the
+    notes makes them sleep on for as long as it is there."""
+    from distributed import get_worker
+
+    task = json.loads(text)
+    folder = Path(task["folder"])
+    me = {"id": task["id"], "attempt": task["attempt"], "pid": os.getpid(), "address": get_worker().address}
+    with (folder / "begun").open("a") as file:
+        file.write(json.dumps(me) + "\n")
+    if task.get("refuse") == get_worker().name:
+        return json.dumps({**me, "refused": True}).encode()
+    time.sleep(task["seconds"])
+    until = time.monotonic() + 60
+    while (folder / "hold").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    return json.dumps(me).encode()
+
+
+class Sleeping:
+    """A job of simulated comparisons, and what became of it."""
+
+    def __init__(self, folder: Path, refuse: str = "") -> None:
+        self.folder, self._refuse = folder, refuse
+        self.home: list[dict[str, Any]] = []
+        self.failures: list[tuple[str, str]] = []
+        self.open: set[str] | None = None
+
+    def admit(self, machine: Machine, others: Sequence[Machine]) -> Generator[bytes | None, Any, None]:
+        machine.kind = machine.host = "simulated"
+        yield None
+
+    def task(self, assignment: Assignment, machine: Machine, attempt: int) -> bytes:
+        return json.dumps(
+            {
+                "id": assignment.id,
+                "attempt": attempt,
+                "seconds": assignment.seconds,
+                "folder": str(self.folder),
+                "refuse": self._refuse,
+            }
+        ).encode()
+
+    def arrived(self, assignment: Assignment, machine: str, answer: bytes) -> None:
+        found = json.loads(answer)
+        assert found["id"] == assignment.id
+        if found.get("refused"):
+            raise RetryError("it does not want to")
+        self.home.append({**found, "machine": machine})
+
+    def failed(self, assignment: Assignment, reason: str) -> None:
+        self.failures.append((assignment.id, reason))
+
+    def open_workloads(self) -> set[str] | None:
+        return self.open
+
+    @property
+    def begun(self) -> list[dict[str, Any]]:
+        """Every beginning, as the workers noted it."""
+        path = self.folder / "begun"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+class Noting:
+    """A watcher that remembers. on_event: called with each."""
+
+    def __init__(self, on_event: Callable[[str, str], None] = lambda event, name: None) -> None:
+        self.events: list[tuple[str, str, str]] = []
+        self._on_event = on_event
+
+    def machine(self, machine: Machine, event: str) -> None:
+        self.events.append((event, machine.name, machine.why))
+        self._on_event(event, machine.name)
+
+    def assignment(self, assignment: Assignment, event: str, machine: str, reason: str) -> None:
+        self.events.append((event, str(assignment), reason))
+        self._on_event(event, str(assignment))
+
+    def refresh(self, machines: Sequence[Machine]) -> None:
+        pass
+
+    def of(self, event: str) -> list[str]:
+        return [name for kind, name, _ in self.events if kind == event]
+
+
+@contextmanager
+def engine_at(address: str, owner: str = "tests") -> Iterator[Engine]:
+    engine = Engine(address, owner, simulated)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def conduct(
+    engine: Engine,
+    job: Sleeping,
+    assignments: Sequence[Assignment],
+    *,
+    attempts: int = 3,
+    silent_seconds: float = 60.0,
+    watcher: Noting | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> tuple[Conductor, Noting]:
+    """Brings the assignments to their end."""
+    noting = watcher or Noting()
+    dispatcher = Dispatcher(assignments, attempts)
+    conductor = Conductor(engine, dispatcher, job, noting, silent_seconds=silent_seconds, check=check)
+    conductor.run()
+    return conductor, noting
+
+
+def repeats(number: int, seconds: float, workload: str = "w") -> list[Assignment]:
+    return [Assignment(workload, repeat, seconds) for repeat in range(1, number + 1)]
