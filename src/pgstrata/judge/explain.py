@@ -37,6 +37,7 @@ _COUNTS: tuple[tuple[tuple[str, str, str], ...], ...] = (
     (("writes", "disk writes", ""), ("written_kb", "volume written to disk", " KB")),
     (("rest", "CPU of the rest of the server", " µs"),),
     (("pooler", "CPU of the pooler", " µs"),),
+    (("replica", "CPU of the replica", " µs"),),
 )
 
 
@@ -129,6 +130,7 @@ def _of_one(record: StepRecord) -> dict[str, float | None]:
         rest = record.server_cpu_seconds - (own or 0.0)
         figures["rest"] = max(0.0, rest) / operations * 1e6
     figures["pooler"] = (record.pooler_cpu_seconds or 0.0) / operations * 1e6
+    figures["replica"] = ((record.replica and record.replica.cpu_seconds) or 0.0) / operations * 1e6
     for name in ("switches", "reads", "read_kb", "writes", "written_kb"):
         figures[name] = getattr(cost, name)
     return figures

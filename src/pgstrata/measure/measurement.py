@@ -14,12 +14,12 @@ from msgspec import structs
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Second
-from pgstrata.driver.spec import Spec, WindowsSpec, document
+from pgstrata.driver.spec import Connection, Spec, WindowsSpec, document
 from pgstrata.errors import DriverError
 from pgstrata.measure.merge import merged_parts
 from pgstrata.measure.profiles import StepProfile
 from pgstrata.measure.query_plans import step_plans
-from pgstrata.measure.record import series_rows
+from pgstrata.measure.record import merged_replica, replica_step, series_rows
 from pgstrata.measure.step import StepResult, driver_spec, measure
 from pgstrata.observe import StepWatch
 from pgstrata.server.cluster import Cluster, ForeignCluster
@@ -147,7 +147,8 @@ class StepMeasurement:
         Raises DriverError where nothing was measured; an error in the middle is in `StepResult.error`.
         """
         where, settings, windows = self._where, self._where.settings, part.windows
-        spec = self._driver_spec(part)
+        server = where.cluster.serving(reads_only=part.step.reads_only)
+        spec = self._driver_spec(part, server.connection(where.database))
         span, interval = part.step.seconds, 1.0
         if windows is not None:
             assert span is not None  # only steps of a fixed length are cut into windows
@@ -155,11 +156,11 @@ class StepMeasurement:
             interval = windows.span(span) / span
             span = windows.span(span)
         watch = StepWatch(
-            where.cluster,
+            server,
             part.step.tables,
             where.database,
             interval=interval,
-            bloat_bytes=BLOAT_BYTES if self._last else 0,
+            bloat_bytes=BLOAT_BYTES if self._last and server is where.cluster else 0,
             waits_hertz=settings.waits,
             windows=windows.moment if windows is not None else None,
         )
@@ -176,6 +177,10 @@ class StepMeasurement:
                 begin=windows.begin if windows is not None else Driver.start,
             )
             self._profile.add(result.profiles)
+        where.cluster.check()
+        result.record = structs.replace(
+            result.record, replica=replica_step(result.observed, where.cluster, server)
+        )
         where.timings.add("observe", result.observed.observe_seconds)
         if windows is None:
             around = time.monotonic() - begun - result.done.seconds - part.step.warmup
@@ -183,12 +188,12 @@ class StepMeasurement:
         self.parts.append(result)
         return result
 
-    def _driver_spec(self, part: Part) -> Spec:
+    def _driver_spec(self, part: Part, connection: Connection) -> Spec:
         """That of the first part is kept with the run."""
         where = self._where
         spec = driver_spec(
             part.step,
-            where.cluster.connection(where.database),
+            connection,
             (self._seed + part.number) % 2**48,
             where.settings.engine,
             results_dir=str(self._rows) if self._rows else None,
@@ -212,7 +217,8 @@ class StepMeasurement:
         result = self.parts[0]
         if slices is not None:
             result = merged_parts(self.step, self.order, self.parts)
-            result.record = structs.replace(result.record, slices=tuple(slices))
+            replica = merged_replica([part.record.replica for part in self.parts])
+            result.record = structs.replace(result.record, slices=tuple(slices), replica=replica)
         begun = time.monotonic()
         self._ask_why(result, reachable)
         where.timings.add("observe", time.monotonic() - begun)
@@ -226,6 +232,7 @@ class StepMeasurement:
                 backends=result.observed.backends,
                 pgstat=result.observed.pgstat,
                 queries=digest.queries,
+                lag=result.observed.lag,
                 plans=digest.plans,
                 driver_version=result.ready.driver,
                 keep=keep and reachable and result.error is None,

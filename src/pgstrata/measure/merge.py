@@ -90,6 +90,7 @@ def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepOb
     host: list[Json] = []
     pgstat: dict[tuple[str, str, str], Json] = {}
     seen: list[LogEvent] = []
+    lag: list[Json] = []
     at = 0.0
     for part, length in zip(parts, seconds, strict=True):
         for role, used in part.cpu_by_role.items():
@@ -105,6 +106,7 @@ def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepOb
             if None not in (first["after"], row["before"], row["after"]):
                 first["after"] += row["after"] - row["before"]
         seen += [_moved(event, at) for event in part.events]
+        lag += [{**row, "second": int(at) + row["second"]} for row in part.lag]
         at += length
     return StepObserved(
         backends=list(backends.values()),
@@ -113,6 +115,8 @@ def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepOb
         cpu_by_role=cpu,
         server_cpu_seconds=_sum([part.server_cpu_seconds for part in parts]),
         pooler_cpu_seconds=_sum([part.pooler_cpu_seconds for part in parts]),
+        replica_cpu_seconds=_sum([part.replica_cpu_seconds for part in parts]),
+        lag=lag,
         wal_bytes=None if (wal := _sum([part.wal_bytes for part in parts])) is None else int(wal),
         rss_bytes=last.rss_bytes,
         sizes=last.sizes,

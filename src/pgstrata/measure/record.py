@@ -13,12 +13,14 @@ from pgstrata.driver.events import Done, Ready, RoleDone, Second
 from pgstrata.judge.sla import sla
 from pgstrata.observe import StepObserved
 from pgstrata.observe.waits import Waits
+from pgstrata.server.cluster import Cluster, ForeignCluster
 from pgstrata.stats.metrics import metric_line
 from pgstrata.stats.rates import client_percentiles, per_second, rate_percentiles
 from pgstrata.store.record import (
     Latency,
     Metrics,
     RatePercentiles,
+    ReplicaStep,
     RoleRecord,
     Sizes,
     StatementRecord,
@@ -159,6 +161,36 @@ def step_record(
         notes=tuple(observed.notes),
         waits=None if observed.waits is None else wait_shares(observed.waits),
         waits_cost=None if observed.waits is None else waits_cost(observed.waits),
+    )
+
+
+def replica_step(
+    observed: StepObserved, cluster: Cluster | ForeignCluster, server: Cluster | ForeignCluster
+) -> ReplicaStep | None:
+    """`replica` of a step record; None without one. server: the one that was measured."""
+    if cluster.replica_pid is None:
+        return None
+    return ReplicaStep(
+        served=server is not cluster,
+        cpu_seconds=observed.replica_cpu_seconds,
+        lag_bytes=max((row["lag_bytes"] for row in observed.lag), default=None),
+        lag_seconds=max(
+            (row["lag_seconds"] for row in observed.lag if row["lag_seconds"] is not None), default=None
+        ),
+    )
+
+
+def merged_replica(parts: Sequence[ReplicaStep | None]) -> ReplicaStep | None:
+    """The same of all parts of a step."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    cpu = [part.cpu_seconds for part in known]
+    return ReplicaStep(
+        served=known[-1].served,
+        cpu_seconds=sum(c for c in cpu if c is not None) if None not in cpu else None,
+        lag_bytes=max((part.lag_bytes for part in known if part.lag_bytes is not None), default=None),
+        lag_seconds=max((part.lag_seconds for part in known if part.lag_seconds is not None), default=None),
     )
 
 

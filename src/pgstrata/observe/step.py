@@ -15,6 +15,7 @@ from pgstrata.observe import disks, host, postgres, processes
 from pgstrata.observe.backends import CpuReading, ServerCpu, cpu_seconds
 from pgstrata.observe.log import LogWindow
 from pgstrata.observe.waits import Waits, WaitSampler
+from pgstrata.server.lag import Lag
 from pgstrata.store.record import LogEvent, Sizes, TableRecord
 
 Json = dict[str, Any]
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 
 class Observed(Protocol):
-    """What is needed of a cluster: `server.cluster.Cluster`, or `ForeignCluster` with None for all four."""
+    """What is needed of a cluster: `server.cluster.Cluster`, or `ForeignCluster` with None for most."""
 
     @property
     def pid(self) -> int | None: ...
@@ -34,6 +35,9 @@ class Observed(Protocol):
     def pooler_pid(self) -> int | None: ...
     @property
     def pooled(self) -> bool: ...
+    @property
+    def replica_pid(self) -> int | None: ...
+    def lag_between(self, begin: float, end: float) -> list[Lag]: ...
     def connect(self, database: str = "postgres") -> psycopg.Connection[Any]: ...
 
 
@@ -48,7 +52,8 @@ class StepObserved:
     processes, without reads and writes. rss_bytes: of all server processes at the end (see `resident_bytes`).
     sampler_cpu_seconds: CPU the per-second sampling used. observe_seconds: time `before` and `after` took.
     waits: shares of time by wait event, None unless asked for. pooler_cpu_seconds: of a pooler that pgstrata
-    has put between driver and server.
+    has put between driver and server. replica_cpu_seconds: of a replica beside the server; lag: how far one
+    was behind, the columns of the view lag.
     """
 
     backends: list[Json] = field(default_factory=list)
@@ -57,6 +62,8 @@ class StepObserved:
     cpu_by_role: dict[str, float] = field(default_factory=dict)
     server_cpu_seconds: float | None = None
     pooler_cpu_seconds: float | None = None
+    replica_cpu_seconds: float | None = None
+    lag: list[Json] = field(default_factory=list)
     wal_bytes: int | None = None
     rss_bytes: int | None = None
     sizes: Sizes | None = None
@@ -114,6 +121,8 @@ class StepWatch:
         self._processes_begin: processes.ProcessReading | None = None
         self._wal_begin: int | None = None
         self._pooler_begin: float | None = None
+        self._replica = ServerCpu(cluster.replica_pid, {})
+        self._replica_begin: float | None = None
         self._unix_begin = self._unix_end = 0.0
 
     # --- the four calls ---
@@ -152,6 +161,7 @@ class StepWatch:
         if self._managed:
             self._cpu_begin = self._try("CPU", self._cpu.read) or CpuReading()
         self._pooler_begin = self._pooler_cpu()
+        self._replica_begin = self._replica_cpu()
         if self._counters is not None:
             self._host_begin = self._try("host", self._counters.read)
         if self._windows is not None:
@@ -175,6 +185,13 @@ class StepWatch:
         pooler = self._pooler_cpu()
         if pooler is not None and self._pooler_begin is not None:
             result.pooler_cpu_seconds = pooler - self._pooler_begin
+        replica = self._replica_cpu()
+        if replica is not None and self._replica_begin is not None:
+            result.replica_cpu_seconds = replica - self._replica_begin
+        if self._windows is None:
+            result.lag = lag_rows(
+                self._cluster.lag_between(self._unix_begin, self._unix_end), self._unix_begin
+            )
         if self._counters is not None and self._host_begin is not None:
             reading = self._try("host", self._counters.read)
             if reading is not None:
@@ -247,6 +264,12 @@ class StepWatch:
     def _pooler_cpu(self) -> float | None:
         pid = self._cluster.pooler_pid
         return None if pid is None else cpu_seconds(pid)
+
+    def _replica_cpu(self) -> float | None:
+        if self._cluster.replica_pid is None:
+            return None
+        reading = self._try("CPU of the replica", self._replica.read)
+        return reading.total if reading is not None else None
 
     def _read_processes(self) -> processes.ProcessReading | None:
         pid = self._cluster.pid
@@ -336,3 +359,15 @@ class StepWatch:
                 return False
             time.sleep(0.005)
         return True
+
+
+def lag_rows(seen: Sequence[Lag], begin: float) -> list[Json]:
+    """Rows of the table `lag`: of what was seen within one second of the step the largest."""
+    rows: dict[int, Json] = {}
+    for lag in seen:
+        second = int(lag.moment - begin)
+        row = rows.setdefault(second, {"second": second, "lag_bytes": 0, "lag_seconds": None})
+        row["lag_bytes"] = max(row["lag_bytes"], lag.bytes)
+        if lag.seconds is not None:
+            row["lag_seconds"] = max(row["lag_seconds"] or 0.0, lag.seconds)
+    return list(rows.values())

@@ -49,6 +49,14 @@ class RoleResponses:
     longest: Floats
 
 
+@dataclass(frozen=True)
+class LagSeconds:
+    """Bytes of write-ahead log by which a replica was behind, the largest of each second."""
+
+    second: Floats
+    bytes: Floats
+
+
 _NO_RESPONSES = RoleResponses(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
@@ -57,6 +65,7 @@ class Frames:
 
     rates: of the runs that are drawn, by (run id, step, role). buckets: responses in each of the field's
     buckets, by (run id, step, role). backends: CPU seconds of each connection, by (run id, step, role).
+    lag: of replicas in the runs that are drawn, by (run id, step).
     """
 
     def __init__(self, results: RunSet) -> None:
@@ -70,6 +79,9 @@ class Frames:
         self.rates: Mapping[Key, RoleRates] = _rates(_read(drawn.values(), "series", columns))
         self.buckets: Mapping[Key, list[int]] = _buckets(results.runs)
         self.backends: Mapping[Key, list[float]] = _backends(results.runs)
+        self.lag: Mapping[tuple[str, str], LagSeconds] = _lag(
+            [run for run in drawn.values() if run.record.replicas is not None]
+        )
         self._responses = _responses(results.runs)
 
     def responses(self, repeats: Repeats, step: str, role: str, most: int) -> RoleResponses:
@@ -154,6 +166,17 @@ def _responses(runs: Iterable[Run]) -> dict[tuple[str, str], pl.DataFrame]:
 
 def _array(values: Sequence[float | None]) -> Floats:
     return np.array(values, dtype=np.float64)
+
+
+def _lag(runs: Iterable[Run]) -> dict[tuple[str, str], LagSeconds]:
+    table = _read(runs, "lag", ("run_id", "step", "second", "lag_bytes")).sort("second")
+    parts = table.partition_by("run_id", "step", as_dict=True) if not table.is_empty() else {}
+    return {
+        (str(run), str(step)): LagSeconds(
+            part["second"].cast(pl.Float64).to_numpy(), part["lag_bytes"].cast(pl.Float64).to_numpy()
+        )
+        for (run, step), part in parts.items()
+    }
 
 
 def _buckets(runs: Iterable[Run]) -> dict[Key, list[int]]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 
@@ -29,6 +29,7 @@ from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.guard import DATA, ClaimedFolder, clear_leftovers, end_server, unwritable
 from pgstrata.server.initdb import check_initdb, decides_checksums
+from pgstrata.server.lag import Lag
 from pgstrata.server.log_end import loader_complaint, problem, tail
 from pgstrata.server.memory import MemoryGroup, forget_cached
 from pgstrata.server.model import Server
@@ -108,7 +109,7 @@ class Cluster:
         self._wal_place = ClaimedFolder(wal / self.folder.name) if wal is not None else None
         self.pooler = Pooler(self, through, cpus) if through is not None else None
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -274,6 +275,25 @@ class Cluster:
     def drop_snapshot(self) -> None:
         """Frees the space of the copy."""
         remove_folder(self.snapshot_dir)
+
+    failure: ServerError | None = None
+    """Why its replica ended the run."""
+
+    @property
+    def replica_pid(self) -> int | None:
+        """The postmaster of its replica."""
+        return None
+
+    def serving(self, *, reads_only: bool) -> Cluster:
+        """Who serves a step: itself, or a replica. Raises ServerError."""
+        return self
+
+    def check(self) -> None:
+        """Raises ServerError where something beside the server has failed."""
+
+    def lag_between(self, begin: float, end: float) -> list[Lag]:
+        """How far a replica was behind between two moments (Unix time)."""
+        return []
 
     def alive(self) -> bool:
         """Whether the postmaster runs."""

@@ -11,6 +11,7 @@ import psycopg
 from pgstrata.driver.spec import Connection
 from pgstrata.errors import ServerError
 from pgstrata.server.conninfo import Conninfo
+from pgstrata.server.lag import Lag
 from pgstrata.server.model import Server
 from pgstrata.server.pooler import Through
 
@@ -26,6 +27,8 @@ class ForeignCluster:
     pid: None = None
     pooler: None = None
     pooler_pid: None = None
+    replica_pid: None = None
+    failure: None = None
 
     def __init__(self, server: Server, through: Through | None = None) -> None:
         """through: the address of what stands before it, to which the driver connects."""
@@ -79,6 +82,17 @@ class ForeignCluster:
     def pooled(self) -> bool:
         """Whether the driver's connections end at somebody else than the server."""
         return self._through is not None
+
+    def serving(self, *, reads_only: bool) -> ForeignCluster:
+        """The server itself: which others follow it is not known here."""
+        return self
+
+    def check(self) -> None:
+        """Nothing: nothing beside it is ours."""
+
+    def lag_between(self, begin: float, end: float) -> list[Lag]:
+        """Nothing is known of replicas."""
+        return []
 
     def pids(self) -> list[int]:
         """None of its processes can be told from here."""

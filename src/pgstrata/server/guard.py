@@ -46,7 +46,7 @@ INITDB_SECONDS = 5.0
 
 ADVICE = "name another place for it: data_dir in the campaign, or --data-dir"
 
-_RUN = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}")
+_RUN = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}(-replica)?")
 """Names that runs give the folders of their clusters."""
 _MARKER_BYTES = 1 << 16
 

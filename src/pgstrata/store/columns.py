@@ -60,4 +60,7 @@ STEPS: tuple[tuple[str, str, Callable[[Run, StepRecord], Any]], ...] = (
     ("status", "VARCHAR", lambda run, _: run.record.status),
     ("host_cpu_seconds", "DOUBLE", lambda _, step: step.host_cpu_seconds),
     ("pooler_cpu_seconds", "DOUBLE", lambda _, step: step.pooler_cpu_seconds),
+    ("replica_cpu_seconds", "DOUBLE", lambda _, step: step.replica and step.replica.cpu_seconds),
+    ("replica_lag_bytes", "BIGINT", lambda _, step: step.replica and step.replica.lag_bytes),
+    ("replica_lag_seconds", "DOUBLE", lambda _, step: step.replica and step.replica.lag_seconds),
 )

@@ -189,6 +189,17 @@ class Slice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     started: Time | None = None
 
 
+class ReplicaStep(Struct, frozen=True, kw_only=True):
+    """What a step was to the replica. served: it was the server that was measured; cpu_seconds: of the
+    replica where it was not; lag_bytes, lag_seconds: the largest of the step's seconds, None where none was
+    seen."""
+
+    served: bool
+    cpu_seconds: float | None
+    lag_bytes: Count | None
+    lag_seconds: NotNegative | None
+
+
 class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One step. Keys with a default are written only where there is something to say.
 
@@ -226,6 +237,7 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: tuple[str, ...]
     host_cpu_seconds: float | None = None
     pooler_cpu_seconds: float | None = None
+    replica: ReplicaStep | None = None
     error: str | None = None
     attempt: Ordinal = 1
     slices: tuple[Slice, ...] = ()
@@ -468,6 +480,15 @@ class ThroughRecord(Struct, frozen=True, kw_only=True):
     settings: dict[str, str]
 
 
+class ReplicasRecord(Struct, frozen=True, kw_only=True):
+    """A standby beside the server. reads: who serves the steps that only read; settings: that both had on top
+    of their config, because nothing could be streamed without."""
+
+    replication: Literal["async", "sync"]
+    reads: Literal["primary", "replica"]
+    settings: dict[str, str]
+
+
 class PlaceRecord(Struct, frozen=True, kw_only=True):
     """A folder as the campaign names it; fs: its file system, device: the block devices below it, as far as
     they are known."""
@@ -560,6 +581,7 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     through: ThroughRecord | None = None
     storage: StorageRecord | None = None
     machine: MachineRecord | None = None
+    replicas: ReplicasRecord | None = None
 
 
 class RunRecord(Circumstances, frozen=True, kw_only=True):

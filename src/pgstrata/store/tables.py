@@ -51,6 +51,7 @@ TABLES: dict[str, dict[str, str]] = {
         "rows:int digest:text answer:text timed_out:bool sqlstate:text error:text temp_read_bytes:int "
         "temp_written_bytes:int shared_hit_bytes:int shared_read_bytes:int"
     ),
+    "lag": _columns("run_id:text step:text second:int lag_bytes:int lag_seconds:float"),
     "instructions": _columns(
         "run_id:text variant:text step:text role:text start:int operations:int instructions:float "
         "timed_instructions:float simulated_l1_misses:float simulated_ll_misses:float "
@@ -66,7 +67,7 @@ TABLES: dict[str, dict[str, str]] = {
     ),
 }
 
-OPTIONAL = frozenset({"queries", "instructions", "functions", "calls"})
+OPTIONAL = frozenset({"queries", "lag", "instructions", "functions", "calls"})
 """Tables that only some workloads fill: a run without the file has no rows of it."""
 
 

@@ -100,6 +100,7 @@ class RunBuilder:
         backends: Iterable[tables.Row] = (),
         pgstat: Iterable[tables.Row] = (),
         queries: Iterable[tables.Row] = (),
+        lag: Iterable[tables.Row] = (),
         plans: Sequence[Mapping[str, Any]] = (),
         driver_version: str = "",
         keep: bool = False,
@@ -126,6 +127,7 @@ class RunBuilder:
             "backends": backends,
             "pgstat": pgstat,
             "queries": [{"variant": self.key.variant, **row} for row in queries],
+            "lag": lag,
             "histograms": tables.bucket_rows(self._histograms[name]),
         }
         for table, its_rows in rows.items():

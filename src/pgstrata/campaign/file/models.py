@@ -187,6 +187,21 @@ class VariantSpec(BuildKeys):
         description='How much longer this variant waits for its disk, say `"2ms"`: storage that one does not '
         "have, by a library that is preloaded (docs/storage.md).",
     )
+    replicas: int = Field(
+        default=0,
+        ge=0,
+        le=1,
+        description="Standbys that follow this variant's server by streaming, on the same machine: 0 or 1 "
+        "(docs/replicas.md). From 9.6 on.",
+    )
+    replication: Literal["async", "sync"] = Field(
+        default="async",
+        description="`sync`: commits wait for the replica.",
+    )
+    reads: Literal["primary", "replica"] = Field(
+        default="primary",
+        description="Who serves steps that only read.",
+    )
     through: str | None = Field(
         default=None,
         min_length=1,

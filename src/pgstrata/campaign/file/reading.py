@@ -152,6 +152,7 @@ def _check_variant(variant: VariantSpec, file: Path | None) -> None:
     _check_foreign(variant)
     check_initdb(variant.initdb)
     check_storage(variant.data_dir, variant.wal_dir, variant.io_delay)
+    _check_replicas(variant)
     if variant.through is not None:
         managed = not variant.server.startswith("dsn:")
         check_through(variant.through, variant.pooler_settings, managed=managed)
@@ -159,6 +160,17 @@ def _check_variant(variant: VariantSpec, file: Path | None) -> None:
         raise UsageError("`pooler` has no `through`", 'add through = "pgbouncer"')
     for fragment in variant.config:
         find_fragment(fragment, beside)
+
+
+def _check_replicas(variant: VariantSpec) -> None:
+    if not variant.replicas:
+        for key, given in (("replication", variant.replication), ("reads", variant.reads)):
+            if given not in ("async", "primary"):
+                raise UsageError(f'`{key} = "{given}"` has no `replicas`', "add replicas = 1")
+    if variant.through is not None and variant.reads == "replica":
+        raise UsageError(
+            "`through` stands before the primary, and `reads` goes to the replica", "leave one of them out"
+        )
 
 
 @contextmanager
@@ -184,6 +196,7 @@ def _check_foreign(variant: VariantSpec) -> None:
         ("data_dir", variant.data_dir),
         ("wal_dir", variant.wal_dir),
         ("io_delay", variant.io_delay),
+        ("replicas", variant.replicas),
     ]
     for key, there in given:
         if there:

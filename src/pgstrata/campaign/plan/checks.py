@@ -67,9 +67,14 @@ def check_delay(storage: Storage, config: Resolved, label: str) -> None:
         )
 
 
-def check_counts_storage(campaign: Campaign, variants: Sequence[Variant]) -> None:
-    """Raises UsageError where instructions would be counted that only delay."""
+def check_counted(campaign: Campaign, variants: Sequence[Variant]) -> None:
+    """Raises UsageError where instructions would be counted that only delay, or depend on another server."""
     for variant in variants:
+        if campaign.spec.count is not None and variant.replicas is not None:
+            raise UsageError(
+                f"{variant.label}: instructions are counted of one server, without replicas",
+                "leave `count` out, or `replicas`",
+            )
         if campaign.spec.count is not None and variant.storage.delay is not None:
             raise UsageError(
                 f"{variant.label}: the library that delays its disk has instructions of its own, which would "
@@ -152,7 +157,7 @@ def check_interleaved(chosen: ChosenWorkload, variants: Sequence[Variant]) -> No
 
 
 __all__ = [
-    "check_counts_storage",
+    "check_counted",
     "check_cpus",
     "check_delay",
     "check_interleaved",

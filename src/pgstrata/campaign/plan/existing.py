@@ -51,6 +51,8 @@ def difference(variant: Variant, chosen: ChosenWorkload, record: RunRecord) -> s
         return "something else between driver and server"
     if _without_devices(record.storage) != variant.storage_record():
         return "its data elsewhere, or with another `io_delay`"
+    if record.replicas != variant.replicas_record():
+        return "other `replicas`"
     if record.initdb != tuple(variant.spec.initdb):
         return "other `initdb` options"
     # Texts, not resolved settings: sizes relative to memory differ from host to host, runs may be merged.

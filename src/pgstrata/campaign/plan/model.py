@@ -12,10 +12,11 @@ from pgstrata.campaign.file.models import ChosenWorkload, VariantSpec
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.model import Server
 from pgstrata.server.pooler import Through
+from pgstrata.server.replica import Replicas, settings_for
 from pgstrata.server.storage import Storage
 from pgstrata.store.kept import KeptStep
 from pgstrata.store.names import RunKey
-from pgstrata.store.record import DelayRecord, PlaceRecord, StorageRecord, ThroughRecord
+from pgstrata.store.record import DelayRecord, PlaceRecord, ReplicasRecord, StorageRecord, ThroughRecord
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Variant:
     """A variant of the campaign with its server found and its configuration resolved.
 
     number: from 0, in the campaign's order. memory: most bytes the server may use, None without a limit.
-    through: what stands between driver and server. storage: where its data lies.
+    through: what stands between driver and server. storage: where its data lies. replicas: what follows it.
     """
 
     spec: VariantSpec
@@ -34,6 +35,7 @@ class Variant:
     memory: int | None = None
     through: Through | None = None
     storage: Storage = field(default_factory=Storage)
+    replicas: Replicas | None = None
 
     def through_record(self) -> ThroughRecord | None:
         """As runs record it."""
@@ -45,6 +47,7 @@ class Variant:
     def identity(self) -> dict[str, Any]:
         """What stands for the variant where it is asked whether something was measured with the same."""
         server, through, storage = self.server, self.through_record(), self.storage_record()
+        replicas = self.replicas_record()
         return {
             "server": [server.spec, server.version, server.build, server.built.key if server.built else None],
             "config": [fragment.text for fragment in self.config.fragments],
@@ -54,7 +57,16 @@ class Variant:
             "memory": self.memory,
             "through": structs.asdict(through) if through else None,
             "storage": to_builtins(storage) if storage else None,
+            "replicas": structs.asdict(replicas) if replicas else None,
         }
+
+    def replicas_record(self) -> ReplicasRecord | None:
+        """As runs record it."""
+        wanted = self.replicas
+        if wanted is None:
+            return None
+        own = settings_for(self.config, self.server.version_num)
+        return ReplicasRecord(replication=wanted.replication, reads=wanted.reads, settings=own)
 
     def storage_record(self) -> StorageRecord | None:
         """As runs record it, without what is only seen while the server runs."""

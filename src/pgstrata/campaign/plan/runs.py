@@ -11,7 +11,7 @@ import psutil
 
 from pgstrata.campaign.file.models import Campaign, ChosenWorkload, VariantSpec
 from pgstrata.campaign.plan.checks import (
-    check_counts_storage,
+    check_counted,
     check_cpus,
     check_delay,
     check_interleaved,
@@ -29,6 +29,7 @@ from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.extensions import lacking
 from pgstrata.server.model import Server
 from pgstrata.server.pooler import find_through
+from pgstrata.server.replica import Replicas, check_replicas
 from pgstrata.server.secrets import shown_spec
 from pgstrata.server.source.recipe import Build
 from pgstrata.server.storage import find_storage
@@ -89,7 +90,7 @@ def make_plan(
         check_cpus(campaign)
     variants = _variants(campaign, find_server)
     check_poolers(campaign, variants)
-    check_counts_storage(campaign, variants)
+    check_counted(campaign, variants)
     unable = _unable(campaign, variants)  # "this version cannot" is said now, not after an hour
     runs = [
         _planned(campaign, variant, workload, repeat, unable.get((variant.label, workload.label), ""))
@@ -176,11 +177,13 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
         config = resolve(fragments, server.version_num, min(ram, memory or ram), server.build)
         through = find_through(spec.through, spec.pooler_settings)
         storage = find_storage(spec.data_dir, spec.wal_dir, spec.io_delay)
+        replicas = Replicas(spec.replication, spec.reads) if spec.replicas else None
         label = spec.label or (
             server.label
             + (_suffix(stack) if server.managed else "")
             + (f".{through.label}" if through is not None else "")
             + (f".{storage.label}" if storage.label else "")
+            + (f".{replicas.label}" if replicas is not None else "")
         )
         if same := next((v for v in variants if v.label == label), None):
             raise UsageError(
@@ -189,7 +192,11 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
             )
         check_memory(memory, config, label)
         check_delay(storage, config, label)
-        variants.append(Variant(spec, server, config, label, len(variants), memory, through, storage))
+        if replicas is not None:
+            check_replicas(replicas, config, server.version_num, label)
+        variants.append(
+            Variant(spec, server, config, label, len(variants), memory, through, storage, replicas)
+        )
     return variants
 
 
@@ -228,7 +235,8 @@ def _planned(
     if unable:
         return PlannedRun(key, variant, workload, 0.0, 0, unable=unable)
     cost = workload.cost
-    return PlannedRun(key, variant, workload, float(cost.seconds) + AROUND_SECONDS, int(cost.disk_bytes))
+    disk_bytes = int(cost.disk_bytes) * (1 if variant.replicas is None else 2)
+    return PlannedRun(key, variant, workload, float(cost.seconds) + AROUND_SECONDS, disk_bytes)
 
 
 def groups(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:

@@ -6,6 +6,7 @@ import shutil
 import socket
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from pgstrata.observe import machine
 from pgstrata.observe.disks import with_devices
 from pgstrata.server.cluster import Cluster, ForeignCluster, new_database
 from pgstrata.server.loaded import begin_record, find, held, keep
+from pgstrata.server.replica import ReplicatedCluster
 from pgstrata.server.storage import LEAST_WAL_BYTES
 from pgstrata.store import RunBuilder
 from pgstrata.store.kept import KeptData, data_of
@@ -119,7 +121,8 @@ class ActiveRun:
         variant = self.planned.variant
         if not variant.server.managed:
             return ForeignCluster(variant.server, variant.through)
-        return Cluster(
+        make = Cluster if variant.replicas is None else partial(ReplicatedCluster, replicas=variant.replicas)
+        return make(
             variant.server,
             variant.config,
             self._data_root / self._builder.run_id,
@@ -396,6 +399,7 @@ class ActiveRun:
                 through=variant.through_record(),
                 storage=self._storage,
                 machine=self._machine,
+                replicas=variant.replicas_record(),
             )
         )
 

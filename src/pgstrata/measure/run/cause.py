@@ -22,6 +22,8 @@ def cause(
     if isinstance(error, StoreError):
         return error, log_tail
     full = isinstance(error, DriverError) and error.sqlstate == "53100"
+    if (failure := cluster.failure) is not None:
+        return failure, log_tail
     if cluster.wal_dir is not None and _no_room_for_wal(log_tail):
         return ServerError(
             f"the disk of the write-ahead log is full: {error.message}",

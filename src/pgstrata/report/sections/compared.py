@@ -103,6 +103,10 @@ def _environment(record: RunRecord) -> str:
         parts.append("initdb " + shlex.join(record.initdb))
     if (storage := record.storage) is not None:
         parts += _storage(storage)
+    if (replicas := record.replicas) is not None:
+        told = [replicas.replication] + (["serves what only reads"] if replicas.reads == "replica" else [])
+        told += [f"{name} = {value}" for name, value in replicas.settings.items()]
+        parts.append(f"a replica ({', '.join(told)})")
     if (through := record.through) is not None:
         settings = ", ".join(f"{name} = {value}" for name, value in through.settings.items())
         parts.append(

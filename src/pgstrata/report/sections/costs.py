@@ -31,7 +31,10 @@ def cpu_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) ->
         for own in step.by_variant.values()
         for measured in own.repeats
     )
-    if not roles and not pooled:
+    replicated = any(
+        measured.record.replica is not None for own in step.by_variant.values() for measured in own.repeats
+    )
+    if not roles and not pooled and not replicated:
         return None
     rows: list[Row] = []
     for variant in results.variants:
@@ -46,6 +49,9 @@ def cpu_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) ->
         if pooled:
             pooler = own.median(lambda m: m.record.pooler_cpu_seconds)
             cells.append(missing("no pooler") if pooler is None else _figure(pooler))
+        if replicated:
+            replica = own.median(lambda m: m.record.replica.cpu_seconds if m.record.replica else None)
+            cells.append(missing("none beside it") if replica is None else _figure(replica))
         driver = own.median(lambda m: m.record.driver_cpu_seconds)
         cells += [_figure(server), _figure(driver)]
         share = driver / server if driver is not None and server else None
@@ -63,6 +69,7 @@ def cpu_table(results: RunSet, step: StepResults, frames: Frames, keys: Keys) ->
             *(Column(role, role, "s per connection") for role in roles),
             Column("other", "Other processes", "s"),
             *([Column("pooler", "Pooler", "s", rule=True)] if pooled else []),
+            *([Column("replica", "Replica", "s", rule=True)] if replicated else []),
             Column("server", "Server, all", "s", rule=True),
             Column("driver", "Driver", "s"),
             Column("driver_share", "Driver ÷ server", "%"),

@@ -7,9 +7,9 @@ from typing import Any
 
 from pgstrata.page.blocks import Chart
 from pgstrata.page.charts import SHOWN_AT_FIRST, axis, budget, color, dash, label, rounded, thinned, trace
-from pgstrata.page.frames import Floats, Frames, RoleRates, RoleResponses
+from pgstrata.page.frames import Floats, Frames, LagSeconds, RoleRates, RoleResponses
 from pgstrata.page.results import RunSet, StepResults
-from pgstrata.stats.metrics import counts_rows
+from pgstrata.stats.metrics import MB, counts_rows
 from pgstrata.store.record import LogEvent
 
 _ROW_HEIGHT, _GAP, _EDGES = 132, 26, 92
@@ -38,8 +38,9 @@ def seconds_chart(results: RunSet, step: StepResults, frames: Frames) -> Chart |
     if not roles:
         return None
     with_events = [v for v in variants if step.by_variant[v].shown.record.events]
+    behind = _lags(step, frames, variants)
     lane = 22.0
-    heights = [float(_ROW_HEIGHT)] * (2 * len(roles))
+    heights = [float(_ROW_HEIGHT)] * (2 * len(roles) + bool(behind))
     if with_events:
         heights.append(max(2.0, float(len(with_events))) * lane)
     domains = _domains(heights)
@@ -60,6 +61,11 @@ def seconds_chart(results: RunSet, step: StepResults, frames: Frames) -> Chart |
             data += _response_lines(results, variant, lower, found[-1], filled=filled)
         title = f"{role}\nresponse, ms"
         layout[f"yaxis{lower}"] = axis(title, domain=domains[lower - 1], type="log", dtick=_ticks(found))
+    if behind:
+        row = 2 * len(roles) + 1
+        layout[f"yaxis{row}"] = axis("replica\nbehind, MB", domain=domains[row - 1], rangemode="tozero")
+        for variant, lag in behind:
+            data.append(_line(results, variant, row, *thinned(lag.second, lag.bytes / MB, most)))
     if with_events:
         row = len(heights)
         layout[f"yaxis{row}"] = axis(
@@ -83,8 +89,13 @@ def seconds_chart(results: RunSet, step: StepResults, frames: Frames) -> Chart |
         data=data,
         layout=layout,
         height=height,
-        how=_how(results, events=bool(with_events), filled=filled),
+        how=_how(results, events=bool(with_events), filled=filled, replica=bool(behind)),
     )
+
+
+def _lags(step: StepResults, frames: Frames, variants: Sequence[str]) -> list[tuple[str, LagSeconds]]:
+    found = [(v, frames.lag.get((step.by_variant[v].shown.run.run_id, step.name))) for v in variants]
+    return [(variant, lag) for variant, lag in found if lag is not None]
 
 
 def _ticks(found: Sequence[RoleResponses]) -> str | int:
@@ -94,7 +105,7 @@ def _ticks(found: Sequence[RoleResponses]) -> str | int:
     return "D2" if longest < 100 * max(shortest, 1e-6) else 1
 
 
-def _how(results: RunSet, *, events: bool, filled: bool) -> str:
+def _how(results: RunSet, *, events: bool, filled: bool, replica: bool) -> str:
     sentences = [
         "Every row has the same time axis, in seconds since the step's clock started. A dip in a rate or a "
         "peak in the response times is a stall that a mean hides.",
@@ -104,6 +115,11 @@ def _how(results: RunSet, *, events: bool, filled: bool) -> str:
         "thinned to the smallest and the largest value of each stretch; response times of a stretch are "
         "added up.",
     ]
+    if replica:
+        sentences.append(
+            "A replica's row shows how much write-ahead log it had not replayed yet, asked once a second: a "
+            "line that rises is a replica that does not keep up."
+        )
     if events:
         sentences.append(
             "The lowest row is from the server's log: thick bars are checkpoints, thinner ones autovacuum, "

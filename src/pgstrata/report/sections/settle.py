@@ -81,6 +81,7 @@ def _variants(runs: Sequence[Run]) -> list[str] | None:
         or run.record.memory
         or run.record.through
         or run.record.storage
+        or run.record.replicas
         or run.record.server.built
         for run in first
     )

@@ -1,0 +1,132 @@
+"""Replicas as an axis of a campaign: what they cost, who reads, how far behind they are, how they die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import polars as pl
+import psutil
+import pytest
+
+from pgstrata.server.model import Server
+from pgstrata.store import Results
+from support_program import Program, Running, living_in
+
+OPTIONS = (
+    'rows = 5000, steps = ["update-index", "point-query"], read_seconds = 1, write_seconds = 3, warmup = 0, '
+    "cache_seconds = 0, settle_base = 0, load_connections = 1"
+)
+SYNC = 'replicas = 1\nreplication = "sync"\nreads = "replica"'
+
+
+def campaign(place: Path, *variants: str, options: str = OPTIONS, keys: str = "") -> Path:
+    (place / "commit.conf").write_text("synchronous_commit = on\n")
+    tables = "".join(f'[[variants]]\nserver = "pg:17"\nconfig = "commit.conf"\n{v}\n' for v in variants)
+    file = place / "campaign.toml"
+    file.write_text(
+        f'{keys}\n{tables}[[workloads]]\nname = "sysbench"\noptions = {{ {options} }}\n', encoding="utf-8"
+    )
+    return file
+
+
+def test_a_synchronous_replica_costs_waits_and_serves_what_only_reads(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    done = pgstrata("run", campaign(place, "", SYNC, keys="waits = 20"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    alone, both = Results(place / "results").runs()
+    assert (alone.variant, both.variant) == ("pg17.11.commit", "pg17.11.commit.replica-sync-reads")
+    assert alone.record.replicas is None
+    replicas = both.record.replicas
+    assert replicas and (replicas.replication, replicas.reads) == ("sync", "replica")
+    assert replicas.settings == {"wal_keep_size": "1GB"}
+    steps = {step.name: step for step in both.steps}
+    write, read = steps["update-index"], steps["point-query"]
+    assert all(step.replica is None for step in alone.steps)
+    assert write.replica and not write.replica.served
+    assert write.replica.cpu_seconds and write.replica.cpu_seconds > 0
+    assert write.waits and any("SyncRep" in wait for wait in write.waits[write.role])
+    before = next(step for step in alone.steps if step.name == "update-index").waits
+    assert before and not any("SyncRep" in wait for wait in before[write.role])
+    assert read.replica and read.replica.served and read.replica.cpu_seconds is None
+    assert read.operations and read.headline.cpu_seconds, "its backends are those of the replica"
+    lag = both.table("lag").filter(pl.col("step") == "update-index")
+    assert len(lag) >= 2 and lag["lag_bytes"].min() >= 0  # type: ignore[operator]
+    assert write.replica.lag_bytes == lag["lag_bytes"].max()
+    page = next((place / "results").rglob("*.html")).read_text()
+    assert "a replica (sync, serves what only reads, wal_keep_size = 1GB)" in page
+    assert "behind, MB" in page
+    cpu = next((place / "results").rglob("cpu.csv")).read_text()
+    assert "replica [s]" in cpu.splitlines()[0]
+    asked = pgstrata(
+        "query",
+        "SELECT count(*) > 1 AS some FROM lag JOIN steps USING (run_id, step) "
+        "WHERE replica_lag_bytes >= lag_bytes",
+    )
+    assert asked.returncode == 0 and "yes" in asked.stdout, asked.stdout + asked.stderr
+
+
+def test_a_replica_that_dies_fails_the_run_with_a_sentence_and_nothing_hangs(
+    place: Path, pg17: Server
+) -> None:
+    options = OPTIONS.replace("write_seconds = 3", "write_seconds = 300")
+    running = Running(place, ["run", str(campaign(place, SYNC, options=options)), "--data-dir", str(place)])
+    running.wait_for(lambda: running.child("pgstrata-driver") and "update-index" in running.said)
+    (postmaster,) = [
+        process
+        for process in psutil.Process(running.process.pid).children()
+        if any("-replica/data" in word for word in process.cmdline())
+    ]
+    os.kill(postmaster.pid, signal.SIGKILL)
+    assert running.end() == 1
+    assert "the replica died" in running.said and "Traceback" not in running.said
+    (run,) = Results(place / "results").runs()
+    assert run.record.status == "failed" and run.record.error
+    assert run.record.error.message.startswith("the replica died")
+
+
+def test_after_a_kill_neither_server_runs_and_both_folders_go(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    options = OPTIONS.replace("write_seconds = 3", "write_seconds = 300")
+    file = campaign(place, SYNC, options=options)
+    running = Running(place, ["run", str(file), "--data-dir", str(place)])
+    running.wait_for(lambda: running.child("pgstrata-driver"))
+    os.kill(running.process.pid, signal.SIGKILL)
+    running.end()
+    until = time.monotonic() + 60
+    while [process for process in living_in(place) if process.name().startswith("postgres")]:
+        assert time.monotonic() < until, "the kernel ends servers with what started them"
+        time.sleep(0.1)
+    file.write_text(file.read_text().replace("write_seconds = 300", "write_seconds = 1"))
+    done = pgstrata("run", file, "--data-dir", place)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "-replica, left by process" in done.stdout
+    assert not [path for path in place.iterdir() if path.name.endswith("-replica")]
+
+
+@pytest.mark.parametrize(
+    ("variant", "sentence"),
+    [
+        ('replication = "sync"', "has no `replicas`"),
+        ("replicas = 2", "variants"),
+        ('replicas = 1\nreads = "replica"\nthrough = "pgbouncer"', "`through` stands before the primary"),
+    ],
+)
+def test_what_does_not_go_together_is_said_before_anything_starts(
+    place: Path, pgstrata: Program, pg17: Server, variant: str, sentence: str
+) -> None:
+    done = pgstrata("run", campaign(place, variant))
+    assert done.returncode == 2 and sentence in done.stderr, done.stderr
+
+
+@pytest.mark.slow
+def test_replicated_variants_take_turns(place: Path, pgstrata: Program, pg17: Server) -> None:
+    keys = 'order = "interleaved"\nplacement = "free"\nrounds = 2\nslice_seconds = 0.02'
+    done = pgstrata("run", campaign(place, "", SYNC, keys=keys))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for run in Results(place / "results").runs():
+        assert run.done and all(step.slices for step in run.steps if step.measured)
