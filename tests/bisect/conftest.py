@@ -17,11 +17,11 @@ def delays(place: Path, pg17: Server) -> list[str]:
         (place / f"{name}.conf").write_text(f"test.delay = '{delay}'\n")
     (place / "delay.sql").write_text("SELECT pg_sleep(current_setting('test.delay')::float8);\n")
     sets = ('scripts=["delay.sql"]', "builtin=[]", "modes=simple", "clients=1", "warmup=0")
-    never = ("initialise=false", "vacuum=false", "checkpoint=false")
+    never = ("initialise=false", "vacuum=false", "checkpoint=false", "reads_only=true")
     return [
         "bisect",
         *("--server", pg17.spec, "--configs", "./quick1.conf,./quick2.conf,./slow.conf"),
-        *("--workload", "pgbench", "--step", "delay-simple-c1", "--seconds", "0.5"),
+        *("--workload", "pgbench", "--step", "delay-simple-c1", "--seconds", "0.5", "--no-profile"),
         *(word for set_ in (*sets, *never) for word in ("--set", set_)),
         *("--data-dir", str(place / "data"), "--results", str(place / "search")),
     ]
