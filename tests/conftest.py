@@ -13,8 +13,12 @@ import pytest
 from hypothesis import settings
 
 from pgstrata.errors import PgstrataError
+from pgstrata.measure.placement import remember
+from pgstrata.observe.placement import placements_here
 from pgstrata.server.acquire import acquire
 from pgstrata.server.model import Server
+from pgstrata.store.record import PlacementRecord, TriedPlacement
+from pgstrata.store.write import now
 from support_program import Program, environment, living_in
 
 # how long one example takes says more about what else the machine is doing than about the code
@@ -43,6 +47,19 @@ def pg17() -> Server:
 def pg12() -> Server:
     """An old server that many still run."""
     return _server("12")
+
+
+@pytest.fixture
+def placed_cache(place: Path) -> str:
+    """A cache in which nothing lies but a placement: trying those of this machine takes half a minute."""
+    tried = tuple(
+        TriedPlacement(name=one.name, server=one.server, driver=one.driver, error_of_a_second=0.1)
+        for one in placements_here()
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PGSTRATA_CACHE", str(place / "cache"))
+        remember(placements_here(), PlacementRecord(name="free", at=now(), tried=tried))
+    return str(place / "cache")
 
 
 @pytest.fixture

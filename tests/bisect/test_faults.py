@@ -37,7 +37,7 @@ def searching(place: Path, script: str, *line: str) -> list[str]:
     """Options of a search at a script."""
     (place / "delay.sql").write_text(script)
     sets = ('scripts=["delay.sql"]', "builtin=[]", "modes=simple", "clients=1", "warmup=0")
-    never = ("initialise=false", "vacuum=false", "checkpoint=false")
+    never = ("initialise=false", "vacuum=false", "checkpoint=false", "reads_only=true")
     return [
         *("bisect", *line, "--workload", "pgbench", "--step", "delay-simple-c1", "--config", "default"),
         *("--data-dir", "data", "--results", "search", "--seconds", "0.3", "--no-profile"),
@@ -57,10 +57,10 @@ def repo(place: Path, pg17: Server) -> Path:
 
 
 def test_a_commit_whose_server_aborts_is_named_together_with_the_one_behind_it(
-    repo: Path, place: Path, pgstrata: Program
+    repo: Path, place: Path, placed_cache: str, pgstrata: Program
 ) -> None:
     options = searching(place, DELAY, "--repo", "repo", "--good", "v1", "--bad", "HEAD", "--format", "json")
-    done = pgstrata(*options, PGSTRATA_CACHE=str(place / "cache"))
+    done = pgstrata(*options, PGSTRATA_CACHE=placed_cache)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     (group,) = found["groups"]
@@ -72,9 +72,11 @@ def test_a_commit_whose_server_aborts_is_named_together_with_the_one_behind_it(
     assert "asserts" in page and "signal 6" in page
 
 
-def test_git_bisect_is_told_that_a_slow_commit_is_bad(repo: Path, place: Path, pgstrata: Program) -> None:
+def test_git_bisect_is_told_that_a_slow_commit_is_bad(
+    repo: Path, place: Path, placed_cache: str, pgstrata: Program
+) -> None:
     options = searching(place, DELAY, "--runner", "--repo", "repo", "--good", "v1", "--max-seconds", "60")
-    done = pgstrata(*options, PGSTRATA_CACHE=str(place / "cache"))
+    done = pgstrata(*options, PGSTRATA_CACHE=placed_cache)
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("slower: ")
 
