@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.model import Server
 from pgstrata.workload import catalog
+from pgstrata.workload.core.language import Step
 from support_steps import run_phase, running
 
 TINY: dict[str, dict[str, Any]] = {
@@ -53,6 +55,8 @@ def test_every_step_works_on_an_old_server(old_cluster: Cluster, name: str) -> N
     options = workload.Options.model_validate(TINY[name])
     steps = 0
     for phase in workload.phases(options, old_cluster.server.version_num):
+        if isinstance(phase, Step) and phase.seconds:
+            phase = replace(phase, seconds=min(phase.seconds, 0.5))  # scans warm the caches for a minute
         outcome = run_phase(old_cluster, name, phase)
         if outcome is not None:
             steps += 1
