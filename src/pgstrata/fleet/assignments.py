@@ -79,13 +79,7 @@ def assignments_of(plan: Plan, results: Results) -> list[Assignment]:
 def _is_there(runs: Sequence[PlannedRun]) -> bool:
     stored = [read_run(run.existing) for run in runs if run.existing is not None]
     whole = [run for run in stored if isinstance(run, Run)]
-    return len(whole) == len(runs) and len({machine_of(run) for run in whole}) == 1
+    return len(whole) == len(runs) and len({run.machine for run in whole}) == 1
 
 
-def machine_of(run: Run) -> str:
-    """The machine that a run was measured on: that of a fleet by its name there, else the host."""
-    record = run.record
-    return record.machine.name if record.machine is not None else record.host.hostname or ""
-
-
-__all__ = ["Assignment", "assignments_of", "machine_of"]
+__all__ = ["Assignment", "assignments_of"]

@@ -17,7 +17,7 @@ from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import PgstrataError
-from pgstrata.fleet.assignments import assignments_of, machine_of
+from pgstrata.fleet.assignments import assignments_of
 from pgstrata.fleet.conductor import Conductor
 from pgstrata.fleet.dispatch import Dispatcher
 from pgstrata.fleet.engine import Engine, SchedulerLostError, check_address
@@ -109,7 +109,7 @@ class _Client:
         self._interrupts = interrupts
         self._spec = plan.campaign.spec.fleet
         had = [
-            (run.key.workload, machine_of(stored))
+            (run.key.workload, stored.machine)
             for run in plan.runs
             if run.existing is not None and isinstance(stored := read_run(run.existing), Run)
         ]

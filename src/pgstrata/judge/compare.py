@@ -2,6 +2,7 @@
 
 Which evidence is taken, best first:
 
+- **machines**: several, each with pairs of its own of the kinds below (`judge.machines`);
 - **slices** of an interleaved comparison: pairs taken next to each other in time;
 - **repeats**: the runs of one repeat on both sides are a pair;
 - **runs** that are no pairs, one on each side as a rule: an interval only where it is known how much runs
@@ -18,10 +19,12 @@ from typing import Any, Literal
 from msgspec import structs
 
 from pgstrata.judge.differences import Difference, doubts
+from pgstrata.judge.machines import Across, across, most_measured
+from pgstrata.judge.machines import Evidence as Seen
 from pgstrata.judge.spread import spread_of
 from pgstrata.stats import sequential
 from pgstrata.stats.bootstrap import estimate_series
-from pgstrata.stats.estimate import Estimate
+from pgstrata.stats.estimate import Estimate, estimate
 from pgstrata.stats.metrics import counts_rows
 from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.rates import over_repeats, per_second
@@ -33,12 +36,13 @@ from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import ComparisonRecord, StepRecord
 
 Json = dict[str, Any]
-Evidence = Literal["slices", "repeats", "runs"]
+Evidence = Literal["machines", "slices", "repeats", "runs"]
 
 
 @dataclass(frozen=True)
 class StepVerdict:
-    """The verdict on one step. Rates are medians over the runs, per second in `unit`."""
+    """The verdict on one step. Rates are medians over the runs, per second in `unit`. `across`: the machines
+    behind it, where there are several; rates are those of the one with the most runs then."""
 
     workload: str
     step: str
@@ -47,6 +51,7 @@ class StepVerdict:
     other_rate: float | None
     evidence: Evidence
     verdict: Verdict
+    across: Across | None = None
 
     def record(self) -> Json:
         """As JSON can hold it."""
@@ -58,6 +63,7 @@ class StepVerdict:
             "other_rate": self.other_rate,
             "evidence": self.evidence,
             **self.verdict.record(),
+            **({"across": self.across.record()} if self.across is not None else {}),
         }
 
 
@@ -113,14 +119,15 @@ def compare_all(
     sides = [_by_step(other.runs) for other in others]
     history = _Once(known)
     verdicts: dict[tuple[int, str, str], Verdict] = {}
-    evidence: dict[tuple[int, str, str], Evidence] = {}
+    evidence: dict[tuple[int, str, str], tuple[Evidence, Across | None]] = {}
     for number, there in enumerate(sides):
         for workload, step in here:
             if (workload, step) not in there or (wanted and step not in wanted):
                 continue
             ours, theirs = here[workload, step], there[workload, step]
             key = (number, workload, step)
-            evidence[key], verdict = _verdict(step, ours, theirs, history, margin, confidence)
+            of, verdict, by = _verdict(step, ours, theirs, history, margin, confidence)
+            evidence[key] = of, by
             verdicts[key] = _set_aside(verdict, [*ours.values(), *theirs.values()])
     found = adjust_verdicts(verdicts)
     return [
@@ -128,7 +135,7 @@ def compare_all(
             base.name,
             other.name,
             tuple(
-                _step(key[1:], here, there, evidence[key], verdict)
+                _step(key[1:], here, there, *evidence[key], verdict)
                 for key, verdict in found.items()
                 if key[0] == number
             ),
@@ -142,10 +149,20 @@ def compare_all(
 
 
 def _step(
-    key: tuple[str, str], here: _Steps, there: _Steps, evidence: Evidence, verdict: Verdict
+    key: tuple[str, str],
+    here: _Steps,
+    there: _Steps,
+    evidence: Evidence,
+    by: Across | None,
+    verdict: Verdict,
 ) -> StepVerdict:
     unit = _first(here[key]).record.rate_unit
-    return StepVerdict(*key, unit, _rate(here[key]), _rate(there[key]), evidence, verdict)
+    ours, theirs = here[key], there[key]
+    if by is not None:
+        names = {one.machine for one in by.machines}
+        shown = most_measured([m.run.machine for m in ours.values() if m.run.machine in names])
+        ours, theirs = ({n: m for n, m in side.items() if m.run.machine == shown} for side in (ours, theirs))
+    return StepVerdict(*key, unit, _rate(ours), _rate(theirs), evidence, verdict, by)
 
 
 def step_pairs(base: StepRecord, other: StepRecord) -> tuple[list[float], list[float]]:
@@ -176,6 +193,21 @@ class _Once:
         return list(self._read())
 
 
+@dataclass(frozen=True)
+class _Pairs:
+    """What stands next to each other on one machine: slices, or runs of the same repeats."""
+
+    evidence: Literal["slices", "repeats"]
+    base: list[float]
+    other: list[float]
+    watched: bool = False
+
+    def verdict(self, margin: float, confidence: float) -> Verdict:
+        # Whoever stopped when the verdict was clear must be judged by the interval that allows for it.
+        judge = sequential.look if self.watched else compare
+        return judge(self.base, self.other, margin=margin, confidence=confidence)
+
+
 def _verdict(
     step: str,
     base: Mapping[int, MeasuredStep],
@@ -183,31 +215,49 @@ def _verdict(
     history: _Once,
     margin: float,
     confidence: float,
-) -> tuple[Evidence, Verdict]:
+) -> tuple[Evidence, Verdict, Across | None]:
     common = sorted(base.keys() & other.keys())
+    by_machine: dict[str, list[int]] = {}
+    for repeat in common:
+        if base[repeat].run.machine == other[repeat].run.machine:
+            by_machine.setdefault(base[repeat].run.machine, []).append(repeat)
+    found = {
+        machine: pairs
+        for machine, repeats in by_machine.items()
+        if (pairs := _pairs_of(base, other, repeats)).base
+    }
+    if len(found) > 1:
+        seen = {name: Seen(estimate(one.base, one.other), one.watched) for name, one in found.items()}
+        verdict, by = across(seen, margin=margin, confidence=confidence)
+        return "machines", verdict, by
+    # Runs of two machines are pairs only for those who ask for just that.
+    pairs = next(iter(found.values())) if found else _pairs_of(base, other, common)
+    if pairs.evidence == "slices" or len(pairs.base) > 1:
+        return pairs.evidence, pairs.verdict(margin, confidence), None
+    return "runs", _unpaired(step, base, other, history, margin, confidence), None
+
+
+def _pairs_of(
+    base: Mapping[int, MeasuredStep], other: Mapping[int, MeasuredStep], repeats: Sequence[int]
+) -> _Pairs:
     left: list[float] = []
     right: list[float] = []
     watched = False
-    for repeat in common:
+    for repeat in repeats:
         if comparison := _together(base[repeat].run, other[repeat].run):
             pairs = step_pairs(base[repeat].record, other[repeat].record)
             left += pairs[0]
             right += pairs[1]
             watched = watched or comparison.until == "verdict"
     if left:
-        # Whoever stopped when the verdict was clear must be judged by the interval that allows for it.
-        judge = sequential.look if watched else compare
-        return "slices", judge(left, right, margin=margin, confidence=confidence)
-    pairs_of_runs = [
+        return _Pairs("slices", left, right, watched)
+    runs = [
         (ours, theirs)
-        for repeat in common
+        for repeat in repeats
         if (ours := base[repeat].record.rate) is not None
         and (theirs := other[repeat].record.rate) is not None
     ]
-    if len(pairs_of_runs) > 1:
-        b, o = zip(*pairs_of_runs, strict=True)
-        return "repeats", compare(b, o, margin=margin, confidence=confidence)
-    return "runs", _unpaired(step, base, other, history, margin, confidence)
+    return _Pairs("repeats", [b for b, _ in runs], [o for _, o in runs])
 
 
 def _unpaired(
@@ -274,7 +324,10 @@ def _doubts(base: Sequence[Run], other: Sequence[Run]) -> list[Difference]:
     """Of runs of the same workload: those of different ones are never compared."""
     found: dict[tuple[str, str, str], Difference] = {}
     for workload in dict.fromkeys(run.workload for run in base):
-        runs = [run for run in (*base, *other) if run.workload == workload]
-        for difference in doubts(runs):
+        ours, theirs = ([run for run in runs if run.workload == workload] for runs in (base, other))
+        # Of machines that measured both, each compares its own runs.
+        both = {run.machine for run in ours} & {run.machine for run in theirs}
+        sets = [[run for run in (*ours, *theirs) if run.machine == m] for m in sorted(both)]
+        for difference in (d for runs in (sets or [[*ours, *theirs]]) for d in doubts(runs)):
             found.setdefault((difference.kind, difference.name, repr(difference.other)), difference)
     return list(found.values())

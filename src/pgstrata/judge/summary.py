@@ -5,10 +5,11 @@ Data only: variants down, steps across, in each cell the number, its spread over
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgstrata.errors import UsageError
+from pgstrata.judge.machines import shown_machine
 from pgstrata.judge.marks import (
     THRESHOLDS,
     Mark,
@@ -17,7 +18,7 @@ from pgstrata.judge.marks import (
     column_marks,
     relative_mark,
 )
-from pgstrata.stats.rates import Rate, over_repeats, relative
+from pgstrata.stats.rates import Rate, geometric_mean, over_repeats, relative
 from pgstrata.store import Run
 from pgstrata.store.record import StepRecord
 
@@ -133,17 +134,30 @@ def _workload(
     thresholds: tuple[float, float],
 ) -> Summary:
     columns = step_columns(step for run in runs for step in run.steps)
-    found: dict[tuple[str, str], list[StepRecord]] = {}
+    found: dict[tuple[str, str], list[tuple[Run, StepRecord]]] = {}
     for run in runs:
         for step in run.steps:
-            found.setdefault((run.variant, step.name), []).append(step)
+            found.setdefault((run.variant, step.name), []).append((run, step))
+
+    # Rates of one machine: those of several have no middle that means anything.
+    of_one = shown_machine(runs)
 
     def at(variant: str, column: SummaryColumn) -> list[StepRecord]:
-        return found.get((variant, column.step), [])
+        records = found.get((variant, column.step), [])
+        return [step for run, step in records if of_one in (None, run.machine)]
+
+    def by_machine(variant: str, column: SummaryColumn) -> dict[str, list[StepRecord]]:
+        grouped: dict[str, list[StepRecord]] = {}
+        for run, step in found.get((variant, column.step), []):
+            grouped.setdefault(run.machine, []).append(step)
+        return grouped
 
     absolute = [_absolute_column([at(variant, column) for variant in variants]) for column in columns]
     ratios = [
-        [_relative_cell(at(variant, column), at(base, column), thresholds) for variant in variants]
+        [
+            _relative_cell(by_machine(variant, column), by_machine(base, column), thresholds)
+            for variant in variants
+        ]
         for column in columns
     ]
     with_target = [column for column in columns if any(_targets(at(v, column)) for v in variants)]
@@ -189,21 +203,33 @@ def _absolute_column(repeats: Sequence[Sequence[StepRecord]]) -> list[SummaryCel
 
 
 def _relative_cell(
-    records: Sequence[StepRecord], base: Sequence[StepRecord], thresholds: tuple[float, float]
+    records: Mapping[str, Sequence[StepRecord]],
+    base: Mapping[str, Sequence[StepRecord]],
+    thresholds: tuple[float, float],
 ) -> SummaryCell:
-    rate = _rate(records)
-    ratio = relative(rate, _rate(base))
-    if rate is None or ratio is None:
+    """By machine the records of both sides: each divides its own rates, and the mean of the ratios counts."""
+    common = records.keys() & base.keys()
+    # One side measured here and the other there: as --across-hosts has it, not as a rule.
+    pairs = (
+        [(records[machine], base[machine]) for machine in sorted(common)]
+        if common
+        else [([r for own in records.values() for r in own], [r for own in base.values() for r in own])]
+    )
+    rates = [(_rate(own), _rate(theirs)) for own, theirs in pairs]
+    ratios = [ratio for own, theirs in rates if (ratio := relative(own, theirs)) is not None]
+    value = ratios[0].value if len(ratios) == 1 else geometric_mean([ratio.value for ratio in ratios])
+    if value is None:
         return SummaryCell(None, "missing")
-    met = sla_of(records)
-    comparable = met is not False and sla_of(base) is not False
+    every = [record for own, _ in pairs for record in own]
+    met = sla_of(every)
+    comparable = met is not False and sla_of([r for _, theirs in pairs for r in theirs]) is not False
     return SummaryCell(
-        ratio.value,
-        relative_mark(ratio.value, thresholds, comparable=comparable),
-        rate.n,
-        ratio.low,
-        ratio.high,
-        ratio.std_error,
+        value,
+        relative_mark(value, thresholds, comparable=comparable),
+        len([record for record in every if record.rate is not None]),
+        min(ratio.low for ratio in ratios),
+        max(ratio.high for ratio in ratios),
+        ratios[0].std_error if len(ratios) == 1 else None,
         met,
     )
 

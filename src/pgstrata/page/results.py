@@ -20,6 +20,7 @@ from pgstrata.judge.instructions import (
     plain_workload,
 )
 from pgstrata.judge.latency import over_repeats
+from pgstrata.judge.machines import shown_machine
 from pgstrata.judge.marks import THRESHOLDS, check_thresholds
 from pgstrata.judge.spread import repeats_of
 from pgstrata.judge.summary import Summary, SummaryCell, summarise
@@ -98,12 +99,18 @@ class StepResults:
 
 @dataclass(frozen=True)
 class WorkloadResults:
-    """A workload of the campaign, its steps in order, loads included, and its summary tables."""
+    """A workload of the campaign, its steps in order, loads included, and its summary tables.
+
+    machines: those it was measured on. Rates, seconds and costs of different machines are not put together:
+    where there are several, `steps` and `runs` are those of the first, and only verdicts and relative rates
+    are of all.
+    """
 
     name: str
     steps: tuple[StepResults, ...]
     runs: tuple[Run, ...]
     summary: Summary
+    machines: tuple[str, ...] = ()
 
     @property
     def compared(self) -> tuple[StepResults, ...]:
@@ -340,13 +347,17 @@ def _newest(runs: Iterable[Run]) -> list[Run]:
     """Of runs of one key on one machine only the last: it was measured to replace the others."""
     kept: dict[tuple[object, ...], Run] = {}
     for run in sorted(runs, key=lambda r: (r.record.started, r.run_id)):
-        kept[(run.key, run.record.host.hostname)] = run
+        kept[(run.key, run.machine)] = run
     return sorted(kept.values(), key=lambda r: (r.key, r.run_id))
 
 
 def _workload(runs: Sequence[Run], variants: Sequence[str], summary: Summary) -> WorkloadResults:
-    own = tuple(run for run in runs if run.workload == summary.workload)
-    return WorkloadResults(summary.workload, tuple(_steps(summary.workload, own, variants)), own, summary)
+    own = [run for run in runs if run.workload == summary.workload]
+    first = shown_machine(own)
+    machines = () if first is None else (first, *sorted({run.machine for run in own} - {first}))
+    shown = tuple(run for run in own if first in (None, run.machine))
+    steps = tuple(_steps(summary.workload, shown, variants))
+    return WorkloadResults(summary.workload, steps, shown, summary, machines)
 
 
 def _steps(workload: str, runs: Sequence[Run], variants: Sequence[str]) -> list[StepResults]:

@@ -13,6 +13,7 @@ from pgstrata.report.sections.compared import compared
 from pgstrata.report.sections.failures import failures
 from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.instructions import counted_section
+from pgstrata.report.sections.machines import machines
 from pgstrata.report.sections.operations import operations
 from pgstrata.report.sections.relative import relative_charts
 from pgstrata.report.sections.steps import steps_section
@@ -30,6 +31,7 @@ def sections(
 ) -> list[Section]:
     """The whole report; sections without data are left out. trouble: why flame graphs are missing."""
     made: list[Section | None] = [summary(results)]
+    made.append(machines(results))
     made += [own_section(results, workload) for workload in results.workloads]
     made.append(tuning(results))
     made += [trends(results, workload) for workload in results.workloads]

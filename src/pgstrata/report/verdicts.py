@@ -27,6 +27,8 @@ def interval(low: float, high: float) -> str:
 
 def evidence(s: StepVerdict) -> str:
     """What a verdict stands on: `40 pairs of slices`."""
+    if s.across is not None:
+        return f"{len(s.across.machines)} machines, {s.verdict.n} pairs"
     if s.evidence == "runs":
         return "one run each" if s.verdict.single_run else "runs that are no pairs"
     return f"{s.verdict.n} {PAIRS[s.evidence]}"
@@ -53,6 +55,12 @@ def rows(comparison: SideComparison) -> tuple[Cells, list[Cells]]:
 def notes(comparison: SideComparison) -> list[str]:
     """What a reader must know beside the table: doubts, steps of one side only, why something is unclear."""
     said = [f"warning: the sides differ: {difference}" for difference in comparison.doubts]
+    for s in comparison.steps:
+        if s.across is not None:
+            alone = ", ".join(
+                f"{one.machine} {one.ratio:.3f} ({interval(one.low, one.high)})" for one in s.across.machines
+            )
+            said.append(f"{s.step}: {s.across.said(s.verdict)}; {s.across.differ()}: {alone}")
     said += [f"only {comparison.base} has {step}" for step in comparison.only_base]
     said += [f"only {comparison.other} has {step}" for step in comparison.only_other]
     reasons: dict[str, list[str]] = {}
@@ -122,6 +130,12 @@ def github(comparisons: Sequence[SideComparison], failing: Sequence[StepVerdict]
 def sentence(comparison: SideComparison, s: StepVerdict) -> str:
     """One step in one sentence."""
     v = s.verdict
+    if s.across is not None:
+        return (
+            f"{s.workload}/{s.step}: {comparison.other} against {comparison.base}: {s.across.said(v)}; "
+            f"relative rate {v.ratio:.3f}, {_confidence(comparison)} interval {interval(v.low, v.high)} "
+            f"({v.reason})"
+        )
     return (
         f"{s.workload}/{s.step}: {comparison.other} is {v.word} against {comparison.base}: relative rate "
         f"{v.ratio:.3f}, {_confidence(comparison)} interval {interval(v.low, v.high)}, "

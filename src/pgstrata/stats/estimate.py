@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 Array = NDArray[np.float64]
-Method = Literal["mean", "huber", "student", "total"]
+Method = Literal["mean", "huber", "student", "total", "machines"]
 
 HUBER = 1.345
 """Bend of Huber's function in robust standard deviations: 95 % efficiency under normal noise."""
@@ -43,7 +43,8 @@ class Estimate:
     """Log of (other rate ÷ base rate) with what is known of its error.
 
     `freedom`: degrees of freedom of the standard error, reduced where pairs depend on each other.
-    `method`: `mean` of log ratios, `huber` or `student` location of log ratios, or ratio of the `total`s.
+    `method`: `mean` of log ratios, `huber` or `student` location of log ratios, ratio of the `total`s, or
+    mean over `machines`.
     `autocorrelation`: of neighbouring pairs, corrected for bias, never below 0.
     `outliers`: pairs further than 3 robust standard deviations from the location.
     """

@@ -95,6 +95,12 @@ class Run:
         return self.record.host.hostname
 
     @property
+    def machine(self) -> str:
+        """What it was measured on: the machine of a fleet by its name there, else the host."""
+        machine = self.record.machine
+        return machine.name if machine is not None else self.record.host.hostname or ""
+
+    @property
     def comparison(self) -> str | None:
         """What the runs that took turns with this one have in common; None where it was measured alone."""
         return self.record.comparison.id if self.record.comparison is not None else None

@@ -25,6 +25,14 @@ _QUARTERS = (
     "smallest rate is within 80 % of the largest."
 )
 _PROVEN = "Green and red are rates that are proven to be faster and slower than the base's."
+_ONE_MACHINE = (
+    " The workload was measured on {others}, too: rates of different machines differ for reasons that have "
+    "nothing to do with PostgreSQL, and only their relative rates stand together."
+)
+_ACROSS = (
+    " Here it is the mean over the machines, each of which compares its own runs: 4 of 5 means that so many "
+    "prove the verdict by themselves (see Machines)."
+)
 _RELATIVE_HOW = (
     "Each number is the rate of a variant divided by the rate of {base} in the same step: 0.90 means "
     "that it does 90 % of the work in the same time. {colours} Below it stands "
@@ -42,6 +50,7 @@ _BACKGROUND_HOW = (
 
 def absolute_table(results: RunSet, workload: WorkloadResults) -> Table:
     """Rates by variant and step."""
+    several = len(workload.machines) > 1
     repeats = (
         ", and the median of the repeats with the smallest and the largest below it"
         if results.most_repeats > 1
@@ -65,9 +74,10 @@ def absolute_table(results: RunSet, workload: WorkloadResults) -> Table:
         workload.summary.absolute,
         cell,
         name="rates",
-        title=f"Rates: {workload.name} — more is better",
+        title=f"Rates: {workload.name}{f' on {workload.machines[0]}' if several else ''} — more is better",
         keys=(("workload", workload.name),),
-        how=_RATES_HOW.format(repeats=repeats, colours=_QUARTERS if results.by_thresholds else _PROVEN),
+        how=_RATES_HOW.format(repeats=repeats, colours=_QUARTERS if results.by_thresholds else _PROVEN)
+        + (_ONE_MACHINE.format(others=", ".join(workload.machines[1:])) if several else ""),
         legend=(
             ("good", "best quarter" if results.by_thresholds else "proven faster"),
             ("bad", "worst quarter" if results.by_thresholds else "proven slower"),
@@ -94,9 +104,12 @@ def relative_table(results: RunSet, workload: WorkloadResults) -> Table | None:
         lambda _, variant, step: relative_cell(results, steps[step], variant),
         units=False,
         name="relative-rates",
-        title=f"Relative rates: {workload.name} against {results.base} — above 1 is better",
+        title=f"Relative rates: {workload.name} against {results.base}"
+        f"{f', across {len(workload.machines)} machines' if len(workload.machines) > 1 else ''} — above 1 is "
+        "better",
         keys=(("workload", workload.name),),
-        how=_RELATIVE_HOW.format(base=results.base, colours=colours),
+        how=_RELATIVE_HOW.format(base=results.base, colours=colours)
+        + (_ACROSS if len(workload.machines) > 1 else ""),
         legend=(
             ("bad", f"slower, ≤ {low:g}" if results.by_thresholds else "proven slower"),
             *(() if results.by_thresholds else (("same", "proven the same"),)),
@@ -151,7 +164,7 @@ def relative_cell(results: RunSet, step: StepResults, variant: str) -> Cell:
     if mark != "missed" and not results.by_thresholds:
         mark = verdict_mark(results.word(step, variant))
         found = results.verdict(step, variant)
-        if found is not None and found.evidence == "slices" and found.verdict.n > 1:
+        if found is not None and found.evidence in ("slices", "machines") and found.verdict.n > 1:
             # The ratio of the pairs has less of the machine in it than that of the whole steps.
             value = found.verdict.ratio
     return Cell(
@@ -172,6 +185,10 @@ def _judged(results: RunSet, step: StepResults, variant: str) -> str:
     known = v.low > 0 and v.high < float("inf")
     if known:
         reach = f"{numbers.ratio(v.low)} – {numbers.ratio(v.high)}"
+        if found.across is not None and v.decided:
+            # On how many machines, each by itself.
+            alone = sum(one.word == v.word for one in found.across.machines)
+            return f"{alone} of {len(found.across.machines)}, {reach}"
         if found.evidence == "slices" and results.by_thresholds:
             # The ratio of the pairs has less of the machine in it than that of the whole step above it.
             return f"{v.word} {numbers.ratio(v.ratio)} ({reach})"
@@ -182,7 +199,10 @@ def _judged(results: RunSet, step: StepResults, variant: str) -> str:
 def _why(results: RunSet, step: StepResults, variant: str) -> str:
     """What the verdict stands on."""
     found = results.verdict(step, variant)
-    return "" if found is None else f"{evidence(found)}: {found.verdict.reason}"
+    if found is None:
+        return ""
+    across = f"{found.across.said(found.verdict)}; " if found.across is not None else ""
+    return f"{across}{evidence(found)}: {found.verdict.reason}"
 
 
 def _range(of: analysis.SummaryCell, write: Callable[[float | None], str]) -> str:

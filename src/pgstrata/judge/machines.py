@@ -1,0 +1,142 @@
+"""What several machines say of one step: each compares its own runs, and the verdict is on all of them.
+
+Rates of different machines are never divided by each other. A pair of runs, or of their slices, is one only
+where both were measured on the same machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scipy import special
+
+from pgstrata.stats import sequential
+from pgstrata.stats.estimate import Estimate
+from pgstrata.stats.random_effects import combine
+from pgstrata.stats.verdict import Verdict, Word, interval, judge, p_value
+from pgstrata.store import Run
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MachineVerdict:
+    """What one machine says by itself. `ratio`, `low`, `high`: as in a verdict; `n`: its pairs."""
+
+    machine: str
+    word: Word
+    ratio: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Across:
+    """The machines behind a verdict. `between`: the standard deviation of the true difference from machine to
+    machine, a share; None where it cannot be told from the noise of few pairs."""
+
+    machines: tuple[MachineVerdict, ...]
+    between: float | None
+
+    def said(self, verdict: Verdict) -> str:
+        """The verdict in words: `slower on 4 of 5 machines, 3.1 % (2.2 … 4.0)`."""
+        words = Counter(machine.word for machine in self.machines)
+        number = len(self.machines)
+        if verdict.word in ("slower", "faster"):
+            sign = -1 if verdict.word == "slower" else 1
+            ends = sorted(sign * (ratio - 1) * 100 for ratio in (verdict.low, verdict.high))
+            size = sign * (verdict.ratio - 1) * 100
+            return (
+                f"{verdict.word} on {words[verdict.word]} of {number} machines, "
+                f"{size:.1f} % ({ends[0]:.1f} … {ends[1]:.1f})"
+            )
+        alone = ", ".join(f"{count} {word}" for word, count in words.most_common())
+        return f"{verdict.word} across {number} machines (by itself: {alone})"
+
+    def differ(self) -> str:
+        """How much machines differ, in words."""
+        if self.between is None:
+            return "how much machines differ is not known from so few pairs"
+        return f"machines differ by {self.between:.1%}".replace("%", " %")
+
+    def record(self) -> Json:
+        """As JSON can hold it."""
+        return {
+            "between": self.between,
+            "machines": [
+                {
+                    "machine": one.machine,
+                    "word": one.word,
+                    "ratio": one.ratio,
+                    "low": one.low if math.isfinite(one.low) else None,
+                    "high": one.high if math.isfinite(one.high) else None,
+                    "n": one.n,
+                }
+                for one in self.machines
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one machine has measured of a step. watched: it stopped when its own verdict was clear."""
+
+    estimate: Estimate
+    watched: bool
+
+
+def across(found: Mapping[str, Evidence], *, margin: float, confidence: float) -> tuple[Verdict, Across]:
+    """The verdict on two machines or more, by name. Raises what `combine` raises."""
+    alone = [_alone(name, one, margin, confidence) for name, one in found.items()]
+    combined = combine([_as_fixed(one, confidence) for one in found.values()])
+    e = combined.estimate
+    verdict = judge(e, interval(e, confidence), p_value(e), margin=margin, confidence=confidence)
+    between = None if combined.between is None else math.expm1(combined.between)
+    by = Across(tuple(alone), between)
+    return replace(verdict, reason=f"{verdict.reason}; {len(alone)} machines, {by.differ()}"), by
+
+
+def _alone(name: str, found: Evidence, margin: float, confidence: float) -> MachineVerdict:
+    e = found.estimate
+    of = sequential.interval if found.watched else interval
+    said = judge(e, of(e, confidence), 1.0, margin=margin, confidence=confidence)
+    return MachineVerdict(name, said.word, said.ratio, said.low, said.high, e.n)
+
+
+def _as_fixed(found: Evidence, confidence: float) -> Estimate:
+    """With the error that gives the interval which allows for stopping early, where it was watched."""
+    e = found.estimate
+    if not found.watched or not math.isfinite(e.standard_error) or e.freedom <= 0:
+        return e
+    low, high = sequential.interval(e, confidence)
+    if not math.isfinite(high - low):
+        return replace(e, standard_error=math.inf)
+    half = float(special.stdtrit(e.freedom, 0.5 + confidence / 2))
+    return replace(e, standard_error=(high - low) / 2 / half)
+
+
+def shown_machine(runs: Sequence[Run]) -> str | None:
+    """The machine whose rates stand for a workload: of those with the most variants the one with the most
+    runs. None where it lacks a variant that was measured elsewhere: then the runs were not meant to stand for
+    themselves on each machine."""
+    variants: dict[str, set[str]] = {}
+    for run in runs:
+        variants.setdefault(run.machine, set()).add(run.variant)
+    most = max(map(len, variants.values()), default=0)
+    if most < len({run.variant for run in runs}):
+        return None
+    return most_measured([run.machine for run in runs if len(variants[run.machine]) == most])
+
+
+def most_measured(machines: Sequence[str]) -> str:
+    """The one with the most runs, of those the first by name."""
+    counts = Counter(machines)
+    return min(counts, key=lambda name: (-counts[name], name))
+
+
+__all__ = ["Across", "Evidence", "MachineVerdict", "across", "most_measured", "shown_machine"]

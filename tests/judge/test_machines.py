@@ -1,0 +1,104 @@
+"""Several machines: each compares its own runs, whatever their rates are, and one verdict is on all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pgstrata.judge.compare import SideComparison, StepVerdict, compare_all
+from pgstrata.judge.summary import summarise
+from pgstrata.page.results import read_results
+from pgstrata.report.verdicts import evidence, notes, sentence
+from pgstrata.store import Run, RunKey
+from pgstrata.store.choose import Side
+from support_machines import STEP, study
+from support_runs import make_run
+
+
+def compared(runs: list[Run]) -> SideComparison:
+    sides = [Side(name, tuple(r for r in runs if r.variant == name)) for name in ("base", "other")]
+    (found,) = compare_all(sides[0], sides[1:], steps=[STEP])
+    return found
+
+
+def only(found: SideComparison) -> StepVerdict:
+    (step,) = found.steps
+    return step
+
+
+@pytest.fixture(scope="module")
+def alike(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """Three machines that all find the other one 30 % slower, three times."""
+    return study(tmp_path_factory.mktemp("alike"), {"db1": 0.3, "db2": 0.3, "db3": 0.3}, repeats=3)
+
+
+def test_rates_of_different_machines_are_never_divided(alike: list[Run]) -> None:
+    found = compared(alike)
+    step = only(found)
+    # Were one machine's rate divided by another's, ratios would lie between 0.14 and 5.
+    assert step.verdict.ratio == pytest.approx(0.7, abs=0.05)
+    assert step.across is not None
+    assert [one.machine for one in step.across.machines] == ["db1", "db2", "db3"]
+    assert all(one.ratio == pytest.approx(0.7, abs=0.05) for one in step.across.machines)
+    assert step.verdict.word == "slower" and step.evidence == "machines"
+    assert found.doubts == ()  # each host compares its own runs: nothing differs
+
+
+def test_it_is_said_on_how_many_machines(alike: list[Run]) -> None:
+    found = compared(alike)
+    step = only(found)
+    assert step.across is not None
+    said = step.across.said(step.verdict)
+    assert " of 3 machines, " in said and said.startswith("slower on ")
+    size, low, high = (float(part) for part in said.partition(", ")[2].replace("%", " ").replace("(", " ")
+                       .replace(")", " ").replace("…", " ").split())  # fmt: skip
+    assert low < size < high and size == pytest.approx(30, abs=5)
+    assert any(line.startswith(f"{STEP}: {said}; how much machines differ") for line in notes(found))
+    assert said in sentence(found, step)
+    assert evidence(step) == "3 machines, 9 pairs"
+    record = step.record()["across"]
+    assert [one["machine"] for one in record["machines"]] == ["db1", "db2", "db3"]
+
+
+def test_machines_that_say_opposite_things(tmp_path: Path) -> None:
+    step = only(compared(study(tmp_path, {"db1": 0.3, "db2": -0.4, "db3": 0.0})))
+    assert step.verdict.word == "unclear" and step.across is not None
+    assert "unclear across 3 machines (by itself: " in step.across.said(step.verdict)
+
+
+def test_a_machine_with_one_side_says_nothing(tmp_path: Path) -> None:
+    runs = study(tmp_path, {"db1": 0.3, "db2": 0.3, "db3": 0.3}, repeats=1, only={"db3": "other"})
+    step = only(compared(runs))
+    assert step.across is not None
+    assert [one.machine for one in step.across.machines] == ["db1", "db2"]
+    assert step.verdict.ratio == pytest.approx(0.7, abs=0.05)
+
+
+def test_one_machine_is_judged_as_ever(alike: list[Run]) -> None:
+    step = only(compared([run for run in alike if run.machine == "db2"]))
+    assert step.across is None and step.evidence == "repeats" and step.verdict.n == 3
+    assert "across" not in step.record()
+
+
+def test_relative_rates_of_the_summary_are_those_of_each_machine(alike: list[Run]) -> None:
+    runs = alike
+    (found,) = summarise(runs, base="base")
+    assert found.relative.cell("other", STEP).value == pytest.approx(0.7, abs=0.05)
+    assert found.relative.cell("base", STEP).value == pytest.approx(1.0)
+    # Rates are those of one machine: a middle of several means nothing.
+    alone = [run for run in runs if run.machine == "db1"]
+    (of_one,) = summarise(alone, base="base")
+    assert found.absolute == of_one.absolute
+
+
+def test_details_are_of_the_machine_with_the_most_runs(tmp_path: Path) -> None:
+    study(tmp_path, {"db3": 0.3, "db1": 0.3}, repeats=1)
+    for variant in ("base", "other"):
+        if variant == "base":
+            make_run(tmp_path, RunKey("study", variant, "insert", 9), seconds=2, host={"hostname": "db2"})
+    (workload,) = read_results(tmp_path, base="base").workloads
+    assert workload.machines == ("db1", "db2", "db3")
+    assert {run.machine for run in workload.runs} == {"db1"}
+    shown = {m.run.machine for step in workload.steps for r in step.by_variant.values() for m in r.repeats}
+    assert shown == {"db1"}
