@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 import pgstrata
 from pgstrata import numbers
 from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.campaign.plan.recorded import as_planned
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.fleet import servers
@@ -49,13 +51,9 @@ from pgstrata.store.choose import Side
 from pgstrata.store.disk import storing
 from pgstrata.store.read import read_run
 from pgstrata.store.record import (
-    Circumstances,
-    Cpus,
     Failure,
-    Host,
     MachineRecord,
     Qualification,
-    Sizes,
 )
 
 CLOCK_SECONDS = 60.0
@@ -340,7 +338,11 @@ class CampaignJob:
             if planned.unable:
                 continue
             builder = self._results.begin(planned.key)
-            self.made.append(builder.finish(_circumstances(self.plan, planned, message)))
+            failure = Failure(message=message, hint="the same command tries again", log_tail="")
+            made = structs.replace(
+                as_planned(self.plan.campaign, planned.variant, planned.workload), error=failure
+            )
+            self.made.append(builder.finish(made))
             self.failures.append((planned, message))
         del self.left[assignment.id]
 
@@ -382,34 +384,6 @@ def _name(seen: Seen, others: Sequence[Machine]) -> str:
     if any(other.name == seen.name and other.host != seen.host for other in others):
         return f"{seen.name}-{seen.host[:4]}"
     return seen.name
-
-
-def _circumstances(plan: Plan, planned: PlannedRun, message: str) -> Circumstances:
-    variant, spec = planned.variant, plan.campaign.spec
-    return Circumstances(
-        status="failed",
-        error=Failure(message=message, hint="the same command tries again", log_tail=""),
-        pgstrata_version=pgstrata.__version__,
-        driver_version="",
-        server=variant.server.record(),
-        config=variant.config.record(),
-        env=dict(variant.spec.env),
-        initdb=tuple(variant.spec.initdb),
-        memory=variant.memory,
-        cpus=Cpus(server=tuple(spec.server_cpus), driver=tuple(spec.driver_cpus)),
-        workload_name=planned.workload.workload.name,
-        options=planned.workload.all_options,
-        seed=spec.seed,
-        order=spec.order,
-        variant_order=variant.number,
-        base=spec.base,
-        host=Host(),
-        timings={},
-        sizes=Sizes(),
-        facts={},
-        through=variant.through_record(),
-        storage=variant.storage_record(),
-    )
 
 
 __all__ = ["CampaignJob", "Known"]

@@ -552,6 +552,7 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `counted`: of a run that counted instructions; such a run has no steps, and no rate. `attempts`: when
     each began that steps of the run are from; () where that is one. `loaded`: key of the kept data that the
     run began with; None where it loaded its own. `machine`: of a fleet; None where there was none.
+    `campaign_file`: its name without folders; None where the command line said all.
     """
 
     status: Status
@@ -582,6 +583,7 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     storage: StorageRecord | None = None
     machine: MachineRecord | None = None
     replicas: ReplicasRecord | None = None
+    campaign_file: str | None = None
 
 
 class RunRecord(Circumstances, frozen=True, kw_only=True):

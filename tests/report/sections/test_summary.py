@@ -6,9 +6,11 @@ import csv
 import io
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from pgstrata.campaign.file.reading import Overrides, adhoc_campaign
@@ -145,3 +147,16 @@ def test_where_nothing_is_proven_a_command_says_what_would_settle_it(once: RunSe
     assert (options["rows"], options["seconds"], options["steps"]) == (500_000, 10, ["100:range"])
     assert campaign.spec.order == "interleaved"
     assert "▼ 0." not in said(once), "0.8 by itself is no proof"
+
+
+def test_where_only_a_campaign_file_can_say_what_was_measured_it_is_named(once: RunSet) -> None:
+    def from_file(name: str | None) -> str:
+        runs = tuple(
+            replace(run, record=structs.replace(run.record, env={"A": "b"}, campaign_file=name))
+            for run in once.workloads[0].runs
+        )
+        (sentence,) = settle(once, replace(once.workloads[0], runs=runs))
+        return shlex.split(sentence.split(": ", 1)[1])[2]
+
+    assert from_file("my study.toml") == "my study.toml"
+    assert from_file(None) == "CAMPAIGN.toml"

@@ -15,12 +15,14 @@ from pathlib import Path
 
 import msgspec
 import psutil
+from msgspec import structs
 from rich.console import Console
 
 import pgstrata
 from pgstrata.campaign.file.models import Campaign, ChosenWorkload, CountSpec
 from pgstrata.campaign.plan.existing import difference
 from pgstrata.campaign.plan.model import Variant
+from pgstrata.campaign.plan.recorded import as_planned
 from pgstrata.campaign.plan.runs import Plan as CampaignPlan
 from pgstrata.driver.client import find_driver
 from pgstrata.errors import StoreError, UsageError
@@ -49,13 +51,11 @@ from pgstrata.store.kept import KeptStart, digest, keep_start, kept_starts
 from pgstrata.store.names import RunKey, new_run_id
 from pgstrata.store.read import Run, read_run
 from pgstrata.store.record import (
-    Circumstances,
     CountedRole,
     CountedStep,
     CountRecord,
     Cpus,
     Failure,
-    Sizes,
 )
 from pgstrata.store.write import RunBuilder
 from pgstrata.workload.core.options import NotInVersionError
@@ -382,31 +382,18 @@ class _Count:
             notes=tuple(plan.notes),
         )
         folder = builder.finish(
-            Circumstances(
+            structs.replace(
+                as_planned(self._campaign, variant, self._chosen),
                 status="failed" if error else "done",
                 error=Failure(message=error.message, hint=error.hint, log_tail=failed.log_tail)
                 if error and failed
                 else None,
-                pgstrata_version=pgstrata.__version__,
-                driver_version="",
-                server=variant.server.record(),
-                config=variant.config.record(),
-                env=dict(variant.spec.env),
-                initdb=tuple(variant.spec.initdb),
-                memory=variant.memory,
                 cpus=Cpus(server=tuple(self._campaign.spec.server_cpus)),
-                workload_name=self._chosen.workload.name,
-                options=self._chosen.all_options,
-                seed=self._campaign.spec.seed,
                 order="sequential",
-                variant_order=variant.number,
                 base=self._plan.base,
                 host=machine.facts(self._root),
-                timings={},
-                sizes=Sizes(),
                 facts={FACT: source} if (source := source_of(self._chosen.workload)) else {},
                 counted=record,
-                storage=variant.storage_record(),
             )
         )
         self._outcome.made.append(folder)

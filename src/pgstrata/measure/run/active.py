@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from msgspec import structs
 
-import pgstrata
 from pgstrata import numbers
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.loaded import data_made_of
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.order import data_at
+from pgstrata.campaign.plan.recorded import as_planned
 from pgstrata.campaign.plan.resume import independent
 from pgstrata.errors import PgstrataError, ServerError, StoreError, server_said
 from pgstrata.measure.interrupt import Interrupts
@@ -38,7 +39,6 @@ from pgstrata.server.storage import LEAST_WAL_BYTES
 from pgstrata.store import RunBuilder
 from pgstrata.store.kept import KeptData, data_of
 from pgstrata.store.record import (
-    Circumstances,
     ComparisonRecord,
     Failure,
     Host,
@@ -64,8 +64,8 @@ class ActiveRun:
         progress: Progress,
         interrupts: Interrupts,
     ) -> None:
-        self.settings, self.planned = campaign.spec, run
-        self._cpus, self._machine = cpus_of(campaign), campaign.machine
+        self._campaign, self.settings, self.planned = campaign, campaign.spec, run
+        self._cpus = cpus_of(campaign)
         self.progress, self.interrupts = progress, interrupts
         self.timings = Timings()
         self.comparison: ComparisonRecord | None = None
@@ -372,34 +372,20 @@ class ActiveRun:
         if self.planned.unable:
             failure = Failure(message=self.planned.unable, hint="", log_tail="")
         return self._builder.finish(
-            Circumstances(
+            structs.replace(
+                as_planned(self._campaign, variant, self.planned.workload),
                 status="unable" if self.planned.unable else "failed" if error else "done",
                 error=failure,
-                pgstrata_version=pgstrata.__version__,
                 driver_version=self._driver_version,
-                server=variant.server.record(),
-                config=variant.config.record(),
-                env=dict(variant.spec.env),
-                initdb=tuple(variant.spec.initdb),
-                memory=variant.memory,
                 cpus=self._cpus,
                 comparison=self.comparison,
-                workload_name=self.planned.workload.workload.name,
-                options=self.planned.workload.all_options,
-                seed=self.settings.seed,
-                order=self.settings.order,
-                variant_order=variant.number,
-                base=self.settings.base,
                 host=self._host,
                 timings=self.timings.seconds,
                 sizes=self._sizes or Sizes(),
                 facts=self._facts,
                 attempts=self._builder.attempts,
                 loaded=self.loaded,
-                through=variant.through_record(),
                 storage=self._storage,
-                machine=self._machine,
-                replicas=variant.replicas_record(),
             )
         )
 

@@ -67,7 +67,8 @@ def _command(results: RunSet, runs: Sequence[Run], more: Sequence[str]) -> str:
     options = _options(runs[0])
     if variants is None or options is None:
         # a variant or workload that only a campaign file can say
-        return f"pgstrata run CAMPAIGN.toml {shlex.join([*more, *name])}"
+        file = runs[0].record.campaign_file or "CAMPAIGN.toml"
+        return f"pgstrata run {shlex.join([file, *more, *name])}"
     return f"pgstrata run {shlex.join([*variants, *options, *more, *name])}"
 
 
