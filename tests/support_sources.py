@@ -32,8 +32,13 @@ def _mirrors() -> Iterator[tuple[str, str]]:
 
 def debian_archive(major: int, suite: str) -> Path:
     """The upstream archive that Debian's `suite` builds PostgreSQL `major` from; fetched once."""
+    return debian_source(f"postgresql-{major}", suite)
+
+
+def debian_source(package: str, suite: str) -> Path:
+    """The upstream archive that Debian's `suite` builds a package from; fetched once."""
     kept = cache_dir() / "archives"
-    if found := sorted(kept.glob(f"postgresql-{major}_*.orig.tar.*")):
+    if found := sorted(kept.glob(f"{package}_*.orig.tar.*")):
         return found[-1]
     if not shutil.which("apt-get"):
         pytest.skip("source packages come by apt-get, which this machine does not have")
@@ -54,7 +59,7 @@ def debian_archive(major: int, suite: str) -> Path:
             "APT::Sandbox::User=root",
         ]
         apt = ["apt-get", *(word for option in options for word in ("-o", option)), "-q"]
-        for command in (["update"], ["source", "--download-only", f"postgresql-{major}"]):
+        for command in (["update"], ["source", "--download-only", package]):
             subprocess.run([*apt, *command], cwd=own, check=True, capture_output=True, timeout=600)
         (archive,) = own.glob("*.orig.tar.*[!c]")
         archive.rename(kept / archive.name)

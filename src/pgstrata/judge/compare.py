@@ -21,6 +21,7 @@ from msgspec import structs
 from pgstrata.judge.differences import Difference, doubts
 from pgstrata.judge.machines import Across, across, most_measured
 from pgstrata.judge.machines import Evidence as Seen
+from pgstrata.judge.recall import recall_of, unequal
 from pgstrata.judge.spread import spread_of
 from pgstrata.stats import sequential
 from pgstrata.stats.bootstrap import estimate_series
@@ -244,6 +245,8 @@ def _pairs_of(
     right: list[float] = []
     watched = False
     for repeat in repeats:
+        if _drawn(base[repeat]) or _drawn(other[repeat]):
+            continue
         if comparison := _together(base[repeat].run, other[repeat].run):
             pairs = step_pairs(base[repeat].record, other[repeat].record)
             left += pairs[0]
@@ -258,6 +261,12 @@ def _pairs_of(
         and (theirs := other[repeat].record.rate) is not None
     ]
     return _Pairs("repeats", [b for b, _ in runs], [o for _, o in runs])
+
+
+def _drawn(measured: MeasuredStep) -> bool:
+    """Whether what was searched was drawn by chance, once in each run: then slices of one run say how fast
+    that index is and nothing of the next one's."""
+    return recall_of(measured.run, measured.record.name) is not None
 
 
 def _unpaired(
@@ -301,14 +310,15 @@ def _seconds(measured: MeasuredStep) -> list[float]:
     return [rate for _, rate in per_second(rows, record.role, counts)]
 
 
-def _set_aside(verdict: Verdict, measured: Iterable[MeasuredStep]) -> Verdict:
+def _set_aside(verdict: Verdict, measured: Sequence[MeasuredStep]) -> Verdict:
     for m in measured:
         if not m.run.done:
             message = m.run.record.error.message if m.run.record.error else "it ended early"
             return set_aside(verdict, f"{m.run.variant} failed: {message}")
         if m.record.sla_met is False:
             return set_aside(verdict, f"{m.run.variant} missed its background writes (SLA)")
-    return verdict
+    reason = unequal(measured)
+    return set_aside(verdict, reason) if reason else verdict
 
 
 def _rate(measured: Mapping[int, MeasuredStep]) -> float | None:

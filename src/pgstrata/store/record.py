@@ -584,6 +584,7 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     machine: MachineRecord | None = None
     replicas: ReplicasRecord | None = None
     campaign_file: str | None = None
+    extensions: dict[str, str] = {}
 
 
 class RunRecord(Circumstances, frozen=True, kw_only=True):

@@ -66,6 +66,11 @@ def _hertz(value: float) -> float:
 SLOWEST_HERTZ = 0.01
 """Less often than every hundred seconds is never, in most steps."""
 
+ALIASES = {"pgvector": "vector"}
+"""Extensions that are better known by the name of their project."""
+
+_EXTENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
@@ -115,7 +120,7 @@ class BuildKeys(Strict):
     extensions: list[str] | None = Field(
         default=None,
         description="Folders of extensions with a Makefile for PGXS, built against this server and created "
-        "in the database.",
+        "in the database. In a variant also names of those that its server has anyway, say `pgvector`.",
     )
 
     def build_keys(self) -> dict[str, Any]:
@@ -516,6 +521,10 @@ class CampaignSpec(Strict):
         return given
 
 
+def _without(keys: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in keys.items() if key != name}
+
+
 def expand(spec: CampaignSpec) -> list[VariantSpec]:
     """The variants in their order: `servers` × `configs` first, then `variants`.
 
@@ -557,12 +566,29 @@ class Campaign(BaseModel):
         """Where relative paths of fragments, trees and patches start."""
         return self.file.parent if self.file else Path.cwd()
 
+    def extensions_of(self, variant: VariantSpec) -> tuple[str, ...]:
+        """Extensions that a variant's server has to have by itself, as CREATE EXTENSION takes them: those of
+        `extensions` that are no folders. Raises UsageError for a server that somebody else runs."""
+        names = [text for text in variant.extensions or [] if self._is_name(text)]
+        if names and variant.server.startswith("dsn:"):
+            raise UsageError(
+                "`extensions` cannot be set for a dsn: server: nothing is installed or made in it",
+                "leave it out; what a workload needs is looked for there",
+            )
+        return tuple(dict.fromkeys(ALIASES.get(name, name) for name in names))
+
+    def _is_name(self, text: str) -> bool:
+        return bool(_EXTENSION.fullmatch(text)) and not (self.folder / text / "Makefile").is_file()
+
     def build_of(self, variant: VariantSpec) -> Build | None:
         """What a variant's tree is built with; None for a server that is not built.
 
         Raises UsageError for a build that nobody has, or patches that are not there.
         """
         given = variant.build_keys()
+        if variant.extensions is not None:
+            folders = [text for text in variant.extensions if not self._is_name(text)]
+            given = {**given, "extensions": folders} if folders else _without(given, "extensions")
         if not is_source(variant.server):
             key = "build" if variant.build else next(iter(given), None)
             if key:

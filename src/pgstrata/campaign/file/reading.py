@@ -116,6 +116,7 @@ def _check(document: dict[str, Any], source: str, file: Path | None, overrides: 
     for index, variant in enumerate(variants):
         with _where(variants, index, spec, source):
             campaign.build_of(variant)
+            campaign.extensions_of(variant)
     return campaign
 
 

@@ -53,6 +53,8 @@ def difference(variant: Variant, chosen: ChosenWorkload, record: RunRecord) -> s
         return "its data elsewhere, or with another `io_delay`"
     if record.replicas != variant.replicas_record():
         return "other `replicas`"
+    if not set(variant.extensions) <= set(record.extensions):
+        return "other `extensions`"
     if record.initdb != tuple(variant.spec.initdb):
         return "other `initdb` options"
     # Texts, not resolved settings: sizes relative to memory differ from host to host, runs may be merged.

@@ -68,6 +68,7 @@ def data_made_of(run: PlannedRun, spec: CampaignSpec) -> dict[str, Any] | None:
         "machine": platform.machine(),
         "server": identity,
         "initdb": list(run.variant.spec.initdb),
+        **({"extensions": list(run.variant.extensions)} if run.variant.extensions else {}),
         "settings": {name: value for name, value in run.variant.config.settings.items() if name in _WRITTEN},
         "workload": run.workload.workload.name,
         "seed": getattr(run.workload.options, "seed", spec.seed),

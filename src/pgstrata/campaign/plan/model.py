@@ -25,6 +25,7 @@ class Variant:
 
     number: from 0, in the campaign's order. memory: most bytes the server may use, None without a limit.
     through: what stands between driver and server. storage: where its data lies. replicas: what follows it.
+    extensions: that are made in its database, beside those it was built with.
     """
 
     spec: VariantSpec
@@ -36,6 +37,7 @@ class Variant:
     through: Through | None = None
     storage: Storage = field(default_factory=Storage)
     replicas: Replicas | None = None
+    extensions: tuple[str, ...] = ()
 
     def through_record(self) -> ThroughRecord | None:
         """As runs record it."""
@@ -57,6 +59,7 @@ class Variant:
             "memory": self.memory,
             "through": structs.asdict(through) if through else None,
             "storage": to_builtins(storage) if storage else None,
+            "extensions": self.extensions,
             "replicas": structs.asdict(replicas) if replicas else None,
         }
 

@@ -214,7 +214,9 @@ def data_at(phases: Sequence[Phase]) -> int:
 
 def data_of(variant: Variant) -> tuple[object, ...]:
     """What decides how a data folder is made and loaded; settings do not."""
-    return variant.server.spec, tuple(variant.spec.initdb)
+    built = variant.server.built
+    versions = tuple(one.sha256 for one in built.extensions) if built is not None else ()
+    return variant.server.spec, tuple(variant.spec.initdb), variant.extensions, versions
 
 
 def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Variant]) -> PlannedRun:

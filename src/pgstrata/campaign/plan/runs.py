@@ -177,6 +177,7 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
         config = resolve(fragments, server.version_num, min(ram, memory or ram), server.build)
         through = find_through(spec.through, spec.pooler_settings)
         storage = find_storage(spec.data_dir, spec.wal_dir, spec.io_delay)
+        extensions = campaign.extensions_of(spec)
         replicas = Replicas(spec.replication, spec.reads) if spec.replicas else None
         label = spec.label or (
             server.label
@@ -184,6 +185,7 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
             + (f".{through.label}" if through is not None else "")
             + (f".{storage.label}" if storage.label else "")
             + (f".{replicas.label}" if replicas is not None else "")
+            + "".join(f".{name}" for name in extensions)
         )
         if same := next((v for v in variants if v.label == label), None):
             raise UsageError(
@@ -194,8 +196,15 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
         check_delay(storage, config, label)
         if replicas is not None:
             check_replicas(replicas, config, server.version_num, label)
+        if names := lacking(server, extensions):
+            raise UsageError(
+                f"{label} lacks the extension{'s' * (len(names) > 1)} {', '.join(names)}",
+                "install its package, or build a server with it: extensions = [FOLDER OF ITS SOURCE] "
+                "(docs/builds.md)",
+            )
+        number = len(variants)
         variants.append(
-            Variant(spec, server, config, label, len(variants), memory, through, storage, replicas)
+            Variant(spec, server, config, label, number, memory, through, storage, replicas, extensions)
         )
     return variants
 

@@ -207,7 +207,7 @@ class FreshStart:
         cluster.create()
         cluster.start()
         execute_sql(cluster, new_database(DATABASE))
-        create_modules(cluster, self._variant.server, DATABASE)
+        create_modules(cluster, self._variant.server, DATABASE, self._variant.extensions)
         under = False
         for phase in plan.phases:
             check()

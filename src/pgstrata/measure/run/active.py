@@ -27,7 +27,7 @@ from pgstrata.measure.placement import cpus_of
 from pgstrata.measure.progress import Progress
 from pgstrata.measure.run.borrowed import borrowed_database
 from pgstrata.measure.run.cause import cause
-from pgstrata.measure.run.modules import create_modules
+from pgstrata.measure.run.modules import create_modules, versions
 from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import step_seed
 from pgstrata.observe import machine
@@ -78,6 +78,7 @@ class ActiveRun:
         self._database = DATABASE
         self._host = Host()
         self._storage = run.variant.storage_record()
+        self._extensions: dict[str, str] = {}
         self._facts: Json = {}
         self._plans: Json = {}
         self._sizes: Sizes | None = None
@@ -246,14 +247,17 @@ class ActiveRun:
             self._do_phases()
 
     def create_database(self) -> None:
+        variant = self.planned.variant
         with self.timings.of("setup"):
             execute_sql(self.cluster, new_database(DATABASE))
-            create_modules(self.cluster, self.planned.variant.server, DATABASE)
+            create_modules(self.cluster, variant.server, DATABASE, variant.extensions)
 
     def keep_settings(self) -> None:
         """What SHOW ALL says goes into the run folder."""
         with self.cluster.connect(self._database) as connection:
             self._builder.settings(connection.execute("SHOW ALL").fetchall())
+            if self.planned.variant.server.managed:
+                self._extensions = versions(connection, self.planned.variant.server.version_num)
 
     def _do_phases(self) -> None:
         self.keep_settings()
@@ -386,6 +390,7 @@ class ActiveRun:
                 attempts=self._builder.attempts,
                 loaded=self.loaded,
                 storage=self._storage,
+                extensions=self._extensions,
             )
         )
 

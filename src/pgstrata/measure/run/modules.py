@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import psycopg
 from psycopg import sql
 
@@ -10,12 +13,12 @@ from pgstrata.server.model import Server
 from pgstrata.server.session import Connects
 
 
-def create_modules(cluster: Connects, server: Server, database: str) -> None:
-    """Creates what `contrib` and `extensions` of the build ask for; before 9.1 by their scripts.
+def create_modules(cluster: Connects, server: Server, database: str, more: Sequence[str] = ()) -> None:
+    """Creates what a build's `contrib` and `extensions` ask for, and `more`; before 9.1 by their scripts.
 
     Raises ServerError with what the server says to it.
     """
-    wanted = server.built.create if server.built else ()
+    wanted = list(dict.fromkeys([*(server.built.create if server.built else ()), *more]))
     if not wanted:
         return
     assert server.bin_dir is not None
@@ -38,4 +41,14 @@ def create_modules(cluster: Connects, server: Server, database: str) -> None:
                 ) from error
 
 
-__all__ = ["create_modules"]
+def versions(connection: psycopg.Connection[Any], version_num: int) -> dict[str, str]:
+    """The extensions of a database by name, without the language that is always there."""
+    if version_num < 90100:
+        return {}
+    rows = connection.execute(
+        "SELECT extname::text, extversion FROM pg_catalog.pg_extension WHERE extname <> 'plpgsql' ORDER BY 1"
+    ).fetchall()
+    return {str(name): str(version) for name, version in rows}
+
+
+__all__ = ["create_modules", "versions"]

@@ -103,6 +103,7 @@ def _environment(record: RunRecord) -> str:
         parts.append("initdb " + shlex.join(record.initdb))
     if (storage := record.storage) is not None:
         parts += _storage(storage)
+    parts += [f"{name} {version}" for name, version in record.extensions.items()]
     if (replicas := record.replicas) is not None:
         told = [replicas.replication] + (["serves what only reads"] if replicas.reads == "replica" else [])
         told += [f"{name} = {value}" for name, value in replicas.settings.items()]

@@ -83,6 +83,7 @@ def _variants(runs: Sequence[Run]) -> list[str] | None:
         or run.record.through
         or run.record.storage
         or run.record.replicas
+        or run.record.extensions
         or run.record.server.built
         for run in first
     )

@@ -1,0 +1,57 @@
+"""At which recall an index was searched: rates at different recalls are no comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pgstrata.store import Run
+from pgstrata.store.read import MeasuredStep
+
+FACT = "recall"
+"""Key of a run's facts: by step what was found."""
+
+TOLERANCE = 0.01
+"""Recalls that differ by more are different ones."""
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Shares of the true neighbours: asked for, and found with `value` of `setting`."""
+
+    target: float
+    recall: float
+    setting: str
+    value: int
+
+
+def recall_of(run: Run, step: str) -> Recall | None:
+    """Of a step that searched approximately; None of every other."""
+    facts = run.record.facts.get(FACT)
+    found = facts.get(step) if isinstance(facts, dict) else None
+    if not isinstance(found, dict):
+        return None
+    try:
+        return Recall(
+            float(found["target"]), float(found["recall"]), str(found["setting"]), int(found["value"])
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def unequal(measured: Iterable[MeasuredStep]) -> str:
+    """Why rates of these are no comparison; empty where they are one."""
+    found = {m.run.variant: r for m in measured if (r := recall_of(m.run, m.record.name)) is not None}
+    if not found:
+        return ""
+    low = min(found, key=lambda variant: found[variant].recall)
+    high = max(found, key=lambda variant: found[variant].recall)
+    if found[high].recall - found[low].recall > TOLERANCE:
+        return (
+            f"other recalls: {low} {found[low].recall:.3f}, {high} {found[high].recall:.3f}; rates are "
+            "compared at equal recall only"
+        )
+    return ""
+
+
+__all__ = ["FACT", "TOLERANCE", "Recall", "recall_of", "unequal"]

@@ -1,0 +1,120 @@
+"""pgvector built against servers: recall that is what it says, rates beside it, and servers without it."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from pgstrata.server.cache import cache_dir
+from pgstrata.server.model import Server
+from pgstrata.store import Results
+from support_program import Program
+from support_sources import debian_archive, debian_source
+
+# A server is built once on a new machine; then it is in the cache. The limit is for machines that are busy.
+pytestmark = pytest.mark.timeout(3600)
+
+
+VARIANT = '[[variants]]\nserver = "tar:{archive}"\nlabel = "{label}"\nextensions = ["{pgvector}"]\n'
+
+
+@pytest.fixture(scope="session")
+def pgvector() -> Path:
+    """Its source. In the cache, since its folder is part of the key of the servers that are built with it."""
+    archive = debian_source("pgvector", "trixie")
+    folder = cache_dir() / "archives" / "pgvector"
+    if not (folder / "Makefile").is_file():
+        made = folder.with_name(f".pgvector-{archive.stat().st_mtime_ns}")
+        with tarfile.open(archive) as tar:
+            tar.extractall(made, filter="data")
+        (inner,) = made.iterdir()
+        inner.rename(folder)
+        shutil.rmtree(made)
+    return folder
+
+
+def campaign(place: Path, servers: list[Path], pgvector: Path, options: str, keys: str = "") -> Path:
+    tables = "".join(
+        VARIANT.format(archive=archive, label=archive.name[:13], pgvector=pgvector) for archive in servers
+    )
+    file = place / "campaign.toml"
+    file.write_text(f'{keys}\n{tables}[[workloads]]\nname = "vector"\noptions = {{ {options} }}\n')
+    return file
+
+
+@pytest.mark.parametrize("distance", ["l2", "cosine", "ip"])
+def test_an_index_that_looks_everywhere_finds_every_true_neighbour(
+    place: Path, pgstrata: Program, pgvector: Path, distance: str
+) -> None:
+    options = (
+        'rows = 1000, dimensions = 8, clusters = 5, queries = 20, indexes = "ivfflat", '
+        f'distance = "{distance}", '
+        "recall = [0.5, 0.999], seconds = 0.5, warmup = 0"
+    )
+    done = pgstrata("run", campaign(place, [debian_archive(17, "trixie")], pgvector, options))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = Results(place / "results").runs()
+    assert run.record.extensions.keys() == {"vector"}
+    assert run.record.facts["pgvector"] == run.record.extensions["vector"]
+    found = run.record.facts["recall"]
+    assert found["ivfflat-r99.9"]["recall"] == 1.0, "200 neighbours: one less is below 0.999"
+    assert 0.5 <= found["ivfflat-r50"]["recall"] <= 1.0
+    assert found["ivfflat-r50"]["value"] <= found["ivfflat-r99.9"]["value"] <= 10
+    for step in run.steps:
+        assert step.operations > 0
+    if distance == "l2":
+        page = next((place / "results").rglob("*.html")).read_text()
+        assert "Recall (vector)" in page and "Rate against recall: ivfflat" in page and "vector 0." in page
+        rows = next((place / "results").rglob("recall.csv")).read_text().splitlines()
+        assert len(rows) == 3 and "ivfflat.probes" in rows[1]
+        plans = [plan for step in run.steps for plan in step.plans]
+        assert any("vector_items_ivfflat" in str(plan.plan) for plan in plans) or not plans
+
+
+@pytest.mark.slow
+def test_two_servers_are_compared_at_equal_recall(place: Path, pgstrata: Program, pgvector: Path) -> None:
+    options = "rows = 5000, dimensions = 16, queries = 100, recall = [0.95], seconds = 4, warmup = 0.5"
+    servers = [debian_archive(15, "bookworm"), debian_archive(17, "trixie")]
+    keys = 'order = "interleaved"\nplacement = "free"\nslice_seconds = 0.02\nrounds = 2'
+    done = pgstrata("run", campaign(place, servers, pgvector, options, keys))
+    assert done.returncode == 0, done.stdout + done.stderr
+    old, new = Results(place / "results").runs()
+    for run in (old, new):
+        assert run.record.facts["recall"]["hnsw-r95"]["recall"] >= 0.95
+        assert all(step.slices for step in run.steps if step.measured)
+
+
+def test_a_server_without_it_is_said_before_anything_starts(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    file = place / "campaign.toml"
+    file.write_text('servers = ["pg:17"]\n[[workloads]]\nname = "vector"\nscale = "quick"\n')
+    done = pgstrata("run", file)
+    assert done.returncode == 2
+    assert "vector needs the extension vector, which pg17.11 lacks" in done.stderr
+    file.write_text(
+        '[[variants]]\nserver = "pg:17"\nextensions = ["pgvector"]\n'
+        '[[workloads]]\nname = "pgbench"\nscale = "quick"\n'
+    )
+    done = pgstrata("run", file)
+    assert done.returncode == 2
+    assert "pg17.11.vector lacks the extension vector" in done.stderr
+    assert not (place / "results").exists() or not Results(place / "results").runs()
+
+
+def test_an_extension_that_a_server_has_is_a_variant(place: Path, pgstrata: Program, pg17: Server) -> None:
+    file = place / "campaign.toml"
+    variant = '[[variants]]\nserver = "pg:17"\n'
+    file.write_text(
+        f'{variant}{variant}extensions = ["pg_trgm"]\n[[workloads]]\nname = "pgbench"\n'
+        'options = { scale = 1, seconds = 0.5, warmup = 0, builtin = "select-only", modes = "simple" }\n'
+    )
+    done = pgstrata("run", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    plain, with_it = Results(place / "results").runs()
+    assert (plain.variant, with_it.variant) == ("pg17.11", "pg17.11.pg_trgm")
+    assert plain.record.extensions == {} and with_it.record.extensions.keys() == {"pg_trgm"}
+    assert "pg_trgm 1." in next((place / "results").rglob("*.html")).read_text()
