@@ -27,7 +27,8 @@ from pgstrata.driver.path import find_driver
 from pgstrata.observe.backends import ServerCpu, cpu_seconds
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
-from pgstrata.server.pooler import PORT, Pooler, find_through
+from pgstrata.server.pooler import Pooler, find_through
+from pgstrata.server.poolers import PORT
 
 SCALE = 10
 WAYS = ("direct", "session", "transaction")

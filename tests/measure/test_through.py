@@ -19,7 +19,8 @@ from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.model import Server
-from pgstrata.server.pooler import PORT, Through, check_through, find_through
+from pgstrata.server.pooler import Through, check_through, find_through
+from pgstrata.server.poolers import PORT
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step
 from support_program import Program, Running
@@ -30,6 +31,9 @@ CANARY = "c4naryPa55"
 @pytest.mark.parametrize(
     ("through", "settings", "managed", "sentence"),
     [
+        ("pgpool2", {"port": "1"}, True, "port is pgstrata's own"),
+        ("pgpool2", {"backend_port1": "1"}, True, "backend_port1 is pgstrata's own"),
+        ("pgpool2:", {}, True, "is nothing that pgstrata can start"),
         ("odyssey", {}, True, "'odyssey' is nothing that pgstrata can start"),
         ("pgbouncer", {}, False, "only before servers that it starts itself"),
         ("host=h port=6432", {}, True, "`through` is an address"),
@@ -61,6 +65,8 @@ def test_a_pooler_that_is_not_there_or_is_something_else_is_named(tmp_path: Path
         find_through(f"pgbouncer:{tmp_path}/nowhere", {})
     with pytest.raises(ServerError, match="is no pgbouncer"):
         find_through("pgbouncer:/bin/echo", {})
+    with pytest.raises(ServerError, match="is no pgpool2"):
+        find_through("pgpool2:/bin/echo", {})
     address = find_through(f"postgresql://u:{CANARY}@h:6432/d", {})
     assert address and CANARY not in address.name and address.name.startswith("user=u")
 
@@ -123,6 +129,66 @@ def test_a_run_goes_through_pgbouncer_and_says_what_it_cost(
     assert "through pgbouncer" in page
 
 
+@pytest.fixture
+def pgpool() -> None:
+    try:
+        find_through("pgpool2", {})
+    except ServerError as error:
+        pytest.skip(error.message)
+
+
+def test_a_run_goes_through_pgpool_with_its_prepared_statements(
+    place: Path, pgpool: None, pgstrata: Program, pg17: Server
+) -> None:
+    pooler = 'through = "pgpool2"\npooler = { num_init_children = 4 }'
+    done = pgstrata("run", campaign(place, pooler, options=', modes = ["prepared"]'))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = Results(place / "results").runs()
+    through, step = run.record.through, run.record.steps[-1]
+    assert run.variant == "pg17.11.pgpool2"
+    assert through and through.name == "pgpool2" and through.version[0].isdigit()
+    assert through.settings == {"num_init_children": "4"}
+    # Its processes, not only the one that started them.
+    assert step.operations and step.pooler_cpu_seconds and step.pooler_cpu_seconds > 0.01
+    assert "through pgpool2" in next((place / "results").rglob("*.html")).read_text()
+    few = campaign(place, 'through = "pgpool2"\npooler = { num_init_children = 2 }')
+    done = pgstrata("run", few, "--fresh")
+    assert done.returncode == 2 and "pgpool2 has room for 2 sessions" in done.stderr
+    assert "num_init_children = 3" in done.stderr
+
+
+def test_pgpool_ends_with_its_processes_whatever_ends_pgstrata(
+    place: Path, pgpool: None, pg17: Server
+) -> None:
+    file = campaign(place, 'through = "pgpool2"')
+    file.write_text(file.read_text().replace("seconds = 1", "seconds = 60"))
+    running = Running(place, ["run", str(file), "--data-dir", str(place)])
+    running.wait_for(lambda: running.child("pgstrata-driver"))
+    pooler = running.wait_for(lambda: running.child("pgpool"))
+    its = [pooler, *pooler.children(recursive=True)]
+    assert len(its) > 30
+    os.kill(running.process.pid, signal.SIGKILL)
+    running.end()
+    _, alive = psutil.wait_procs(its, timeout=30)
+    assert not alive
+
+
+def test_a_pooler_that_drops_connections_fails_the_run_with_its_words(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    (place / "slow.sql").write_text("SELECT pg_sleep(5);\n")
+    file = campaign(place, 'through = "pgbouncer"\npooler = { query_timeout = 1 }')
+    text = file.read_text().replace(
+        OPTIONS, 'scale = 1, seconds = 20, warmup = 0, clients = 1, scripts = ["slow.sql"]'
+    )
+    file.write_text(text)
+    done = pgstrata("run", file)
+    assert done.returncode == 1, done.stdout + done.stderr
+    (run,) = Results(place / "results").runs()
+    assert run.record.status == "failed" and run.record.error
+    assert "query_timeout" in run.record.error.message or "query timeout" in run.record.error.message
+
+
 def test_what_a_pooler_cannot_do_for_a_workload_is_said_before_anything_starts(
     place: Path, pgstrata: Program, pg17: Server
 ) -> None:
@@ -132,6 +198,14 @@ def test_what_a_pooler_cannot_do_for_a_workload_is_said_before_anything_starts(
     done = pgstrata("run", too_many)
     assert done.returncode == 2 and "has 21 connections" in done.stderr
     assert "default_pool_size = 21" in done.stderr
+    # READ ONLY for a session, and whose session that is changes with each transaction.
+    (place / "look.sql").write_text("SELECT 1;\n")
+    own = campaign(place, f'{through}pooler = {{ pool_mode = "transaction" }}')
+    workload = own.read_text().replace('"pgbench"', '"custom"').replace(OPTIONS, "LOOK")
+    look = 'steps = [{ scripts = ["look.sql"], clients = 1, reads_only = true, seconds = 1 }]'
+    own.write_text(workload.replace("LOOK", look))
+    done = pgstrata("run", own)
+    assert done.returncode == 2 and "begins each connection with statements of its own" in done.stderr
     version = find_through("pgbouncer", {})
     assert version
     if not Through("pgbouncer", version.version, {"pool_mode": "transaction"}).prepares:

@@ -12,7 +12,7 @@ import psycopg
 
 from pgstrata.errors import PgstrataError, server_said
 from pgstrata.observe import disks, host, postgres, processes
-from pgstrata.observe.backends import CpuReading, ServerCpu, cpu_seconds
+from pgstrata.observe.backends import CpuReading, ServerCpu
 from pgstrata.observe.log import LogWindow
 from pgstrata.observe.waits import Waits, WaitSampler
 from pgstrata.server.lag import Lag
@@ -120,6 +120,7 @@ class StepWatch:
         self._host_begin: host.HostReading | None = None
         self._processes_begin: processes.ProcessReading | None = None
         self._wal_begin: int | None = None
+        self._pooler = ServerCpu(cluster.pooler_pid, {})
         self._pooler_begin: float | None = None
         self._replica = ServerCpu(cluster.replica_pid, {})
         self._replica_begin: float | None = None
@@ -262,8 +263,10 @@ class StepWatch:
         return host.HostCounters(devices)
 
     def _pooler_cpu(self) -> float | None:
-        pid = self._cluster.pooler_pid
-        return None if pid is None else cpu_seconds(pid)
+        if self._cluster.pooler_pid is None:
+            return None
+        reading = self._try("CPU of the pooler", self._pooler.read)
+        return reading.total if reading is not None else None
 
     def _replica_cpu(self) -> float | None:
         if self._cluster.replica_pid is None:

@@ -1,7 +1,9 @@
-"""What stands between driver and server: pgbouncer, which pgstrata starts, or an address of anyone's."""
+"""What stands between driver and server: a pooler that pgstrata starts, or an address of anyone's."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
 import signal
@@ -13,37 +15,15 @@ from pathlib import Path
 from typing import Protocol
 
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.ownership import write_into
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.log_end import tail
+from pgstrata.server.poolers import KINDS, PGBOUNCER, PORT, Kind, Place
 from pgstrata.server.process import server_env, spawn
 from pgstrata.server.secrets import shown, without_secrets
 
-PGBOUNCER = "pgbouncer"
-PORT = 6432
-"""It only names the socket, beside the server's."""
-
 START_SECONDS = 15.0
 END_SECONDS = 5.0
-
-USUAL = {"pool_mode": "session", "default_pool_size": "20", "max_client_conn": "10000"}
-"""Settings of pgbouncer that count for more than one place here. The first two are its own defaults."""
-
-OURS = (
-    "auth_file",
-    "auth_type",
-    "conffile",
-    "listen_addr",
-    "listen_port",
-    "logfile",
-    "pidfile",
-    "unix_socket_dir",
-    "unix_socket_group",
-    "unix_socket_mode",
-    "user",
-)
-"""Settings of pgbouncer by which pgstrata finds it."""
 
 _SETTING = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 _PREPARES_SINCE = (1, 21)
@@ -54,8 +34,8 @@ _PREPARES_UNTOLD = (1, 24)
 
 @dataclass(frozen=True)
 class Through:
-    """What stands between. name: `pgbouncer`, or an address with its secrets hidden; version: of the program,
-    empty for an address; settings: of pgbouncer, as they were asked for."""
+    """What stands between. name: `pgbouncer`, `pgpool2`, or an address with its secrets hidden; version: of
+    the program, empty for an address; settings: of the pooler, as they were asked for."""
 
     name: str
     version: str = ""
@@ -65,20 +45,26 @@ class Through:
 
     def setting(self, name: str) -> str:
         """The value that holds, empty where nobody knows."""
-        return str((self.settings or {}).get(name, USUAL.get(name, "")))
+        usual = self.kind.usual if self.kind is not None else {}
+        return str((self.settings or {}).get(name, usual.get(name, "")))
+
+    @property
+    def kind(self) -> Kind | None:
+        """The program that pgstrata starts; None for an address."""
+        return KINDS.get(self.name) if self.address is None else None
 
     @property
     def sessions(self) -> int | None:
         """How many connections a pool of sessions has room for; None where it is none, or has no limit."""
-        size = self.setting("default_pool_size")
-        if self.address is not None or self.setting("pool_mode") != "session" or not size.isdigit():
+        if self.kind is None or self.setting("pool_mode") in ("transaction", "statement"):
             return None
-        return int(size) or None
+        size = self.setting(self.kind.sessions)
+        return (int(size) or None) if size.isdigit() else None
 
     @property
     def prepares(self) -> bool:
         """Whether statements that a client has prepared are there when it uses them."""
-        if self.address is not None or self.setting("pool_mode") == "session":
+        if self.kind is not PGBOUNCER or self.setting("pool_mode") == "session":
             return True
         version = tuple(int(part) for part in re.findall(r"\d+", self.version)[:2])
         usual = "200" if version >= _PREPARES_UNTOLD else "0"
@@ -90,7 +76,7 @@ class Through:
         if self.address is not None:
             return "through"
         mode = self.setting("pool_mode")
-        return PGBOUNCER if mode == "session" else f"{PGBOUNCER}-{mode}"
+        return self.name if mode in ("", "session") else f"{self.name}-{mode}"
 
 
 def is_address(through: str) -> bool:
@@ -113,11 +99,13 @@ def check_through(through: str, settings: Mapping[str, str], *, managed: bool) -
             raise UsageError("`pooler` is for a pooler that pgstrata starts, and `through` is an address")
         Conninfo.parse(through).check()
         return
-    kind, colon, program = through.partition(":")
-    if kind != PGBOUNCER or (colon and not program):
+    name, colon, program = through.partition(":")
+    kind = KINDS.get(name)
+    if kind is None or (colon and not program):
         raise UsageError(
             f"`through`: {without_secrets(through)!r} is nothing that pgstrata can start",
-            "write pgbouncer, pgbouncer:PROGRAM, or the address of a pooler that runs before a dsn: server",
+            "write pgbouncer or pgpool2, pgbouncer:PROGRAM, or the address of a pooler that runs before a "
+            "dsn: server",
         )
     if not managed:
         raise UsageError(
@@ -126,12 +114,16 @@ def check_through(through: str, settings: Mapping[str, str], *, managed: bool) -
         )
     for name in settings:
         if not _SETTING.fullmatch(name):
-            raise UsageError(f"`pooler`: {name!r} is no name of a setting of pgbouncer")
+            raise UsageError(f"`pooler`: {name!r} is no name of a setting of {kind.name}")
         if not settings[name].isprintable():
             raise UsageError(f"`pooler`: {name} has more than one line")
-        if name in OURS:
+        if kind.ours.fullmatch(name):
             raise UsageError(f"`pooler`: {name} is pgstrata's own", "it listens on a Unix socket of the run")
-    if (mode := settings.get("pool_mode", "session")) not in ("session", "transaction", "statement"):
+    if kind is PGBOUNCER and (mode := settings.get("pool_mode", "session")) not in (
+        "session",
+        "transaction",
+        "statement",
+    ):
         raise UsageError(f"`pooler`: pool_mode = {mode}", "it is session, transaction or statement")
 
 
@@ -141,27 +133,25 @@ def find_through(through: str | None, settings: Mapping[str, str]) -> Through | 
         return None
     if is_address(through):
         return Through(shown(through), address=through)
-    named = through.partition(":")[2]
-    found = named or shutil.which(PGBOUNCER) or shutil.which(PGBOUNCER, path="/usr/sbin:/usr/local/sbin")
+    name, _, named = through.partition(":")
+    kind = KINDS[name]
+    beside = "/usr/sbin:/usr/local/sbin"
+    found = named or shutil.which(kind.program) or shutil.which(kind.program, path=beside)
+    advice = f"apt-get install {kind.package}, or {kind.name}:PROGRAM"
     if not found:
-        raise ServerError(
-            'through = "pgbouncer": the program is not there',
-            "apt-get install pgbouncer, or pgbouncer:PROGRAM",
-        )
+        raise ServerError(f'through = "{kind.name}": the program is not there', advice)
     program = Path(found).expanduser().absolute()
     try:
-        said = subprocess.run(
+        done = subprocess.run(
             [str(program), "--version"], capture_output=True, text=True, errors="replace", timeout=30
-        ).stdout
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ServerError(
-            f"{program} does not run: {error}", "apt-get install pgbouncer, or name another one"
-        ) from error
-    version = re.search(r"PgBouncer (\d[\w.]*)", said)
+        raise ServerError(f"{program} does not run: {error}", advice) from error
+    version = kind.said.search(done.stdout + done.stderr)
     if not version:
-        raise ServerError(f"{program} is no pgbouncer", "it does not tell its version")
+        raise ServerError(f"{program} is no {kind.name}", "it does not tell its version")
     check_reachable(program.parent, server_account(), "the pooler")
-    return Through(PGBOUNCER, version[1], dict(settings), program)
+    return Through(kind.name, version[1], dict(settings), program)
 
 
 class Before(Protocol):
@@ -176,11 +166,11 @@ class Before(Protocol):
 
 
 class Pooler:
-    """pgbouncer before a cluster: it lives in the cluster's folder and listens beside its socket."""
+    """A pooler before a cluster: it lives in the cluster's folder and listens beside its socket."""
 
     def __init__(self, cluster: Before, through: Through, cpus: Sequence[int] = ()) -> None:
-        assert through.program is not None
-        self.through = through
+        assert through.program is not None and through.kind is not None
+        self.through, self._kind = through, through.kind
         self._cluster, self._cpus = cluster, tuple(cpus)
         self._process: subprocess.Popen[bytes] | None = None
         self._account = server_account()
@@ -206,18 +196,19 @@ class Pooler:
         """Starts it and returns when somebody can work through it. Raises ServerError."""
         folder = self._folder if self._folder.exists() else self._cluster.private_folder("pooler")
         owner = (self._account.uid, self._account.gid) if self._account else None
-        write_into(folder, "users.txt", f'"{self._cluster.user}" ""\n', mode=0o600, owner=owner)
-        write_into(folder, "pgbouncer.ini", self._ini(folder), mode=0o600, owner=owner)
+        cluster = self._cluster
+        place = Place(folder, cluster.socket_dir, cluster.port, cluster.user, owner)
+        arguments = self._kind.configure(place, {**self._kind.usual, **(self.through.settings or {})})
         begin = self._log.stat().st_size if self._log.exists() else 0
         try:
             with self._log.open("ab") as log:
                 self._process = spawn(
-                    [str(self.through.program), str(folder / "pgbouncer.ini")],
+                    [str(self.through.program), *arguments],
                     account=self._account,
                     folder=folder,
                     env=server_env(),
                     output=log,
-                    death_signal=signal.SIGKILL,
+                    death_signal=self._kind.death,
                     cpus=self._cpus,
                 )
         except (OSError, subprocess.SubprocessError) as error:
@@ -233,30 +224,20 @@ class Pooler:
                     how = "ended while it started" if ended else f"lets nobody in: {error.message}"
                     said = tail(self._log, 8, begin)
                     self.stop()
-                    raise ServerError(f"pgbouncer {how}", f"it said:\n{said}") from error
+                    raise ServerError(f"{self._kind.name} {how}", f"it said:\n{said}") from error
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Ends it at once: it has nothing to lose. Nothing happens where it does not run."""
+        """Ends it and its processes at once: it has nothing to lose. Nothing where it does not run."""
         if (process := self._process) is not None:
-            process.kill()
+            process.send_signal(self._kind.death)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_SECONDS)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # it began a session of its own
             process.wait(END_SECONDS)
             self._process = None
 
     def conninfo(self, database: str) -> Conninfo:
         """The way through it."""
         return Conninfo.of_own(str(self._cluster.socket_dir), PORT, self._cluster.user, database)
-
-    def _ini(self, folder: Path) -> str:
-        sockets = self._cluster.socket_dir
-        lines = {
-            **USUAL,
-            **(self.through.settings or {}),
-            "listen_port": str(PORT),
-            "unix_socket_dir": str(sockets),
-            "unix_socket_mode": "0700",
-            "auth_type": "trust",
-            "auth_file": str(folder / "users.txt"),
-        }
-        settings = "".join(f"{name} = {value}\n" for name, value in lines.items())
-        return f"[databases]\n* = host={sockets} port={self._cluster.port}\n\n[pgbouncer]\n{settings}"

@@ -211,14 +211,15 @@ class VariantSpec(BuildKeys):
         default=None,
         min_length=1,
         max_length=LONGEST_TEXT,
-        description="What stands between driver and server: `pgbouncer` (or `pgbouncer:PROGRAM`), which is "
-        "started before it; of a `dsn:` server the address of its pooler. Only the driver goes through it.",
+        description="What stands between driver and server: `pgbouncer` or `pgpool2` (or "
+        "`pgbouncer:PROGRAM`), which is started before it; of a `dsn:` server the address of its pooler. "
+        "Only the driver goes through it.",
     )
     pooler: dict[str, str | int | float] = Field(
         default={},
         max_length=100,
-        description='Settings of that pgbouncer, say `{ pool_mode = "transaction", default_pool_size = 8 }`. '
-        "Default: those of pgbouncer, with room for 10,000 clients.",
+        description='Settings of that pooler, say `{ pool_mode = "transaction", default_pool_size = 8 }`. '
+        "Default: its own; pgbouncer's with room for 10,000 clients.",
     )
 
     @property

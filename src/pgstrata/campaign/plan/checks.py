@@ -107,9 +107,15 @@ def _check_pooled(step: Step, through: Through, label: str) -> None:
     clients, room = sum(role.clients for role in step.roles), through.sessions
     if room is not None and clients > room:
         raise UsageError(
-            f"{label}: {step.name} has {clients} connections, and a pool of sessions has room for {room}: "
-            "the others would wait for ever",
-            f"pooler = {{ default_pool_size = {clients} }}",
+            f"{label}: {step.name} has {clients} connections, and {through.name} has room for {room} "
+            "sessions: the others would wait for ever",
+            f"pooler = {{ {through.kind.sessions if through.kind else ''} = {clients} }}",
+        )
+    if through.setting("pool_mode") in ("transaction", "statement") and any(r.start for r in step.roles):
+        raise UsageError(
+            f"{label}: {step.name} begins each connection with statements of its own, which {through.name} "
+            f"would give to any connection of the server in {through.setting('pool_mode')} mode",
+            "pool_mode = session",
         )
     if not through.prepares and _prepares(step):
         raise UsageError(

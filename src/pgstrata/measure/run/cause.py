@@ -43,7 +43,8 @@ def cause(
         ), log_tail
     if started and cluster.pooler is not None and cluster.pooler.pid is None:
         return ServerError(
-            f"pgbouncer died: {error.message}", f"its last words:\n{cluster.pooler.log_tail(8)}"
+            f"{cluster.pooler.through.name} died: {error.message}",
+            f"its last words:\n{cluster.pooler.log_tail(8)}",
         ), log_tail
     return error, log_tail
 
