@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.conductor import Conductor, Machine, RetryError
 from pgstrata.fleet.dispatch import Dispatcher
 from pgstrata.fleet.engine import Engine
+from support_program import environment
 
 
 def simulated(text: bytes) -> bytes:
@@ -130,3 +133,54 @@ def conduct(
 
 def repeats(number: int, seconds: float, workload: str = "w") -> list[Assignment]:
     return [Assignment(workload, repeat, seconds) for repeat in range(1, number + 1)]
+
+
+@contextmanager
+def engine_on_loopback(
+    place: Path,
+    workers: int,
+    *options: str,
+    one_host: bool = False,
+    environ: Mapping[str, str] | None = None,
+    own: Mapping[str, Mapping[str, str]] | None = None,
+) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A scheduler and workers as a user starts them, by the engine's own commands. options: of the scheduler;
+    environ: of all, own: of one worker (`w1`, `w2`, …). one_host: the workers do not pass for machines of
+    their own."""
+    environ = environ or {}
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: str, **more: str) -> None:
+        with (place / f"engine-{len(started)}.log").open("wb") as log:
+            command = [str(Path(sys.executable).parent / "dask"), *words]
+            started.append(
+                subprocess.Popen(
+                    command, cwd=place, env=environment(**more), stdout=log, stderr=subprocess.STDOUT
+                )
+            )
+
+    try:
+        start(
+            *("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"),
+            *("--scheduler-file", "s.json", *options),
+            **environ,
+        )
+        until = time.monotonic() + 60
+        while not (place / "s.json").exists():
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        address = str(json.loads((place / "s.json").read_text())["address"])
+        for number in range(1, workers + 1):
+            start(
+                *("worker", address, "--nthreads", "1", "--resources", "machine=1", "--no-nanny"),
+                *("--no-dashboard", "--name", f"w{number}", "--memory-limit", "0"),
+                **({} if one_host else {"PGSTRATA_MACHINE": f"w{number}"}),
+                **environ,
+                **(own or {}).get(f"w{number}", {}),
+            )
+        yield address, started
+    finally:
+        for process in reversed(started):
+            if process.poll() is None:
+                process.kill()
+            process.wait()

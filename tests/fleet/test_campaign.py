@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import psutil
+import pytest
 
 from pgstrata.fleet.home import ARRIVED
 from pgstrata.fleet.job import QUALIFIED, Known
@@ -23,8 +20,9 @@ from pgstrata.server.model import Server
 from pgstrata.store import Results
 from pgstrata.store.record import Qualification
 from pgstrata.store.write import now
+from support_fleet import engine_on_loopback
 from support_interleaved import write
-from support_program import Program, Running, environment
+from support_program import Program, Running
 
 MORE = """
 repeats = {repeats}
@@ -83,43 +81,6 @@ def _name(process: psutil.Process) -> str:
         return ""
 
 
-@contextmanager
-def engine_on_loopback(place: Path, workers: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A scheduler and workers as a user starts them, by the engine's own commands."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(*words: str, **more: str) -> None:
-        with (place / f"engine-{len(started)}.log").open("wb") as log:
-            command = [str(Path(sys.executable).parent / "dask"), *words]
-            started.append(
-                subprocess.Popen(
-                    command, cwd=place, env=environment(**more), stdout=log, stderr=subprocess.STDOUT
-                )
-            )
-
-    try:
-        start(
-            "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", "s.json"
-        )
-        until = time.monotonic() + 60
-        while not (place / "s.json").exists():
-            assert time.monotonic() < until
-            time.sleep(0.1)
-        address = str(json.loads((place / "s.json").read_text())["address"])
-        for number in range(1, workers + 1):
-            start(
-                *("worker", address, "--nthreads", "1", "--resources", "machine=1", "--no-nanny"),
-                *("--no-dashboard", "--name", f"w{number}", "--memory-limit", "0"),
-                PGSTRATA_MACHINE=f"w{number}",
-            )
-        yield address, started
-    finally:
-        for process in reversed(started):
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-
-
 def test_repeats_on_two_machines(place: Path, pgstrata: Program, pg17: Server) -> None:
     file = campaign(place, pg17, repeats=2)
     done = pgstrata("run", file, "--fleet", "local:2")
@@ -174,6 +135,7 @@ def test_a_worker_that_is_killed_in_the_middle(place: Path, pg17: Server) -> Non
     assert list((place / "results").rglob(".*.building")) == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_a_second_client(place: Path, pgstrata: Program, pg17: Server) -> None:
     """Ctrl-C ends what runs on every machine; a killed client's comparison goes on and is found again."""
     qualified(place, "w1")
@@ -207,3 +169,28 @@ def test_no_scheduler_there(place: Path, pgstrata: Program, pg17: Server) -> Non
     assert done.returncode == 1
     assert "no scheduler answers at tcp://127.0.0.1:1" in done.stderr and "Traceback" not in done.stderr
     assert Results(place / "results").runs() == []
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_goes_away(place: Path, pgstrata: Program, pg17: Server) -> None:
+    """It is tried again for a while, then said; machines end what they do; the same command goes on later."""
+    qualified(place, "w1")
+    file = campaign(place, pg17, repeats=2, seconds=3)
+    with engine_on_loopback(place, 1) as (address, started):
+        client = Running(place, ["run", str(file), "--fleet", address, "--no-report"])
+        client.wait_for_text("repeat 1 is home")
+        client.wait_for(lambda: driving(started[1].pid))
+        running = below(started[1].pid)
+        started[0].kill()
+        client.wait_for(lambda: gone(running))
+        assert client.end() == 1, client.said
+    assert "does not answer any more; trying for 60 s" in client.said
+    assert f"error: the scheduler at {address} does not answer any more" in client.said
+    assert "the same command goes on" in client.said and "Traceback" not in client.said
+    assert [run.repeat for run in Results(place / "results").runs()] == [1, 1]
+    (place / "s.json").unlink()
+    with engine_on_loopback(place, 1) as (address, _):
+        again = pgstrata("run", file, "--fleet", address, "--no-report")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.stdout.count("begins, about") == 1
+    assert sorted(run.repeat for run in Results(place / "results").runs()) == [1, 1, 2, 2]

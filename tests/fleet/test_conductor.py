@@ -145,8 +145,14 @@ def test_what_nobody_wants_any_more_is_not_taken(address: str, tmp_path: Path) -
     job = Sleeping(tmp_path)
     with engine_at(address, "changed") as engine:
         engine.ask(next(iter(engine.workers())), "old", job.task(repeats(1, 0.1)[0], None, 1), ("gone", 1))  # type: ignore[arg-type]
-        assert [one.assignment for one in engine.found()] == ["gone"]
+        until = time.monotonic() + 30
+        while not (found := engine.found()) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert [one.assignment for one in found] == ["gone"]
         conduct(engine, job, repeats(1, 0.1))
+        until = time.monotonic() + 30
+        while engine.found() and time.monotonic() < until:
+            time.sleep(0.05)
         assert engine.found() == []
     assert len(job.home) == 1
 

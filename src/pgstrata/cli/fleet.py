@@ -5,13 +5,23 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from pgstrata import numbers
-from pgstrata.cli.output import TextOrJson, aligned
+from pgstrata.cli.output import TextOrJson, aligned, print_json
 
 if TYPE_CHECKING:
     from pgstrata.campaign.file.models import Campaign
+
+
+app = typer.Typer(
+    help="Machines for campaigns: put a cluster of the engine up, look at it, take it down.",
+    no_args_is_help=True,
+)
+
+NameOption = Annotated[str, typer.Option("--name", metavar="NAME", help="What the fleet is called here.")]
 
 
 def need_engine() -> None:
@@ -104,6 +114,134 @@ def show_forecast(campaign: Campaign, fleet: str, fresh: bool) -> None:
         f"more than {most.machines} machines would not help: a comparison stays on one machine, and the "
         f"longest ({longest}) takes about {numbers.clock(longest.seconds)}"
     )
+
+
+@app.command("up")
+def up(
+    what: Annotated[str, typer.Argument(metavar="WHAT", help="ssh:HOSTS.txt, slurm: or slurm:PARTITION.")],
+    machines: Annotated[
+        int, typer.Option("--machines", metavar="N", min=1, max=10_000, help="Nodes of Slurm.")
+    ] = 1,
+    name: NameOption = "fleet",
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="ADDRESS", help="Where the scheduler listens (default: all).")
+    ] = "",
+    without_tls: Annotated[
+        bool,
+        typer.Option("--without-tls", help="Let the scheduler listen on the network without TLS."),
+    ] = False,
+    walltime: Annotated[
+        str, typer.Option("--walltime", metavar="TIME", help="Of each job of Slurm.")
+    ] = "24:00:00",
+    directive: Annotated[
+        list[str] | None,
+        typer.Option("--directive", metavar="TEXT", help="A further line for #SBATCH. Repeatable."),
+    ] = None,
+) -> None:
+    """Put a cluster of the engine up, and say what was done.
+
+    \b
+    Examples:
+      pgstrata fleet up ssh:hosts.txt
+      pgstrata fleet up slurm:bench --machines 8 --walltime 08:00:00
+    """
+    need_engine()
+    from pgstrata.errors import UsageError
+    from pgstrata.fleet.engine import has_certificates
+    from pgstrata.fleet.putting_up import Wish, check_name, put_up, read_hosts
+
+    check_name(name)
+    kind, colon, rest = what.partition(":")
+    if not colon or kind not in ("ssh", "slurm") or (kind == "ssh" and not rest):
+        hint = "run CAMPAIGN --fleet local:N tries one on this machine" if kind == "local" else ""
+        raise UsageError(
+            f"{what}: not a way to put a fleet up", hint or "write ssh:hosts.txt or slurm:PARTITION"
+        )
+    tls = has_certificates()
+    if not (tls or without_tls):
+        raise UsageError(
+            "the scheduler would listen on the network without TLS, and do what anybody who reaches it asks",
+            "give the engine certificates (docs/fleet.md), or say --without-tls in a network of your own",
+        )
+    wish = Wish(
+        name=name,
+        kind=kind,
+        hosts=read_hosts(Path(rest)) if kind == "ssh" else (),
+        machines=machines,
+        partition=rest if kind == "slurm" else "",
+        walltime=walltime,
+        directives=tuple(directive or ()),
+        listen=listen,
+        tls=tls and not without_tls,
+    )
+    outcome = put_up(wish)
+    for line in outcome.fleet.said:
+        print(line)
+    print(f"scheduler {outcome.fleet.address}, dashboard {outcome.fleet.dashboard or 'none'}")
+    print(f"kept by process {outcome.fleet.pid}, which writes to {outcome.log}")
+    print(f"use it:  pgstrata run CAMPAIGN.toml --fleet {outcome.fleet.address}")
+    print(f"end it:  pgstrata fleet down --name {name}")
+
+
+@app.command("status")
+def status(
+    scheduler: Annotated[
+        str | None,
+        typer.Argument(metavar="SCHEDULER", help="tcp://HOST:PORT; none: the fleets that were put up here."),
+    ] = None,
+    form: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
+) -> None:
+    """The machines of a fleet, their kinds, and what they do.
+
+    \b
+    Examples:
+      pgstrata fleet status
+      pgstrata fleet status tcp://scheduler:8786 --format json
+    """
+    need_engine()
+    from dataclasses import asdict
+
+    from pgstrata.fleet import putting_up
+    from pgstrata.fleet.engine import check_address
+    from pgstrata.fleet.status import status as look
+
+    if scheduler is not None:
+        check_address(scheduler)
+    own = {name: fleet for name in putting_up.names() if (fleet := putting_up.read(name)) is not None}
+    addresses = [scheduler] if scheduler else [fleet.address for fleet in own.values() if fleet.address]
+    found = {address: look(address) for address in addresses}
+    if form is TextOrJson.json:
+        print_json(
+            [
+                {"scheduler": address, "dashboard": dashboard, "machines": [asdict(one) for one in machines]}
+                for address, (machines, dashboard) in found.items()
+            ]
+        )
+        return
+    if not found:
+        print("no fleet was put up here")
+    for address, (machines, dashboard) in found.items():
+        names = [name for name, fleet in own.items() if fleet.address == address]
+        print(f"{f'{names[0]}: ' if names else ''}scheduler {address}, dashboard {dashboard or 'none'}")
+        rows = [[one.name, one.doing or one.problem, one.kind, one.address] for one in machines]
+        for line in aligned(["machine", "does", "kind", "address"], rows):
+            print(line)
+
+
+@app.command("down")
+def down(name: NameOption = "fleet") -> None:
+    """End a fleet that was put up here: what it does, its workers and its scheduler.
+
+    \b
+    Examples:
+      pgstrata fleet down
+    """
+    need_engine()
+    from pgstrata.fleet.putting_up import check_name, put_down
+
+    check_name(name)
+    put_down(name)
+    print(f"{name} is down")
 
 
 __all__ = ["need_engine", "run_on_fleet", "show_forecast"]

@@ -22,6 +22,7 @@ from pgstrata.cli import (
     count,
     data,
     doctor,
+    fleet,
     init,
     noise,
     patch,
@@ -93,6 +94,7 @@ app.add_typer(study.app, name="study", short_help="Studies of configurations.")
 app.command("query", short_help="Ask the runs anything in SQL.")(query.query)
 app.add_typer(servers.app, name="servers", short_help="List, fetch, remove servers.")
 app.add_typer(data.app, name="data", short_help="List, remove loaded data that is kept.")
+app.add_typer(fleet.app, name="fleet", short_help="Machines for campaigns: up, status, down.")
 app.add_typer(config.app, name="config", short_help="Config fragments, and what a version makes of them.")
 app.command("doctor", short_help="Is this machine fit to measure?")(doctor.doctor)
 app.command("workloads", short_help="List workloads and their options.")(workloads.workloads)

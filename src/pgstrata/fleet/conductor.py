@@ -144,6 +144,8 @@ class Conductor:
         self._calls: dict[int, Machine] = {}
         self._adopted: dict[int, tuple[Assignment, str]] = {}
         self._adopted_list: list[tuple[Call, Assignment]] = []
+        self._taken: list[Call] = []
+        """Answers that are home, to be forgotten by the engine when no machine waits for us."""
         self._looked = -LOOK_SECONDS
         self._alone_since = time.monotonic()
         self._resumed = False
@@ -161,10 +163,12 @@ class Conductor:
             self._meet()
             self._admit()
             self._dispatch()
+            self._tidy()
             self._listen()
             self._watcher.refresh(list(self.machines.values()))
             if not self._dispatcher.finished:
                 self._not_for_ever()
+        self._tidy()
 
     def end(self) -> list[str]:
         """Calls everything off that runs. Names of machines that have not said that they have ended it."""
@@ -333,6 +337,10 @@ class Conductor:
         machine.doing, machine.since, machine.left = "begins", time.monotonic(), None
         self._watcher.assignment(assignment, "begins", machine.name, "")
 
+    def _tidy(self) -> None:
+        while self._taken:
+            self._engine.forget(self._taken.pop())
+
     def _listen(self) -> None:
         """Takes what has come: answers, and what machines tell of themselves."""
         while not self._engine.events.empty():
@@ -409,7 +417,7 @@ class Conductor:
             self._begin_again(assignment, error.message, fault=True)
         else:
             self._dispatcher.done(assignment)
-            self._engine.drop(call)
+            self._taken.append(call)
             self._watcher.assignment(assignment, "home", machine, "")
         return answer is not None
 

@@ -6,13 +6,14 @@ see on the engine's dashboard; which machine gets what is decided by the client,
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import queue
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,12 +90,17 @@ def check_address(address: str) -> None:
         )
 
 
+def has_certificates() -> bool:
+    """Whether the engine's own configuration names certificates."""
+    return bool(Security().get_connection_args("client").get("ssl_context"))
+
+
 def security_for(address: str) -> Security | None:
     """The certificates of the engine's own configuration, for addresses with TLS. Raises UsageError."""
     if not address.startswith("tls://"):
         return None
     security = Security()
-    if not security.get_connection_args("client").get("ssl_context"):
+    if not has_certificates():
         raise UsageError(
             f"{address} speaks TLS, and the engine has no certificates here",
             "name them in its configuration, say DASK_DISTRIBUTED__COMM__TLS__CA_FILE (docs/fleet.md)",
@@ -191,6 +197,14 @@ class Engine:
         found: dict[str, Any] = await self._client.scheduler.identity()
         return found
 
+    def doing(self) -> dict[str, list[str]]:
+        """Labels of what each machine does or has before it, whoever asked, by address."""
+        try:
+            found = self._client.processing()
+        except (OSError, TimeoutError) as error:
+            raise self._lost() from error
+        return {str(address): [str(key) for key in keys] for address, keys in found.items()}
+
     def check(self) -> None:
         """Raises SchedulerLostError where the connection is gone."""
         if self._client.status != "running":
@@ -226,7 +240,11 @@ class Engine:
             call = Call(address, future)
             if publish is not None:
                 call.published = f"{_PREFIX}:{self._owner}:{publish[0]}:{publish[1]}:{address}"
-                self._client.publish_dataset(future, name=call.published, override=True)
+                self._later(
+                    self._client.publish_dataset(
+                        future, name=call.published, override=True, asynchronous=True
+                    )
+                )
         except (OSError, TimeoutError) as error:
             raise self._lost() from error
         self._watch(call)
@@ -267,6 +285,19 @@ class Engine:
                 self._client.unpublish_dataset(call.published)
         with contextlib.suppress(Exception):
             self._client.cancel([call.future], force=True)
+
+    def forget(self, call: Call) -> None:
+        """The same for a call that is done, without waiting for the engine: nobody depends on when."""
+        if call.published:
+            self._later(self._client.unpublish_dataset(call.published, asynchronous=True))
+        self._later(self._client.cancel([call.future], asynchronous=True, force=True))
+
+    def _later(self, what: Coroutine[Any, Any, Any]) -> None:
+        """Begins something on the engine's own loop. What becomes of it nobody asks: a name that was not
+        taken back is found and taken back at the next start."""
+        loop: Any = self._client.loop
+        begun = asyncio.run_coroutine_threadsafe(what, loop.asyncio_loop)
+        begun.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def found(self) -> list[Found]:
         """What earlier clients of this owner have asked. Raises SchedulerLostError."""

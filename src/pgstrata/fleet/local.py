@@ -22,6 +22,7 @@ QUIET: dict[str, Any] = {
     # A profiler that looks at the worker a hundred times a second would be measured, too.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.system-monitor.interval": "10s",
+    "distributed.admin.tick.interval": "1s",
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,

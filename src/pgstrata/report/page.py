@@ -80,7 +80,7 @@ def lede(results: RunSet) -> str:
         base = f" Compared with {results.base}, the base." if results.others else ""
         return f"PostgreSQL instructions per operation: {variants}, {workloads}.{base}"
     runs = f"{count(len(results.runs))} finished run{'s' * (len(results.runs) != 1)}"
-    hosts = sorted({h for r in results.runs if (h := r.record.host.hostname)})
+    hosts = sorted({name for r in results.runs if (name := r.machine)})
     times = sorted(run.record.started for run in (*results.runs, *results.failed))
     parts = [f"PostgreSQL benchmark comparison: {variants}, {workloads}, {runs}"]
     if hosts:

@@ -1,0 +1,154 @@
+"""Holds a cluster of the engine until it is told to end: `python -m pgstrata.fleet.keeper`, told on its
+standard input what to put up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from typing import Any
+
+import dask
+import msgspec
+
+import pgstrata
+from pgstrata.errors import PgstrataError, ServerError, server_said
+from pgstrata.fleet.local import QUIET
+from pgstrata.fleet.perform import RESOURCE
+from pgstrata.fleet.putting_up import Fleet, Host, Wish, keeping, write
+
+SSH_SECONDS = 20.0
+"""How long a host may take to answer."""
+
+
+def main() -> None:
+    """Puts the fleet up, says so, and waits for SIGTERM."""
+    wish = msgspec.json.decode(sys.stdin.buffer.read(), type=Wish)
+    logging.basicConfig(level=logging.INFO)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: ended.set())
+    fleet = Fleet(wish=wish, pid=os.getpid())
+    try:
+        with keeping(wish.name), dask.config.set(QUIET):
+            cluster = _ssh(wish, fleet) if wish.kind == "ssh" else _slurm(wish, fleet)
+            with cluster:
+                fleet.address = str(cluster.scheduler_address)
+                fleet.dashboard = str(cluster.dashboard_link or "")
+                write(fleet)
+                ended.wait()
+    except PgstrataError as error:
+        fleet.problem = error.message + (f"; {error.hint}" if error.hint else "")
+        write(fleet)
+        sys.exit(1)
+    except Exception as error:
+        fleet.problem = f"the engine did not come up: {type(error).__name__}: {server_said(error, 300)}"
+        write(fleet)
+        sys.exit(1)
+
+
+def _scheduler_options(wish: Wish, usual: str = "") -> dict[str, Any]:
+    """usual: the address on which it listens unless it was told another one; empty for all."""
+    options: dict[str, Any] = {"dashboard_address": "127.0.0.1:0"}
+    if host := wish.listen or usual:
+        options["host"] = host
+    if wish.tls:
+        options["protocol"] = "tls"
+    return options
+
+
+# --- ssh --------------------------------------------------------------------------------------
+
+
+def _ssh(wish: Wish, fleet: Fleet) -> Any:
+    from distributed.deploy.ssh import SSHCluster
+
+    answers = asyncio.run(_ask_all(wish.hosts))
+    usable = []
+    for host, problem in zip(wish.hosts, answers, strict=True):
+        fleet.said.append(f"{host.host}: {problem or 'answers'}")
+        usable += [] if problem else [host]
+    if not usable:
+        raise ServerError(f"no host can be used: {'; '.join(fleet.said)}", "ssh to one of them shows why")
+    hosts = [usable[0], *usable]  # the first is the scheduler's
+    return SSHCluster(
+        [host.host for host in hosts],
+        connect_options=[_connect_options(host) for host in hosts],
+        worker_options={"nthreads": 1, "resources": {RESOURCE: 1}, "memory_limit": 0},
+        scheduler_options={"port": 0, **_scheduler_options(wish, _address(hosts[0]))},
+        remote_python=[host.python or sys.executable for host in hosts],
+    )
+
+
+def _address(host: Host) -> str:
+    """Under which this machine reaches a host, and so will reach its scheduler."""
+    try:
+        return str(socket.getaddrinfo(host.host, host.port, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError:
+        return ""  # known to the configuration of ssh only
+
+
+def _connect_options(host: Host) -> dict[str, Any]:
+    return {"port": host.port, **({"username": host.user} if host.user else {})}
+
+
+async def _ask_all(hosts: tuple[Host, ...]) -> list[str]:
+    return list(await asyncio.gather(*(_ask(host) for host in hosts)))
+
+
+async def _ask(host: Host) -> str:
+    """Why a host cannot be used; empty where it can."""
+    import asyncssh
+
+    python = host.python or sys.executable
+    code = "import distributed, pgstrata; print(pgstrata.__version__)"
+    try:
+        async with asyncio.timeout(SSH_SECONDS):
+            async with asyncssh.connect(host.host, **_connect_options(host)) as connection:
+                done = await connection.run(f'{python} -c "{code}"')
+    except TimeoutError:
+        return f"it does not answer within {SSH_SECONDS:.0f} s"
+    except (OSError, asyncssh.Error) as error:
+        return f"it cannot be reached by ssh: {server_said(error, 200)}"
+    said = str(done.stdout or "").strip()
+    if done.exit_status != 0:
+        last = str(done.stderr or "").strip().splitlines()
+        return f"{python} has no pgstrata[fleet] there: {server_said(last[-1] if last else '', 200)}"
+    if said != pgstrata.__version__:
+        return f"it has pgstrata {said}, and here is {pgstrata.__version__}: install the same release"
+    return ""
+
+
+# --- Slurm ------------------------------------------------------------------------------------
+
+
+def _slurm(wish: Wish, fleet: Fleet) -> Any:
+    from dask_jobqueue.slurm import SLURMCluster
+
+    cluster = SLURMCluster(
+        queue=wish.partition or None,
+        cores=1,
+        processes=1,
+        memory="1GiB",
+        job_mem="0",  # all of the node's
+        walltime=wish.walltime,
+        job_extra_directives=["--exclusive", *wish.directives],
+        worker_extra_args=["--resources", f"{RESOURCE}=1", "--memory-limit", "0"],
+        python=sys.executable,
+        protocol="tls://" if wish.tls else "tcp://",
+        scheduler_options=_scheduler_options(wish),
+        # The scheduler must not take the workers of lost nodes for ever.
+        death_timeout=300,
+    )
+    cluster.scale(jobs=wish.machines)
+    jobs = "1 job" if wish.machines == 1 else f"{wish.machines} jobs, each"
+    fleet.said.append(f"asked Slurm for {jobs} with a node of its own")
+    return cluster
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""What a fleet is doing now, whoever asked it to."""
+
+from __future__ import annotations
+
+import queue
+import time
+from dataclasses import dataclass
+
+from pgstrata.errors import PgstrataError
+from pgstrata.fleet.engine import Engine
+from pgstrata.fleet.perform import perform
+from pgstrata.fleet.tasks import Look, Seen, Unable, decode_answer, encode
+
+ANSWER_SECONDS = 15.0
+"""How long machines that do nothing may take to say what they are."""
+
+
+@dataclass(frozen=True)
+class MachineStatus:
+    """A worker: its address, its machine's name and kind where it said them, what it does, what is wrong."""
+
+    address: str
+    name: str
+    kind: str
+    doing: str
+    problem: str
+
+
+def status(address: str) -> tuple[list[MachineStatus], str]:
+    """Every worker of a scheduler, and the address of the engine's dashboard.
+
+    Raises ServerError where no scheduler answers, SchedulerLostError.
+    """
+    engine = Engine(address, "status", perform)
+    try:
+        workers, doing = engine.workers(), engine.doing()
+        idle = [a for a, worker in workers.items() if not worker.problem and not doing.get(a)]
+        seen = _ask(engine, idle)
+        found = []
+        for one, worker in workers.items():
+            said = seen.get(one)
+            problem = worker.problem
+            if isinstance(said, str):
+                problem = said
+            elif said is None and one in idle:
+                problem = "it does not say what it is"
+            known = said if isinstance(said, Seen) else None
+            what = ", ".join(label.rpartition("-")[0] for label in doing.get(one, []))
+            found.append(
+                MachineStatus(
+                    one,
+                    known.name if known else worker.name,
+                    known.kind if known else "",
+                    what or ("" if problem else "free"),
+                    problem,
+                )
+            )
+        return found, engine.dashboard
+    finally:
+        engine.close()
+
+
+def _ask(engine: Engine, addresses: list[str]) -> dict[str, Seen | str]:
+    """What each says it is, or what went wrong there."""
+    text = encode(Look(data_dir=None, servers=()))
+    calls = [engine.ask(address, "status", text) for address in addresses]
+    found: dict[str, Seen | str] = {}
+    until = time.monotonic() + ANSWER_SECONDS
+    while len(found) < len(calls) and (left := until - time.monotonic()) > 0:
+        try:
+            call = engine.answers.get(timeout=left)
+        except queue.Empty:
+            break
+        try:
+            answer = engine.answer(call)
+            said = decode_answer(answer) if answer is not None else None
+        except PgstrataError as error:
+            found[call.address] = error.message
+            continue
+        if isinstance(said, Seen):
+            found[call.address] = said
+        else:
+            found[call.address] = said.message if isinstance(said, Unable) else "it was lost"
+    for call in calls:
+        engine.drop(call)
+    return found
+
+
+__all__ = ["MachineStatus", "status"]
