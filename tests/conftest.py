@@ -44,6 +44,12 @@ def pg17() -> Server:
 
 
 @pytest.fixture(scope="session")
+def pg13() -> Server:
+    """The oldest that tells the parameters of statements that fail."""
+    return _server("13")
+
+
+@pytest.fixture(scope="session")
 def pg12() -> Server:
     """An old server that many still run."""
     return _server("12")

@@ -106,13 +106,14 @@ def _whole(node: Json, document: Json) -> Json:
 EVENT_OBJECTS = [
     *(events.ReadyRole, events.RoleSecond, events.RoleDone, events.Latency, events.Lag, events.Outcomes),
     *(events.Connects, events.StatementTotals, events.ScriptTotals, events.SqlError),
+    *(events.ReplayLag, events.ReplayFailure, events.Replayed),
 ]
 SPEC_OBJECTS = [
     *(spec.ExprPiece, spec.SplicePiece, spec.DigitsPiece, spec.FillSpec, spec.FillPiece, spec.NowPiece),
     *(spec.RepeatPiece, spec.SetSpec, spec.SqlSpec, spec.CopyRowsSpec, spec.CopyFileSpec, spec.EverySpec),
     *(spec.IfSpec, spec.SleepSpec, spec.OpsScript, spec.TextScript, spec.RateSpec, spec.RetrySpec),
     *(spec.RoleSpec, spec.LockstepSpec, spec.WindowsSpec, spec.LogSpec, spec.Connection, spec.Keepalives),
-    spec.Spec,
+    *(spec.ReplaySpec, spec.Spec),
 ]
 NEVER_SENT = {"SqlSpec": {"gset", "aset"}}
 """Keys of what only pgbench's own scripts ask for, which the driver reads itself."""

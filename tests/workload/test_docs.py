@@ -23,6 +23,7 @@ PAGES = {
     "tpcds": "tpcds.md",
     "fulltext": "fulltext.md",
     "custom": "custom.md",
+    "replay": "replay.md",
 }
 
 

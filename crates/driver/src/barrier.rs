@@ -148,7 +148,7 @@ fn partners(groups: &Groups, role: usize, client: u32) -> Option<(Arc<Lockstep>,
 }
 
 /// Raises the limit of open files as far as it may go; a shortage shows when a connection fails.
-fn allow_files(wanted: usize) {
+pub fn allow_files(wanted: usize) {
     let wanted = wanted as u64;
     let limit = getrlimit(Resource::Nofile);
     // None is no limit.

@@ -62,6 +62,8 @@ pub enum Event {
 pub enum EngineName {
     Blocking,
     IoUring,
+    /// Of a replay, whose connections come and go.
+    Epoll,
 }
 
 /// The connections of one role.
@@ -143,6 +145,9 @@ pub struct RoleSecond {
     pub lag: Option<Lag>,
     #[serde(skip_serializing_if = "Outcomes::are_none")]
     pub outcomes: Outcomes,
+    /// Of a replay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayLag>,
     /// Measured windows that have ended since the last event: number from 0, operations, seconds of
     /// all connections added up. More than one of the same number is to be added up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -165,6 +170,8 @@ pub struct RoleDone {
     pub lag: Option<Lag>,
     #[serde(skip_serializing_if = "Outcomes::are_none")]
     pub outcomes: Outcomes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replayed>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connects: Option<Connects>,
     pub statements_by_name: Vec<StatementTotals>,
@@ -196,6 +203,53 @@ pub struct Latency {
 pub struct Lag {
     pub mean: f64,
     pub max: f64,
+}
+
+/// How late a replay itself was, in seconds: from when a statement was meant to start and its session was free
+/// until it was sent.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct ReplayLag {
+    /// Statements that were sent.
+    pub sent: u64,
+    /// HDR histogram in microseconds, V2 compressed, base64.
+    #[schemars(regex(pattern = "^[A-Za-z0-9+/]+=*$"))]
+    pub histogram: String,
+    pub mean: f64,
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+/// What a replay has to say beside what every step says.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Replayed {
+    pub lag: ReplayLag,
+    /// That were begun.
+    pub sessions: u64,
+    /// Sessions that the server has ended before their time.
+    pub lost: u64,
+    /// Statements that were not sent: of lost sessions, and of a replay that was stopped.
+    pub unsent: u64,
+    /// Statements that failed in the original, now, or both times.
+    pub failures: Vec<ReplayFailure>,
+}
+
+/// Statements of one shape that ended in the same way.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct ReplayFailure {
+    /// As in `statements_by_name`.
+    pub statement: String,
+    /// SQLSTATE in the original; null where it succeeded.
+    pub then: Option<String>,
+    /// SQLSTATE of now; null where it succeeded.
+    pub now: Option<String>,
+    pub count: u64,
+    /// The server's words of now, of the first of them.
+    pub message: String,
 }
 
 /// One of several scripts of a role.

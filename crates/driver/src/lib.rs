@@ -17,6 +17,7 @@ mod log;
 mod pace;
 mod program;
 mod record;
+mod replay;
 mod run;
 mod sample;
 mod schema;

@@ -189,6 +189,11 @@ impl RoleRecord {
         record
     }
 
+    /// Of a role that is no script's: its name, and those of its statements.
+    pub fn named(name: String, statement_names: Vec<String>) -> RoleRecord {
+        RoleRecord::new(name, statement_names)
+    }
+
     fn new(name: String, statement_names: Vec<String>) -> RoleRecord {
         RoleRecord {
             name,
@@ -243,6 +248,7 @@ impl RoleRecord {
             latency: tally.latency(),
             lag: self.paced.then(|| tally.lag()),
             outcomes: tally.outcomes,
+            replay: None,
             windows: self.windows(windows),
         }
     }
@@ -304,6 +310,7 @@ impl RoleRecord {
             latency: self.total.latency(),
             lag: self.paced.then(|| self.total.lag()),
             outcomes: self.total.outcomes,
+            replay: None,
             connects: self.reconnects.then(|| self.connects()),
             statements_by_name: statements_by_name.collect(),
             scripts: self.scripts(),

@@ -21,12 +21,13 @@ use crate::log::{self, Log};
 use crate::pace::Control;
 use crate::program::Role;
 use crate::record::RoleRecord;
+use crate::replay;
 use crate::spec::{Spec, VERSION};
 use crate::statements::StatementWriter;
 use crate::windows::WindowSchedule;
 
 /// What reaches the thread that collects and reports.
-enum Message {
+pub enum Message {
     /// Begin at this time, at once if it has passed.
     Start(Nanos),
     /// The step is over; statements under way may still take so many seconds, those of the spec if none is said.
@@ -48,7 +49,7 @@ struct Ended {
 }
 
 /// So many seconds after `then`.
-fn later(then: Nanos, seconds: f64) -> Nanos {
+pub fn later(then: Nanos, seconds: f64) -> Nanos {
     then.saturating_add(clock::nanos(seconds))
 }
 
@@ -66,6 +67,16 @@ pub fn run() -> i32 {
     let prepared =
         parse(&line).and_then(|mut spec| Ok((compile_roles(&mut spec)?, WindowSchedule::of(&spec)?, spec)));
     match prepared {
+        Ok((_, _, spec)) if spec.replay.is_some() => {
+            let replay = spec.replay.as_ref().expect("it is there");
+            match replay::step(&spec, replay, &events) {
+                Ok(code) => code,
+                Err(failure) => {
+                    events.say(&Event::Error(failure));
+                    1
+                }
+            }
+        }
         Ok((roles, windows, spec)) => match step(&spec, windows.as_ref(), &roles, &events) {
             Ok(code) => code,
             Err(failure) => {
@@ -98,6 +109,12 @@ fn parse(line: &str) -> Result<Spec, Failure> {
 
 fn compile_roles(spec: &mut Spec) -> Result<Vec<Role>, Failure> {
     let roles = std::mem::take(&mut spec.roles);
+    if spec.replay.is_some() {
+        return match roles.is_empty() && spec.windows.is_none() && spec.warmup_seconds == 0.0 {
+            true => Ok(Vec::new()),
+            false => Err(Failure::spec("a replay has neither roles of its own nor windows nor a warm-up")),
+        };
+    }
     if roles.is_empty() {
         return Err(Failure::spec("the spec has no roles"));
     }
@@ -217,7 +234,7 @@ fn work(
 }
 
 /// Reads commands from standard input on a thread of its own. Its end is the end of the process.
-fn listen(sender: mpsc::Sender<Message>) {
+pub fn listen(sender: mpsc::Sender<Message>) {
     #[derive(serde::Deserialize)]
     #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
     enum Command {

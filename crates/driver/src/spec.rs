@@ -63,8 +63,30 @@ pub struct Spec {
     /// A line for each transaction, as pgbench writes it.
     #[serde(default)]
     pub log: Option<LogSpec>,
-    #[schemars(length(min = 1))]
+    /// A captured file instead of roles.
+    #[serde(default)]
+    pub replay: Option<ReplaySpec>,
+    /// At least one, or none where there is a replay.
     pub roles: Vec<RoleSpec>,
+}
+
+/// The sessions of a captured file (docs/capture.md).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplaySpec {
+    pub file: String,
+    /// What the events call it.
+    #[schemars(length(min = 1))]
+    pub role: String,
+    /// Times the pace of the original; null: as fast as the sessions go.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub speed: Option<f64>,
+    /// Only sessions in this database; null: all.
+    #[serde(default)]
+    pub database: Option<String>,
+    /// Most sessions at the same time, where they are not paced.
+    #[schemars(range(min = 1))]
+    pub sessions: u32,
 }
 
 /// Files with a line for each transaction or each interval, in the format of pgbench's `--log`.

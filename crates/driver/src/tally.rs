@@ -17,6 +17,13 @@ pub fn histogram() -> Histogram<u64> {
     histogram
 }
 
+/// V2 compressed, base64.
+pub fn encoded(histogram: &Histogram<u64>) -> String {
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new().serialize(histogram, &mut bytes).expect("memory takes any histogram");
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
 /// What became of a transaction.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -164,11 +171,7 @@ impl Tally {
     }
 
     pub fn encoded(&self) -> String {
-        let mut bytes = Vec::new();
-        V2DeflateSerializer::new()
-            .serialize(&self.histogram, &mut bytes)
-            .expect("memory takes any histogram");
-        base64::engine::general_purpose::STANDARD.encode(bytes)
+        encoded(&self.histogram)
     }
 
     /// In seconds. Mean and standard deviation are of the exact times, not of the histogram.

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-Engine = Literal["blocking", "io_uring"]
+Engine = Literal["blocking", "io_uring", "epoll"]
 Window = tuple[int, int, float]
 """Number from 0, operations, seconds of all connections added up."""
 
@@ -94,6 +94,40 @@ class RoleCounts(_Object, frozen=True, kw_only=True):
     windows: list[Window] = []
 
 
+class ReplayLag(_Object, frozen=True):
+    """How late a replay itself was, in seconds: from when a statement was meant to start and its session was
+    free until it was sent. sent: statements."""
+
+    sent: int
+    histogram: str
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+    max: float
+
+
+class ReplayFailure(_Object, frozen=True):
+    """Statements of one shape that ended in the same way. then, now: SQLSTATE, None where they succeeded."""
+
+    statement: str
+    then: str | None
+    now: str | None
+    count: int
+    message: str
+
+
+class Replayed(_Object, frozen=True):
+    """What a replay has to say beside what every step says. lost: sessions that the server has ended before
+    their time; unsent: statements that were not sent; failures: of the original, of now, or both times."""
+
+    lag: ReplayLag
+    sessions: int
+    lost: int
+    unsent: int
+    failures: list[ReplayFailure]
+
+
 class RoleSecond(RoleCounts, frozen=True, kw_only=True):
     """What a role did in one second; times in seconds."""
 
@@ -105,6 +139,7 @@ class RoleSecond(RoleCounts, frozen=True, kw_only=True):
     p95: float
     p99: float
     max: float
+    replay: ReplayLag | None = None
 
 
 class Second(_Event, frozen=True, tag="second"):
@@ -169,6 +204,7 @@ class RoleDone(RoleCounts, frozen=True, kw_only=True):
 
     seconds: float
     latency: Latency
+    replay: Replayed | None = None
     connects: Connects | None = None
     statements_by_name: list[StatementTotals]
     scripts: list[ScriptTotals] = []

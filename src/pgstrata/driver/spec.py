@@ -260,14 +260,27 @@ class Connection(_Short, frozen=True, kw_only=True):
         return f"Connection({self.user}@{self.host}:{self.port}/{self.database})"
 
 
+class ReplaySpec(_Object, frozen=True, kw_only=True):
+    """The sessions of a captured file. role: what events call them; speed: times the original's pace, None:
+    as fast as they go, so many `sessions` at the same time; database: None: of all."""
+
+    file: str
+    role: str
+    speed: float | None
+    database: str | None
+    sessions: int
+
+
 class StepSpec(_Object, frozen=True, kw_only=True):
-    """What a step says of itself. seconds: None until every client with `operations` has finished."""
+    """What a step says of itself. seconds: None until every client with `operations` has finished; replay: in
+    the place of roles."""
 
     step: str
     seconds: float | None
     warmup_seconds: float = 0.0
     shared: Sequence[str] = ()
     lockstep: Sequence[LockstepSpec] = ()
+    replay: ReplaySpec | None = None
     roles: Sequence[RoleSpec]
 
 

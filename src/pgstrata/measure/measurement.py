@@ -19,7 +19,7 @@ from pgstrata.errors import DriverError
 from pgstrata.measure.merge import merged_parts
 from pgstrata.measure.profiles import StepProfile
 from pgstrata.measure.query_plans import step_plans
-from pgstrata.measure.record import merged_replica, replica_step, series_rows
+from pgstrata.measure.record import lateness_rows, merged_replica, replica_step, series_rows
 from pgstrata.measure.step import StepResult, driver_spec, measure
 from pgstrata.observe import StepWatch
 from pgstrata.server.cluster import Cluster, ForeignCluster
@@ -233,6 +233,7 @@ class StepMeasurement:
                 pgstat=result.observed.pgstat,
                 queries=digest.queries,
                 lag=result.observed.lag,
+                lateness=lateness_rows(result.seconds),
                 plans=digest.plans,
                 driver_version=result.ready.driver,
                 keep=keep and reachable and result.error is None,

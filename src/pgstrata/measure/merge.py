@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from pgstrata.driver import events
-from pgstrata.driver.events import Done, Second, StatementTotals
+from pgstrata.driver.events import Done, Replayed, ReplayFailure, ReplayLag, Second, StatementTotals
 from pgstrata.judge.latency import added_up
 from pgstrata.measure.record import COUNTS, step_record
 from pgstrata.measure.step import StepResult
@@ -60,6 +60,7 @@ def _done(parts: Sequence[Done]) -> Done:
                 **{name: sum(getattr(r, name) for r in own) for name in COUNTS},
                 histogram=histogram.encode(),
                 latency=events.Latency(**{name: time or 0.0 for name, time in structs.asdict(found).items()}),
+                replay=_replayed([r.replay for r in own if r.replay is not None]),
                 statements_by_name=_statements([r.statements_by_name for r in own]),
             )
         )
@@ -69,6 +70,35 @@ def _done(parts: Sequence[Done]) -> Done:
         driver_cpu_seconds=sum(part.driver_cpu_seconds for part in parts),
         driver_peak_rss_bytes=max(part.driver_peak_rss_bytes for part in parts),
         roles=roles,
+    )
+
+
+def _replayed(parts: Sequence[Replayed]) -> Replayed | None:
+    if not parts:
+        return None
+    histogram = merge([decode(part.lag.histogram) for part in parts])
+    sent = sum(part.lag.sent for part in parts)
+    p50, p95, p99 = (time or 0.0 for time in histogram.percentiles((50, 95, 99)))
+    lag = ReplayLag(
+        sent=sent,
+        histogram=histogram.encode(),
+        mean=sum(part.lag.mean * part.lag.sent for part in parts) / max(1, sent),
+        p50=p50,
+        p95=p95,
+        p99=p99,
+        max=max(part.lag.max for part in parts),
+    )
+    failures: dict[tuple[str, str | None, str | None], ReplayFailure] = {}
+    for one in (failure for part in parts for failure in part.failures):
+        key = (one.statement, one.then, one.now)
+        seen = failures.get(key)
+        failures[key] = one if seen is None else structs.replace(seen, count=seen.count + one.count)
+    return Replayed(
+        lag=lag,
+        sessions=sum(part.sessions for part in parts),
+        lost=sum(part.lost for part in parts),
+        unsent=sum(part.unsent for part in parts),
+        failures=list(failures.values()),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 from msgspec import structs
 
-from pgstrata.driver.events import Done, Ready, RoleDone, Second
+from pgstrata.driver.events import Done, Ready, Replayed, RoleDone, Second
 from pgstrata.judge.sla import sla
 from pgstrata.observe import StepObserved
 from pgstrata.observe.waits import Waits
@@ -18,8 +18,11 @@ from pgstrata.stats.metrics import metric_line
 from pgstrata.stats.rates import client_percentiles, per_second, rate_percentiles
 from pgstrata.store.record import (
     Latency,
+    LatenessRecord,
     Metrics,
     RatePercentiles,
+    ReplayFailureRecord,
+    ReplayRecord,
     ReplicaStep,
     RoleRecord,
     Sizes,
@@ -41,6 +44,8 @@ def headline_rate(headline: Headline, role: RoleDone, seconds: float) -> float:
     """The rate a step is judged by, per second."""
     counted: int = getattr(role, headline.counts)
     amount = headline.fixed if headline.fixed is not None else counted * headline.factor
+    if headline.busy:
+        seconds = sum(statement.seconds_total for statement in role.statements_by_name)
     return float(amount) / seconds if seconds > 0 else 0.0
 
 
@@ -58,6 +63,34 @@ def series_rows(seconds: Iterable[Second]) -> list[dict[str, Any]]:
         for event in seconds
         for role in event.roles
     ]
+
+
+LATE = ("mean", "p50", "p95", "p99", "max")
+
+
+def lateness_rows(seconds: Iterable[Second]) -> list[dict[str, Any]]:
+    """How late a replay was in each second, as rows of the table `lateness`; none of other steps."""
+    return [
+        {
+            "second": event.second,
+            "sent": role.replay.sent,
+            **{f"{name}_seconds": getattr(role.replay, name) for name in LATE},
+        }
+        for event in seconds
+        for role in event.roles
+        if role.replay is not None
+    ]
+
+
+def replay_record(replayed: Replayed) -> ReplayRecord:
+    """What a replay has to say of itself."""
+    return ReplayRecord(
+        lateness=LatenessRecord(**{name: getattr(replayed.lag, name) for name in LATE}),
+        sessions=replayed.sessions,
+        lost=replayed.lost,
+        unsent=replayed.unsent,
+        failures=tuple(ReplayFailureRecord(**structs.asdict(one)) for one in replayed.failures),
+    )
 
 
 def role_record(role: Role, done: RoleDone, seconds: float, cpu_seconds: float | None) -> RoleRecord:
@@ -103,7 +136,7 @@ def step_record(
     # A step judged by a fixed amount has no rate per second of its own.
     in_seconds = (
         []
-        if headline.fixed is not None or rate is None
+        if headline.fixed is not None or headline.busy or rate is None
         else [
             r * headline.factor
             for _, r in per_second(series_rows(seconds_events), headline.role, headline.counts)
@@ -159,6 +192,7 @@ def step_record(
         events=tuple(observed.events),
         plans=(),
         notes=tuple(observed.notes),
+        replay=None if counted.replay is None else replay_record(counted.replay),
         waits=None if observed.waits is None else wait_shares(observed.waits),
         waits_cost=None if observed.waits is None else waits_cost(observed.waits),
     )

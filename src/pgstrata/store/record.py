@@ -85,6 +85,39 @@ class WaitsCost(Struct, frozen=True, kw_only=True):
     backend_cpu_seconds: float | None
 
 
+class LatenessRecord(Struct, frozen=True, kw_only=True):
+    """How late a replay itself was, in seconds: from when a statement was meant to start and its session was
+    free until it was sent."""
+
+    mean: NotNegative
+    p50: NotNegative
+    p95: NotNegative
+    p99: NotNegative
+    max: NotNegative
+
+
+class ReplayFailureRecord(Struct, frozen=True, kw_only=True):
+    """Statements of one shape that ended in the same way. `then`, `now`: SQLSTATE, None where they
+    succeeded."""
+
+    statement: str
+    then: str | None
+    now: str | None
+    count: Count
+    message: str
+
+
+class ReplayRecord(Struct, frozen=True, kw_only=True):
+    """`lost`: sessions that the server has ended before their time; `unsent`: statements that were not sent;
+    `failures`: of the original, of now, or both times."""
+
+    lateness: LatenessRecord
+    sessions: Count
+    lost: Count
+    unsent: Count
+    failures: tuple[ReplayFailureRecord, ...]
+
+
 class ProfileRecord(Struct, frozen=True, kw_only=True):
     """`file`: folded stacks, relative to the run folder; None where `note` says what was missing."""
 
@@ -244,6 +277,7 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     waits: dict[str, dict[str, Share]] | None = None
     waits_cost: WaitsCost | None = None
     profile: dict[str, ProfileRecord] | None = None
+    replay: ReplayRecord | None = None
 
     def __post_init__(self) -> None:
         if self.role not in self.roles:

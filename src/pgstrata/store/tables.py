@@ -46,6 +46,10 @@ TABLES: dict[str, dict[str, str]] = {
         "disk_write_bytes:float memory_used_bytes:int page_cache_bytes:int server_rss_bytes:int"
     ),
     "pgstat": _columns("run_id:text step:text view:text object:text counter:text before:float after:float"),
+    "lateness": _columns(
+        "run_id:text step:text second:int sent:int mean_seconds:float p50_seconds:float p95_seconds:float "
+        "p99_seconds:float max_seconds:float"
+    ),
     "queries": _columns(
         "run_id:text variant:text step:text query:text stream:int execution:int start:float seconds:float "
         "rows:int digest:text answer:text timed_out:bool sqlstate:text error:text temp_read_bytes:int "
@@ -67,7 +71,7 @@ TABLES: dict[str, dict[str, str]] = {
     ),
 }
 
-OPTIONAL = frozenset({"queries", "lag", "instructions", "functions", "calls"})
+OPTIONAL = frozenset({"queries", "lag", "lateness", "instructions", "functions", "calls"})
 """Tables that only some workloads fill: a run without the file has no rows of it."""
 
 

@@ -101,6 +101,7 @@ class RunBuilder:
         pgstat: Iterable[tables.Row] = (),
         queries: Iterable[tables.Row] = (),
         lag: Iterable[tables.Row] = (),
+        lateness: Iterable[tables.Row] = (),
         plans: Sequence[Mapping[str, Any]] = (),
         driver_version: str = "",
         keep: bool = False,
@@ -128,6 +129,7 @@ class RunBuilder:
             "pgstat": pgstat,
             "queries": [{"variant": self.key.variant, **row} for row in queries],
             "lag": lag,
+            "lateness": lateness,
             "histograms": tables.bucket_rows(self._histograms[name]),
         }
         for table, its_rows in rows.items():

@@ -16,6 +16,7 @@ from pgstrata.workload.custom import Custom
 from pgstrata.workload.fulltext import Fulltext
 from pgstrata.workload.insert.steps import InsertBenchmark
 from pgstrata.workload.pgbench.steps import Pgbench
+from pgstrata.workload.replay import Replay
 from pgstrata.workload.sysbench.steps import Sysbench
 from pgstrata.workload.tpcds import Tpcds
 from pgstrata.workload.vector import Vector
@@ -23,7 +24,8 @@ from pgstrata.workload.vector import Vector
 __all__ = ["RunCost", "Workload", "WorkloadOptions", "find", "is_known", "names", "own_names", "scale"]
 
 _WORKLOADS: dict[str, Workload] = {
-    w.name: w for w in (InsertBenchmark(), Sysbench(), Pgbench(), Tpcds(), Fulltext(), Custom(), Vector())
+    w.name: w
+    for w in (InsertBenchmark(), Sysbench(), Pgbench(), Tpcds(), Fulltext(), Custom(), Vector(), Replay())
 }
 
 

@@ -58,6 +58,11 @@ fn give_way(clients: &[ClientConnection<'_>]) {
     if clients.len() < MANY || clients.iter().any(|l| l.session.role.rate.is_some()) {
         return;
     }
+    batch();
+}
+
+/// Makes this thread one that is not woken at once (`SCHED_BATCH`).
+pub fn batch() {
     let none = libc::sched_param { sched_priority: 0 };
     // SAFETY: a plain setting of this thread; refused, it stays as it was, which is slower only.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const none) };

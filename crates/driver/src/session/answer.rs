@@ -46,6 +46,37 @@ pub enum Progress {
     Whole,
 }
 
+/// What takes in a server's answers as they arrive.
+pub trait Receiver {
+    /// Where the next bytes go; never empty.
+    fn room(&mut self) -> &mut [u8];
+
+    /// Takes in the `n` bytes that were put into `room()`.
+    ///
+    /// # Errors
+    /// Bytes that are not the protocol, or that cannot be used.
+    fn receive(&mut self, n: usize, now: Nanos) -> Result<Progress, Failure>;
+
+    /// The server has closed the connection, or the system has.
+    fn lost(&mut self, why: &str) -> Failure;
+}
+
+impl Receiver for Session<'_> {
+    #[inline]
+    fn room(&mut self) -> &mut [u8] {
+        self.inbox.room()
+    }
+
+    #[inline]
+    fn receive(&mut self, n: usize, now: Nanos) -> Result<Progress, Failure> {
+        Session::receive(self, n, now)
+    }
+
+    fn lost(&mut self, why: &str) -> Failure {
+        Session::lost(self, why)
+    }
+}
+
 impl Session<'_> {
     /// Takes in the `n` bytes that were put into `inbox.room()`.
     ///

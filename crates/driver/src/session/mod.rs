@@ -24,7 +24,7 @@ use crate::tally::{Outcome, Transaction};
 use crate::windows::{CurrentWindow, WindowSchedule};
 use crate::wire::{self, Inbox};
 
-pub use self::answer::Progress;
+pub use self::answer::{Progress, Receiver};
 
 use self::answer::Answer;
 use self::copy::CopyStream;

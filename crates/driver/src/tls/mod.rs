@@ -15,7 +15,7 @@ use x509_parser::signature_algorithm::SignatureAlgorithm;
 
 use crate::clock::Nanos;
 use crate::events::{Failure, FailureKind};
-use crate::session::{Progress, Session};
+use crate::session::{Progress, Receiver};
 use crate::spec::{ChannelBinding, TlsNegotiation, TlsSpec};
 
 pub use self::words::refusal;
@@ -98,9 +98,14 @@ impl Tls {
     /// `n` bytes have been put where `room` pointed.
     ///
     /// # Errors
-    /// As [`Session::receive`], and a connection that somebody has tampered with.
+    /// As [`Receiver::receive`], and a connection that somebody has tampered with.
     #[inline]
-    pub fn received(&mut self, n: usize, session: &mut Session<'_>, now: Nanos) -> Result<Progress, Failure> {
+    pub fn received(
+        &mut self,
+        n: usize,
+        session: &mut impl Receiver,
+        now: Nanos,
+    ) -> Result<Progress, Failure> {
         let room = std::mem::take(&mut self.room);
         let progress = self.take_in(&room[..n], session, now);
         self.room = room;
@@ -116,7 +121,7 @@ impl Tls {
     pub fn take_in(
         &mut self,
         mut bytes: &[u8],
-        session: &mut Session<'_>,
+        session: &mut impl Receiver,
         now: Nanos,
     ) -> Result<Progress, Failure> {
         let mut progress = Progress::More;
@@ -129,7 +134,7 @@ impl Tls {
                 let n = self
                     .connection
                     .reader()
-                    .read(session.inbox.room())
+                    .read(session.room())
                     .map_err(|e| session.lost(&e.to_string()))?;
                 left -= n;
                 if session.receive(n, now)? == Progress::Whole {

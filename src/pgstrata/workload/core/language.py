@@ -40,6 +40,7 @@ from pgstrata.driver.spec import (
     OpSpec,
     OpsScript,
     RateSpec,
+    ReplaySpec,
     RetrySpec,
     RoleSpec,
     SetSpec,
@@ -82,6 +83,7 @@ __all__ = [
     "Phase",
     "Pick",
     "Repeat",
+    "Replay",
     "Role",
     "Script",
     "Set",
@@ -305,11 +307,33 @@ class Role:
 
 
 @dataclass(frozen=True)
+class Replay:
+    """The sessions of a captured file, in the place of what roles do. speed: times the pace of the
+    original, None: as fast as they go; database: only sessions in this one; sessions: at the same time,
+    where they are not paced."""
+
+    file: str
+    speed: float | None
+    database: str | None
+    sessions: int
+
+    def spec(self, role: str) -> ReplaySpec:
+        return ReplaySpec(
+            file=self.file,
+            role=role,
+            speed=self.speed,
+            database=self.database,
+            sessions=self.sessions,
+        )
+
+
+@dataclass(frozen=True)
 class Headline:
     """What the step is judged by.
 
     The rate is (`counts` of role × factor) ÷ seconds, or fixed ÷ seconds where `fixed` is given
-    (the rows of the table when an index was built). `unit` is written behind every such number.
+    (the rows of the table when an index was built). `unit` is written behind every such number. busy: the
+    seconds are those of the role's statements added up, where how many come is none of the server's doing.
     """
 
     role: str
@@ -317,6 +341,7 @@ class Headline:
     unit: str
     factor: float = 1.0
     fixed: float | None = None
+    busy: bool = False
 
 
 # --- phases -----------------------------------------------------------------------------------
@@ -347,6 +372,7 @@ class Step:
     load: it makes the data of the steps after it, measured or not; with `keep_loaded` it is left out where
     its data is kept.
     estimated_seconds: what the plan shows where `seconds` is None.
+    replay: what its only role does, which has no scripts then.
     overtime: seconds that statements under way at its end may still take; then they are cancelled, and the
     step has failed.
     apart: where instructions are counted, each statement by itself. uncounted: why the step is none that can
@@ -368,6 +394,7 @@ class Step:
     reads_only: bool = False
     load: bool = False
     estimated_seconds: float | None = None
+    replay: Replay | None = None
     overtime: float = 600.0
     apart: bool = False
     uncounted: str = ""
@@ -380,7 +407,8 @@ class Step:
             warmup_seconds=self.warmup,
             shared=list(self.shared),
             lockstep=self.lockstep,
-            roles=[role.spec() for role in self.roles],
+            replay=None if self.replay is None else self.replay.spec(self.headline.role),
+            roles=[] if self.replay is not None else [role.spec() for role in self.roles],
         )
 
 

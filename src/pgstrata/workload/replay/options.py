@@ -1,0 +1,79 @@
+"""Options of a replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from pgstrata.workload.core.options import OneOrMore, Seconds, WorkloadOptions
+from pgstrata.workload.core.scripts import beside
+from pgstrata.workload.custom.contents import digest_of
+from pgstrata.workload.custom.options import CustomOptions
+
+MOST_SPEED = 1e6
+
+
+class ReplayOptions(WorkloadOptions):
+    """Options of workload `replay`."""
+
+    file: str = Field("", description="the captured file (`pgstrata capture` makes it)")
+    setup: Annotated[tuple[str, ...], OneOrMore] = Field(
+        (),
+        max_length=1000,
+        description="what makes the data, as in workload `custom`: SQL files and dumps of pg_dump. Nothing: "
+        "it is there",
+    )
+    load_connections: int = Field(4, ge=1, le=64, description="connections that load rows and make indexes")
+    speed: float = Field(
+        1.0,
+        ge=0,
+        le=MOST_SPEED,
+        description="times the pace of the original; 0: as fast as the sessions go",
+    )
+    seconds: Seconds | None = Field(
+        None, description="seconds after which the replay is stopped; null: at its end"
+    )
+    database: str | None = Field(
+        None, description="sessions in this database only; null: in the one that most statements were in"
+    )
+    overtime: Seconds = Field(
+        600,
+        description="seconds without any answer, at the end of a replay, after which it has failed",
+    )
+    contents: dict[str, str] = Field(
+        default_factory=dict,
+        description="filled in by pgstrata: digests of all files, so that other content is another "
+        "measurement",
+    )
+
+    @field_validator("file")
+    @classmethod
+    def _file(cls, value: str, info: ValidationInfo) -> str:
+        return beside(value, info) if value else value
+
+    @field_validator("setup")
+    @classmethod
+    def _setup(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        return tuple(beside(name, info) for name in value)
+
+    @model_validator(mode="after")
+    def _contents(self, info: ValidationInfo) -> ReplayOptions:
+        if (info.context or {}).get("folder"):
+            files = [self.file] if self.file else []
+            found = {name: digest_of(Path(name)) for name in sorted({*files, *self.setup})}
+            object.__setattr__(self, "contents", found)
+        return self
+
+    def of_setup(self) -> CustomOptions:
+        """What workload `custom` loads the same data by."""
+        return CustomOptions.model_construct(
+            setup=self.setup,
+            load_connections=self.load_connections,
+            contents=dict(self.contents),
+            seed=self.seed,
+        )
+
+
+__all__ = ["ReplayOptions"]

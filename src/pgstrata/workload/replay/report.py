@@ -1,0 +1,194 @@
+"""What a replay has beyond its rate: how late it was itself, what failed, and the time of each statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pgstrata import numbers
+from pgstrata.page.blocks import Block, Cell, Column, Row, Section, Table, missing, words
+from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
+from pgstrata.store.record import ReplayRecord, StatementRecord, StepRecord
+
+MOST_ROWS = 100
+
+_NUMBER = re.compile(r"#[0-9]+ ")
+
+_LATE = (
+    "From when a statement was meant to start, and its session had the answer to the one before, until it "
+    "was sent; of several repeats, the one with the largest p99. What a slow server adds is not in it: a "
+    "large figure says that the machine of the replay was too busy, and that response times are not the "
+    "server's alone."
+)
+_FAILURES = (
+    "SQLSTATE in the original and now; a dash is success. Statements that failed in the original and do not "
+    "now have found other data, or a server that takes what the other refused."
+)
+_STATEMENTS = (
+    "Mean time of a statement, from sending it to its whole answer; those that take the largest share of the "
+    "first variant's time come first. Literals are left out: $1, $2, …."
+)
+
+
+def replays(results: RunSet, workload: WorkloadResults) -> Section | None:
+    """None where nothing was replayed."""
+    blocks: list[Block] = []
+    for step in workload.compared:
+        records = {
+            variant: [m.record for m in own.repeats if m.record.replay is not None]
+            for variant, own in step.by_variant.items()
+        }
+        records = {variant: own for variant, own in records.items() if own}
+        variants = [variant for variant in results.variants if variant in records]
+        if variants:
+            blocks.append(_lateness(workload, step, variants, records))
+            blocks += [t for t in (_failures(workload, step, variants, records),) if t is not None]
+            blocks.append(_statements(workload, step, variants, records))
+    return Section(anchor("replay", workload.name), f"Replay ({workload.name})", blocks) if blocks else None
+
+
+Records = Mapping[str, list[StepRecord]]
+
+
+def _replays(records: list[StepRecord]) -> list[ReplayRecord]:
+    return [record.replay for record in records if record.replay is not None]
+
+
+def _lateness(workload: WorkloadResults, step: StepResults, variants: list[str], records: Records) -> Table:
+    rows = []
+    for variant in variants:
+        own = _replays(records[variant])
+        failures = [one for replay in own for one in replay.failures]
+        new = sum(one.count for one in failures if one.then is None)
+        gone = sum(one.count for one in failures if one.now is None)
+        both = sum(one.count for one in failures) - new - gone
+        counts = (sum(r.sessions for r in own), new, gone, both)
+        left = (sum(r.lost for r in own), sum(r.unsent for r in own))
+        worst = max((r.lateness for r in own), key=lambda late: late.p99)
+        late = map(_milliseconds, (worst.p50, worst.p95, worst.p99, worst.max))
+        cells = [words(variant), *map(_count, counts), *map(_count, left), *late]
+        rows.append(Row(cells, variant=variant))
+    return Table(
+        name="replay",
+        title=f"{step.name}: How late the replay itself was, and what came of the original's statements",
+        columns=[
+            Column("variant", "Variant", align="left"),
+            Column("sessions", "Sessions"),
+            Column("failed_now", "Failed only now"),
+            Column("failed_then", "Failed only then"),
+            Column("failed_both", "Failed both times"),
+            Column("lost", "Sessions lost"),
+            Column("unsent", "Not sent"),
+            *(Column(f"late_{name}", f"Late {name}", "ms") for name in ("p50", "p95", "p99")),
+            Column("late_max", "Longest", "ms"),
+        ],
+        rows=rows,
+        how=_LATE,
+        keys=(("workload", workload.name), ("step", step.name)),
+    )
+
+
+def _failures(
+    workload: WorkloadResults, step: StepResults, variants: list[str], records: Records
+) -> Table | None:
+    found: dict[tuple[str, str | None, str | None], dict[str, int]] = {}
+    said: dict[tuple[str, str | None, str | None], str] = {}
+    for variant in variants:
+        for one in (f for replay in _replays(records[variant]) for f in replay.failures):
+            key = (one.statement, one.then, one.now)
+            counts = found.setdefault(key, {})
+            counts[variant] = counts.get(variant, 0) + one.count
+            said.setdefault(key, one.message)
+    if not found:
+        return None
+    # New ones first: they are what an upgrade is asked about.
+    order = sorted(found, key=lambda key: (key[1] is not None, key[2] is None, -max(found[key].values())))
+    rows = [
+        Row(
+            [
+                words(_NUMBER.sub("", key[0], count=1)),
+                words(key[1] or "–"),
+                words(key[2] or "–"),
+                *(_count(found[key].get(variant, 0)) for variant in variants),
+                words(said[key]),
+            ]
+        )
+        for key in order[:MOST_ROWS]
+    ]
+    return Table(
+        name="replay_failures",
+        title=f"{step.name}: statements that failed then or now",
+        columns=[
+            Column("statement", "Statement", align="left"),
+            Column("then", "Then", align="left"),
+            Column("now", "Now", align="left"),
+            *(Column(variant, variant) for variant in variants),
+            Column("message", "The server's words", align="left"),
+        ],
+        rows=rows,
+        how=_FAILURES,
+        keys=(("workload", workload.name), ("step", step.name)),
+    )
+
+
+def _statements(workload: WorkloadResults, step: StepResults, variants: list[str], records: Records) -> Table:
+    by_variant = {variant: _totals(records[variant]) for variant in variants}
+    first = by_variant[variants[0]]
+    whole = sum(seconds for _, seconds in first.values())
+    names = sorted(
+        {name for totals in by_variant.values() for name in totals},
+        key=lambda name: -first.get(name, (0, 0.0))[1],
+    )
+    rows = []
+    for name in names[:MOST_ROWS]:
+        calls, seconds = first.get(name, (0, 0.0))
+        share = seconds / whole if whole else None
+        cells = [
+            words(_NUMBER.sub("", name, count=1)),
+            Cell(share, numbers.percent(share)),
+            _count(calls),
+        ]
+        for variant in variants:
+            count, took = by_variant[variant].get(name, (0, 0.0))
+            cells.append(_milliseconds(took / count) if count else missing("not asked"))
+        rows.append(Row(cells))
+    return Table(
+        name="replay_statements",
+        title=f"{step.name}: time of each statement, ms — less is better",
+        columns=[
+            Column("statement", "Statement", align="left"),
+            Column("share", "Share", "%"),
+            Column("calls", "Calls"),
+            *(Column(variant, variant, "ms") for variant in variants),
+        ],
+        rows=rows,
+        how=_STATEMENTS,
+        keys=(("workload", workload.name), ("step", step.name)),
+        notes=[f"{len(names) - MOST_ROWS} more statements are in run.json."]
+        if len(names) > MOST_ROWS
+        else [],
+    )
+
+
+def _totals(records: list[StepRecord]) -> dict[str, tuple[int, float]]:
+    """Calls and seconds of each statement."""
+    found: dict[str, tuple[int, float]] = {}
+    for one in (s for record in records for s in _of(record)):
+        calls, seconds = found.get(one.name, (0, 0.0))
+        found[one.name] = (calls + one.count, seconds + one.seconds_total)
+    return found
+
+
+def _of(record: StepRecord) -> tuple[StatementRecord, ...]:
+    return record.headline.statements_by_name
+
+
+def _milliseconds(seconds: float) -> Cell:
+    return Cell(seconds * 1000, numbers.milliseconds(seconds))
+
+
+def _count(value: int) -> Cell:
+    return Cell(value, numbers.count(value))
+
+
+__all__ = ["replays"]

@@ -1,0 +1,120 @@
+"""Workload `replay`: a captured file's sessions as one step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pgstrata.page.blocks import Section
+    from pgstrata.page.results import RunSet, WorkloadResults
+
+from pgstrata.errors import UsageError
+from pgstrata.traffic.captured import Captured, Database, Header
+from pgstrata.user_files import shown
+from pgstrata.workload.core.language import Admin, Headline, Phase, Role, Settle, Step
+from pgstrata.workload.core.language import Replay as ReplayedFile
+from pgstrata.workload.core.options import RunCost, WorkloadOptions
+from pgstrata.workload.custom.setup import setup
+from pgstrata.workload.replay.options import ReplayOptions
+
+NAME = "replay"
+
+BYTES_PER_BYTE = 2.5
+"""Of a data folder for each byte of rows: indexes, and room that updates leave."""
+
+BYTES_PER_STATEMENT = 1000.0
+"""That a statement writes at most, the write-ahead log included: for estimates only."""
+
+
+class Replay:
+    """What sessions asked of a server, asked again: pace, order and transactions as they were."""
+
+    name = NAME
+    summary = "a captured file's sessions, at the pace of the original or as fast as they go"
+    Options: type[WorkloadOptions] = ReplayOptions
+    scales: Mapping[str, Mapping[str, Any]] = {}
+
+    def phases(self, options: ReplayOptions, version_num: int) -> list[Phase]:
+        """Raises UsageError where the file is none, or has no session in the database."""
+        made = setup(options.of_setup(), version_num)
+        header = header_of(options)
+        phases = list(made.phases)
+        if phases:
+            phases += [Admin("vacuum", ["VACUUM ANALYZE"]), Settle([], 0)]
+        return [*phases, replay_step(options, header, made.tables)]
+
+    def extensions(self, options: ReplayOptions) -> Sequence[str]:
+        """Those that the files of `setup` create."""
+        return setup(options.of_setup(), 999_999).extensions
+
+    def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
+        """Its section of the report."""
+        from pgstrata.workload.replay.report import replays  # what draws is loaded where something is drawn
+
+        return replays(results, workload)
+
+    def estimate(self, options: ReplayOptions) -> RunCost:
+        """The length of load and replay; bytes from those of the rows and the number of statements."""
+        made = setup(options.of_setup(), 999_999)
+        header = header_of(options)
+        steps = [phase for phase in made.phases if isinstance(phase, Step)]
+        seconds = sum(step.estimated_seconds or 0.0 for step in steps) + seconds_of(options, header)
+        written = min(header.statements * BYTES_PER_STATEMENT, 2.0**30)
+        return RunCost(seconds, int(made.bytes * BYTES_PER_BYTE + written + 60e6))
+
+
+def header_of(options: ReplayOptions) -> Header:
+    """What the captured file holds. Raises UsageError where none is named."""
+    if not options.file:
+        raise UsageError(
+            "a replay needs a captured file", "make one: pgstrata capture LOG… -o FILE; file = …"
+        )
+    with Captured(Path(options.file)) as captured:
+        return captured.header
+
+
+def database_of(options: ReplayOptions, header: Header) -> Database:
+    """Whose sessions are replayed. Raises UsageError where there is none of that name."""
+    if options.database is None:
+        return max(header.databases, key=lambda one: one.statements)
+    for one in header.databases:
+        if one.name == options.database:
+            return one
+    names = ", ".join(shown(one.name) for one in header.databases[:20])
+    raise UsageError(
+        f"{shown(options.file)} has no session in database {shown(options.database)}", f"it has: {names}"
+    )
+
+
+def seconds_of(options: ReplayOptions, header: Header) -> float:
+    """How long the replay takes, about."""
+    if options.speed:
+        length = (header.end - header.begin) / 1e6 / options.speed
+    else:
+        length = header.seconds / max(1, header.most_sessions)
+    return length if options.seconds is None else min(length, options.seconds)
+
+
+def replay_step(options: ReplayOptions, header: Header, tables: Sequence[str]) -> Step:
+    """Judged by the statements for each second that they take together: how many come is the log's doing, not
+    the server's."""
+    database = database_of(options, header)
+    sessions = max(1, database.most_sessions)
+    return Step(
+        NAME,
+        [Role(NAME, sessions, [])],
+        Headline(NAME, "operations", "statements/s of their time", busy=True),
+        seconds=options.seconds,
+        tables=tables,
+        estimated_seconds=seconds_of(options, header),
+        overtime=options.overtime,
+        uncounted="how many statements are asked at a time is part of it",
+        replay=ReplayedFile(
+            str(Path(options.file).absolute()), options.speed or None, database.name, sessions
+        ),
+    )
+
+
+__all__ = ["Replay", "database_of", "header_of", "replay_step"]

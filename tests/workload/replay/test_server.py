@@ -1,0 +1,472 @@
+"""Replays on real servers: what is left, what was counted, when it happened, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import psycopg
+import pytest
+
+from pgstrata.driver.client import Driver
+from pgstrata.driver.events import Done, Event, Failure, ReplayFailure, Second
+from pgstrata.errors import UsageError
+from pgstrata.measure.step import driver_spec
+from pgstrata.server.cluster import Cluster
+from pgstrata.server.model import Server
+from pgstrata.traffic.capture import capture
+from pgstrata.traffic.captured import Captured, Header, Statement, Writer
+from pgstrata.traffic.shapes import shape
+from pgstrata.workload import catalog
+from pgstrata.workload.core.language import Step
+from support_program import Program
+from support_steps import database, run_step, running, statement_rows
+from support_traffic import SCHEMA, SETTINGS, Shop, state, take_logs
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Original:
+    """What an application did. file: captured of its log; left: rows and sums of its tables; counted: calls
+    by shape, of pg_stat_statements."""
+
+    file: Path
+    header: Header
+    left: list[tuple[Any, ...]]
+    counted: dict[str, int]
+    seconds: float
+
+
+def counted(connection: psycopg.Connection[Any]) -> dict[str, int]:
+    """Calls by shape since the database was made."""
+    found: dict[str, int] = {}
+    for text, (calls, _) in statement_rows(connection).items():
+        name = shape(text).text
+        found[name] = found.get(name, 0) + calls
+    return found
+
+
+def length(file: Path) -> float:
+    """Seconds from the first statement's start to the last one's."""
+    with Captured(file) as captured:
+        starts = [s.start for entry in captured.sessions() for s in captured.statements(entry)]
+    return (max(starts) - min(starts)) / 1e6
+
+
+@pytest.fixture(scope="module")
+def original(pg17: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Original]:
+    folder = tmp_path_factory.mktemp("original")
+    with running(pg17) as cluster, database(cluster, "shop") as admin:
+        admin.execute(SCHEMA.encode())
+        admin.execute("SELECT pg_stat_statements_reset()")
+        cluster.stop()
+        cluster.start(settings=SETTINGS)
+        Shop(cluster, "shop", sessions=8, rounds=40, think=0.1).work()
+        cluster.stop()
+        take_logs(cluster, folder)
+        cluster.start()
+        with cluster.connect("shop") as connection:
+            seen, left = counted(connection), state(connection)
+    header = capture([folder / "postgresql.csv"], folder / "shop.traffic")
+    other = capture([folder / "postgresql.json"], folder / "json.traffic")
+    assert replace_source(header) == replace_source(other)
+    yield Original(folder / "shop.traffic", header, left, seen, length(folder / "shop.traffic"))
+
+
+def replace_source(header: Header) -> Json:
+    return {**msgspec.to_builtins(header), "source": "", "files": [], "made": ""}
+
+
+@pytest.fixture(scope="module")
+def clusters(pg13: Server, pg17: Server) -> Iterator[dict[str, Cluster]]:
+    with running(pg13) as old, running(pg17) as new:
+        yield {"13": old, "17": new}
+
+
+def replay(file: Path, **options: Any) -> Step:
+    workload = catalog.find("replay")
+    made = workload.Options.model_validate({"file": str(file), "database": "shop", **options})
+    step = workload.phases(made, 170_000)[-1]
+    assert isinstance(step, Step)
+    return step
+
+
+def done_of(outcome: Any) -> Json:
+    found: Json = outcome.role("replay")
+    return found
+
+
+@pytest.mark.parametrize("version", ["13", "17"])
+@pytest.mark.parametrize("speed", [1, 0])
+def test_what_the_original_left_is_left_again(
+    original: Original, clusters: dict[str, Cluster], version: str, speed: float
+) -> None:
+    cluster = clusters[version]
+    with database(cluster, "shop") as connection:
+        connection.execute(SCHEMA.encode())
+        connection.execute("SELECT pg_stat_statements_reset()")
+        outcome = run_step(cluster, "shop", replay(original.file, speed=speed))
+        seen = counted(connection) if version == "17" else counted_before_14(connection)
+        assert state(connection) == original.left
+    done = done_of(outcome)
+    header, told = original.header, done["replay"]
+    # Statement by statement, as the server counts them: those that went well.
+    own = re.compile("SELECT (id|owner|balance|nothing)|INSERT|UPDATE|DELETE")
+    expected = {name: calls for name, calls in original.counted.items() if own.match(name)}
+    assert {name: calls for name, calls in seen.items() if own.match(name)} == expected
+    if version == "17":
+        rest = {name: calls for name, calls in seen.items() if not re.match("SELECT|SET|CREATE|INSERT", name)}
+        assert rest.items() <= original.counted.items() and "BEGIN" in rest and "COMMIT" in rest
+    # Those that failed then fail now, in the same way, and no other.
+    assert all(one["then"] == one["now"] for one in told["failures"]), told["failures"]
+    assert sum(one["count"] for one in told["failures"]) == header.errors == done["errors"] > 50
+    assert {one["now"] for one in told["failures"]} == {"23505", "42703", "22012"}
+    assert done["operations"] + done["errors"] == header.statements
+    assert (told["sessions"], told["lost"], told["unsent"]) == (header.sessions, 0, 0)
+    by_name = {one["name"]: one["count"] for one in done["statements_by_name"]}
+    for number, one in enumerate(header.shapes):
+        if one.calls:
+            assert by_name[next(n for n in by_name if n.startswith(f"#{number} "))] == one.calls
+    # How late it was itself is told for each second, and adds up.
+    lags = [second["roles"][0]["replay"] for second in outcome.seconds]
+    assert sum(lag["sent"] for lag in lags) == told["lag"]["sent"] == header.statements
+    assert max(lag["max"] for lag in lags) == told["lag"]["max"]
+    if speed:
+        # The pace is the original's, but for what the replayer was late at the end, which it says.
+        late = told["lag"]["max"]
+        assert abs(outcome.done["seconds"] - original.seconds) < 0.01 * original.seconds + late + slowest(
+            done
+        )
+    else:
+        assert outcome.done["seconds"] < original.seconds
+
+
+def slowest(done: Json) -> float:
+    """Of the statements of a replay: the last one may have waited for the one before it."""
+    return float(max(one["seconds_max"] for one in done["statements_by_name"]))
+
+
+def counted_before_14(connection: psycopg.Connection[Any]) -> dict[str, int]:
+    rows = connection.execute(
+        "SELECT query, calls FROM pg_stat_statements "
+        "WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    ).fetchall()
+    found: dict[str, int] = {}
+    for text, calls in rows:
+        name = shape(text).text
+        found[name] = found.get(name, 0) + calls
+    return found
+
+
+def test_ten_times_the_pace_and_a_part_of_it(original: Original, clusters: dict[str, Cluster]) -> None:
+    with database(clusters["17"], "shop") as connection:
+        connection.execute(SCHEMA.encode())
+        whole = run_step(clusters["17"], "shop", replay(original.file, speed=2))
+        assert whole.done["seconds"] < 0.8 * original.seconds
+        part = run_step(clusters["17"], "shop", replay(original.file, speed=1, seconds=0.5))
+        told = done_of(part)["replay"]
+        assert 0.5 <= part.done["seconds"] < 0.5 * original.seconds
+        assert told["unsent"] > 0 and told["unsent"] + told["lag"]["sent"] >= told["unsent"]
+
+
+def test_a_masked_file_is_replayed_as_one_that_is_not(
+    original: Original, clusters: dict[str, Cluster], tmp_path: Path
+) -> None:
+    header = capture([original.file.parent / "postgresql.csv"], tmp_path / "m.traffic", mask=True)
+    with database(clusters["17"], "shop") as connection:
+        connection.execute(SCHEMA.encode())
+        outcome = run_step(clusters["17"], "shop", replay(tmp_path / "m.traffic", speed=0))
+    done = done_of(outcome)
+    assert done["operations"] + done["errors"] == header.statements == original.header.statements
+    # Other keys refer to no account, and what was there twice is not: nothing else is new.
+    new = {one["now"] for one in done["replay"]["failures"] if one["then"] is None}
+    assert new <= {"23503", "25P02", "40P01"}, done["replay"]["failures"]
+
+
+# --- files made by hand -----------------------------------------------------------------------
+
+
+Asked = tuple[float, str] | tuple[float, str, int, tuple[str | None, ...]]
+
+
+def written(path: Path, *sessions: Sequence[Asked]) -> Path:
+    """A captured file of sessions, each with its statements: when, in seconds, text, protocol, parameters."""
+    with Writer(path) as writer:
+        for statements in sessions:
+            begin = 10**15 + int(statements[0][0] * 1e6)
+            session = writer.begin(begin, writer.database("shop"))
+            for one in statements:
+                protocol, values = (one[2], one[3]) if len(one) == 4 else (0, ())
+                number = writer.shape(shape(one[1]).text)
+                start = 10**15 + int(one[0] * 1e6)
+                made = Statement(start, 100, protocol, number, one[1], values, "", "DISCARD" in one[1])
+                writer.add(session, made, common=len(one) == 4)
+            writer.end(session)
+        writer.finish(Header())
+    return path
+
+
+def failures_of(outcome: Any) -> dict[str, str | None]:
+    return {one["statement"].partition(" ")[2]: one["now"] for one in done_of(outcome)["replay"]["failures"]}
+
+
+def test_what_a_log_may_hold(clusters: dict[str, Cluster], tmp_path: Path) -> None:
+    """COPY without its rows, LISTEN, DDL, unknown types, statements that are dropped, large values."""
+    large = "x" * 3_000_000
+    file = written(
+        tmp_path / "a",
+        [
+            (0.0, "CREATE TABLE t (a int, b jsonb, c text)"),
+            (0.0, "LISTEN jobs"),
+            (0.01, "COPY t FROM STDIN"),
+            (0.01, "COPY t FROM STDIN", 1, ()),
+            (0.02, "INSERT INTO t VALUES ($1, $2, $3)", 2, ("1", '{"a": [1]}', None)),
+            (0.02, "INSERT INTO t VALUES ($1, $2, $3)", 2, ("2", None, large)),
+            (0.03, "DISCARD ALL"),
+            (0.03, "INSERT INTO t VALUES ($1, $2, $3)", 2, ("3", "{}", "")),
+            (0.04, "ALTER TABLE t ADD d point"),
+            (0.05, "UPDATE t SET d = $1 WHERE a = $2", 1, ("(1,2)", "3")),
+            (0.05, "COPY t TO STDOUT"),
+            (0.06, "SELECT pg_notify('jobs', 'x')"),
+            (0.06, "BEGIN"),
+            (0.06, "INSERT INTO t VALUES (4)"),
+        ],
+        [(0.04, f"SELECT length('{large}')"), (0.05, "SELECT $1", 1, ("a",)), (0.06, ";"), (0.06, "")],
+    )
+    with database(clusters["17"], "shop") as connection:
+        outcome = run_step(clusters["17"], "shop", replay(file))
+        rows = connection.execute("SELECT a, b, length(c), d::text FROM t ORDER BY a").fetchall()
+    # The transaction that was open at the end is rolled back.
+    assert rows == [(1, {"a": [1]}, None, None), (2, None, len(large), None), (3, {}, 0, "(1,2)")]
+    assert failures_of(outcome) == {"COPY t FROM STDIN": "57014"}
+    done = done_of(outcome)
+    assert done["operations"] == 16 and done["errors"] == 2 and done["replay"]["unsent"] == 0
+
+
+def test_sessions_that_wait_for_each_other(clusters: dict[str, Cluster], tmp_path: Path) -> None:
+    """Locks are waited for as they were; a deadlock of the replay's own is one of its failures."""
+    file = written(
+        tmp_path / "a",
+        [
+            (0.0, "BEGIN"),
+            (0.0, "SELECT pg_advisory_xact_lock(1)"),
+            (0.3, "SELECT pg_advisory_xact_lock(2)"),
+            (0.4, "COMMIT"),
+        ],
+        [
+            (0.1, "BEGIN"),
+            (0.1, "SELECT pg_advisory_xact_lock(2)"),
+            (0.35, "SELECT pg_advisory_xact_lock(1)"),
+            (0.45, "COMMIT"),
+        ],
+        [(0.2, "SELECT 1")],
+    )
+    with database(clusters["17"], "shop"):
+        outcome = run_step(clusters["17"], "shop", replay(file))
+    done = done_of(outcome)
+    assert list(failures_of(outcome).values()) == ["40P01"] and done["outcomes"]["deadlock_failures"] == 1
+    assert done["operations"] == 8
+    # What waited for a lock is late by its session's doing, not by the replayer's.
+    assert done["replay"]["lag"]["max"] < done["latency"]["max"]
+
+
+def test_a_session_that_the_server_ends(clusters: dict[str, Cluster], tmp_path: Path) -> None:
+    file = written(
+        tmp_path / "a",
+        [(0.0, "SELECT pg_terminate_backend(pg_backend_pid())"), (0.1, "SELECT 2"), (0.2, "SELECT 3")],
+        [(0.0, "SELECT 1"), (0.3, "SELECT 4")],
+    )
+    with database(clusters["17"], "shop"):
+        outcome = run_step(clusters["17"], "shop", replay(file))
+    done = done_of(outcome)
+    assert (done["replay"]["lost"], done["replay"]["unsent"], done["operations"]) == (1, 2, 2)
+
+
+def events_of(cluster: Cluster, step: Step, meanwhile: Any = None) -> list[Event]:
+    """All events of a replay, failures among them. meanwhile: done when its first second is over."""
+    found: list[Event] = []
+    with Driver(driver_spec(step, cluster.connection("shop"), 1, "auto")) as driver:
+        driver.ready()
+        driver.start()
+        for event in driver.events():
+            found.append(event)
+            if isinstance(event, Second) and event.second == 0 and meanwhile is not None:
+                meanwhile(driver)
+        driver.close()
+    return found
+
+
+def test_a_server_that_dies(pg17: Server, tmp_path: Path) -> None:
+    file = written(tmp_path / "a", *[[(n / 50 + k / 10, "SELECT 1") for k in range(300)] for n in range(5)])
+    with running(pg17) as cluster, database_that_dies(cluster):
+        postmaster = psutil.Process(cluster.pid or 0)
+
+        def kill(driver: Driver) -> None:
+            def later() -> None:
+                time.sleep(0.5)
+                for process in [*postmaster.children(recursive=True), postmaster]:
+                    process.send_signal(signal.SIGKILL)
+
+            threading.Thread(target=later).start()
+
+        found = events_of(cluster, replay(file), kill)
+    errors = [event for event in found if isinstance(event, Failure)]
+    assert len(errors) == 1 and errors[0].kind == "connection" and "lost" in errors[0].message
+    done = found[-1]
+    assert isinstance(done, Done) and done.roles[0].replay is not None
+    assert 0 < done.roles[0].operations < 1500 and done.seconds < 20
+    assert done.roles[0].replay.lost == 5 and done.roles[0].replay.unsent > 500
+
+
+class database_that_dies:
+    """A database of a server that is not there any more when it is to be dropped."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        with cluster.connect() as admin:
+            admin.execute("CREATE DATABASE shop")
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_stopping_and_statements_that_never_end(clusters: dict[str, Cluster], tmp_path: Path) -> None:
+    forever = written(
+        tmp_path / "a", [(0.0, "SELECT pg_sleep(1000)")], [(0.0, "SELECT 1"), (900.0, "SELECT 2")]
+    )
+    with database(clusters["17"], "shop") as connection:
+        found = events_of(clusters["17"], replay(forever), lambda driver: driver.stop(within=0.3))
+        done = found[-1]
+        assert isinstance(done, Done) and not any(isinstance(event, Failure) for event in found)
+        assert done.roles[0].replay is not None and done.roles[0].replay.unsent == 1
+        short = replace(replay(forever, seconds=0.2), overtime=0.5)
+        found = events_of(clusters["17"], short)
+        [failure] = [event for event in found if isinstance(event, Failure)]
+        assert "no statement has had an answer" in failure.message
+        # Nothing of it goes on in the server.
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            sleeping = connection.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(1000)%' "
+                "AND state = 'active' AND pid <> pg_backend_pid()"
+            ).fetchone()
+            if sleeping == (0,):
+                break
+            time.sleep(0.1)
+        assert sleeping == (0,)
+
+
+def test_files_that_cannot_be_replayed(
+    clusters: dict[str, Cluster], original: Original, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="needs a captured file"):
+        catalog.find("replay").phases(catalog.find("replay").Options(), 170_000)
+    with pytest.raises(UsageError, match="no session in database nowhere") as caught:
+        replay(original.file, database="nowhere")
+    assert "shop" in caught.value.hint
+    whole = bytearray(original.file.read_bytes())
+    (tmp_path / "a").write_bytes(whole)
+    step = replay(tmp_path / "a", speed=0)
+    with database(clusters["17"], "shop") as connection:
+        connection.execute(SCHEMA.encode())
+        for place in (60, 2000):  # of a block of statements
+            damaged = bytearray(whole)
+            damaged[place : place + 8] = b"\xff" * 8
+            (tmp_path / "a").write_bytes(damaged)
+            with pytest.raises(Exception, match="damaged"):
+                run_or_raise(clusters["17"], step)
+        (tmp_path / "a").write_bytes(whole[:-10])
+        with pytest.raises(Exception, match="its end is missing"):
+            run_or_raise(clusters["17"], step)
+
+
+def run_or_raise(cluster: Cluster, step: Step) -> None:
+    from pgstrata.driver.client import driver_failure
+
+    for event in events_of(cluster, step):
+        if isinstance(event, Failure):
+            raise driver_failure(event)
+
+
+def test_memory_is_that_of_the_open_sessions(clusters: dict[str, Cluster], tmp_path: Path) -> None:
+    """A file many times longer takes no more of it."""
+    peaks = []
+    for count in (2_000, 60_000):
+        with Writer(tmp_path / str(count)) as writer:
+            number = writer.shape("SELECT $1")
+            session = writer.begin(0, writer.database("shop"))
+            for n in range(count):
+                text = f"SELECT '{n} {str(n) * 40}'"
+                writer.add(session, Statement(n, 1, 0, number, text), common=False)
+            writer.end(session)
+            writer.finish(Header())
+        with database(clusters["17"], "shop"):
+            outcome = run_step(clusters["17"], "shop", replay(tmp_path / str(count), speed=0))
+        assert done_of(outcome)["operations"] == count
+        peaks.append(outcome.done["driver_peak_rss_bytes"])
+    assert peaks[1] < peaks[0] + 2e6, peaks
+
+
+def server_of(server: Server) -> str:
+    assert server.bin_dir is not None
+    return f"path:{server.bin_dir}"
+
+
+def test_a_campaign_of_a_captured_file(
+    pg13: Server, pg17: Server, original: Original, pgstrata: Program, place: Path
+) -> None:
+    """Each variant loads the data and replays; in rounds, as the replay writes."""
+    (place / "schema.sql").write_text(SCHEMA)
+    (place / "shop.traffic").write_bytes(original.file.read_bytes())
+    (place / "a.toml").write_text(
+        f"""
+servers = ["{server_of(pg13)}", "{server_of(pg17)}"]
+order = "interleaved"
+rounds = 2
+
+[[workloads]]
+name = "replay"
+[workloads.options]
+file = "shop.traffic"
+setup = "schema.sql"
+speed = 0
+"""
+    )
+    done = pgstrata("run", "a.toml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = [json.loads(found.read_text()) for found in place.glob("results/*/*/*/*/run.json")]
+    assert len(runs) == 2
+    for run in runs:
+        step = next(step for step in run["steps"] if step["name"] == "replay")
+        assert len(step["slices"]) == 2 and step["rate"] > 0
+        told = step["replay"]
+        assert told["sessions"] == 2 * original.header.sessions and told["lost"] == 0
+        assert all(one["then"] == one["now"] for one in told["failures"]), told["failures"]
+        assert step["roles"]["replay"]["errors"] == 2 * original.header.errors
+        taken = sum(one["seconds_total"] for one in step["roles"]["replay"]["statements_by_name"])
+        assert step["rate"] == pytest.approx(step["operations"] / taken)
+    rows = pgstrata(
+        "query", "select sum(sent), max(max_seconds) from lateness", "--format", "csv"
+    ).stdout.split()
+    assert int(rows[1].partition(",")[0]) == 4 * original.header.statements
+    page = next(place.glob("results/**/*.html")).read_text()
+    assert "How late the replay itself was" in page
+
+
+def test_failures_are_told_apart() -> None:
+    """`then` and `now` of an event are what its types say."""
+    one = ReplayFailure("#1 SELECT", None, "40P01", 2, "deadlock detected")
+    assert msgspec.json.decode(msgspec.json.encode(one), type=ReplayFailure) == one
+    assert Second.__struct_fields__[0] == "second"
