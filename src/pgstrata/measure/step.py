@@ -138,6 +138,12 @@ def measure(
             "no statement was sent, so there is no rate",
             "a script does something to be measured: see what its conditions leave of it",
         )
+    if error is None and step.reads_only and observed.changed_rows:
+        table, rows = next(iter(observed.changed_rows.items()))
+        error = DriverError(
+            f"it was said to read only, and has changed {rows:,} row{'s' * (rows > 1)} of {table}",
+            "what comes after it would read other data: leave reads_only out",
+        )
     begun = time.monotonic()
     profiles = profile.finish()
     observed.observe_seconds += time.monotonic() - begun

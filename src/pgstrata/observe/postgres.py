@@ -197,6 +197,20 @@ def backends_present(session: Session, pids: Sequence[int]) -> int:
     return int(_value(session, query, (list(pids),)))
 
 
+def others_present(session: Session, pids: Sequence[int]) -> int:
+    """How many clients of this session's database there are beside it and these backends: what those changed
+    that are ending may not be counted yet. For servers from 9.2 on."""
+    version = session.info.server_version
+    client: LiteralString = (
+        "backend_type = 'client backend'" if version >= 100000 else "query NOT LIKE 'autovacuum: %%'"
+    )
+    query: LiteralString = (
+        "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE datname = current_database() "
+        "AND pid <> pg_backend_pid() AND pid <> ALL(%s::int4[]) AND " + client
+    )
+    return int(_value(session, query, (list(pids),)))
+
+
 # --- WAL and sizes ----------------------------------------------------------------------------
 
 

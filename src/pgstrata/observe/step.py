@@ -22,6 +22,9 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 
+_LATE = "the statistics collector is late: pg_stat may lack what happened last"
+
+
 class Observed(Protocol):
     """What is needed of a cluster: `server.cluster.Cluster`, or `ForeignCluster` with None for most."""
 
@@ -53,7 +56,8 @@ class StepObserved:
     sampler_cpu_seconds: CPU the per-second sampling used. observe_seconds: time `before` and `after` took.
     waits: shares of time by wait event, None unless asked for. pooler_cpu_seconds: of a pooler that pgstrata
     has put between driver and server. replica_cpu_seconds: of a replica beside the server; lag: how far one
-    was behind, the columns of the view lag.
+    was behind, the columns of the view lag. changed_rows: by table, inserted, updated and deleted; empty also
+    where nobody can say, as on a server of somebody else.
     """
 
     backends: list[Json] = field(default_factory=list)
@@ -74,6 +78,7 @@ class StepObserved:
     sampler_cpu_seconds: float | None = None
     observe_seconds: float = 0.0
     waits: Waits | None = None
+    changed_rows: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -112,6 +117,7 @@ class StepWatch:
         self._session: psycopg.Connection[Any] | None = None
         self._before: postgres.Counters = {}
         self._have_before = False
+        self._alone = False
         self._cpu = ServerCpu(None, {})
         self._counters: host.HostCounters | None = None
         self._sampler: host.Sampler | None = None
@@ -224,6 +230,8 @@ class StepWatch:
         counters = self._try("pg_stat views after", self._read_after)
         if counters is not None and self._have_before:
             result.pgstat = postgres.differences(self._before, counters)
+            if self._alone and _LATE not in result.notes:
+                result.changed_rows = changed_rows(result.pgstat)
         if self._log is not None:
             log = self._log
             events = self._try("server log", lambda: log.events(self._unix_begin, self._unix_end))
@@ -304,6 +312,7 @@ class StepWatch:
         # observed one has ended: so what the observer itself did is not in the differences.
         with self._cluster.connect(self._database) as session:
             postgres.prepare(session)
+            self._alone = self._await_alone(session)
             self._await_fresh(session)
             counters = postgres.counters(session, postgres.DATABASE_VIEWS, self._database)
             own = session.info.backend_pid
@@ -350,8 +359,19 @@ class StepWatch:
     def _await_fresh(self, session: psycopg.Connection[Any]) -> None:
         data_dir = self._cluster.data_dir if self._managed else None
         if not postgres.wait_for_fresh(session, data_dir):
-            note = "the statistics collector is late: pg_stat may lack what happened last"
-            self._result.notes.append(note)
+            self._result.notes.append(_LATE)
+
+    def _await_alone(self, session: psycopg.Connection[Any], limit: float = 1.0) -> bool:
+        """Waits until all that worked here before the step has ended; False where that is not known."""
+        if not self._managed or self._cluster.pooled or session.info.server_version < 90200:
+            return False
+        pids = [pid for pids in self._cpu.roles.values() for pid in pids]
+        deadline = time.monotonic() + limit
+        while postgres.others_present(session, pids):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.005)
+        return True
 
     def _await_end(self, pids: Sequence[int], limit: float = 1.0) -> bool:
         """Waits until backends are gone, for then their statistics are reported. At most `limit` seconds."""
@@ -374,3 +394,16 @@ def lag_rows(seen: Sequence[Lag], begin: float) -> list[Json]:
         if lag.seconds is not None:
             row["lag_seconds"] = max(row["lag_seconds"] or 0.0, lag.seconds)
     return list(rows.values())
+
+
+def changed_rows(pgstat: Sequence[Json]) -> dict[str, int]:
+    """Rows by table that were inserted, updated or deleted; temporary tables left out."""
+    found: dict[str, int] = {}
+    for row in pgstat:
+        table, counter = row["object"], row["counter"]
+        if row["view"] != "pg_stat_user_tables" or counter not in ("n_tup_ins", "n_tup_upd", "n_tup_del"):
+            continue
+        rows = int((row["after"] or 0) - (row["before"] or 0))
+        if rows > 0 and not table.startswith("pg_temp_"):
+            found[table] = found.get(table, 0) + rows
+    return found

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
+import time
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from pgstrata.errors import UsageError
+from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.ownership import read_small, write_into
+from pgstrata.server.cache import cache_folder
 from pgstrata.user_files import real_path, shown
 
 MOST_FILES = 100_000
 """Of a folder: a dump in the directory format has one for each table."""
+
+
+FOLDER = "digests"
+REMEMBERED_BYTES = 64 << 20
+"""Files from this size on are read once, and again where they were touched."""
+
+SETTLED_SECONDS = 5.0
 
 
 def digest_of(path: Path) -> str:
@@ -39,9 +51,32 @@ def digest_of(path: Path) -> str:
 
 
 @lru_cache(maxsize=100_000)
-def _of_file(path: Path, _size: int, _changed: int) -> str:
+def _of_file(path: Path, size: int, _changed: int) -> str:
+    if size < REMEMBERED_BYTES:
+        return _read(path)
+    name = _unchanged(path)
+    with suppress(OSError, PgstrataError):
+        found = read_small(cache_folder(FOLDER) / name).strip()
+        if re.fullmatch("[0-9a-f]{32}", found):
+            return found
+    digest = _read(path)
+    # What was changed a moment ago can be changed again without looking so, and so can what changes now.
+    if name == _unchanged(path) and time.time() - path.stat().st_mtime > SETTLED_SECONDS:
+        with suppress(OSError, PgstrataError):
+            write_into(cache_folder(FOLDER, make=True), name, f"{digest}\n", mode=0o600)
+    return digest
+
+
+def _read(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+
+
+def _unchanged(path: Path) -> str:
+    """Stands for a file as it lies there: nobody can set the time of its last change."""
+    about = path.stat()
+    facts = (os.fspath(path), about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+    return hashlib.sha256(repr(facts).encode(errors="surrogateescape")).hexdigest()[:32]
 
 
 def _of_folder(folder: Path) -> str:
