@@ -10,7 +10,7 @@ def step_cost(step: StepRecord) -> PerOperation:
     """By `stats.metrics.per_operation`, of the headline's operations."""
     metrics = step.metrics
     return per_operation(
-        rate=step.rate or 0.0,
+        rate=step.pace or 0.0,
         seconds=step.seconds,
         server_cpu_seconds=step.server_cpu_seconds,
         host_cpu_seconds=step.host_cpu_seconds,

@@ -109,8 +109,9 @@ def _of_one(record: StepRecord) -> dict[str, float | None]:
     rate, role = record.rate, record.role
     if not rate or record.seconds <= 0 or role not in record.roles:
         return {}
-    operations = rate * record.seconds
-    micros = record.headline.clients / rate * 1e6
+    operations = (record.pace or 0.0) * record.seconds
+    # The rate of a replay is that of its statements' own time.
+    micros = (record.headline.clients if record.replay is None else 1) / rate * 1e6
     cost = step_cost(record)
     figures: dict[str, float | None] = {"micros": micros}
     own = record.headline.cpu_seconds

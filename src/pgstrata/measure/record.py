@@ -148,7 +148,7 @@ def step_record(
     longest = [role.latency.max for role in roles.values() if role.latency.max is not None]
     metrics = metric_line(
         seconds=seconds or 1e-9,
-        rate=rate or 0.0,
+        rate=(counted.operations / seconds if headline.busy and seconds else rate) or 0.0,
         rate_unit=headline.unit,
         inserted=roles["insert"].rows if "insert" in roles else 0,
         longest=roles[headline.role].latency.max,

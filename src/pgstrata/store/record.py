@@ -288,6 +288,14 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The role by which the step is judged."""
         return self.roles[self.role]
 
+    @property
+    def pace(self) -> float | None:
+        """Operations for each second of the step, by which its costs are divided: the rate, but for a replay,
+        whose rate is that of the time in which statements were under way."""
+        if self.replay is None or not self.seconds:
+            return self.rate
+        return self.operations / self.seconds
+
 
 # --- a run ------------------------------------------------------------------------------------
 
