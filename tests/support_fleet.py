@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.fleet.assignments import Assignment
-from pgstrata.fleet.conductor import Conductor, Machine, RetryError
+from pgstrata.fleet.conductor import Conductor
 from pgstrata.fleet.dispatch import Dispatcher
 from pgstrata.fleet.engine import Engine
+from pgstrata.fleet.roles import Machine, RetryError
 from support_program import environment
 
 
@@ -143,16 +144,18 @@ def engine_on_loopback(
     one_host: bool = False,
     environ: Mapping[str, str] | None = None,
     own: Mapping[str, Mapping[str, str]] | None = None,
+    inside: Sequence[str] = (),
 ) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """A scheduler and workers as a user starts them, by the engine's own commands. options: of the scheduler;
     environ: of all, own: of one worker (`w1`, `w2`, …). one_host: the workers do not pass for machines of
-    their own."""
+    their own. inside: a command that starts the workers."""
     environ = environ or {}
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*words: str, **more: str) -> None:
         with (place / f"engine-{len(started)}.log").open("wb") as log:
-            command = [str(Path(sys.executable).parent / "dask"), *words]
+            by = inside if words[0] == "worker" else ()
+            command = [*by, str(Path(sys.executable).parent / "dask"), *words]
             started.append(
                 subprocess.Popen(
                     command, cwd=place, env=environment(**more), stdout=log, stderr=subprocess.STDOUT

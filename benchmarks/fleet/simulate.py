@@ -35,11 +35,12 @@ import dask
 from distributed import LocalCluster, Worker
 
 from pgstrata.fleet.assignments import Assignment
-from pgstrata.fleet.conductor import Conductor, Machine
+from pgstrata.fleet.conductor import Conductor
 from pgstrata.fleet.dispatch import Dispatcher
 from pgstrata.fleet.engine import Engine
 from pgstrata.fleet.local import QUIET
 from pgstrata.fleet.perform import RESOURCE
+from pgstrata.fleet.roles import Machine
 
 
 def simulated(text: bytes) -> bytes:

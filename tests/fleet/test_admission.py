@@ -13,11 +13,11 @@ from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.campaign.plan.runs import make_plan
 from pgstrata.errors import UsageError
 from pgstrata.fleet.assignments import assignments_of
-from pgstrata.fleet.conductor import Machine, UnfitError
 from pgstrata.fleet.engine import WorkerInfo, check_address, security_for
 from pgstrata.fleet.job import CampaignJob
 from pgstrata.fleet.local import number_of
 from pgstrata.fleet.machine import look
+from pgstrata.fleet.roles import Machine, UnfitError
 from pgstrata.fleet.tasks import (
     Answer,
     Installed,

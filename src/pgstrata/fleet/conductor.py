@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from pgstrata.errors import PgstrataError, StoreError, UsageError
 from pgstrata.fleet.assignments import Assignment
-from pgstrata.fleet.dispatch import Candidate, Dispatcher
+from pgstrata.fleet.dispatch import Dispatcher
 from pgstrata.fleet.engine import Call, Engine, WorkerInfo
-
-State = Literal["arriving", "ready", "measuring", "out", "gone"]
+from pgstrata.fleet.roles import Job, Machine, RetryError, UnfitError, Watcher
 
 LOOK_SECONDS = 1.0
 """How often the client asks which machines there are."""
@@ -33,92 +31,6 @@ ALONE_SECONDS = 120.0
 
 END_SECONDS = 20.0
 """How long machines may take to say that they have ended what was called off."""
-
-
-@dataclass
-class Machine:
-    """A machine as the client sees it. doing: in words; since: monotonic clock."""
-
-    worker: WorkerInfo
-    name: str
-    kind: str = ""
-    host: str = ""
-    state: State = "arriving"
-    why: str = ""
-    doing: str = ""
-    assignment: Assignment | None = None
-    since: float = field(default_factory=time.monotonic)
-    left: float | None = None
-    record: Any = None
-    shares: bool = False
-    call: Call | None = None
-    admission: Generator[bytes | None, Any, None] | None = None
-    unsure: bool = False
-    """Whether a call was lost, so that it may be gone itself."""
-
-    @property
-    def address(self) -> str:
-        return self.worker.address
-
-    @property
-    def candidate(self) -> Candidate:
-        return Candidate(self.name, self.kind)
-
-
-class UnfitError(Exception):
-    """A machine takes no part, and why."""
-
-
-class RetryError(Exception):
-    """What a machine sent cannot be used; the assignment begins again elsewhere.
-
-    fault: of the machine, which does not get it again.
-    """
-
-    def __init__(self, reason: str, *, fault: bool = True) -> None:
-        super().__init__(reason)
-        self.fault = fault
-
-
-class Job(Protocol):
-    """What the machines are there for."""
-
-    def admit(self, machine: Machine, others: Sequence[Machine]) -> Generator[bytes | None, Any, None]:
-        """Yields tasks and gets their answers (bytes), or None to wait a moment; ends when the machine is
-        ready. Raises UnfitError."""
-        ...
-
-    def task(self, assignment: Assignment, machine: Machine, attempt: int) -> bytes:
-        """What the machine is asked. Raises UnfitError where it is not ready for that one."""
-        ...
-
-    def arrived(self, assignment: Assignment, machine: str, answer: bytes) -> None:
-        """Takes an answer in. Raises RetryError, StoreError."""
-        ...
-
-    def failed(self, assignment: Assignment, reason: str) -> None:
-        """No further attempt is made. Raises StoreError."""
-        ...
-
-    def open_workloads(self) -> set[str] | None:
-        """Workloads whose verdicts are open; None where nothing has changed."""
-        ...
-
-
-class Watcher(Protocol):
-    """What people and scripts are told."""
-
-    def machine(self, machine: Machine, event: str) -> None:
-        """Something has happened to a machine: `joins`, `ready`, `out`, `gone`, `begins`, `done`, `again`."""
-        ...
-
-    def assignment(self, assignment: Assignment, event: str, machine: str, reason: str) -> None:
-        """`begins`, `found`, `home`, `again`, `failed`."""
-        ...
-
-    def refresh(self, machines: Sequence[Machine]) -> None:
-        """Called a few times a second."""
-        ...
 
 
 class Conductor:
@@ -148,16 +60,13 @@ class Conductor:
         """Answers that are home, to be forgotten by the engine when no machine waits for us."""
         self._looked = -LOOK_SECONDS
         self._alone_since = time.monotonic()
-        self._resumed = False
 
     def run(self) -> None:
         """Until every assignment is done or has failed.
 
         Raises SchedulerLostError, StoreError, ServerError where no machine is left, and what `check` raises.
         """
-        if not self._resumed:
-            self._resumed = True
-            self._adopt()
+        self._adopt()
         while not self._dispatcher.finished:
             self._check()
             self._meet()
@@ -177,7 +86,7 @@ class Conductor:
             if machine.call is not None:
                 running[machine.address] = machine.name
                 self._engine.drop(machine.call)
-        for call, _ in ((c, a) for c, a in self._adopted_calls()):
+        for call, _ in self._adopted_calls():
             running.setdefault(call.address, call.address)
             self._engine.drop(call)
         until = time.monotonic() + END_SECONDS
@@ -342,19 +251,15 @@ class Conductor:
             self._engine.forget(self._taken.pop())
 
     def _listen(self) -> None:
-        """Takes what has come: answers, and what machines tell of themselves."""
+        """Takes what has come: what machines tell of themselves, and one answer, so that its machine does not
+        wait for those of others to be fetched."""
         while not self._engine.events.empty():
             self._on_event(self._engine.events.get())
         try:
             call = self._engine.answers.get(timeout=WAIT_SECONDS)
         except queue.Empty:
             return
-        while True:
-            self._on_answer(call)
-            try:
-                call = self._engine.answers.get_nowait()
-            except queue.Empty:
-                return
+        self._on_answer(call)
 
     def _on_event(self, event: dict[str, Any]) -> None:
         machine = self.machines.get(str(event.get("address")))
@@ -473,4 +378,4 @@ class Conductor:
                 self._fail(assignment, "")
 
 
-__all__ = ["Conductor", "Job", "Machine", "RetryError", "UnfitError", "Watcher"]
+__all__ = ["Conductor"]

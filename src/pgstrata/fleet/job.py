@@ -20,11 +20,11 @@ from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.fleet import servers
 from pgstrata.fleet.assignments import Assignment
-from pgstrata.fleet.conductor import Machine, RetryError, UnfitError
 from pgstrata.fleet.home import ARRIVED, bring_home
 from pgstrata.fleet.machine import driver_version
 from pgstrata.fleet.portable import portable, wanted_specs
 from pgstrata.fleet.qualify import step_minutes
+from pgstrata.fleet.roles import Machine, RetryError, UnfitError
 from pgstrata.fleet.tasks import (
     Answer,
     Compare,

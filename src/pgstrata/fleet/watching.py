@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pgstrata.fleet.assignments import Assignment
-from pgstrata.fleet.conductor import Machine
 from pgstrata.fleet.dispatch import Dispatcher
 from pgstrata.fleet.forecast import forecast
+from pgstrata.fleet.roles import Machine
 from pgstrata.measure.progress import plain_lines
 from pgstrata.numbers import clock
 
