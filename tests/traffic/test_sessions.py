@@ -294,3 +294,32 @@ def test_a_log_without_what_is_needed_says_what_to_set(tmp_path: Path) -> None:
     slow = [plain(START + n * S, 250 + n, "SELECT 1") for n in range(120)]
     header, _ = taken(tmp_path, slow)
     assert any("slow ones only" in note for note in header.notes)
+
+
+def test_two_zones_and_an_hour_that_comes_twice(tmp_path: Path) -> None:
+    """Files of servers in two zones, and of one that turns its clocks back: one order, one length."""
+    summer = 1_792_888_200 * S  # 2026-10-25 00:30 UTC, 02:30 of Berlin for the first time
+    parts = [
+        ("b.csv", summer + 3600 * S, "CET", 3600, "697dee43.1a2b"),
+        ("a.csv", summer, "CEST", 7200, "697dee42.1a2b"),
+        ("c.csv", summer + 1800 * S, "UTC", 0, "697dee41.1a2b"),
+    ]
+    for name, at, zone, offset, session in parts:
+        told = [plain(at + n * S, 1, f"SELECT {n}", session=session) for n in range(3)]
+        (tmp_path / name).write_text(log(told, "csvlog", zone, offset))
+    header = capture([tmp_path / name for name, *_ in parts], tmp_path / "a.traffic")
+    with Captured(tmp_path / "a.traffic") as found:
+        begins = [entry.begin for entry in found.sessions()]
+    assert begins == [summer + wait * S - MS for wait in (0, 1800, 3600)]
+    assert header.end - header.begin == 3602 * S + MS and header.files == ["a.csv", "c.csv", "b.csv"]
+    assert any("several zones: CEST, CET, UTC" in note for note in header.notes)
+
+
+def test_what_is_not_utf8_is_told(tmp_path: Path) -> None:
+    told = [plain(START, 1, "SELECT 'Müller'"), plain(START + S, 1, "SELECT 'plain'")]
+    (tmp_path / "log").write_bytes(log(told).encode("cp1252"))
+    header = capture([tmp_path / "log"], tmp_path / "a", encoding="cp1252")
+    assert any("1 entries are not UTF-8 and were read as cp1252" in note for note in header.notes)
+    with Captured(tmp_path / "a") as found:
+        (entry,) = found.sessions()
+        assert [s.text for s in found.statements(entry)] == ["SELECT 'Müller'", "SELECT 'plain'"]
