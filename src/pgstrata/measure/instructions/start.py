@@ -82,6 +82,13 @@ class Plan:
     def steps(self) -> list[CountedPhase]:
         return [phase for phase in self.phases if isinstance(phase, CountedPhase)]
 
+    def until(self, last: str | None) -> Plan:
+        """The plan without what comes behind the step of this name; None: all of it."""
+        ends = [
+            n for n, p in enumerate(self.phases, 1) if isinstance(p, CountedPhase) and p.step.name == last
+        ]
+        return replace(self, phases=self.phases[: ends[-1]]) if ends else self
+
 
 @dataclass(frozen=True)
 class CountedPhase:
@@ -175,15 +182,14 @@ class FreshStart:
         self,
         plan: Plan,
         check: Callable[[], None],
-        skip: frozenset[str] = frozenset(),
     ) -> StartResult:
-        """Counts every step but those in `skip`, which leave the data as they are. Nothing is left running.
+        """Counts every step of the plan. Nothing is left running.
 
         check: raises where the end was asked for. What fails is in the result.
         """
         result = StartResult()
         try:
-            self._measure(plan, result, check, skip)
+            self._measure(plan, result, check)
         except PgstrataError as error:
             up = isinstance(error, DriverError) and bool(self.cluster.pid)
             result.error, result.log_tail = cause(error, self.cluster, started=up, log="the run's record")
@@ -201,7 +207,6 @@ class FreshStart:
         plan: Plan,
         result: StartResult,
         check: Callable[[], None],
-        skip: frozenset[str],
     ) -> None:
         cluster, engine = self.cluster, self._engine
         cluster.create()
@@ -215,8 +220,7 @@ class FreshStart:
                 if not under:
                     self._start_counted()
                     under = True
-                if phase.step.name not in skip:
-                    self._count(phase, result)
+                self._count(phase, result)
             else:
                 self._do(phase, check)
         assert self._counts is not None
