@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from pgstrata.server.memory import hierarchies
+from pgstrata.server import control_groups
 from support_interleaved import text as interleaved
 from support_program import environment, living_in
 
@@ -96,9 +96,7 @@ class Room:
         """All that is left, each in a few words."""
         found = [f"process {process.pid}" for process in living_in(self.place)]
         found += sorted(set(self._memory()) - self._before)
-        parents = {h.parent for h in hierarchies()}
-        groups = [g for parent in parents for g in parent.glob("pgstrata-*")]
-        found += [f"group {g}" for g in groups if any(name in g.name for name in self._seen)]
+        found += [f"group {g}" for g in groups_here() if any(name in g.name for name in self._seen)]
         found += [f"folder {p}" for p in (self.data, self.temporary) if p.is_dir() for p in p.iterdir()]
         hidden = [
             *self.results.rglob("*.building"),
@@ -268,8 +266,15 @@ def has_segment(room: Room, program: psutil.Process) -> bool:
 
 def has_group(room: Room, program: psutil.Process) -> bool:
     """There is a control group, and soon a server in it."""
-    groups = [g.name for h in hierarchies() for g in h.parent.glob("pgstrata-*")]
-    return any(name in group for name in room._seen for group in groups)
+    return any(name in group.name for name in room._seen for group in groups_here())
+
+
+def groups_here() -> set[Path]:
+    """Control groups that pgstrata has made."""
+    places = control_groups.version_2()
+    for controller in ("memory", "freezer"):
+        places += control_groups.version_1(controller)
+    return {group for place in places for group in place.parent.glob("pgstrata-*")}
 
 
 def has_folder(room: Room, program: psutil.Process) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import ServerError
-from pgstrata.server import memory
+from pgstrata.server import control_groups
 from pgstrata.server.memory import MemoryGroup
 from pgstrata.server.model import Server
 from support_kills import (
@@ -45,7 +45,7 @@ def room(place: Path) -> Iterator[Room]:
 def can_limit() -> bool:
     group = MemoryGroup("probe", 256 << 20)
     try:
-        memory.remove_group(group.make())
+        control_groups.remove_group(group.make())
     except ServerError:
         return False
     return True

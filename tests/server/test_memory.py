@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import ServerError
-from pgstrata.server import memory
+from pgstrata.server import control_groups
 from pgstrata.server.cluster import Cluster, clear_leftovers
 from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.memory import MemoryGroup
@@ -30,7 +30,7 @@ def groups_of(limited: Cluster) -> list[Path]:
 def can_limit() -> bool:
     group = MemoryGroup("probe", LIMIT)
     try:
-        memory.remove_group(group.make())
+        control_groups.remove_group(group.make())
     except ServerError:
         return False
     return True
@@ -98,13 +98,13 @@ def test_a_limit_below_shared_buffers_is_refused(place: Path, pgstrata: Program,
 
 
 def test_where_no_group_can_be_made_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(memory, "ROOT", tmp_path)
+    monkeypatch.setattr(control_groups, "ROOT", tmp_path)
     with pytest.raises(ServerError, match="no memory controller") as refused:
         MemoryGroup("x", LIMIT).make()
     assert "leave `memory` out" in refused.value.hint
 
 
 def test_a_group_that_is_not_ours_is_never_removed(tmp_path: Path) -> None:
-    memory.remove_group(tmp_path)
+    control_groups.remove_group(tmp_path)
     assert tmp_path.is_dir()
     assert clear_leftovers(tmp_path) == []

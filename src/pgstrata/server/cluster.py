@@ -27,6 +27,7 @@ from pgstrata.server.config.resolve import UNITS_SINCE, Resolved, quoted
 from pgstrata.server.config.settings import major_of, setting
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.foreign import ForeignCluster
+from pgstrata.server.freezer import Freezer
 from pgstrata.server.guard import DATA, ClaimedFolder, clear_leftovers, end_server, unwritable
 from pgstrata.server.initdb import check_initdb, decides_checksums
 from pgstrata.server.lag import Lag
@@ -69,8 +70,8 @@ class Cluster:
     env: added to the server's environment only; initdb: more options of initdb; tcp: listens on
     127.0.0.1 too; cpus: the only CPUs its processes use; memory: most bytes they may use together,
     page cache included; through: a pooler that is started before it; storage: where its write-ahead log lies,
-    and what delays its disk. Leaving it as a context manager stops
-    and removes it.
+    and what delays its disk; freezes: all its processes can be stopped for a while (`freezer`).
+    Leaving it as a context manager stops and removes it.
     """
 
     user = USER
@@ -88,6 +89,7 @@ class Cluster:
         memory: int | None = None,
         through: Through | None = None,
         storage: Storage | None = None,
+        freezes: bool = False,
     ) -> None:
         check_initdb(initdb)
         self.server, self.config = server, config
@@ -108,6 +110,7 @@ class Cluster:
         wal = self._storage.wal
         self._wal_place = ClaimedFolder(wal / self.folder.name) if wal is not None else None
         self.pooler = Pooler(self, through, cpus) if through is not None else None
+        self.freezer = Freezer(self.folder.name, self._group_of_version_2) if freezes else None
 
     def __enter__(self) -> Self:
         return self
@@ -170,15 +173,19 @@ class Cluster:
             except BaseException:
                 self.stop("immediate")
                 raise
+            if self.freezer is not None and self.pooler.pid is not None:
+                self.freezer.take(self.pooler.pid)
 
     def _start(self, under: Sequence[str], settings: Mapping[str, str]) -> None:
         if self._tcp:
             self.port = _free_port()
             self._write_conf()
         begin = self.log_file.stat().st_size if self.log_file.exists() else 0
+        makers = [maker for maker in (self._group, self.freezer) if maker is not None]
+        if makers:
+            # Written down before they are there: whatever ends pgstrata, the next one finds them.
+            self._place.record(groups=[str(path) for maker in makers for path in maker.candidates()])
         if self._group is not None:
-            # Written down before it is there: whatever ends pgstrata, the next one finds it.
-            self._place.record(groups=[str(path) for path in self._group.candidates()])
             self._group.make()
             forget_cached(self.data_dir)
         # Before 8.2 `postgres` was a backend on its own unless called by the other name.
@@ -196,6 +203,8 @@ class Cluster:
             self._place.record(postmaster=[process.pid, started_at(process.pid)])
             if self._group is not None:
                 self._group.take(process.pid, lambda: children(process.pid))
+            if self.freezer is not None:
+                self.freezer.take(process.pid)
             self._wait_until_ready(process, begin)
             self._check_loader(begin)
             self._make_first_database()
@@ -206,6 +215,8 @@ class Cluster:
     def stop(self, mode: str = "fast") -> None:
         """Stops the server: `fast` writes a checkpoint, `immediate` does not. A server that does not
         end in time is ended the next harder way. Nothing happens when nothing is running."""
+        if self.freezer is not None:
+            self.freezer.end()
         if self.pooler is not None:
             self.pooler.stop()
         if (process := self._process) is not None:
@@ -341,6 +352,10 @@ class Cluster:
         return tail(self.log_file, lines)
 
     # --- how ----------------------------------------------------------------------------------
+
+    def _group_of_version_2(self) -> Path | None:
+        path = self._group.path if self._group is not None else None
+        return path if path is not None and (path / "cgroup.freeze").exists() else None
 
     def _make_folders(self, *, data: bool) -> None:
         # Only the account itself may enter: trust authentication is for nobody else.

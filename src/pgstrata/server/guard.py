@@ -29,9 +29,11 @@ from typing import Any
 
 from pgstrata.errors import OwnershipError, PgstrataError, ServerError
 from pgstrata.ownership import own_file, own_folder
-from pgstrata.server import ipc, memory
+from pgstrata.server import ipc
 from pgstrata.server.account import Account, server_account
 from pgstrata.server.alone import alone_in
+from pgstrata.server.control_groups import remove_group
+from pgstrata.server.freezer import thaw_group
 from pgstrata.server.running import ServerProcess, processes_of, wait_until_none
 
 MARKER = ".pgstrata-cluster.json"
@@ -180,12 +182,13 @@ def end_server(folder: Path, facts: Json) -> int:
     """Ends whatever still runs in a claimed folder and removes its shared memory; how many processes ran.
 
     A server that initdb has started ends by itself, and tidily, when initdb is gone; other servers end by
-    SIGQUIT. What does not end in time is killed, and its shared memory removed.
+    SIGQUIT. What does not end in time is killed, and its shared memory removed. Frozen ones go on, to end.
     """
     data = folder / DATA
     programs = Path(str(facts["programs"])) if facts.get("programs") else None
     running = processes_of(data, programs)
     segments = _segments(data, running)
+    groups = [Path(str(group)) for group in facts.get("groups", [])]
     if running:
         patience = 1.0
         for process in running:
@@ -195,13 +198,18 @@ def end_server(folder: Path, facts: Json) -> int:
             elif [process.pid, process.started] == facts.get("postmaster"):
                 process.send(signal.SIGQUIT)
                 patience = QUIT_SECONDS
-        if not wait_until_none(data, programs, patience):
-            for process in (last := processes_of(data, programs)):
-                process.send(signal.SIGKILL)
-            segments |= _segments(data, last)
-            wait_until_none(data, programs, QUIT_SECONDS)
-    for group in facts.get("groups", []):
-        memory.remove_group(Path(str(group)))
+        # Now that the signals wait for them.
+        for process in running:
+            process.send(signal.SIGCONT)
+    for group in groups:
+        thaw_group(group)
+    if running and not wait_until_none(data, programs, patience):
+        for process in (last := processes_of(data, programs)):
+            process.send(signal.SIGKILL)
+        segments |= _segments(data, last)
+        wait_until_none(data, programs, QUIT_SECONDS)
+    for group in groups:
+        remove_group(group)
     ipc.remove_left(data, segments)
     return len(running)
 

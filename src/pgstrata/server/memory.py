@@ -8,27 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import secrets
 import stat
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.errors import ServerError
-
-ROOT = Path("/sys/fs/cgroup")
-PREFIX = "pgstrata-"
-EMPTY_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Hierarchy:
-    """Where groups for memory can be made: `parent` is a group of version 1 or 2."""
-
-    version: int
-    parent: Path
+from pgstrata.server import control_groups
+from pgstrata.server.control_groups import Hierarchy, words
 
 
 class MemoryGroup:
@@ -36,8 +22,7 @@ class MemoryGroup:
 
     def __init__(self, name: str, limit: int) -> None:
         self.limit = limit
-        # Made unique: other servers may live in folders of the same name.
-        self._name = f"{PREFIX}{re.sub(r'[^A-Za-z0-9._-]', '_', name)}-{secrets.token_hex(4)}"
+        self._name = control_groups.new_name(name)
         self.path: Path | None = None
 
     def candidates(self) -> list[Path]:
@@ -69,33 +54,18 @@ class MemoryGroup:
     def take(self, pid: int, children: Callable[[], list[int]]) -> None:
         """Puts a process that has just started, and what it may have started already, into the group."""
         assert self.path is not None
-        procs = self.path / "cgroup.procs"
         try:
-            procs.write_text(str(pid))
+            control_groups.take(self.path, pid, children)
         except OSError as error:
             raise ServerError(
-                f"the server cannot be put under its memory limit: {procs}: {error.strerror}",
+                f"the server cannot be put under its memory limit: {self.path}: {error.strerror}",
                 "run as root, or leave `memory` out",
             ) from error
-        for child in children():
-            with contextlib.suppress(OSError):  # it has ended since
-                procs.write_text(str(child))
 
 
 def hierarchies() -> list[Hierarchy]:
     """Groups below which one for memory may be made, own ones first."""
-    own = _own_groups()
-    found = []
-    for mount in (ROOT, ROOT / "unified"):
-        if "memory" in _words(mount / "cgroup.controllers"):
-            group = mount / own.get("", "").lstrip("/")
-            places = [group, group.parent, mount] if group != mount else [mount]
-            found += [Hierarchy(2, place) for place in dict.fromkeys(places)]
-    mount = ROOT / "memory"
-    if (mount / "memory.limit_in_bytes").exists() or (mount / "cgroup.procs").exists():
-        group = mount / own.get("memory", "").lstrip("/")
-        found += [Hierarchy(1, place) for place in dict.fromkeys([group, mount]) if place.is_dir()]
-    return found
+    return control_groups.version_2("memory") + control_groups.version_1("memory")
 
 
 def forget_cached(folder: Path) -> None:
@@ -119,26 +89,9 @@ def forget_cached(folder: Path) -> None:
         raise ServerError(f"{folder} cannot be taken out of memory: {error.strerror}") from error
 
 
-def remove_group(path: Path) -> None:
-    """Removes a group whose processes have ended; the kernel may need a moment to see that they have.
-
-    Only one that pgstrata may have made: of such a name, below where the kernel shows its groups.
-    """
-    if not path.name.startswith(PREFIX) or ".." in path.parts or not path.is_relative_to(ROOT):
-        return
-    end = time.monotonic() + EMPTY_SECONDS
-    while path.exists():
-        with contextlib.suppress(OSError):
-            path.rmdir()
-            return
-        if time.monotonic() > end:
-            return
-        time.sleep(0.02)
-
-
 def _limit(path: Path, version: int, limit: int) -> None:
     if version == 2:
-        if "memory" not in _words(path / "cgroup.controllers"):
+        if "memory" not in words(path / "cgroup.controllers"):
             # Fails where the parent itself holds processes: then a group above may do.
             (path.parent / "cgroup.subtree_control").write_text("+memory")
         (path / "memory.max").write_text(str(limit))
@@ -148,21 +101,3 @@ def _limit(path: Path, version: int, limit: int) -> None:
     (path / "memory.limit_in_bytes").write_text(str(limit))
     with contextlib.suppress(OSError):  # kernels without swap accounting
         (path / "memory.memsw.limit_in_bytes").write_text(str(limit))
-
-
-def _own_groups() -> dict[str, str]:
-    """Path of this process by controller of version 1; of version 2 under an empty name."""
-    found: dict[str, str] = {}
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            number, controllers, path = line.split(":", 2)
-            for controller in controllers.split(",") if number != "0" else [""]:
-                found[controller] = path
-    return found
-
-
-def _words(file: Path) -> list[str]:
-    try:
-        return file.read_text().split()
-    except OSError:
-        return []
