@@ -68,18 +68,26 @@ def check_delay(storage: Storage, config: Resolved, label: str) -> None:
 
 
 def check_counted(campaign: Campaign, variants: Sequence[Variant]) -> None:
-    """Raises UsageError where instructions would be counted that only delay, or depend on another server."""
+    """Raises UsageError where instructions would be counted of a variant that only delays, depends on another
+    server, or has something before it."""
+    if campaign.spec.count is None:
+        return
     for variant in variants:
-        if campaign.spec.count is not None and variant.replicas is not None:
+        if variant.replicas is not None:
             raise UsageError(
                 f"{variant.label}: instructions are counted of one server, without replicas",
                 "leave `count` out, or `replicas`",
             )
-        if campaign.spec.count is not None and variant.storage.delay is not None:
+        if variant.storage.delay is not None:
             raise UsageError(
                 f"{variant.label}: the library that delays its disk has instructions of its own, which would "
                 "be counted",
                 "leave `count` out, or `io_delay`",
+            )
+        if variant.through is not None:
+            raise UsageError(
+                f"{variant.label}: counts are of a backend and not of what stands before it",
+                "leave `count` out, or `through`",
             )
 
 
@@ -89,11 +97,6 @@ def check_poolers(campaign: Campaign, variants: Sequence[Variant]) -> None:
         through = variant.through
         if through is None:
             continue
-        if campaign.spec.count is not None:
-            raise UsageError(
-                f"{variant.label}: counts are of a backend and not of what stands before it",
-                "leave `count` out, or `through`",
-            )
         for chosen in campaign.workloads:
             try:
                 phases = chosen.phases(variant.server.version_num)
