@@ -75,13 +75,13 @@ def noise(
     """
     from rich.console import Console
 
-    from pgstrata.campaign.file.models import VERDICT_SLICE_SECONDS
     from pgstrata.campaign.file.reading import Overrides, campaign_of
     from pgstrata.cli.output import print_json
     from pgstrata.errors import UsageError
     from pgstrata.judge.spread import NOISE, spread_of
     from pgstrata.measure.campaign import execute
-    from pgstrata.measure.placement import SECONDS, pairs_of, remember, try_all
+    from pgstrata.measure.placement import SECONDS, remember, try_all
+    from pgstrata.measure.self_comparison import document, options_of, rates_in_pairs
     from pgstrata.observe.placement import Placement, placements_here
     from pgstrata.stats.noise import noise as judge
     from pgstrata.store import Results
@@ -101,32 +101,27 @@ def noise(
     if not 0.5 <= run_seconds <= 86_400:
         raise UsageError(f"--run-seconds {run_seconds:g}: must lie between 0.5 and 86,400")
     variant = {"server": server, "config": config.split("+")}
-    options: dict[str, Any] = {
-        "rows": rows, "clients": clients, "steps": [step], "warmup": 1, "cache_seconds": 0, "settle_base": 0,
-    }  # fmt: skip
+    options = options_of(step, rows, clients)
     fields = {"data_dir": str(data_dir) if data_dir else None, "results": str(results)}
     console = Console(stderr=True)
     if by == "instructions":
         _count(variant, {**options, "load_connections": 1}, step, fields, form)
         return
 
-    def measured(document: dict[str, Any], seconds: float) -> list[Run]:
-        workload = {"name": "sysbench", "options": {**options, "read_seconds": seconds}}
-        campaign = campaign_of({**document, "workloads": [workload]}, Overrides(fields=fields))
+    def measured(short: dict[str, Any]) -> list[Run]:
+        campaign = campaign_of(short, Overrides(fields=fields))
         outcome = execute(campaign, Results(results), console, fresh=True)
         for planned, error in outcome.failed:
             raise UsageError(f"{planned.key.variant} failed: {error}")
         return [run for run in Results(results).runs() if run.folder in set(outcome.made)]
 
-    def in_turn(name: str, seconds: float, **more: Any) -> list[Run]:
-        """Two clusters that took turns for so many seconds each."""
-        two = [{**variant, "label": label} for label in ("base", "again")]
-        document = {"name": f"{NOISE}{step}{name}", "order": "interleaved", "placement": "free"}
-        return measured({**document, "variants": two, **more}, seconds)
-
     def on(place: Placement) -> list[Run]:
-        cpus = {"server_cpus": list(place.server), "driver_cpus": list(place.driver)}
-        return in_turn(f" {place.name}", SECONDS, slice_seconds=VERDICT_SLICE_SECONDS, **cpus)
+        name = f"{NOISE}{step} {place.name}"
+        return measured(
+            document(
+                name, options, SECONDS, variant=variant, server_cpus=place.server, driver_cpus=place.driver
+            )
+        )
 
     no_slices = UsageError(f"--step {step}: not a step that reads and can be cut into slices")
 
@@ -138,16 +133,21 @@ def noise(
         remember(places, tried)
         _print_placements(tried, form)
         return
-    two = pairs_of(in_turn("", pairs * slice_seconds, slice_seconds=slice_seconds), step)
+    seconds = pairs * slice_seconds
+    in_turn = document(f"{NOISE}{step}", options, seconds, variant=variant, slice_seconds=slice_seconds)
+    two = rates_in_pairs(measured(in_turn), step)
     if two is None:
         raise no_slices
     base, again = two
     spread = None
     if runs:
         alone = {
-            "name": f"{NOISE}{step} runs", "repeats": runs, "variants": [{**variant, "label": "base"}]
-        }  # fmt: skip
-        again_and_again = measured(alone, run_seconds)
+            "name": f"{NOISE}{step} runs",
+            "repeats": runs,
+            "variants": [{**variant, "label": "base"}],
+            "workloads": [{"name": "sysbench", "options": {**options, "read_seconds": run_seconds}}],
+        }
+        again_and_again = measured(alone)
         spread = spread_of(step, again_and_again, ())
     found = judge(base, again, pair_seconds=2 * slice_seconds)
     if form is TextOrJson.json:

@@ -7,13 +7,12 @@ from pathlib import Path
 from rich.console import Console
 
 from pgstrata.campaign.file.models import VERDICT_SLICE_SECONDS, Campaign
-from pgstrata.campaign.file.reading import campaign_of
 from pgstrata.campaign.plan.order import GAP
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import ServerError
 from pgstrata.fleet.tasks import Qualified, Qualify
 from pgstrata.measure.campaign import Conditions, data_root, execute
-from pgstrata.measure.placement import STEP, pairs_of
+from pgstrata.measure.self_comparison import STEP, document, of_base, options_of, rates_in_pairs
 from pgstrata.observe.doctor import examine
 from pgstrata.stats.noise import noise
 from pgstrata.store import Results
@@ -50,23 +49,17 @@ def qualify(task: Qualify, campaign: Campaign, results: Path, conditions: Condit
         for check in examine(data_root(campaign), needed_bytes=task.disk_bytes)
         if check.state == "bad"
     )
-    if not campaign.variants[task.number].server.startswith("dsn:"):
-        found = [_seen(task, campaign, results, conditions, doubts)]
-        while not _enough(found[-1]) and len(found) < TRIES:
-            found.append(_seen(task, campaign, results, conditions, doubts))
-        if _enough(found[-1]):
-            return Qualified(qualification=found[-1])
-        return Qualified(qualification=found[-1], problem=_problem(found[-1]))
-    # Somebody else's server is not measured for our sake: what it can show is unknown beforehand.
-    return Qualified(
-        qualification=Qualification(
+    if campaign.variants[task.number].server.startswith("dsn:"):
+        # Somebody else's server is not measured for our sake: what it can show is unknown beforehand.
+        unknown = Qualification(
             at=now(), seen=None, minutes=task.minutes, margin=task.margin, offset=None, doubts=doubts
         )
-    )
-
-
-def _enough(found: Qualification) -> bool:
-    return found.seen is not None and found.seen <= found.margin
+        return Qualified(qualification=unknown)
+    for _ in range(TRIES):
+        found = _seen(task, campaign, results, conditions, doubts)
+        if found.seen is not None and found.seen <= found.margin:
+            return Qualified(qualification=found)
+    return Qualified(qualification=found, problem=_problem(found))
 
 
 def _problem(found: Qualification) -> str:
@@ -88,7 +81,7 @@ def _seen(
     for _, error in outcome.failed:
         raise ServerError(f"the base could not be measured here: {error}")
     made = set(outcome.made)
-    pairs = pairs_of([run for run in own.runs() if run.folder in made])
+    pairs = rates_in_pairs([run for run in own.runs() if run.folder in made])
     if pairs is None:
         raise ServerError("the base could not be measured in turn here")
     shown = noise(*pairs, pair_seconds=2 * VERDICT_SLICE_SECONDS * (1 + GAP), minutes=[task.minutes]).visible[
@@ -108,36 +101,16 @@ def _seen(
 
 def _trial(task: Qualify, campaign: Campaign, results: Path) -> Campaign:
     """The base against itself, on the CPUs of the campaign."""
-    document = {
-        "name": "qualification",
-        "results": str(results),
-        "order": "interleaved",
-        "slice_seconds": VERDICT_SLICE_SECONDS,
-        "placement": "free",
-        "server_cpus": campaign.spec.server_cpus,
-        "driver_cpus": campaign.spec.driver_cpus,
-        "variants": [{"server": "pg:17", "label": label} for label in ("base", "again")],
-        "workloads": [
-            {
-                "name": "sysbench",
-                "options": {
-                    "rows": ROWS,
-                    "steps": [STEP],
-                    "read_seconds": task.seconds,
-                    "warmup": 1,
-                    "cache_seconds": 0,
-                    "settle_base": 0,
-                },
-            }
-        ],
-    }
-    if campaign.spec.data_dir:
-        document["data_dir"] = campaign.spec.data_dir
-    made = campaign_of(document)
-    base = campaign.variants[task.number]
-    two = [base.model_copy(update={"label": label, "memory": None}) for label in ("base", "again")]
-    spec = made.spec.model_copy(update={"variants": two, "builds": campaign.spec.builds})
-    return made.model_copy(update={"spec": spec, "variants": two, "file": campaign.file})
+    spec = campaign.spec
+    short = document(
+        "qualification",
+        options_of(STEP, ROWS),
+        task.seconds,
+        server_cpus=spec.server_cpus,
+        driver_cpus=spec.driver_cpus,
+        data_dir=spec.data_dir,
+    )
+    return of_base({**short, "results": str(results)}, campaign, campaign.variants[task.number])
 
 
 __all__ = ["qualify", "step_minutes"]

@@ -18,9 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from pgstrata.campaign.file.models import VERDICT_SLICE_SECONDS, Campaign
-from pgstrata.campaign.file.reading import campaign_of
-from pgstrata.judge.compare import step_pairs
+from pgstrata.campaign.file.models import Campaign
+from pgstrata.measure.self_comparison import STEP, document, of_base, options_of, rates_in_pairs
 from pgstrata.observe.placement import Placement, placements_here
 from pgstrata.server.cache import cache_folder
 from pgstrata.stats.estimate import estimate
@@ -35,8 +34,6 @@ SECONDS = 4.0
 
 TRIAL_SECONDS = 15.0
 """About how long one takes, with two new clusters."""
-
-STEP = "point-query"
 
 DAYS = 7
 """So long a choice is remembered: machines get other neighbours."""
@@ -95,34 +92,15 @@ def cpus_of(campaign: Campaign) -> Cpus:
 def trial(campaign: Campaign, place: Placement) -> Campaign:
     """A short campaign of the base against itself."""
     base = next((v for v in campaign.variants if v.label == campaign.spec.base), campaign.variants[0])
-    document = {
-        "name": f"{NAME} {place.name}",
-        "order": "interleaved",
-        "slice_seconds": VERDICT_SLICE_SECONDS,
-        "placement": "free",
-        "server_cpus": list(place.server),
-        "driver_cpus": list(place.driver),
-        "variants": [{"server": "pg:17", "label": label} for label in ("base", "again")],
-        "workloads": [
-            {
-                "name": "sysbench",
-                "options": {
-                    "rows": 100_000,
-                    "steps": [STEP],
-                    "read_seconds": SECONDS,
-                    "warmup": 1,
-                    "cache_seconds": 0,
-                    "settle_base": 0,
-                },
-            }
-        ],
-    }
-    if campaign.spec.data_dir:
-        document["data_dir"] = campaign.spec.data_dir
-    made = campaign_of(document)
-    two = [base.model_copy(update={"label": label, "memory": None}) for label in ("base", "again")]
-    spec = made.spec.model_copy(update={"variants": two, "builds": campaign.spec.builds})
-    return made.model_copy(update={"spec": spec, "variants": two, "file": campaign.file})
+    short = document(
+        f"{NAME} {place.name}",
+        options_of(STEP, rows=100_000),
+        SECONDS,
+        server_cpus=place.server,
+        driver_cpus=place.driver,
+        data_dir=campaign.spec.data_dir,
+    )
+    return of_base(short, campaign, base)
 
 
 def choose(tried: Sequence[tuple[Placement, tuple[Sequence[float], Sequence[float]]]]) -> PlacementRecord:
@@ -139,17 +117,6 @@ def choose(tried: Sequence[tuple[Placement, tuple[Sequence[float], Sequence[floa
     ]
     best = min(found, key=lambda one: one.error_of_a_second)
     return PlacementRecord(name=best.name, at=now(), tried=tuple(found))
-
-
-def pairs_of(runs: Sequence[Run], step: str = STEP) -> tuple[list[float], list[float]] | None:
-    """Rates of the pairs that two clusters made; None where a step is missing or was not cut into slices."""
-    made = {run.variant: run for run in runs}
-    records = [
-        next((s for s in made[v].steps if s.name == step), None) for v in ("base", "again") if v in made
-    ]
-    if len(records) < 2 or records[0] is None or records[1] is None or not records[0].slices:
-        return None
-    return step_pairs(records[0], records[1])
 
 
 # --- remembering ------------------------------------------------------------------------------
@@ -189,7 +156,7 @@ def try_all(
     """Tries placements one after the other; None where one of them could not be measured."""
     tried = []
     for place in places:
-        pairs = pairs_of(measured(place), step)
+        pairs = rates_in_pairs(measured(place), step)
         if pairs is None:
             return None
         tried.append((place, pairs))
@@ -204,7 +171,6 @@ __all__ = [
     "candidates",
     "choices",
     "cpus_of",
-    "pairs_of",
     "placed",
     "remember",
     "remembered",
