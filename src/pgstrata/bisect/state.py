@@ -3,7 +3,6 @@ good."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ import msgspec
 from pgstrata.bisect.line import Line
 from pgstrata.bisect.procedure import Procedure, Seen
 from pgstrata.errors import StoreError, UsageError
-from pgstrata.store.disk import read_regular, storing, sync_folder
+from pgstrata.store import disk
+from pgstrata.store.disk import read_regular, storing
 
 FILE = "bisect.json"
 VERSION = 1
@@ -109,14 +109,7 @@ def begin(folder: Path, line: Line, question: dict[str, Any]) -> State:
 def save(folder: Path, state: State) -> None:
     """Writes the state whole or not at all, synced. Raises StoreError."""
     with storing("store the state of the search", folder):
-        path = folder / FILE
-        new = path.with_name(f".{FILE}.{os.getpid()}")
-        with new.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-        sync_folder(folder)
+        disk.replace(folder / FILE, msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")
 
 
 __all__ = ["FILE", "Measurement", "SetAside", "State", "begin", "load", "save"]

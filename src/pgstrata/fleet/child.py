@@ -45,7 +45,7 @@ from pgstrata.measure.campaign import CampaignOutcome, Conditions, execute
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import seconds_left
 from pgstrata.measure.run.cause import DISK_FULL
-from pgstrata.store import Results
+from pgstrata.store import Results, disk
 from pgstrata.store.record import StepRecord
 from pgstrata.workload.core.language import Step
 
@@ -77,9 +77,7 @@ def main() -> None:
         answer = Unable(message=error.message, hint=error.hint)
     except OSError as error:
         answer = Unable(message=f"{error.filename or 'the machine'}: {error.strerror or error}")
-    beside = folder / f"{ANSWER}.part"
-    beside.write_bytes(encode(answer))
-    beside.rename(folder / ANSWER)
+    disk.replace(folder / ANSWER, encode(answer))
 
 
 def _watch_lease() -> None:

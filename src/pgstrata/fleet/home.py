@@ -13,7 +13,7 @@ from pgstrata.fleet import parcel
 from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.tasks import Parcel
 from pgstrata.store import Results, Run, comparisons, kept
-from pgstrata.store.disk import storing, sync_folder
+from pgstrata.store.disk import storing, sync_folder, sync_tree
 from pgstrata.store.names import RUN_FOLDER
 from pgstrata.store.read import BrokenRun, read_run
 
@@ -34,7 +34,7 @@ def bring_home(results: Results, assignment: Assignment, sent: Parcel) -> list[R
         try:
             parcel.unpack(sent, place)
             runs = _checked(place, assignment)
-            parcel.sync(place)
+            sync_tree(place)
             made = [_into_place(run, results.root) for run in runs]
             _replace_older(results, runs, made)
         finally:

@@ -46,7 +46,7 @@ from pgstrata.fleet.tasks import (
 )
 from pgstrata.judge.compare import compare_all
 from pgstrata.server.source.spec import is_source
-from pgstrata.store import Results, Run
+from pgstrata.store import Results, Run, disk
 from pgstrata.store.choose import Side
 from pgstrata.store.disk import storing
 from pgstrata.store.read import read_run
@@ -279,9 +279,7 @@ class CampaignJob:
     def _remember(self, seen: Seen, qualification: Qualification) -> None:
         self._known[seen.host] = Known(seen.fingerprint, pgstrata.__version__, qualification)
         with storing("remember a qualification", self._place):
-            beside = self._place / f"{QUALIFIED}.part"
-            beside.write_bytes(msgspec.json.encode(self._known))
-            beside.replace(self._place / QUALIFIED)
+            disk.replace(self._place / QUALIFIED, msgspec.json.encode(self._known))
 
     # --- what they are asked ------------------------------------------------------------------
 

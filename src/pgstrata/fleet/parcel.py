@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -68,17 +67,4 @@ def unpack(parcel: Parcel, folder: Path) -> None:
         raise ServerError(f"a parcel cannot be unpacked: {error}") from error
 
 
-def sync(folder: Path) -> None:
-    """Makes everything below a folder survive a power cut. Raises OSError."""
-    for path in (folder, *folder.rglob("*")):
-        if path.is_dir() and not path.is_symlink():
-            disk.sync_folder(path)
-        elif path.is_file():
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
-
-__all__ = ["pack", "sync", "unpack"]
+__all__ = ["pack", "unpack"]

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server.cache import cache_folder
+from pgstrata.store import disk
 from pgstrata.user_files import read_text, user_path
 
 UP_SECONDS = 180.0
@@ -113,10 +114,7 @@ def state_file(name: str) -> Path:
 
 def write(fleet: Fleet) -> None:
     """Keeps what is known of a fleet. Raises OSError."""
-    path = state_file(fleet.wish.name)
-    beside = path.with_suffix(".part")
-    beside.write_bytes(msgspec.json.encode(fleet))
-    beside.replace(path)
+    disk.replace(state_file(fleet.wish.name), msgspec.json.encode(fleet))
 
 
 def read(name: str) -> Fleet | None:

@@ -23,7 +23,7 @@ from pgstrata.measure.self_comparison import STEP, document, of_base, options_of
 from pgstrata.observe.placement import Placement, placements_here
 from pgstrata.server.cache import cache_folder
 from pgstrata.stats.estimate import estimate
-from pgstrata.store import Run
+from pgstrata.store import Run, disk
 from pgstrata.store.record import Cpus, PlacementRecord, TriedPlacement
 from pgstrata.store.write import now
 from pgstrata.workload.core.language import Step
@@ -138,10 +138,7 @@ def remembered(places: Sequence[Placement]) -> PlacementRecord | None:
 
 def remember(places: Sequence[Placement], record: PlacementRecord) -> None:
     """Raises OSError, OwnershipError and ServerError where the cache cannot be written."""
-    file = _file(places, make=True)
-    beside = file.with_suffix(f".{os.getpid()}")
-    beside.write_bytes(msgspec.json.encode(record))
-    beside.replace(file)
+    disk.replace(_file(places, make=True), msgspec.json.encode(record))
 
 
 def _file(places: Sequence[Placement], *, make: bool) -> Path:

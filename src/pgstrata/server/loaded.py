@@ -30,6 +30,7 @@ from pgstrata.ownership import hand_over, own_folder, read_small
 from pgstrata.server.account import Account, server_account
 from pgstrata.server.cache import ADVICE, building, cache_dir, cache_folder, discard, publish
 from pgstrata.server.snapshot import WAL_FOLDERS, copy_data, folder_bytes
+from pgstrata.store.disk import sync_folder, sync_tree, write
 
 FOLDER = "loaded"
 SPARE_BYTES = 1 << 30
@@ -135,16 +136,13 @@ def keep(key: str, data: Path, *, about: LoadedRecord) -> Loaded | None:
         with building(final) as made:
             hand_over(made, 0o755, None)  # the account of servers has to come to the folder within
             copy_data(data, made / _DATA, server_account())
-            _sync(made)
+            sync_tree(made)
             record = msgspec.structs.replace(about, bytes=taken, listing=_listing(made / _DATA))
-            with (made / _RECORD).open("xb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(record), indent=1))
-                file.flush()
-                os.fsync(file.fileno())
-            _sync_one(made)
+            write(made / _RECORD, msgspec.json.format(msgspec.json.encode(record), indent=1))
+            sync_folder(made)
             if not publish(made, final):
                 return None
-        _sync_one(root)
+        sync_folder(root)
     except OSError as error:
         raise ServerError(f"the cache {cache_dir()} cannot be written: {error.strerror}", ADVICE) from error
     return Loaded(final, record)
@@ -220,18 +218,3 @@ def _listing(data: Path, *, log_elsewhere: bool = False) -> str:
         facts = (os.fspath(path.relative_to(data)), about.st_ino, about.st_mode, about.st_uid, size, times)
         digest.update(repr(facts).encode())
     return digest.hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        _sync_one(path)
-    _sync_one(folder)
-
-
-def _sync_one(path: Path) -> None:
-    """Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -46,6 +46,19 @@ def write(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def replace(path: Path, data: bytes) -> None:
+    """A file with new content, on disk: at every moment the old one or the new one, whole. Raises OSError."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.unlink(missing_ok=True)
+    try:
+        write(beside, data)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
 def read_regular(path: Path, most: int) -> bytes:
     """The content of a file of at most `most` bytes. Raises OSError, also for pipes, devices and folders."""
     # Not blocking: opening a FIFO would wait for its writer for ever.
@@ -71,9 +84,21 @@ def compress(source: Path, target: Path) -> None:
         os.fsync(file.fileno())
 
 
+def sync_tree(folder: Path) -> None:
+    """Makes everything below a folder, and the folder, survive a power cut. Raises OSError."""
+    for path in folder.rglob("*"):
+        if not path.is_symlink() and (path.is_file() or path.is_dir()):
+            _sync(path, 0)
+    sync_folder(folder)
+
+
 def sync_folder(folder: Path) -> None:
     """Makes the names in a folder survive a power cut, as fsync of a file does for its content."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(folder, os.O_DIRECTORY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags)
     try:
         os.fsync(descriptor)
     finally:

@@ -9,7 +9,6 @@ the starts of a count (`<nn>.start`).
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -77,11 +76,7 @@ def keep(folder: Path, step: KeptStep, data: KeptData) -> None:
 def _write(folder: Path, name: str, body: bytes, deed: str) -> None:
     with disk.storing(deed, folder):
         folder.mkdir(exist_ok=True)
-        temporary = folder / f".{name}.{os.getpid()}"
-        temporary.unlink(missing_ok=True)
-        disk.write(temporary, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
-        temporary.rename(folder / name)
-        disk.sync_folder(folder)
+        disk.replace(folder / name, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
         disk.sync_folder(folder.parent)
 
 
