@@ -87,15 +87,17 @@ def data_root(campaign: Campaign) -> Path:
     return root.resolve()
 
 
-def places_of(campaign: Campaign, root: Path) -> list[Path]:
-    """Every folder in which clusters or their write-ahead logs are made, each once, data first.
+def clear_places(campaign: Campaign, root: Path) -> list[str]:
+    """Ends and removes what killed ones have left in every folder in which clusters or their write-ahead logs
+    are made, each once, data first; what was done.
 
     Raises as `find_storage` does: what is cleared lies where nobody else can have prepared it.
     """
     kinds = [(v.data_dir, v.wal_dir) for v in campaign.variants]
     found = [find_storage(data, wal, None) for data, wal in dict.fromkeys(kinds)]
     places = [root, *(one.data for one in found), *(one.wal for one in found)]
-    return list(dict.fromkeys(place for place in places if place is not None))
+    wanted = dict.fromkeys(place for place in places if place is not None)
+    return [text for place in wanted for text in clear_leftovers(place)]
 
 
 def default_data_dir() -> Path:
@@ -161,7 +163,7 @@ def execute(
         for left in results.clean():
             say(f"removed what an interrupted run left: {left}")
         for text in [
-            *(text for place in places_of(campaign, root) for text in clear_leftovers(place)),
+            *clear_places(campaign, root),
             *clear_unfinished(),
             *clear_builds(),
         ]:

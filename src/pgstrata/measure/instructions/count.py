@@ -27,7 +27,7 @@ from pgstrata.campaign.plan.runs import Plan as CampaignPlan
 from pgstrata.driver.client import find_driver
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.judge.instructions import COUNTED, estimate_counts, precise
-from pgstrata.measure.campaign import data_root, places_of, plan_campaign
+from pgstrata.measure.campaign import clear_places, data_root, plan_campaign
 from pgstrata.measure.instructions.callgrind import CallGraph, mean, timed
 from pgstrata.measure.instructions.choose import find_engine
 from pgstrata.measure.instructions.engine import Engine
@@ -44,7 +44,6 @@ from pgstrata.measure.instructions.start import (
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.observe import machine
-from pgstrata.server.guard import clear_leftovers
 from pgstrata.store import Results, kept
 from pgstrata.store.comparisons import hide
 from pgstrata.store.kept import KeptStart, digest, keep_start, kept_starts
@@ -105,7 +104,7 @@ def count_campaign(
     with Interrupts(say) as interrupts, results.lock():
         for left in [
             *results.clean(),
-            *(text for place in places_of(campaign, root) for text in clear_leftovers(place)),
+            *clear_places(campaign, root),
         ]:
             say(f"removed what an interrupted run left: {left}")
         plan = plan_campaign(campaign, results, say, fresh=True)
