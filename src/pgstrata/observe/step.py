@@ -167,8 +167,8 @@ class StepWatch:
         self._unix_begin = time.time()
         if self._managed:
             self._cpu_begin = self._try("CPU", self._cpu.read) or CpuReading()
-        self._pooler_begin = self._pooler_cpu()
-        self._replica_begin = self._replica_cpu()
+        self._pooler_begin = self._cpu_beside("pooler", self._pooler)
+        self._replica_begin = self._cpu_beside("replica", self._replica)
         if self._counters is not None:
             self._host_begin = self._try("host", self._counters.read)
         if self._windows is not None:
@@ -189,10 +189,10 @@ class StepWatch:
                 used = self._cpu.used(self._cpu_begin, cpu)
                 result.backends, result.cpu_by_role = used.rows, used.by_role
                 result.server_cpu_seconds = used.total
-        pooler = self._pooler_cpu()
+        pooler = self._cpu_beside("pooler", self._pooler)
         if pooler is not None and self._pooler_begin is not None:
             result.pooler_cpu_seconds = pooler - self._pooler_begin
-        replica = self._replica_cpu()
+        replica = self._cpu_beside("replica", self._replica)
         if replica is not None and self._replica_begin is not None:
             result.replica_cpu_seconds = replica - self._replica_begin
         if self._windows is None:
@@ -270,16 +270,9 @@ class StepWatch:
             self._result.notes.append("disk not observed: the data folder is on no block device of this host")
         return host.HostCounters(devices)
 
-    def _pooler_cpu(self) -> float | None:
-        if self._cluster.pooler_pid is None:
-            return None
-        reading = self._try("CPU of the pooler", self._pooler.read)
-        return reading.total if reading is not None else None
-
-    def _replica_cpu(self) -> float | None:
-        if self._cluster.replica_pid is None:
-            return None
-        reading = self._try("CPU of the replica", self._replica.read)
+    def _cpu_beside(self, what: str, cpu: ServerCpu) -> float | None:
+        """CPU seconds of what stands beside the server; None where nothing does."""
+        reading = self._try(f"CPU of the {what}", cpu.read)
         return reading.total if reading is not None else None
 
     def _read_processes(self) -> processes.ProcessReading | None:
@@ -361,27 +354,28 @@ class StepWatch:
         if not postgres.wait_for_fresh(session, data_dir):
             self._result.notes.append(_LATE)
 
-    def _await_alone(self, session: psycopg.Connection[Any], limit: float = 1.0) -> bool:
+    def _await_alone(self, session: psycopg.Connection[Any]) -> bool:
         """Waits until all that worked here before the step has ended; False where that is not known."""
         if not self._managed or self._cluster.pooled or session.info.server_version < 90200:
             return False
         pids = [pid for pids in self._cpu.roles.values() for pid in pids]
-        deadline = time.monotonic() + limit
-        while postgres.others_present(session, pids):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.005)
-        return True
+        return _comes_true(lambda: not postgres.others_present(session, pids))
 
-    def _await_end(self, pids: Sequence[int], limit: float = 1.0) -> bool:
-        """Waits until backends are gone, for then their statistics are reported. At most `limit` seconds."""
-        assert self._session is not None
-        deadline = time.monotonic() + limit
-        while postgres.backends_present(self._session, pids):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.005)
-        return True
+    def _await_end(self, pids: Sequence[int]) -> bool:
+        """Waits until backends are gone, for then their statistics are reported; False where some stay."""
+        session = self._session
+        assert session is not None
+        return _comes_true(lambda: not postgres.backends_present(session, pids))
+
+
+def _comes_true(condition: Callable[[], bool], limit: float = 1.0) -> bool:
+    """Waits for it, `limit` seconds at most; whether it came true."""
+    deadline = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
 
 
 def lag_rows(seen: Sequence[Lag], begin: float) -> list[Json]:
