@@ -40,6 +40,7 @@ from pgstrata.fleet.tasks import (
     Unable,
     decode_task,
     encode,
+    unable,
 )
 from pgstrata.measure.campaign import CampaignOutcome, Conditions, execute
 from pgstrata.measure.interrupt import Interrupted, Interrupts
@@ -70,13 +71,9 @@ def main() -> None:
         answer: Answer = do(folder)
     except Interrupted:
         answer = Unable(message="it was told to stop", ended=True)
-    except UsageError as error:
+    except (PgstrataError, OSError) as error:
         # What is not valid here may be somewhere else: CPUs, files of an installation, a package.
-        answer = Unable(message=error.message, hint=error.hint)
-    except PgstrataError as error:
-        answer = Unable(message=error.message, hint=error.hint)
-    except OSError as error:
-        answer = Unable(message=f"{error.filename or 'the machine'}: {error.strerror or error}")
+        answer = unable(error)
     disk.replace(folder / ANSWER, encode(answer))
 
 

@@ -35,6 +35,7 @@ from pgstrata.fleet.tasks import (
     decode_answer,
     decode_task,
     encode,
+    unable,
 )
 from pgstrata.server.cache import building, cache_folder
 
@@ -61,10 +62,8 @@ def perform(text: bytes) -> bytes:
     """Does a task and returns its answer; it raises nothing that the client would have to know."""
     try:
         answer = _answer(text)
-    except PgstrataError as error:
-        answer = Unable(message=error.message, hint=error.hint)
-    except OSError as error:
-        answer = Unable(message=f"{error.filename or 'the machine'}: {error.strerror or error}")
+    except (PgstrataError, OSError) as error:
+        answer = unable(error)
     return encode(answer)
 
 

@@ -6,12 +6,14 @@ that the only thing a client can choose is one of these tasks and its values.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from pgstrata.errors import UsageError
+from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.store.record import Count, MachineRecord, Ordinal, Qualification, ServerRecord
 
 Json = dict[str, Any]
@@ -207,19 +209,28 @@ def encode(value: Task | Answer) -> bytes:
 
 def decode_task(text: bytes) -> Task:
     """Raises UsageError for what is no task."""
-    try:
+    with _refusing("task"):
         return _TASK.decode(text)
-    except msgspec.MsgspecError as error:
-        raise UsageError(
-            f"this is no task of a fleet: {error}", "client and workers must be of the same release"
-        ) from error
 
 
 def decode_answer(text: bytes) -> Answer:
     """Raises UsageError for what is no answer."""
-    try:
+    with _refusing("answer"):
         return _ANSWER.decode(text)
+
+
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    try:
+        yield
     except msgspec.MsgspecError as error:
         raise UsageError(
-            f"this is no answer of a fleet: {error}", "client and workers must be of the same release"
+            f"this is no {what} of a fleet: {error}", "client and workers must be of the same release"
         ) from error
+
+
+def unable(error: PgstrataError | OSError) -> Unable:
+    """What went wrong on a machine, as an answer."""
+    if isinstance(error, PgstrataError):
+        return Unable(message=error.message, hint=error.hint)
+    return Unable(message=f"{error.filename or 'the machine'}: {error.strerror or error}")
