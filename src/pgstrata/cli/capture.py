@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pgstrata.cli.output import TextOrJson
+from pgstrata.user_files import shown
 
 if TYPE_CHECKING:
     from pgstrata.traffic.captured import Header
@@ -143,7 +144,7 @@ def _print(header: Header) -> None:
             _share(one.seconds, whole),
             one.calls,
             numbers.milliseconds(one.seconds / one.calls),
-            _short(one.text),
+            _in_line(one.text),
         )
         for one in shapes
         if one.calls
@@ -153,7 +154,7 @@ def _print(header: Header) -> None:
     if header.left_out:
         print("\nleft out:")
         rows = [
-            (_share(one.seconds, whole), one.count, one.why, _short(one.example)) for one in header.left_out
+            (_share(one.seconds, whole), one.count, one.why, _in_line(one.example)) for one in header.left_out
         ]
         for line in aligned(("% of time", "count", "what", "example"), rows):
             print(line)
@@ -165,9 +166,8 @@ def _share(seconds: float, whole: float) -> float:
     return round(100 * seconds / whole, 2) if whole else 0.0
 
 
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 70 else line[:69] + "…"
+def _in_line(text: str) -> str:
+    return shown(" ".join(text.split()), 69)
 
 
 __all__ = ["capture"]
