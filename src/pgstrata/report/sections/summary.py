@@ -161,12 +161,11 @@ def relative_cell(results: RunSet, step: StepResults, variant: str) -> Cell:
     who = variant if of.sla_met is False else results.base
     note = f"SLA missed by {who}" if of.mark == "missed" else ""
     value, mark = of.value, of.mark
-    aside = results.verdict(step, variant)
-    if mark != "missed" and aside is not None and aside.verdict.aside:
+    found = results.verdict(step, variant)
+    if mark != "missed" and found is not None and found.verdict.aside:
         mark = "even"  # whatever the thresholds say
     if mark != "missed" and not results.by_thresholds:
         mark = verdict_mark(results.word(step, variant))
-        found = results.verdict(step, variant)
         if found is not None and found.evidence in ("slices", "machines") and found.verdict.n > 1:
             # The ratio of the pairs has less of the machine in it than that of the whole steps.
             value = found.verdict.ratio
