@@ -19,8 +19,7 @@ from typing import Any, Literal
 from msgspec import structs
 
 from pgstrata.judge.differences import Difference, doubts
-from pgstrata.judge.machines import Across, across, most_measured
-from pgstrata.judge.machines import Evidence as Seen
+from pgstrata.judge.machines import Across, OnMachine, across, most_measured
 from pgstrata.judge.recall import recall_of, unequal
 from pgstrata.judge.spread import spread_of
 from pgstrata.stats import sequential
@@ -228,7 +227,7 @@ def _verdict(
         if (pairs := _pairs_of(base, other, repeats)).base
     }
     if len(found) > 1:
-        seen = {name: Seen(estimate(one.base, one.other), one.watched) for name, one in found.items()}
+        seen = {name: OnMachine(estimate(one.base, one.other), one.watched) for name, one in found.items()}
         verdict, by = across(seen, margin=margin, confidence=confidence)
         return "machines", verdict, by
     # Runs of two machines are pairs only for those who ask for just that.

@@ -83,14 +83,14 @@ class Across:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class OnMachine:
     """What one machine has measured of a step. watched: it stopped when its own verdict was clear."""
 
     estimate: Estimate
     watched: bool
 
 
-def across(found: Mapping[str, Evidence], *, margin: float, confidence: float) -> tuple[Verdict, Across]:
+def across(found: Mapping[str, OnMachine], *, margin: float, confidence: float) -> tuple[Verdict, Across]:
     """The verdict on two machines or more, by name. Raises what `combine` raises."""
     alone = [_alone(name, one, margin, confidence) for name, one in found.items()]
     combined = combine([_as_fixed(one, confidence) for one in found.values()])
@@ -101,14 +101,14 @@ def across(found: Mapping[str, Evidence], *, margin: float, confidence: float) -
     return replace(verdict, reason=f"{verdict.reason}; {len(alone)} machines, {by.differ()}"), by
 
 
-def _alone(name: str, found: Evidence, margin: float, confidence: float) -> MachineVerdict:
+def _alone(name: str, found: OnMachine, margin: float, confidence: float) -> MachineVerdict:
     e = found.estimate
     of = sequential.interval if found.watched else interval
     said = judge(e, of(e, confidence), 1.0, margin=margin, confidence=confidence)
     return MachineVerdict(name, said.word, said.ratio, said.low, said.high, e.n)
 
 
-def _as_fixed(found: Evidence, confidence: float) -> Estimate:
+def _as_fixed(found: OnMachine, confidence: float) -> Estimate:
     """With the error that gives the interval which allows for stopping early, where it was watched."""
     e = found.estimate
     if not found.watched or not math.isfinite(e.standard_error) or e.freedom <= 0:
@@ -139,4 +139,4 @@ def most_measured(machines: Sequence[str]) -> str:
     return min(counts, key=lambda name: (-counts[name], name))
 
 
-__all__ = ["Across", "Evidence", "MachineVerdict", "across", "most_measured", "shown_machine"]
+__all__ = ["Across", "MachineVerdict", "OnMachine", "across", "most_measured", "shown_machine"]
