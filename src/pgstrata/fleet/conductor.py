@@ -54,8 +54,8 @@ class Conductor:
         self._silent_seconds, self._check = silent_seconds, check
         self.machines: dict[str, Machine] = {}
         self._calls: dict[int, Machine] = {}
-        self._adopted: dict[int, tuple[Assignment, str]] = {}
-        self._adopted_list: list[tuple[Call, Assignment]] = []
+        self._adopted: dict[int, tuple[Call, Assignment]] = {}
+        """By the identity of the call: what an earlier client has begun."""
         self._taken: list[Call] = []
         """Answers that are home, to be forgotten by the engine when no machine waits for us."""
         self._looked = -LOOK_SECONDS
@@ -86,7 +86,7 @@ class Conductor:
             if machine.call is not None:
                 running[machine.address] = machine.name
                 self._engine.drop(machine.call)
-        for call, _ in self._adopted_calls():
+        for call, _ in self._adopted.values():
             running.setdefault(call.address, call.address)
             self._engine.drop(call)
         until = time.monotonic() + END_SECONDS
@@ -110,13 +110,9 @@ class Conductor:
                 self._engine.drop(found.call)
                 continue
             self._dispatcher.begin(assignment, found.call.address, begun=found.attempt)
-            self._adopted[id(found.call)] = assignment, found.call.address
-            self._adopted_list.append((found.call, assignment))
+            self._adopted[id(found.call)] = found.call, assignment
             self._engine.watch(found)
             self._watcher.assignment(assignment, "found", found.call.address, "")
-
-    def _adopted_calls(self) -> list[tuple[Call, Assignment]]:
-        return [(call, a) for call, a in self._adopted_list if id(call) in self._adopted]
 
     # --- machines -----------------------------------------------------------------------------
 
@@ -146,7 +142,7 @@ class Conductor:
                 and now - machine.call.asked > ASK_SECONDS
             ):
                 self._put_out(machine, f"it does not say what it is within {ASK_SECONDS:.0f} s")
-        for call, assignment in self._adopted_calls():
+        for call, assignment in list(self._adopted.values()):
             known = workers.get(call.address)
             if known is None or newest - known.seen > self._silent_seconds:
                 self._adopted.pop(id(call))
@@ -186,7 +182,7 @@ class Conductor:
 
     def _admit(self) -> None:
         """Brings machines that have come a step nearer to taking part."""
-        adopted = {call.address for call, _ in self._adopted_calls()}
+        adopted = {call.address for call, _ in self._adopted.values()}
         for machine in list(self.machines.values()):
             if machine.state != "arriving" or machine.call is not None or machine.address in adopted:
                 continue
@@ -274,8 +270,8 @@ class Conductor:
 
     def _on_answer(self, call: Call) -> None:
         if (adopted := self._adopted.pop(id(call), None)) is not None:
-            assignment, name = adopted
-            self._take(assignment, name, call)
+            _, assignment = adopted
+            self._take(assignment, call.address, call)
             return
         machine = self._calls.pop(id(call), None)
         if machine is None or machine.call is not call:
