@@ -23,7 +23,7 @@ class Candidate:
 
 
 @dataclass
-class Progress:
+class Attempts:
     """What has become of an assignment: begun so often; who cannot do it, and the last reason."""
 
     begun: int = 0
@@ -34,21 +34,21 @@ class Progress:
 class Dispatcher:
     """The assignments of a campaign until each is done or has failed.
 
-    attempts: how often each is begun at most. had: by workload the machines that measured repeats of it
+    most: so often each is begun. had: by workload the machines that measured repeats of it
     before.
     """
 
     def __init__(
         self,
         assignments: Iterable[Assignment],
-        attempts: int,
+        most: int,
         had: Iterable[tuple[str, str]] = (),
     ) -> None:
         self._waiting = {one.id: one for one in assignments}
         self._running: dict[str, tuple[Assignment, str]] = {}
-        self._progress = {id_: Progress() for id_ in self._waiting}
+        self._attempts = {id_: Attempts() for id_ in self._waiting}
         self._had: Counter[tuple[str, str]] = Counter(had)
-        self._attempts = attempts
+        self._most = most
         self.known: set[str] = set()
         """Workloads whose verdicts are all clear."""
 
@@ -68,7 +68,7 @@ class Dispatcher:
 
     def begun(self, assignment: Assignment) -> int:
         """How often it was begun."""
-        return self._progress[assignment.id].begun
+        return self._attempts[assignment.id].begun
 
     def _value(self, assignment: Assignment) -> tuple[bool, float, int]:
         return assignment.workload in self.known, -assignment.seconds, assignment.repeat
@@ -76,7 +76,7 @@ class Dispatcher:
     def fits(self, assignment: Assignment, machine: Candidate) -> bool:
         """Whether this machine may do it at all."""
         fits_kind = not assignment.kind or fnmatchcase(machine.kind.lower(), assignment.kind.lower())
-        return fits_kind and machine.name not in self._progress[assignment.id].unfit
+        return fits_kind and machine.name not in self._attempts[assignment.id].unfit
 
     def next_for(self, machine: Candidate, coming: Collection[Candidate] = ()) -> Assignment | None:
         """What this machine does next; None where nothing is for it.
@@ -110,9 +110,9 @@ class Dispatcher:
         del self._waiting[assignment.id]
         self._running[assignment.id] = assignment, machine
         self._had[assignment.workload, machine] += 1
-        progress = self._progress[assignment.id]
-        progress.begun = begun if begun is not None else progress.begun + 1
-        return progress.begun
+        attempts = self._attempts[assignment.id]
+        attempts.begun = begun if begun is not None else attempts.begun + 1
+        return attempts.begun
 
     def done(self, assignment: Assignment) -> None:
         """It has come home."""
@@ -121,26 +121,26 @@ class Dispatcher:
     def lost(self, assignment: Assignment, reason: str) -> bool:
         """Its machine was lost in the middle. Whether it waits for another one; else it has failed."""
         machine = self._stop(assignment)
-        progress = self._progress[assignment.id]
-        progress.reason = f"{machine}: {reason}"
+        attempts = self._attempts[assignment.id]
+        attempts.reason = f"{machine}: {reason}"
         return self._again(assignment)
 
     def refused(self, assignment: Assignment, reason: str) -> bool:
         """Its machine cannot do it, and does not get it again. The same answer as `lost`."""
         machine = self._stop(assignment)
-        self._progress[assignment.id].unfit.add(machine)
-        self._progress[assignment.id].reason = f"{machine}: {reason}"
+        self._attempts[assignment.id].unfit.add(machine)
+        self._attempts[assignment.id].reason = f"{machine}: {reason}"
         return self._again(assignment)
 
     def called_off(self, assignment: Assignment) -> None:
         """It waits again, as if it had not been begun."""
         self._stop(assignment)
-        self._progress[assignment.id].begun -= 1
+        self._attempts[assignment.id].begun -= 1
         self._waiting[assignment.id] = assignment
 
     def reason(self, assignment: Assignment) -> str:
         """Why it was not done the last time."""
-        return self._progress[assignment.id].reason
+        return self._attempts[assignment.id].reason
 
     def give_up(self, assignment: Assignment) -> None:
         """It has failed: no machine is left that could do it."""
@@ -152,7 +152,7 @@ class Dispatcher:
         return machine
 
     def _again(self, assignment: Assignment) -> bool:
-        again = self._progress[assignment.id].begun < self._attempts
+        again = self._attempts[assignment.id].begun < self._most
         if again:
             self._waiting[assignment.id] = assignment
         return again
