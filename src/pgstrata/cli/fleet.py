@@ -39,6 +39,7 @@ def run_on_fleet(campaign: Campaign, fleet: str, fresh: bool, *, report: bool, f
     from pgstrata.cli.ending import Interruption, stopped
     from pgstrata.cli.report import write_report
     from pgstrata.fleet.campaign import execute
+    from pgstrata.fleet.watching import print_json_line
     from pgstrata.measure.interrupt import Interrupted
     from pgstrata.store import Results
 
@@ -56,13 +57,6 @@ def run_on_fleet(campaign: Campaign, fleet: str, fresh: bool, *, report: bool, f
     elif report and len(outcome.failed) < len(outcome.plan.runs):
         write_report(outcome.plan, results)
     return 1 if outcome.failed else 0
-
-
-def print_json_line(**event: object) -> None:
-    """One object in one line."""
-    import json
-
-    print(json.dumps(event, ensure_ascii=False), flush=True)
 
 
 def show_forecast(campaign: Campaign, fleet: str, fresh: bool) -> None:

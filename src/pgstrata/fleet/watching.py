@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -77,22 +76,23 @@ class Lines:
         for machine in machines:
             if machine.state == "measuring" and machine.assignment is not None:
                 self.say(f"  {machine.name}: {machine.assignment}: {machine.doing}")
-        self.say(f"  about {clock(self.left(machines))} left")
+        self.say(f"  about {clock(campaign_seconds_left(self.dispatcher, machines))} left")
 
-    def left(self, machines: Sequence[Machine]) -> float:
-        """Seconds until all is done, by the estimates of the plan."""
-        if self.dispatcher is None:
-            return 0.0
-        now = time.monotonic()
-        running = [
-            max(0.0, machine.assignment.seconds - (now - machine.since))
-            for machine in machines
-            if machine.assignment is not None
-        ]
-        usable = sum(machine.state in ("ready", "measuring", "arriving") for machine in machines)
-        rest = forecast(self.dispatcher.waiting, max(1, usable)).seconds
-        # Those that measure are free only later: their time is shared among all.
-        return max([rest + sum(running) / max(1, usable), *running])
+
+def campaign_seconds_left(dispatcher: Dispatcher | None, machines: Sequence[Machine]) -> float:
+    """Seconds until all is done, by the estimates of the plan."""
+    if dispatcher is None:
+        return 0.0
+    now = time.monotonic()
+    running = [
+        max(0.0, machine.assignment.seconds - (now - machine.since))
+        for machine in machines
+        if machine.assignment is not None
+    ]
+    usable = sum(machine.state in ("ready", "measuring", "arriving") for machine in machines)
+    rest = forecast(dispatcher.waiting, max(1, usable)).seconds
+    # Those that measure are free only later: their time is shared among all.
+    return max([rest + sum(running) / max(1, usable), *running])
 
 
 class JsonLines:
@@ -104,10 +104,10 @@ class JsonLines:
         self._told = 0.0
 
     def say(self, text: str) -> None:
-        self._print(event="text", text=text)
+        print_json_line(event="text", text=text)
 
     def machine(self, machine: Machine, event: str) -> None:
-        self._print(
+        print_json_line(
             event=f"machine-{event}",
             machine=machine.name,
             address=machine.address,
@@ -116,7 +116,7 @@ class JsonLines:
         )
 
     def assignment(self, assignment: Assignment, event: str, machine: str, reason: str) -> None:
-        self._print(
+        print_json_line(
             event=f"comparison-{event}",
             workload=assignment.workload,
             repeat=assignment.repeat,
@@ -130,11 +130,9 @@ class JsonLines:
         if time.monotonic() - self._told < EVERY_SECONDS:
             return
         self._told = time.monotonic()
-        left = Lines(self.say, self._words)
-        left.dispatcher = self.dispatcher
-        self._print(
+        print_json_line(
             event="progress",
-            seconds_left=round(left.left(machines)),
+            seconds_left=round(campaign_seconds_left(self.dispatcher, machines)),
             machines=[
                 {
                     "machine": one.name,
@@ -147,8 +145,10 @@ class JsonLines:
             ],
         )
 
-    def _print(self, **event: object) -> None:
-        print(json.dumps(event, ensure_ascii=False), flush=True)
+
+def print_json_line(**event: object) -> None:
+    """One object in one line of standard output."""
+    print(json.dumps(event, ensure_ascii=False), flush=True)
 
 
 class LiveLines(Lines):
@@ -178,7 +178,9 @@ class LiveLines(Lines):
                 Text(one.doing if one.state != "out" else one.why, overflow="ellipsis", no_wrap=True),
                 Text(words, style="dim"),
             )
-        left = f"about {clock(self.left(self._machines))} left" if self._machines else "waiting for machines"
+        left = "waiting for machines"
+        if self._machines:
+            left = f"about {clock(campaign_seconds_left(self.dispatcher, self._machines))} left"
         return Group(grid, Text(f"{self._head}  {left}", style="dim"))
 
 
@@ -200,9 +202,4 @@ def watching(
         yield Lines(plain_lines(console), words)
 
 
-def to_stderr(text: str) -> None:
-    """What scripts need not read."""
-    print(text, file=sys.stderr, flush=True)
-
-
-__all__ = ["JsonLines", "Lines", "Watching", "said_of", "to_stderr", "watching"]
+__all__ = ["JsonLines", "Lines", "Watching", "print_json_line", "said_of", "watching"]
