@@ -27,6 +27,8 @@ def _own_cache(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def foreign(spec: str, how: Build | None = None) -> Server:
     if spec.startswith("dsn:"):
         return Server("dsn:host=db", "dsn17.6", "17.6", 170006, "", None, spec.removeprefix("dsn:"))
+    if spec.startswith("src:"):
+        return Server(spec, "tree", "17.6", 170006, "", Path("/nowhere"), None)
     return server(spec, how)
 
 
@@ -147,6 +149,27 @@ def test_no_code_travels(place: Path) -> None:
     assert name and names
     with pytest.raises(UsageError, match="no code travels"):
         sent(place, f'servers = ["pg:17"]\n[[workloads]]\nname = "mine.py:{names[-1]}"\n')
+
+
+def test_extensions_travel_as_names_or_as_folders(place: Path) -> None:
+    """A server has some by itself; others are built there from a folder of the client."""
+    folder = place / "mine"
+    folder.mkdir()
+    (folder / "Makefile").write_text("EXTENSION = mine\n")
+    plan, travelled = sent(
+        place,
+        '[[variants]]\nserver = "pg:17"\nextensions = ["pgvector"]\n[[workloads]]\nname = "insert"\n',
+    )
+    found = there(place, travelled)
+    assert found.runs[0].variant.spec.extensions == ["pgvector"] == plan.runs[0].variant.spec.extensions
+    assert not travelled.files
+    _, travelled = sent(
+        place,
+        '[[variants]]\nserver = "src:."\nextensions = ["mine", "pgvector"]\n[[workloads]]\nname = "insert"\n',
+    )
+    (variant,) = travelled.document["variants"]
+    assert variant["extensions"] == ["0/mine", "pgvector"]
+    assert travelled.files == {"0/mine/Makefile": b"EXTENSION = mine\n"}
 
 
 def test_names_that_lead_out_are_refused(place: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import UsageError
 from pgstrata.fleet.tasks import Portable
 from pgstrata.server.cache import building, cache_folder, publish
+from pgstrata.server.pooler import is_address
 from pgstrata.server.secrets import HIDDEN, shown, shown_spec
 from pgstrata.workload.core.options import NamesFiles
 from pgstrata.workload.plugin import source_of
@@ -100,8 +101,7 @@ def portable(plan: Plan, chosen: ChosenWorkload) -> Portable:
 def _variant(variant: Variant, campaign: Campaign, files: _Files) -> Json:
     spec = variant.spec
     through = spec.through or ""
-    is_address = bool(through) and through.partition(":")[0] != "pgbouncer"
-    for text in (shown_spec(spec.server), shown(through) if is_address else ""):
+    for text in (shown_spec(spec.server), shown(through) if is_address(through) else ""):
         if HIDDEN in text:
             raise UsageError(
                 f"{variant.label}: a password stands in the campaign, and passwords do not travel",
@@ -109,7 +109,7 @@ def _variant(variant: Variant, campaign: Campaign, files: _Files) -> Json:
             )
     given: Json = {
         **spec.model_dump(mode="json", exclude_defaults=True),
-        **_build(spec, campaign, files),
+        **_build(spec, campaign, files, campaign.names_extension),
         "server": spec.server if spec.server.startswith("dsn:") else variant.server.spec,
         "label": variant.label,
     }
@@ -122,11 +122,16 @@ def _variant(variant: Variant, campaign: Campaign, files: _Files) -> Json:
     return given
 
 
-def _build(keys: BuildKeys, campaign: Campaign, files: _Files) -> Json:
-    given = {k: v for k, v in keys.build_keys().items() if k in BuildKeys.model_fields}
+def _build(
+    keys: BuildKeys, campaign: Campaign, files: _Files, is_name: Callable[[str], bool] = lambda text: False
+) -> Json:
+    given = keys.build_keys()
     for key in ("patches", "extensions"):
         if key in given:
-            given[key] = [files.add((campaign.folder / Path(p).expanduser()).resolve()) for p in given[key]]
+            given[key] = [
+                text if is_name(text) else files.add((campaign.folder / Path(text).expanduser()).resolve())
+                for text in given[key]
+            ]
     return given
 
 

@@ -570,7 +570,7 @@ class Campaign(BaseModel):
     def extensions_of(self, variant: VariantSpec) -> tuple[str, ...]:
         """Extensions that a variant's server has to have by itself, as CREATE EXTENSION takes them: those of
         `extensions` that are no folders. Raises UsageError for a server that somebody else runs."""
-        names = [text for text in variant.extensions or [] if self._is_name(text)]
+        names = [text for text in variant.extensions or [] if self.names_extension(text)]
         if names and variant.server.startswith("dsn:"):
             raise UsageError(
                 "`extensions` cannot be set for a dsn: server: nothing is installed or made in it",
@@ -578,7 +578,8 @@ class Campaign(BaseModel):
             )
         return tuple(dict.fromkeys(ALIASES.get(name, name) for name in names))
 
-    def _is_name(self, text: str) -> bool:
+    def names_extension(self, text: str) -> bool:
+        """Whether this one of a variant's `extensions` is one that its server has anyway, and no folder."""
         return bool(_EXTENSION.fullmatch(text)) and not (self.folder / text / "Makefile").is_file()
 
     def build_of(self, variant: VariantSpec) -> Build | None:
@@ -588,7 +589,7 @@ class Campaign(BaseModel):
         """
         given = variant.build_keys()
         if variant.extensions is not None:
-            folders = [text for text in variant.extensions if not self._is_name(text)]
+            folders = [text for text in variant.extensions if not self.names_extension(text)]
             given = {**given, "extensions": folders} if folders else _without(given, "extensions")
         if not is_source(variant.server):
             key = "build" if variant.build else next(iter(given), None)
