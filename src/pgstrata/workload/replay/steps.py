@@ -6,10 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from pgstrata.page.blocks import Section
-    from pgstrata.page.results import RunSet, WorkloadResults
-
 from pgstrata.errors import UsageError
 from pgstrata.traffic.captured import Captured, Database, Header
 from pgstrata.user_files import shown
@@ -18,6 +14,10 @@ from pgstrata.workload.core.language import Replay as ReplayedFile
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
 from pgstrata.workload.custom.setup import setup
 from pgstrata.workload.replay.options import ReplayOptions
+
+if TYPE_CHECKING:
+    from pgstrata.page.blocks import Section
+    from pgstrata.page.results import RunSet, WorkloadResults
 
 NAME = "replay"
 
