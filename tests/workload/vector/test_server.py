@@ -58,7 +58,7 @@ def test_an_index_that_looks_everywhere_finds_every_true_neighbour(
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = Results(place / "results").runs()
     assert run.record.extensions.keys() == {"vector"}
-    assert run.record.facts["pgvector"] == run.record.extensions["vector"]
+    assert run.record.extensions["vector"].startswith("0.")
     found = run.record.facts["recall"]
     assert found["ivfflat-r99.9"]["recall"] == 1.0, "200 neighbours: one less is below 0.999"
     assert 0.5 <= found["ivfflat-r50"]["recall"] <= 1.0

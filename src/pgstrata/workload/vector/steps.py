@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-
-from pgstrata.errors import ServerError, server_said
 from pgstrata.sql_text import literal
 from pgstrata.workload.core.language import (
     Admin,
@@ -83,7 +80,6 @@ class Vector:
                 ],
             ),
             _load(o, data),
-            Work("version of pgvector", _version),
         ]
         for kind in o.indexes:
             phases += [_build(o, kind), Settle([ITEMS, PROBES], seconds=0)]
@@ -111,17 +107,6 @@ class Vector:
 def _make(data: VectorData, context: WorkContext) -> Mapping[str, Any]:
     data.make(context.check)
     return {}
-
-
-def _version(context: WorkContext) -> Mapping[str, Any]:
-    try:
-        with context.connect() as session:
-            row = session.execute(
-                "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = %s", [EXTENSION]
-            ).fetchone()
-    except psycopg.Error as error:
-        raise ServerError(f"the version of pgvector cannot be read: {server_said(error)}") from error
-    return {"pgvector": row[0] if row else ""}
 
 
 def _load(o: VectorOptions, data: VectorData) -> Step:
