@@ -57,11 +57,20 @@ cfn=(6) GetCurrentTransactionStopTimestamp
 calls=9 0
 0 30 0
 
+fn=(7) GetXLogBuffer
+0 40 0
+cfn=(8) AdvanceXLInsertBuffer.isra.0
+calls=2 0
+0 20 0
+
+fn=(8)
+0 20 0
+
 ob=(2)
 fn=(3)
 0 50 0
 
-totals: 1060 5
+totals: 1120 5
 """
 
 
@@ -73,7 +82,7 @@ def part(path: Path, text: str = PART) -> CallGraph:
 def test_a_part_is_read_with_functions_libraries_and_calls(tmp_path: Path) -> None:
     graph = part(tmp_path / "part")
     server, libc = "/srv/bin/postgres", "/lib/libc.so.6"
-    assert graph.totals == [1060, 5]  # what was called is not counted twice
+    assert graph.totals == [1120, 5]  # what was called is not counted twice
     assert graph.own[server, "ExecutorRun"] == 900
     assert graph.own[libc, "memcpy"] == 50
     assert graph.arcs[(server, "exec_simple_query"), (libc, "memcpy")].calls == 2
@@ -82,8 +91,9 @@ def test_a_part_is_read_with_functions_libraries_and_calls(tmp_path: Path) -> No
 
 
 def test_what_runs_by_the_clock_is_told_apart(tmp_path: Path) -> None:
-    # asking whether a second has passed belongs to the operation, what is done then does not
-    assert timed(part(tmp_path / "part")) == 70
+    # asking whether a second has passed belongs to the operation, what is done then does not;
+    # pages of WAL are prepared by the WAL writer where it was quicker
+    assert timed(part(tmp_path / "part")) == 70 + 20
 
 
 def test_the_difference_of_two_parts_is_an_operation(tmp_path: Path) -> None:
@@ -92,7 +102,7 @@ def test_the_difference_of_two_parts_is_an_operation(tmp_path: Path) -> None:
         tmp_path / "mark", "events: Ir D1mr\nob=/srv/bin/postgres\nfn=ExecutorRun\n0 100 1\ntotals: 100 1\n"
     )
     one = whole.without(mark).per(4)
-    assert one.totals == [240, 1]
+    assert one.totals == [255, 1]
     assert one.own["/srv/bin/postgres", "ExecutorRun"] == 200
     assert mean([one, one]).own == one.own
 
@@ -226,11 +236,13 @@ def test_the_number_of_operations_is_round_and_the_same_for_about_the_same_cost(
 def test_a_row_says_simulated_where_it_was(tmp_path: Path) -> None:
     graph = part(tmp_path / "part")
     row = start_row("query", 1, 4, graph)
-    assert (row["instructions"], row["timed_instructions"]) == (990, 70)
+    assert (row["instructions"], row["timed_instructions"]) == (1030, 90)
     assert row["simulated_l1_misses"] == 5
-    assert row["simulated_cycles"] == cycles(1060, 5, 0, 0) == 1110
+    assert row["simulated_cycles"] == cycles(1120, 5, 0, 0) == 1170
     assert "simulated_cycles" not in start_row("query", 1, 4, CallGraph())
-    assert {r["function"] for r in function_rows("query", graph)} >= {"ExecutorRun", "memcpy"}
+    own = {r["function"]: r["instructions"] for r in function_rows("query", graph)}
+    assert own["ExecutorRun"] == 900 and own["memcpy"] == 50
+    assert own["AdvanceXLInsertBuffer.isra.0"] == 0, "told apart, so it accounts for no difference"
 
 
 def test_settings_while_counting_are_those_the_version_has() -> None:
