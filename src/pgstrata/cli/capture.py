@@ -10,25 +10,61 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pgstrata.cli.output import TextOrJson
+from pgstrata.errors import UsageError
 from pgstrata.user_files import shown
 
 if TYPE_CHECKING:
     from pgstrata.traffic.captured import Header
+    from pgstrata.traffic.synthetic.make import TypesOf
+    from pgstrata.traffic.synthetic.statistics import Statistics
 
 SHOWN_SHAPES = 10
+SHOWN_LEFT_OUT = 25
+MOST_CALLS = 100_000_000
 
 
 def capture(
     logs: Annotated[
-        list[Path],
-        typer.Argument(metavar="LOG…", help="Files or folders of a server's log, in any order; .gz too."),
-    ],
+        list[Path] | None,
+        typer.Argument(metavar="[LOG…]", help="Files or folders of a server's log, in any order; .gz too."),
+    ] = None,
     to: Annotated[
         Path | None,
         typer.Option(
             "--output", "-o", metavar="FILE", help="The captured file. Without it: LOG is one, and is shown."
         ),
     ] = None,
+    from_statistics: Annotated[
+        str | None,
+        typer.Option(
+            "--from-statistics",
+            metavar="DSN|FOLDER",
+            help="Instead of a log: pg_stat_statements and pg_stats of a server, or a folder of their files.",
+        ),
+    ] = None,
+    calls: Annotated[
+        int | None,
+        typer.Option(
+            "--calls", min=1, max=MOST_CALLS, help="From statistics: calls in the file (default 100,000)."
+        ),
+    ] = None,
+    sessions: Annotated[
+        int | None,
+        typer.Option(
+            "--sessions", min=1, max=1000, help="From statistics: sessions; default: as busy as the original."
+        ),
+    ] = None,
+    reads_only: Annotated[
+        bool,
+        typer.Option("--reads-only", help="From statistics: only statements that change nothing."),
+    ] = False,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="From statistics: the same seed draws the same values.")
+    ] = 1,
+    export_script: Annotated[
+        bool,
+        typer.Option("--export-script", help="Prints a script for psql that makes FOLDER's files, and ends."),
+    ] = False,
     mask: Annotated[
         bool,
         typer.Option(
@@ -52,25 +88,49 @@ def capture(
     ] = "latin-1",
     format: Annotated[TextOrJson, typer.Option("--format", help="How it is printed.")] = TextOrJson.text,
 ) -> None:
-    """What sessions asked of a server, from its logs into one file that can be replayed.
+    """What sessions asked of a server, from its logs or its statistics into one file that can be replayed.
 
     The log needs log_min_duration_statement = 0 and log_parameter_max_length = -1, better with
     log_connections and log_disconnections. csvlog, jsonlog and text with a log_line_prefix are understood.
     What cannot be asked again is listed with its share of the time.
+
+    Without a log, pg_stat_statements says how often each statement was called, and pg_stats which values the
+    columns have that it compares: --from-statistics draws a synthetic file from both.
 
     \b
     Examples:
       pgstrata capture /var/log/postgresql/*.csv -o monday.traffic
       pgstrata capture log/ -o monday.traffic --mask
       pgstrata capture postgresql.log --prefix '%t:%r:%u@%d:[%p]:' -o monday.traffic
+      pgstrata capture --from-statistics postgresql://me@db/shop -o shop.traffic
+      pgstrata capture --export-script > export.sql; psql -d shop -f export.sql
+      pgstrata capture --from-statistics . -o shop.traffic --mask
       pgstrata capture monday.traffic
     """
     from pgstrata.cli.output import print_json
-    from pgstrata.errors import UsageError
     from pgstrata.traffic.captured import Captured
     from pgstrata.user_files import user_path
 
-    if to is None:
+    if export_script:
+        from pgstrata.traffic.synthetic.statistics import export_script as script
+
+        print(script(), end="")
+        return
+    if from_statistics is not None:
+        if logs:
+            raise UsageError("a file is made of logs or of statistics, not of both", "name one of them")
+        if to is None:
+            raise UsageError("it is not said where the captured file goes", "name it: -o FILE")
+        header = _of_statistics(
+            from_statistics, user_path(to), calls, sessions, mask=mask, reads_only=reads_only, seed=seed
+        )
+    elif not logs:
+        raise UsageError("there is no log to read", "name one, a captured file, or --from-statistics")
+    elif calls is not None or sessions is not None or reads_only:
+        raise UsageError(
+            "--calls, --sessions and --reads-only are of --from-statistics", "a log has calls of its own"
+        )
+    elif to is None:
         if len(logs) > 1:
             raise UsageError("it is not said where the captured file goes", "name it: -o FILE")
         with Captured(user_path(logs[0])) as captured:
@@ -93,6 +153,47 @@ def capture(
         print_json(msgspec.to_builtins(header))
         return
     _print(header)
+
+
+def _of_statistics(
+    source: str,
+    to: Path,
+    calls: int | None,
+    sessions: int | None,
+    *,
+    mask: bool,
+    reads_only: bool,
+    seed: int,
+) -> Header:
+    """source: a folder, or how to connect to a server."""
+    from pgstrata.server.conninfo import Conninfo
+    from pgstrata.traffic.synthetic.make import CALLS, synthetic
+    from pgstrata.traffic.synthetic.prepared import types_by
+    from pgstrata.traffic.synthetic.statistics import of_folder, of_server
+    from pgstrata.user_files import user_path
+
+    def make(statistics: Statistics, types_of: TypesOf | None) -> Header:
+        return synthetic(
+            statistics,
+            to,
+            calls=calls or CALLS,
+            sessions=sessions,
+            mask=mask,
+            reads_only=reads_only,
+            seed=seed,
+            types_of=types_of,
+        )
+
+    if "=" not in source and "://" not in source:
+        folder = user_path(source)
+        if not folder.is_dir():
+            raise UsageError(
+                f"{shown(source)} is no folder, and no way to connect to a server",
+                "postgresql://user@host/database, or a folder with what --export-script has written",
+            )
+        return make(of_folder(folder), None)
+    with Conninfo.parse(source.removeprefix("dsn:")).connect() as connection:
+        return make(of_server(connection), types_by(connection))
 
 
 class _Progress:
@@ -124,7 +225,11 @@ def _print(header: Header) -> None:
         f"{header.prepared:,} prepared, {header.extended:,} with parameters, {header.simple:,} plain"
     )
     print(f"time:        {numbers.duration(header.seconds)} of all statements together")
-    kept = "masked" if header.masked else "as they are in the log: keep the file as you keep the log"
+    own = "drawn" if header.synthetic else "as they are in the log"
+    kept = "masked" if header.masked else f"{own}: keep the file as you keep the {_origin(header)}"
+    reading = sum(one.calls for one in header.shapes if one.reads)
+    if header.synthetic:
+        print(f"reads:       {reading:,} of the statements are known to change nothing")
     print(f"values:      {kept}")
     print(
         f"read:        {header.source}, {', '.join(header.files[:5])}{' …' if len(header.files) > 5 else ''}"
@@ -154,12 +259,20 @@ def _print(header: Header) -> None:
     if header.left_out:
         print("\nleft out:")
         rows = [
-            (_share(one.seconds, whole), one.count, one.why, _in_line(one.example)) for one in header.left_out
+            (_share(one.seconds, whole), one.count, _in_line(one.why), _in_line(one.example))
+            for one in header.left_out[:SHOWN_LEFT_OUT]
         ]
         for line in aligned(("% of time", "count", "what", "example"), rows):
             print(line)
+        if rest := header.left_out[SHOWN_LEFT_OUT:]:
+            share = _share(sum(one.seconds for one in rest), whole)
+            print(f"{len(rest):,} more, {share} % of the time: --format json")
     for note in header.notes:
         print(f"note: {note}")
+
+
+def _origin(header: Header) -> str:
+    return "data" if header.synthetic else "log"
 
 
 def _share(seconds: float, whole: float) -> float:

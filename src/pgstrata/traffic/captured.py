@@ -26,6 +26,9 @@ from pgstrata.user_files import shown
 MAGIC = b"pgstrata traffic"
 VERSION = 1
 
+STATISTICS = "pg_stat_statements"
+"""`source` of the header of a synthetic file."""
+
 SIMPLE, EXTENDED, PREPARED = 0, 1, 2
 """Protocol of a statement: a query; parsed, bound and executed without a name; or with one."""
 
@@ -77,12 +80,15 @@ class Statement(NamedTuple):
 
 
 class Shape(msgspec.Struct):
-    """A statement without its literals, over all sessions. seconds: of those whose duration is known."""
+    """A statement without its literals, over all sessions. seconds: of those whose duration is known. reads:
+    it is known to change nothing; parameters: where the values of a synthetic file's come from."""
 
     text: str
     calls: int = 0
     seconds: float = 0.0
     errors: int = 0
+    reads: bool = False
+    parameters: list[str] = []
 
 
 class Database(msgspec.Struct):
@@ -128,6 +134,16 @@ class Header(msgspec.Struct):
     left_out: list[LeftOut] = []
     notes: list[str] = []
     shapes: list[Shape] = []
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether it is made of statistics, and not of a log."""
+        return self.source == STATISTICS
+
+    @property
+    def reads_only(self) -> bool:
+        """Whether all statements are known to change nothing."""
+        return bool(self.shapes) and all(one.reads for one in self.shapes)
 
     def left_out_share(self, one: LeftOut) -> float:
         """Of all the time that the log tells of, 0 to 1."""
@@ -619,6 +635,7 @@ __all__ = [
     "OPEN_BEHIND",
     "PREPARED",
     "SIMPLE",
+    "STATISTICS",
     "Captured",
     "CapturedError",
     "Database",

@@ -1,0 +1,364 @@
+"""Parameters within expressions: what stands beside an operator, around a cast, in a function."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Any
+
+from pglast import ast
+from pglast.enums import A_Expr_Kind, BoolExprType, SubLinkType
+
+from pgstrata.traffic.shapes import tokens
+from pgstrata.traffic.synthetic.functions import (
+    AGGREGATES,
+    ARITHMETIC,
+    COMPARED,
+    KEYS,
+    LOCKS,
+    NAMING,
+    QUERIES,
+    READING,
+    SAME,
+    SUMMED,
+    THROUGH,
+    TURNED,
+    USUAL,
+)
+from pgstrata.traffic.synthetic.names import Catalog, Output, Scope
+from pgstrata.traffic.synthetic.use import Kind, NotUnderstoodError, Understood, Use
+
+
+class Expressions(ABC):
+    """Walks the expressions of one statement, and notes what its parameters are for."""
+
+    def __init__(self, text: str, catalog: Catalog) -> None:
+        self._text, self._catalog = text, catalog
+        self._found = Understood(text)
+        self._tables = 0
+        self._edits: list[tuple[int, int, str]] = []  # from, to, new text
+        self._constants = False
+
+    def result(self, *, masked: bool) -> Understood:
+        """What was found. masked: without comments. Raises NotUnderstoodError where values are left then."""
+        text = self._text
+        if masked:
+            self._strip()
+        for begin, end, new in sorted(self._edits, reverse=True):
+            text = text[:begin] + new + text[end:]
+        return replace(self._found, text=text, single=self._found.single and self._tables == 1)
+
+    def _strip(self) -> None:
+        if self._constants:
+            raise NotUnderstoodError("pg_stat_statements has left values in it, and a masked file has none")
+        at = 0
+        for kind, piece in tokens(self._text):
+            if kind == "comment" or (kind == "space" and "--" in piece):
+                self._edits.append((at, at + len(piece), " "))
+            at += len(piece)
+
+    @abstractmethod
+    def statement(self, node: Any, scope: Scope | None = None) -> list[Output]:
+        """Walks a statement within; returns its columns."""
+
+    def _column(self, node: Any, scope: Scope) -> Use:
+        """The column that an expression is about, as what is compared with it would use it; without a column
+        where there is none, or several."""
+        nothing = Use("equal")
+        match node:
+            case ast.ColumnRef():
+                names = [part.sval for part in node.fields if isinstance(part, ast.String)]
+                if len(names) < len(node.fields):
+                    return nothing
+                return Use("equal", scope.column(names[-1], names[-2] if len(names) > 1 else None))
+            case ast.TypeCast() | ast.CollateClause():
+                return self._column(node.arg, scope)
+            case ast.FuncCall() if node.args and _name(node) in THROUGH:
+                inner = self._column(node.args[0], scope)
+                change = SAME.get(_name(node))
+                return replace(inner, change=change) if change is not None else inner
+            case ast.CoalesceExpr() | ast.MinMaxExpr():
+                found = (self._column(one, scope) for one in node.args)
+                return next((one for one in found if one.column is not None), nothing)
+            case ast.SubLink() if node.subLinkType == SubLinkType.EXPR_SUBLINK:
+                select = node.subselect
+                if not isinstance(select, ast.SelectStmt) or not select.targetList or not select.fromClause:
+                    return nothing
+                quiet = type(self)(self._text, self._catalog)
+                outputs = quiet.statement(select, scope)
+                return Use("equal", outputs[0].column) if outputs else nothing
+        return nothing
+
+    def _walk(self, node: Any, scope: Scope, use: Use | None = None) -> None:
+        """Everything in an expression. use: what a parameter that stands for the whole of it is for."""
+        match node:
+            case None:
+                return
+            case ast.ParamRef():
+                self._use(node.number, use)
+            case ast.A_Const():
+                self._constants = self._constants or not node.isnull
+            case ast.A_Expr():
+                self._operator(node, scope, use)
+            case ast.TypeCast():
+                self._cast(node, scope, use)
+            case ast.FuncCall():
+                self._function(node, scope, use)
+            case ast.CoalesceExpr() | ast.MinMaxExpr():
+                own = self._column(node, scope)
+                for one in node.args:
+                    self._walk(one, scope, own if own.column is not None else use)
+            case ast.CaseExpr():
+                self._case(node, scope, use)
+            case ast.SubLink():
+                self._sublink(node, scope)
+            case ast.BoolExpr():
+                if node.boolop != BoolExprType.AND_EXPR:
+                    self._found.single = False
+                for one in node.args:
+                    self._walk(one, scope)
+            case ast.CollateClause() | ast.NamedArgExpr():
+                self._walk(node.arg, scope, use)
+            case ast.A_ArrayExpr():
+                for one in node.elements or ():
+                    self._walk(one, scope, use)
+            case tuple() | list():
+                for one in node:
+                    self._walk(one, scope, use)
+            case ast.SelectStmt():
+                self._found.single = False
+                self.statement(node, scope)
+            case ast.Node():
+                self._walk_below(node, scope)
+
+    def _walk_below(self, node: Any, scope: Scope) -> None:
+        for name in node:
+            value = getattr(node, name)
+            if isinstance(value, ast.Node | tuple | list):
+                self._walk(value, scope)
+
+    def _use(self, number: int, use: Use | None) -> None:
+        uses = self._found.uses.setdefault(number, [])
+        if use is not None:
+            uses.append(use)
+
+    def _operator(self, node: Any, scope: Scope, use: Use | None) -> None:
+        left, right = node.lexpr, node.rexpr
+        name = node.name[-1].sval
+        match node.kind:
+            case A_Expr_Kind.AEXPR_OP if name in KEYS:
+                if _has_parameter(right):
+                    raise NotUnderstoodError("the key of a document is not known")
+                self._walk(left, scope)
+            case A_Expr_Kind.AEXPR_OP if name in ARITHMETIC and not (name == "%" and use is None):
+                self._calculated(left, right, name, scope, use)
+            case A_Expr_Kind.AEXPR_OP | A_Expr_Kind.AEXPR_DISTINCT | A_Expr_Kind.AEXPR_NOT_DISTINCT:
+                if name in ARITHMETIC:
+                    self._calculated(left, right, name, scope, use)
+                else:
+                    self._compared(left, right, COMPARED.get(name, "equal"), scope)
+            case A_Expr_Kind.AEXPR_LIKE | A_Expr_Kind.AEXPR_ILIKE | A_Expr_Kind.AEXPR_SIMILAR:
+                self._compared(left, right, "like", scope)
+            case A_Expr_Kind.AEXPR_IN:
+                own = self._column(left, scope)
+                self._walk(left, scope, self._of_list(right, scope))
+                for one in right:
+                    if isinstance(left, ast.RowExpr) and isinstance(one, ast.RowExpr):
+                        self._rows(left, one, "equal", scope)
+                    else:
+                        self._walk(one, scope, own)
+            case A_Expr_Kind.AEXPR_OP_ANY | A_Expr_Kind.AEXPR_OP_ALL:
+                own, other = self._column(left, scope), self._column(right, scope)
+                self._walk(left, scope, replace(other, kind="element"))
+                listed = isinstance(_uncast(right), ast.A_ArrayExpr)
+                self._walk(right, scope, own if listed else replace(own, kind="any"))
+            case A_Expr_Kind.AEXPR_NULLIF:
+                self._compared(left, right, "equal", scope)
+            case _:  # BETWEEN in its four forms
+                own = self._column(left, scope)
+                self._walk(left, scope, self._of_list(right, scope))
+                self._walk(right[0], scope, replace(own, kind="greater"))
+                self._walk(right[1], scope, replace(own, kind="less"))
+
+    def _of_list(self, nodes: Any, scope: Scope) -> Use | None:
+        """`$1 IN (a, b)`, `$1 BETWEEN a AND b`."""
+        found = (self._column(one, scope) for one in nodes)
+        return next((one for one in found if one.column is not None), None)
+
+    def _compared(self, left: Any, right: Any, kind: Kind, scope: Scope) -> None:
+        if isinstance(left, ast.RowExpr) and isinstance(right, ast.RowExpr):
+            self._rows(left, right, kind, scope)
+            return
+        if left is not None:
+            other = self._column(right, scope)
+            self._walk(left, scope, self._against(right, other, TURNED.get(kind, kind)))
+        own = self._column(left, scope)
+        self._walk(right, scope, self._against(left, own, kind))
+
+    def _against(self, node: Any, other: Use, kind: Kind) -> Use | None:
+        """What is compared with an expression is for."""
+        if other.column is not None:
+            return replace(other, kind=kind)
+        if isinstance(node, ast.FuncCall) and _name(node) in ("count", "length", "char_length"):
+            return Use("guess", guess="1")
+        if isinstance(node, ast.ParamRef):  # of two parameters, `$1 = $2`
+            return Use("guess", guess="1")
+        return None
+
+    def _rows(self, left: Any, right: Any, kind: Kind, scope: Scope) -> None:
+        """Rows, column by column: the first decides which of them come, the others only among equal ones."""
+        for place, (one, other) in enumerate(zip(left.args, right.args, strict=False)):
+            self._compared(one, other, kind if place == 0 else "equal", scope)
+
+    def _calculated(self, left: Any, right: Any, name: str, scope: Scope, use: Use | None) -> None:
+        """A parameter that something is calculated with is small; of two that stand alone the first is the
+        value."""
+        plain = [isinstance(_uncast(one), ast.ParamRef) for one in (left, right)]
+        if all(plain) or left is None:
+            neutral = "1" if name in "*/%^" else "0"
+            self._walk(left, scope, use)
+            self._walk(right, scope, Use("guess", guess=neutral) if left is not None else use)
+            return
+        for one, other in ((left, right), (right, left)):
+            own = _uncast(one)
+            if isinstance(own, ast.ParamRef):
+                self._walk(one, scope, Use("guess", guess=self._small(other, own, one, name, scope)))
+            else:
+                self._walk(one, scope)
+
+    def _small(self, other: Any, parameter: Any, cast: Any, name: str, scope: Scope) -> str:
+        """A usual second operand, by the type of the first."""
+        column = self._column(other, scope).column
+        type_ = column.type if column is not None else ""
+        day = isinstance(other, ast.SQLValueFunction) and other.op.name == "SVFOP_CURRENT_DATE"
+        if type_ == "date" or day:
+            if parameter is cast and name in "+-":
+                # The server would take it for a date or an interval.
+                at = parameter.location
+                end = at + len(f"${parameter.number}")
+                self._edits.append((end, end, "::int"))
+            return "1"
+        if type_.startswith(("timestamp", "time", "interval")):
+            return "1 day"
+        if name == "||":
+            return "{}" if type_.startswith("json") or type_.endswith("[]") else "a"
+        if name == "-" and type_.startswith("json"):
+            raise NotUnderstoodError("the key of a document is not known")
+        return "10" if name == "%" else "1"
+
+    def _cast(self, node: Any, scope: Scope, use: Use | None) -> None:
+        inner = node.arg
+        if isinstance(inner, ast.ParamRef):
+            name = type_name(node.typeName)
+            if 0 <= node.typeName.location < inner.location:
+                self._turn(node, inner)
+            self._use(
+                inner.number,
+                replace(use, type=name) if use is not None else Use("equal", type=name),
+            )
+        else:
+            self._walk(inner, scope, use)
+
+    def _turn(self, node: Any, parameter: Any) -> None:
+        """`interval $1`, which pg_stat_statements makes of a constant and no server prepares, becomes
+        `$1::interval`. CAST($1 AS interval) stays: its type stands behind."""
+        begin, number = node.typeName.location, f"${parameter.number}"
+        end = parameter.location + len(number)
+        if node.typeName.typmods:
+            raise NotUnderstoodError("a constant of a type with limits is not understood")
+        written = self._text[begin : parameter.location].strip()
+        self._edits.append((begin, end, f"{number}::{written}"))
+
+    def _function(self, node: Any, scope: Scope, use: Use | None) -> None:
+        name = _name(node)
+        if name in NAMING and _has_parameter(node.args):
+            raise NotUnderstoodError(f"which name {name} is given is not known")
+        if (len(node.funcname) > 1 and node.funcname[0].sval != "pg_catalog") or name not in READING:
+            self._found.reads = False
+        if name in AGGREGATES or node.over is not None:
+            self._found.whole = False
+        usual = USUAL.get(name, {})
+        arguments = node.args or ()
+        if name not in READING and name not in LOCKS and _has_parameter(arguments):
+            raise NotUnderstoodError(f"what function {name} is given is not known")
+        for place, one in enumerate(arguments):
+            if name in QUERIES and len(arguments) == 2:
+                own = use if place == 1 else Use("guess", guess="english")
+            elif place in usual:
+                own = Use("guess", guess=usual[place])
+            elif name in SUMMED:
+                own = Use("guess", guess="1", type="integer")
+            elif name in LOCKS:
+                own = Use("guess", guess=None, type="bigint")
+            else:
+                own = use if name in THROUGH and place == 0 else None
+            self._walk(one, scope, own)
+        for part in (node.agg_order, node.agg_filter, node.over):
+            self._walk(part, scope)
+
+    def _case(self, node: Any, scope: Scope, use: Use | None) -> None:
+        compared = self._column(node.arg, scope) if node.arg is not None else None
+        self._walk(node.arg, scope)
+        results = [when.result for when in node.args] + [node.defresult]
+        if use is None or use.kind == "guess":
+            found = (self._column(one, scope) for one in results if one is not None)
+            own = next((one for one in found if one.column is not None), None)
+            use = own or use or Use("guess", guess="1")
+        for when in node.args:
+            self._walk(when.expr, scope, compared)
+        for one in results:
+            if use.type and isinstance(one, ast.ParamRef):
+                # Nothing else says its type to the server.
+                end = one.location + len(f"${one.number}")
+                self._edits.append((end, end, f"::{use.type}"))
+            self._walk(one, scope, use)
+
+    def _sublink(self, node: Any, scope: Scope) -> None:
+        self._found.single = False
+        found = self.statement(node.subselect, scope)
+        if node.testexpr is not None:
+            column = found[0].column if found else None
+            self._walk(node.testexpr, scope, Use("equal", column) if column is not None else None)
+
+
+def _name(node: Any) -> str:
+    return str(node.funcname[-1].sval)
+
+
+def _uncast(node: Any) -> Any:
+    while isinstance(node, ast.TypeCast):
+        node = node.arg
+    return node
+
+
+def _has_parameter(node: Any) -> bool:
+    if isinstance(node, ast.ParamRef):
+        return True
+    if isinstance(node, tuple | list):
+        return any(map(_has_parameter, node))
+    return isinstance(node, ast.Node) and any(_has_parameter(getattr(node, name)) for name in node)
+
+
+_OTHER_NAMES = {
+    "int2": "smallint",
+    "int4": "integer",
+    "int8": "bigint",
+    "float4": "real",
+    "float8": "double precision",
+    "bool": "boolean",
+    "varchar": "character varying",
+    "bpchar": "character",
+    "timestamptz": "timestamp with time zone",
+    "timestamp": "timestamp without time zone",
+    "timetz": "time with time zone",
+    "time": "time without time zone",
+}
+
+
+def type_name(node: Any) -> str:
+    """As format_type writes it, without its limits."""
+    name = str(node.names[-1].sval)
+    return _OTHER_NAMES.get(name, name) + "[]" * len(node.arrayBounds or ())
+
+
+__all__ = ["Expressions", "type_name"]

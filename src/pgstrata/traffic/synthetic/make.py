@@ -1,0 +1,309 @@
+"""A captured file of statistics: each statement as often as its share of the calls says, its parameters
+drawn, in sessions at the pace of the original."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+from pgstrata import numbers
+from pgstrata.errors import UsageError
+from pgstrata.traffic.captured import PREPARED, STATISTICS, Header, LeftOut, Writer
+from pgstrata.traffic.captured import Statement as CapturedStatement
+from pgstrata.traffic.mask import Mask
+from pgstrata.traffic.shapes import shape
+from pgstrata.traffic.synthetic.names import Catalog
+from pgstrata.traffic.synthetic.parameters import Hide, Known, Source, Value, sources
+from pgstrata.traffic.synthetic.statistics import MARK, CalledStatement, Statistics
+from pgstrata.traffic.synthetic.understand import understand
+from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood
+
+CALLS = 100_000
+"""In a file, where nobody says how many."""
+
+SESSIONS = 8
+"""Where nothing says how many statements were executed at the same time."""
+
+MOST_SESSIONS = 1000
+
+SPARE = 4
+"""Sessions for each statement that was executed at a time, on the average: a client thinks between two."""
+
+TypesOf = Callable[[str], Sequence[str]]
+"""Asks a server for the types of a statement's parameters; raises NotUnderstoodError where it refuses."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A statement of the file. number: of its calls there."""
+
+    called: CalledStatement
+    understood: Understood
+    sources: Sequence[Source]
+    number: int = 0
+
+    @property
+    def guesses(self) -> bool:
+        return any(source.guessed for source in self.sources)
+
+    def parameters(self, dice: Random, hide: Hide) -> tuple[Value, ...]:
+        """Of one call."""
+        drawn: dict[int, Value] = {}
+        for source in self.sources:
+            drawn.update(zip(source.numbers, source.draw(dice, hide), strict=True))
+        return tuple(drawn[number] for number in sorted(drawn))
+
+    def told(self) -> list[str]:
+        """Where each parameter's values come from."""
+        words = {number: source.told for source in self.sources for number in source.numbers}
+        return [f"${number} {words[number]}" for number in sorted(words)]
+
+
+@dataclass
+class _Found:
+    """What came of the statements of a server."""
+
+    shares: list[Share] = field(default_factory=list)
+    left_out: dict[tuple[str, str], LeftOut] = field(default_factory=dict)
+
+    def leave_out(self, called: CalledStatement, why: str, *, apart: bool) -> None:
+        """apart: by itself, not with all others of which the same is true."""
+        key = why, called.text if apart else ""
+        one = self.left_out.setdefault(key, LeftOut(why, example=called.text[:1000]))
+        one.count += called.calls
+        one.seconds += called.seconds
+
+
+def synthetic(
+    statistics: Statistics,
+    to: Path,
+    *,
+    calls: int = CALLS,
+    sessions: int | None = None,
+    mask: bool = False,
+    reads_only: bool = False,
+    seed: int = 1,
+    types_of: TypesOf | None = None,
+) -> Header:
+    """Writes the captured file `to` of what a server knows, and returns its header.
+
+    calls: in the file, fewer where the original had fewer. sessions: None: as many as the original's time
+    lets one think. mask: other values for those that are drawn. reads_only: statements that change nothing.
+    types_of: asks a server.
+
+    Raises UsageError where no statement can be understood.
+    """
+    hide: Hide = Mask() if mask else str
+    found = _understood(statistics, types_of, masked=mask, reads_only=reads_only)
+    if not found.shares:
+        raise _nothing(found)
+    shares = shared_out(found.shares, calls)
+    whole = sum(one.number for one in shares)
+    count, rate, paced = _pace(statistics, shares, sessions)
+    dice = Random(seed)
+    with Writer(to) as writer:
+        begin = int(datetime.now(UTC).timestamp() * 1e6)
+        database = writer.database(statistics.database)
+        open_ = [writer.begin(begin, database) for _ in range(min(count, whole))]
+        shapes = [_shape_number(writer, one) for one in shares]
+        for place, number in enumerate(spread_out([one.number for one in shares], dice)):
+            one = shares[number]
+            statement = CapturedStatement(
+                begin + round(place / rate * 1e6),
+                round(one.called.seconds / one.called.calls * 1e6),
+                PREPARED,
+                shapes[number],
+                one.understood.text,
+                one.parameters(dice, hide),
+            )
+            writer.add(open_[place % len(open_)], statement, common=True)
+        for session in open_:
+            writer.end(session, begin + round(whole / rate * 1e6))
+        header = Header(
+            made=datetime.now(UTC).isoformat(timespec="seconds"),
+            source=STATISTICS,
+            files=[f"database {statistics.database}"],
+            masked=mask,
+            left_out=sorted(found.left_out.values(), key=lambda one: (-one.seconds, -one.count)),
+        )
+        header.notes = _notes(statistics, shares, header.left_out, paced=paced)
+        return writer.finish(header)
+
+
+def _understood(
+    statistics: Statistics, types_of: TypesOf | None, *, masked: bool, reads_only: bool
+) -> _Found:
+    found = _Found()
+    catalog, known = Catalog(statistics.columns), Known()
+    for called in _together(statistics.statements):
+        if not called.here:
+            found.leave_out(called, "in another database, of which nothing else is known", apart=False)
+        elif not called.text:
+            found.leave_out(called, "statements of other users, whose texts are hidden", apart=False)
+        elif called.nested:
+            found.leave_out(called, "executed by functions, which are asked again themselves", apart=False)
+        elif "pg_stat_statements" in called.text or MARK in called.text:
+            found.leave_out(called, "questions to pg_stat_statements, and pgstrata's own", apart=False)
+        else:
+            try:
+                understood = understand(called.text, catalog, masked=masked)
+                if reads_only and not understood.reads:
+                    found.leave_out(called, "it changes data, or may", apart=True)
+                    continue
+                types = None if types_of is None else types_of(understood.text)
+                found.shares.append(Share(called, understood, sources(understood, called, known, types)))
+            except NotUnderstoodError as error:
+                found.leave_out(called, str(error), apart=not str(error).startswith("utility"))
+    return found
+
+
+def _together(statements: Sequence[CalledStatement]) -> Iterator[CalledStatement]:
+    """Statements of several users that are the same."""
+    found: dict[tuple[str, bool, bool], CalledStatement] = {}
+    for one in statements:
+        key = one.text, one.nested, one.here
+        before = found.get(key)
+        found[key] = (
+            one
+            if before is None
+            else replace(
+                before,
+                calls=before.calls + one.calls,
+                seconds=before.seconds + one.seconds,
+                rows=before.rows + one.rows,
+            )
+        )
+    return (one for one in found.values() if one.calls > 0)
+
+
+def _nothing(found: _Found) -> UsageError:
+    first = max(found.left_out.values(), key=lambda one: one.seconds, default=None)
+    if first is None:
+        return UsageError("pg_stat_statements has counted no call", "let the application work for a while")
+    return UsageError(
+        f"none of the {len(found.left_out):,} kinds of statements can be asked again; most of their time "
+        f"took: {first.why}",
+        "where texts are hidden, GRANT pg_read_all_stats TO the user that asks",
+    )
+
+
+# --- shares and pace --------------------------------------------------------------------------
+
+
+def shared_out(shares: Sequence[Share], calls: int) -> list[Share]:
+    """So many calls shared out as the original's were, by largest remainders; each statement has one at
+    least. Where the original had no more, they are the original's own."""
+    whole = sum(one.called.calls for one in shares)
+    if whole <= calls:
+        return [replace(one, number=one.called.calls) for one in shares]
+    exact = [one.called.calls * calls / whole for one in shares]
+    given = [math.floor(one) for one in exact]
+    order = sorted(range(len(shares)), key=lambda n: given[n] - exact[n])
+    for number in order[: calls - sum(given)]:
+        given[number] += 1
+    return [replace(one, number=max(1, number)) for one, number in zip(shares, given, strict=True)]
+
+
+def spread_out(counts: Sequence[int], dice: Random) -> list[int]:
+    """Numbers of statements in an order in which each comes at even distances, so that any part of it has the
+    shares of the whole."""
+    places: list[tuple[float, int]] = []
+    for number, count in enumerate(counts):
+        places += (((turn + dice.random()) / count, number) for turn in range(count))
+    places.sort()
+    return [number for _, number in places]
+
+
+def _pace(statistics: Statistics, shares: Sequence[Share], sessions: int | None) -> tuple[int, float, bool]:
+    """Sessions; statements each second; whether both are what the original's statistics say."""
+    calls = sum(one.called.calls for one in shares)
+    seconds = sum(one.called.seconds for one in shares)
+    if statistics.seconds:
+        busy = seconds / statistics.seconds
+        count = sessions or max(1, min(MOST_SESSIONS, math.ceil(SPARE * busy)))
+        return count, calls / statistics.seconds, True
+    count = sessions or SESSIONS
+    # Nothing says over which time: sessions that work a quarter of it.
+    return count, max(0.001, count / SPARE / max(1e-6, seconds / calls)), False
+
+
+# --- what is told -------------------------------------------------------------------------------
+
+
+def _shape_number(writer: Writer, share: Share) -> int:
+    # The original's: what is sent may have casts that it had as constants.
+    text = shape(share.called.text).text
+    new = not writer.has_shape(text)
+    number = writer.shape(text)
+    kept = writer.shapes[number]
+    kept.reads = share.understood.reads and (new or kept.reads)
+    kept.parameters = kept.parameters or share.told()
+    return number
+
+
+def _notes(
+    statistics: Statistics, shares: Sequence[Share], left_out: Sequence[LeftOut], *, paced: bool
+) -> list[str]:
+    """What whoever replays it has to know."""
+    notes = ["each statement is a transaction of its own: which stood together is counted nowhere"]
+    whole = sum(one.called.seconds for one in shares) + sum(one.seconds for one in left_out)
+
+    def share(seconds: float) -> str:
+        return numbers.percent(seconds / whole if whole else 0.0)
+
+    guessed = [one for one in shares if one.guesses]
+    if guessed:
+        seconds = sum(one.called.seconds for one in guessed)
+        notes.append(
+            f"values of {len(guessed):,} statements ({share(seconds)} % of the time) are guessed in part: "
+            "`parameters` of a shape says which (--format json)"
+        )
+    calls = sum(one.called.calls for one in shares)
+    in_file = sum(one.number for one in shares)
+    rare = [one for one in shares if one.number == 1 and one.called.calls * in_file < calls]
+    if rare:
+        seconds = sum(one.called.seconds for one in rare)
+        notes.append(
+            f"{len(rare):,} statements ({share(seconds)} % of the time) are rarer than one call in "
+            f"{in_file:,}, and are asked once: their share of the time will be larger (--calls)"
+        )
+    if not paced:
+        notes.append(
+            "nothing says over which time the statements were counted (from PostgreSQL 14 on it does): the "
+            f"pace is that of sessions that work 1/{SPARE} of their time"
+        )
+    if statistics.users > 1:
+        notes.append(f"the statements of {statistics.users:,} users are asked by one")
+    notes += _tables_without(statistics)
+    return notes
+
+
+def _tables_without(statistics: Statistics) -> Iterator[str]:
+    """Tables of which ANALYZE knows nothing, or of which nobody may say it."""
+    tables: Mapping[str, list[str]] = {"unseen": [], "hidden": []}
+    by_table: dict[tuple[str, str], tuple[bool, bool, float]] = {}
+    for column in statistics.columns:
+        key = column.schema, column.table
+        analyzed, readable, _ = by_table.get(key, (False, True, 0.0))
+        by_table[key] = analyzed or column.analyzed, readable and column.readable, column.rows
+    for (schema, table), (analyzed, readable, rows) in by_table.items():
+        if not analyzed and rows > 0 and schema != "pg_catalog":
+            tables["unseen" if readable else "hidden"].append(table)
+    if tables["unseen"]:
+        yield f"ANALYZE has not seen {_names(tables['unseen'])}: their values are made up by type"
+    if tables["hidden"]:
+        yield (
+            f"the statistics of {_names(tables['hidden'])} may not be read, and their values are made up by "
+            "type (GRANT pg_read_all_data)"
+        )
+
+
+def _names(tables: Sequence[str]) -> str:
+    return ", ".join(tables[:5]) + (f" and {len(tables) - 5:,} more tables" if len(tables) > 5 else "")
+
+
+__all__ = ["CALLS", "Share", "TypesOf", "shared_out", "spread_out", "synthetic"]

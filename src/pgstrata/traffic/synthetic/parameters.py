@@ -1,0 +1,406 @@
+"""The parameters of one statement, drawn anew for each of its calls."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from pgstrata.traffic.synthetic.draw import Distribution, FreshKeys, UnknownValuesError, longest
+from pgstrata.traffic.synthetic.scale import LARGEST, base_type
+from pgstrata.traffic.synthetic.statistics import CalledStatement, TableColumn
+from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood, Use
+
+Value = str | None
+Hide = Callable[[str], str]
+"""What a masked file has in the place of a value; the value itself in one that is not."""
+Draw = Callable[[Random, Hide], Sequence[Value]]
+
+MOST_LISTED = 1000
+"""Values in an array behind ANY, where the rows of a call let one think of more."""
+
+# Of a type nothing else is known of: one value for all calls, as a constant would be.
+_OF_TYPE = {
+    "boolean": "t",
+    "numeric": "1",
+    "real": "1",
+    "double precision": "1",
+    "oid": "1",
+    "text": "a",
+    "character varying": "a",
+    "character": "a",
+    "date": "2020-01-01",
+    "timestamp without time zone": "2020-01-01 00:00:00",
+    "timestamp with time zone": "2020-01-01 00:00:00+00",
+    "time without time zone": "12:00:00",
+    "interval": "1 day",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+    "json": "{}",
+    "jsonb": "{}",
+    "bytea": "\\x00",
+    **dict.fromkeys(LARGEST, "1"),
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where values of some parameters come from. numbers: of the parameters; told: in a few words;
+    guessed: nothing is known of the values but their place or type."""
+
+    numbers: tuple[int, ...]
+    draw: Draw
+    told: str
+    guessed: bool = False
+
+
+@dataclass
+class Known:
+    """What is known of the columns, each looked at once."""
+
+    distributions: dict[TableColumn, Distribution | None] = field(default_factory=dict)
+    fresh: dict[TableColumn, FreshKeys] = field(default_factory=dict)
+
+    def distribution(self, column: TableColumn) -> Distribution | None:
+        """None where nothing says which values it has."""
+        if column not in self.distributions:
+            try:
+                self.distributions[column] = Distribution(column)
+            except UnknownValuesError:
+                self.distributions[column] = None
+        return self.distributions[column]
+
+    def keys(self, column: TableColumn) -> FreshKeys:
+        """Raises UnknownValuesError where no new key can be made."""
+        if column not in self.fresh:
+            self.fresh[column] = FreshKeys(column)
+        return self.fresh[column]
+
+
+def sources(
+    understood: Understood, called: CalledStatement, known: Known, types: Sequence[str] | None
+) -> list[Source]:
+    """Where the values of every parameter come from. types: as a server has found them out, None where none
+    was asked.
+
+    Raises NotUnderstoodError for a parameter of which nothing is known.
+    """
+    return _Plan(understood, called, known, types).sources()
+
+
+def numbers_in(text: str) -> int:
+    """The highest $n of a statement whose literals are gone."""
+    return max((int(found) for found in re.findall(r"\$([0-9]{1,5})\b", text)), default=0)
+
+
+class _Plan:
+    def __init__(
+        self, understood: Understood, called: CalledStatement, known: Known, types: Sequence[str] | None
+    ) -> None:
+        self._understood, self._called, self._known, self._types = understood, called, known, types
+        count = max(numbers_in(understood.text), *understood.uses, 0, 0)
+        self._uses = {number: self._best(number) for number in range(1, count + 1)}
+        self._rows = called.rows / max(1, called.calls)
+        self._blocks = called.blocks / max(1, called.calls)
+        self._fresh = self._fresh_columns()
+
+    def sources(self) -> list[Source]:
+        ranges = self._ranges()
+        done = {number for source in ranges for number in source.numbers}
+        return ranges + [self._single(n, use) for n, use in self._uses.items() if n not in done]
+
+    def _best(self, number: int) -> Use:
+        """Of several uses the one that says most."""
+        uses = self._understood.uses.get(number, [])
+        best = min(uses, key=_rank, default=Use("guess"))
+        if best.type or not self._types or number > len(self._types):
+            return best
+        return Use(best.kind, best.column, best.change, best.guess, self._types[number - 1])
+
+    # --- new keys ---------------------------------------------------------------------------------
+
+    def _fresh_columns(self) -> set[TableColumn]:
+        """Of each unique index that a row is put into, one column that gets new keys: whole numbers before
+        others, and one that refers to no other table."""
+        if self._understood.upserts:
+            return set()
+        put = [use for use in self._uses.values() if use.kind in ("insert", "set") and use.column is not None]
+        by_index: dict[str, list[TableColumn]] = {}
+        for use in put:
+            assert use.column is not None
+            for key in use.column.keys:
+                by_index.setdefault(key, []).append(use.column)
+        found: set[TableColumn] = set()
+        for columns in by_index.values():
+            able = [column for column in columns if not column.refers and self._makes_keys(column)]
+            if able and not found & set(columns):
+                found.add(min(able, key=lambda column: base_type(column.type) not in LARGEST))
+        return found
+
+    def _makes_keys(self, column: TableColumn) -> bool:
+        try:
+            self._known.keys(column)
+        except UnknownValuesError:
+            return False
+        return True
+
+    # --- ranges -------------------------------------------------------------------------------------
+
+    def _ranges(self) -> list[Source]:
+        """`a > $1`, `a BETWEEN $1 AND $2`: as wide as the rows of a call let one think, or drawn."""
+        by_column: dict[TableColumn, list[tuple[int, Use]]] = {}
+        for number, use in self._uses.items():
+            if use.kind in _RANGES and use.column is not None:
+                by_column.setdefault(use.column, []).append((number, use))
+        known = {column: self._known.distribution(column) for column in by_column}
+        share = self._share(len([one for one in known.values() if one is not None]))
+        found: list[Source] = []
+        for column, ends in by_column.items():
+            distribution = known[column]
+            if distribution is None:
+                continue
+            if like := next((number for number, use in ends if use.kind == "like"), None):
+                found.append(_like(like, distribution, self._uses[like], share))
+            low = next((number for number, use in ends if use.kind == "greater"), None)
+            high = next((number for number, use in ends if use.kind == "less"), None)
+            rest = [number for number, _ in ends if number not in (like, low, high)]
+            if low is not None and high is not None:
+                found.append(_between(distribution, low, high, share))
+            elif low is not None:
+                found.append(_beyond(distribution, low, share, above=True))
+            elif high is not None:
+                found.append(_beyond(distribution, high, share, above=False))
+            found += [_drawn(number, distribution, None) for number in rest]
+        return found
+
+    def _share(self, ranges: int) -> float | None:
+        """Of a table's rows that one range is to take in, from how many a call has had; None where that says
+        nothing of it."""
+        if not self._understood.single or not ranges:
+            return None
+        table: TableColumn | None = None
+        share = 1.0
+        for use in self._uses.values():
+            if use.kind in ("regular", "any", "element"):
+                return None
+            if use.column is None or use.kind not in ("equal", *_RANGES):
+                continue
+            distribution = self._known.distribution(use.column)
+            if distribution is None:
+                return None
+            table = use.column
+            if use.kind == "equal":
+                share *= distribution.selectivity()
+        if table is None or table.rows * share <= 0:
+            return None
+        if self._understood.whole:
+            found = self._rows
+        elif self._blocks and self._blocks < table.pages:
+            # Not the whole table: of rows that lie together each block has many, of others one.
+            together = abs(table.correlation)
+            found = self._blocks * (together * table.rows / table.pages + 1 - together)
+        else:
+            return None
+        return float(min(1.0, found / (table.rows * share)) ** (1 / ranges))
+
+    # --- one parameter ------------------------------------------------------------------------------
+
+    def _single(self, number: int, use: Use) -> Source:
+        match use.kind:
+            case "limit":
+                rows = max(1, round(self._rows)) if self._called.rows else 10
+                return _constant(number, str(rows), f"LIMIT, guessed by its rows: {rows}")
+            case "offset":
+                return _constant(number, "0", "OFFSET, guessed: 0")
+            case "guess":
+                return self._guessed(number, use)
+        column = use.column
+        if column is None:
+            return self._guessed(number, use)
+        if column in self._fresh and use.kind in ("insert", "set"):
+            keys = self._known.keys(column)
+            return Source(
+                (number,), lambda dice, hide: (hide(keys.value(dice)),), f"new keys of {column.title}"
+            )
+        if use.kind == "element" or (use.kind == "equal" and column.elements and use.type != column.type):
+            return self._element(number, use, column)
+        distribution = self._known.distribution(column)
+        if distribution is None:
+            return self._made_up(number, use, column)
+        match use.kind:
+            case "any":
+                return self._listed(number, use, distribution)
+            case "regular":
+                return _regular(number, distribution, use)
+            case "insert" | "set":
+                return _put(number, distribution)
+        return _drawn(number, distribution, use.change)
+
+    def _guessed(self, number: int, use: Use) -> Source:
+        if use.guess is not None:
+            return _constant(number, use.guess, f"guessed: {use.guess}")
+        if use.type == "bigint" and use.kind == "guess" and self._understood.uses.get(number):
+            # A lock by number: the same for all would make them wait for each other.
+            return Source(
+                (number,),
+                lambda dice, hide: (str(dice.randrange(1 << 20)),),
+                "guessed: any number",
+                guessed=True,
+            )
+        plain = base_type(use.type)
+        if plain.endswith("[]"):
+            return _constant(number, "{}", "guessed: an empty array")
+        if plain in _OF_TYPE:
+            return _constant(number, _OF_TYPE[plain], f"guessed, of type {plain}: {_OF_TYPE[plain]}")
+        if plain:
+            raise NotUnderstoodError(f"what ${number} of type {plain} is compared with is not known")
+        raise NotUnderstoodError(f"what ${number} is compared with is not known")
+
+    def _made_up(self, number: int, use: Use, column: TableColumn) -> Source:
+        """Of a column of which only the type is known."""
+        type_ = base_type(column.type)
+        why = "ANALYZE has not seen it" if not column.analyzed else "its values are not known"
+        told = f"of the type of {column.title}: {why}"
+        if use.kind == "any" or type_.endswith("[]"):
+            return Source((number,), lambda dice, hide: ("{}",), told, guessed=True)
+        if type_ in LARGEST or type_ == "numeric":
+            return Source(
+                (number,), lambda dice, hide: (hide(str(dice.randrange(1, 1001))),), told, guessed=True
+            )
+        if type_ in ("text", "character varying", "character"):
+            length = min(10, longest(column.type) or 10)
+            return Source(
+                (number,),
+                lambda dice, hide: ("".join(dice.choices(string.ascii_lowercase, k=length)),),
+                told,
+                guessed=True,
+            )
+        if type_ == "bytea":
+            return Source(
+                (number,), lambda dice, hide: ("\\x" + dice.randbytes(10).hex(),), told, guessed=True
+            )
+        if type_ in _OF_TYPE:
+            return _constant(number, _OF_TYPE[type_], told)
+        raise NotUnderstoodError(f"values of {column.title} (type {type_ or 'unknown'}) are not known")
+
+    def _element(self, number: int, use: Use, column: TableColumn) -> Source:
+        if not column.elements:
+            raise NotUnderstoodError(f"which elements {column.title} has is not known")
+        values = [value for value, _ in column.elements]
+        shares = [share for _, share in column.elements]
+        whole = use.kind == "equal" and column.type.endswith("[]")
+
+        def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+            (value,) = dice.choices(values, shares)
+            return (_array([hide(value)]) if whole else hide(value),)
+
+        return Source((number,), draw, f"elements of {column.title}")
+
+    def _listed(self, number: int, use: Use, distribution: Distribution) -> Source:
+        """An array behind ANY: of a unique column as long as a call had rows."""
+        column = distribution.column
+        length = max(1, min(MOST_LISTED, round(self._rows))) if column.keys and self._called.rows else 5
+
+        def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+            values = (_changed(distribution.equal(dice), use.change) for _ in range(length))
+            return (_array([_hidden(value, column, hide) for value in values]),)
+
+        return Source((number,), draw, f"{length} of {column.title}", guessed=True)
+
+
+_RANGES = ("less", "greater", "like")
+_RANKS = ("limit", "offset", "equal", "any", "element", "insert", "set", "greater", "less", "like", "regular")
+
+
+def _rank(use: Use) -> tuple[bool, int]:
+    return use.column is None and use.kind not in ("limit", "offset"), (
+        _RANKS.index(use.kind) if use.kind in _RANKS else 2 * len(_RANKS)
+    )
+
+
+def _constant(number: int, value: str, told: str) -> Source:
+    return Source((number,), lambda dice, hide: (value,), told, guessed=True)
+
+
+def _changed(value: str, change: Callable[[str], str] | None) -> str:
+    return value if change is None else change(value)
+
+
+def _hidden(value: str, column: TableColumn, hide: Hide) -> str:
+    """The labels of an enum are the schema's, and no others would do."""
+    return value if column.labels else hide(value)
+
+
+def _drawn(number: int, distribution: Distribution, change: Callable[[str], str] | None) -> Source:
+    column = distribution.column
+
+    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+        return (_hidden(_changed(distribution.equal(dice), change), column, hide),)
+
+    return Source((number,), draw, column.title)
+
+
+def _put(number: int, distribution: Distribution) -> Source:
+    column = distribution.column
+
+    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+        value = distribution.value(dice)
+        return (None if value is None else _hidden(value, column, hide),)
+
+    return Source((number,), draw, f"put into {column.title}")
+
+
+def _between(distribution: Distribution, low: int, high: int, share: float | None) -> Source:
+    """Both ends of a range; a third of the rows, as two values drawn would have between them, where nothing
+    says more."""
+    width = 1 / 3 if share is None else share
+
+    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+        begin = dice.random() * (1 - width)
+        ends = distribution.at(begin), distribution.at(min(1.0, begin + width))
+        return [_hidden(one, distribution.column, hide) for one in ends]
+
+    told = f"a range of {distribution.column.title}"
+    return Source((low, high), draw, told if share is None else f"{told}: {100 * width:.3g} % of the rows")
+
+
+def _beyond(distribution: Distribution, number: int, share: float | None, *, above: bool) -> Source:
+    """One end of a range; drawn as a row's value where nothing says more."""
+    mean = 0.5 if share is None else share
+
+    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+        own = dice.random() * 2 * mean if mean <= 0.5 else 1 - dice.random() * 2 * (1 - mean)
+        return (_hidden(distribution.at(1 - own if above else own), distribution.column, hide),)
+
+    told = f"{'above' if above else 'below'} it in {distribution.column.title}"
+    return Source((number,), draw, told if share is None else f"{told}: {100 * mean:.3g} % of the rows")
+
+
+def _like(number: int, distribution: Distribution, use: Use, share: float | None) -> Source:
+    """%, behind the beginning of a value that so many have; where nothing says how many, a hundredth."""
+    wanted = 0.01 if share is None else share
+
+    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+        begin = _changed(distribution.beginning(distribution.equal(dice), wanted), use.change)
+        return (re.sub(r"([\\%_])", r"\\\1", hide(begin)) + "%",)
+
+    told = f"LIKE the beginning of {distribution.column.title}"
+    told += "" if share is None else f": {100 * wanted:.3g} % of the rows"
+    return Source((number,), draw, told, guessed=share is None)
+
+
+def _regular(number: int, distribution: Distribution, use: Use) -> Source:
+    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+        begin = _changed(distribution.beginning(distribution.equal(dice), 0.01), use.change)
+        return ("^" + re.escape(hide(begin)),)
+
+    told = f"a pattern of the beginning of {distribution.column.title}"
+    return Source((number,), draw, told, guessed=True)
+
+
+def _array(values: Sequence[str]) -> str:
+    return "{" + ",".join('"' + re.sub(r'(["\\])', r"\\\1", value) + '"' for value in values) + "}"
+
+
+__all__ = ["Known", "Source", "Value", "numbers_in", "sources"]

@@ -1,0 +1,293 @@
+"""What each parameter of a statement is for: the column it is compared with or put into, a count of rows, or
+a value of which only the place is known. Found in PostgreSQL's own parse tree of the statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pglast import ast, parse_sql
+from pglast.enums import SetOperation
+from pglast.parser import ParseError
+
+from pgstrata.traffic.synthetic.expressions import Expressions
+from pgstrata.traffic.synthetic.names import Catalog, Columns, Output, Scope
+from pgstrata.traffic.synthetic.statistics import TableColumn
+from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood, Use
+
+
+def understand(text: str, catalog: Catalog, *, masked: bool = False) -> Understood:
+    """masked: its text is to say nothing of values; comments go.
+
+    Raises NotUnderstoodError for what is no statement on rows, or cannot be parsed.
+    """
+    try:
+        statements = parse_sql(text)
+    except ParseError as error:
+        raise NotUnderstoodError(f"it cannot be parsed, and may be cut off: {error.args[0]}") from None
+    if len(statements) != 1:
+        raise NotUnderstoodError("it is not one statement")
+    node = statements[0].stmt
+    if isinstance(node, ast.PrepareStmt):
+        # Counted under the text that prepared it.
+        node = node.query
+        text = text[_begin(text, node) :]
+        return understand(text, catalog, masked=masked)
+    reader = _Reader(text, catalog)
+    reader.statement(node)
+    return reader.result(masked=masked)
+
+
+def _begin(text: str, node: Any) -> int:
+    words = {
+        "SelectStmt": "select with values table",
+        "InsertStmt": "insert with",
+        "UpdateStmt": "update with",
+    }
+    words["DeleteStmt"] = "delete with"
+    behind = text.lower().find(" as ")
+    found = [text.lower().find(word, behind) for word in words.get(type(node).__name__, "merge").split()]
+    places = [place for place in found if place >= 0]
+    if behind < 0 or not places:
+        raise NotUnderstoodError("it prepares a statement that cannot be found in it")
+    return min(places)
+
+
+class _Reader(Expressions):
+    """Walks the clauses of one statement."""
+
+    def statement(self, node: Any, scope: Scope | None = None) -> list[Output]:
+        """Any that works on rows; what it returns."""
+        match node:
+            case ast.SelectStmt():
+                if node.intoClause is not None:
+                    raise NotUnderstoodError("SELECT INTO makes a table")
+                return self._select(node, scope)
+            case ast.InsertStmt():
+                return self._insert(node, scope)
+            case ast.UpdateStmt():
+                return self._update(node, scope)
+            case ast.DeleteStmt():
+                return self._delete(node, scope)
+            case ast.MergeStmt():
+                return self._merge(node, scope)
+        raise NotUnderstoodError(f"utility statement: {command_of(node)}")
+
+    def _select(self, node: Any, parent: Scope | None, into: Sequence[Use | None] = ()) -> list[Output]:
+        """into: for what its columns are, of INSERT … SELECT and VALUES."""
+        scope = Scope(parent)
+        self._with(node.withClause, scope)
+        if node.op != SetOperation.SETOP_NONE:
+            self._found.single = False
+            found = self._select(node.larg, scope, into)
+            self._select(node.rarg, scope, into)
+        elif node.valuesLists:
+            width = len(node.valuesLists[0])
+            for row in node.valuesLists:
+                for place, value in enumerate(row):
+                    self._walk(value, scope, into[place] if place < len(into) else None)
+            found = [Output(f"column{number}", None) for number in range(1, width + 1)]
+        else:
+            for item in node.fromClause or ():
+                self._source(item, scope)
+            found = []
+            for place, target in enumerate(node.targetList or ()):
+                use = into[place] if place < len(into) else None
+                if use is None and isinstance(target.val, ast.ParamRef):
+                    use = Use("guess", guess="1")
+                self._walk(target.val, scope, use)
+                found += self._outputs(target, scope)
+            self._walk(node.whereClause, scope)
+            for part in (node.groupClause, node.havingClause, node.windowClause):
+                self._found.whole = self._found.whole and not part
+                self._walk(_not_numbered(part), scope)
+            if node.distinctClause:
+                self._found.whole = False
+                self._walk(node.distinctClause, scope)
+        self._walk(_not_numbered(node.sortClause), scope)
+        if node.limitCount is not None or node.limitOffset is not None:
+            self._found.whole = False
+            for count, kind in ((node.limitCount, Use("limit")), (node.limitOffset, Use("offset"))):
+                if not isinstance(count, ast.A_Const):
+                    self._walk(count, scope, kind)
+        if node.lockingClause:
+            self._found.reads = False
+        return found
+
+    def _with(self, clause: Any, scope: Scope) -> None:
+        if clause is None:
+            return
+        self._found.single = False
+        for one in clause.ctes:
+            if clause.recursive:
+                scope.common[one.ctename] = {}
+            found = self.statement(one.ctequery, scope)
+            names = [part.sval for part in one.aliascolnames or ()] or [output.name for output in found]
+            scope.common[one.ctename] = {
+                name: output.column for name, output in zip(names, found, strict=False)
+            }
+
+    def _insert(self, node: Any, parent: Scope | None) -> list[Output]:
+        self._found.reads = self._found.single = False
+        scope = Scope(parent)
+        self._with(node.withClause, scope)
+        table = self._table(node.relation)
+        names = [target.name for target in node.cols] if node.cols else list(table)
+        conflict = node.onConflictClause
+        self._found.upserts = self._found.upserts or conflict is not None
+        if node.selectStmt is not None:
+            into = [Use("insert", table.get(name)) for name in names]
+            self._select(node.selectStmt, scope, into)
+        self._target(node.relation, table, scope)
+        if conflict is not None:
+            scope.sources.append(("excluded", table))
+            self._assigned(conflict.targetList, table, scope)
+            self._walk(conflict.whereClause, scope)
+        return self._returned(node, scope)
+
+    def _update(self, node: Any, parent: Scope | None) -> list[Output]:
+        self._found.reads = False
+        scope = Scope(parent)
+        self._with(node.withClause, scope)
+        table = self._table(node.relation)
+        self._target(node.relation, table, scope)
+        for item in node.fromClause or ():
+            self._source(item, scope)
+        self._assigned(node.targetList, table, scope)
+        self._walk(node.whereClause, scope)
+        return self._returned(node, scope)
+
+    def _delete(self, node: Any, parent: Scope | None) -> list[Output]:
+        self._found.reads = False
+        scope = Scope(parent)
+        self._with(node.withClause, scope)
+        self._target(node.relation, self._table(node.relation), scope)
+        for item in node.usingClause or ():
+            self._source(item, scope)
+        self._walk(node.whereClause, scope)
+        return self._returned(node, scope)
+
+    def _merge(self, node: Any, parent: Scope | None) -> list[Output]:
+        self._found.reads = self._found.single = False
+        scope = Scope(parent)
+        self._with(node.withClause, scope)
+        table = self._table(node.relation)
+        self._target(node.relation, table, scope)
+        self._source(node.sourceRelation, scope)
+        self._walk(node.joinCondition, scope)
+        for clause in node.mergeWhenClauses or ():
+            self._walk(clause.condition, scope)
+            if clause.values:
+                names = [target.name for target in clause.targetList or ()] or list(table)
+                for name, value in zip(names, clause.values, strict=False):
+                    self._walk(value, scope, Use("insert", table.get(name)))
+            else:
+                self._assigned(clause.targetList, table, scope)
+        return self._returned(node, scope)
+
+    def _assigned(self, targets: Any, table: Mapping[str, TableColumn], scope: Scope) -> None:
+        """SET a = …, (b, c) = (…, …)."""
+        for target in targets or ():
+            value = target.val
+            if isinstance(value, ast.MultiAssignRef):
+                if isinstance(value.source, ast.RowExpr):
+                    value = value.source.args[value.colno - 1]
+                elif value.colno > 1:
+                    continue  # a SELECT, which is walked once
+                else:
+                    value = value.source
+            self._walk(value, scope, Use("set", table.get(target.name)))
+
+    def _returned(self, node: Any, scope: Scope) -> list[Output]:
+        # PostgreSQL 18 has a clause of its own for it.
+        clause = getattr(node, "returningClause", None)
+        targets = clause.exprs if clause is not None else getattr(node, "returningList", None)
+        found: list[Output] = []
+        for target in targets or ():
+            self._walk(target.val, scope, Use("guess", guess="1"))
+            found += self._outputs(target, scope)
+        return found
+
+    # --- sources ------------------------------------------------------------------------------------
+
+    def _table(self, node: Any) -> Mapping[str, TableColumn]:
+        return self._catalog.table(node.schemaname, node.relname) or {}
+
+    def _target(self, node: Any, table: Columns, scope: Scope) -> None:
+        self._tables += 1
+        scope.sources.append((node.alias.aliasname if node.alias else node.relname, table))
+
+    def _source(self, node: Any, scope: Scope) -> None:
+        match node:
+            case ast.RangeVar():
+                common = None if node.schemaname else scope.common_table(node.relname)
+                columns = common if common is not None else self._table(node)
+                self._tables += 1
+                self._named(node, columns, scope, node.relname)
+            case ast.RangeSubselect():
+                self._found.single = False
+                found = self.statement(node.subquery, scope)
+                self._named(node, {one.name: one.column for one in found}, scope, "")
+            case ast.JoinExpr():
+                self._found.single = False
+                self._source(node.larg, scope)
+                self._source(node.rarg, scope)
+                self._walk(node.quals, scope)
+            case ast.RangeTableSample():
+                self._found.single = False
+                self._source(node.relation, scope)
+                self._walk(node.args, scope, Use("guess", guess="10"))
+            case _:
+                self._found.single = False
+                self._walk_below(node, scope)
+                self._named(node, {}, scope, "")
+
+    def _named(self, node: Any, columns: Columns, scope: Scope, name: str) -> None:
+        alias = getattr(node, "alias", None)
+        if alias is not None:
+            name = alias.aliasname
+            if alias.colnames:
+                given = [part.sval for part in alias.colnames]
+                columns = {
+                    **dict(zip(given, columns.values(), strict=False)),
+                    **dict(list(columns.items())[len(given) :]),
+                }
+        scope.sources.append((name, columns))
+
+    def _outputs(self, target: Any, scope: Scope) -> list[Output]:
+        value = target.val
+        if isinstance(value, ast.ColumnRef) and isinstance(value.fields[-1], ast.A_Star):
+            of = value.fields[-2].sval if len(value.fields) > 1 else None
+            return [
+                Output(name, column)
+                for alias, columns in scope.sources
+                if of in (None, alias)
+                for name, column in columns.items()
+            ]
+        name = target.name
+        if name is None and isinstance(value, ast.ColumnRef):
+            name = value.fields[-1].sval
+        elif name is None and isinstance(value, ast.FuncCall):
+            name = value.funcname[-1].sval
+        return [Output(name or "?column?", self._column(value, scope).column)]
+
+
+def _not_numbered(clause: Any) -> Any:
+    """GROUP BY and ORDER BY without the numbers of columns, which are no values."""
+    if not isinstance(clause, tuple | list):
+        return clause
+    return [one for one in clause if not isinstance(getattr(one, "node", one), ast.A_Const)]
+
+
+def command_of(node: Any) -> str:
+    """What a utility statement is called."""
+    name = type(node).__name__.removesuffix("Stmt")
+    if isinstance(node, ast.TransactionStmt):
+        return str(node.kind.name).removeprefix("TRANS_STMT_").replace("_", " ")
+    known = {"VariableSet": "SET", "VariableShow": "SHOW", "Copy": "COPY", "Explain": "EXPLAIN"}
+    known |= {"DeclareCursor": "DECLARE", "Fetch": "FETCH", "ClosePortal": "CLOSE", "Execute": "EXECUTE"}
+    spaced = "".join(f" {letter}" if letter.isupper() else letter for letter in name).strip()
+    return known.get(name, spaced.upper())
+
+
+__all__ = ["command_of", "understand"]

@@ -1,0 +1,353 @@
+"""Synthetic files of a real server's statistics: an application works, and what its file does is held against
+what it did."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from pgstrata.errors import UsageError
+from pgstrata.server.cluster import USER, Cluster
+from pgstrata.server.model import Server
+from pgstrata.traffic.captured import PREPARED, Captured
+from pgstrata.traffic.shapes import shape
+from pgstrata.traffic.synthetic.make import synthetic
+from pgstrata.traffic.synthetic.prepared import types_by
+from pgstrata.traffic.synthetic.statistics import Statistics, of_folder, of_server
+from pgstrata.workload import catalog
+from pgstrata.workload.core.language import Step
+from support_program import Program
+from support_steps import database, run_step, running
+from support_traffic import SCHEMA, Shop
+
+MORE = """
+CREATE TYPE state AS ENUM ('open', 'paid', 'sent');
+CREATE TABLE events (
+    id uuid PRIMARY KEY, at timestamptz NOT NULL, day date NOT NULL, state state NOT NULL DEFAULT 'open',
+    price numeric(10, 2), name varchar(20), tags text[], document jsonb, done boolean
+);
+INSERT INTO events SELECT md5(g::text)::uuid, timestamptz '2024-01-01 UTC' + g * interval '7 minutes',
+    date '2024-01-01' + g / 200, (ARRAY['open', 'paid', 'paid', 'sent'])[1 + g % 4]::state, g % 1000 + 0.25,
+    'name ' || g, ARRAY['t' || g % 5, 'u'], jsonb_build_object('n', g), g % 10 = 0
+    FROM generate_series(1, 20000) g;
+CREATE INDEX ON events (at);
+CREATE INDEX ON events (name text_pattern_ops);
+CREATE VIEW dear AS SELECT id, price FROM events WHERE price > 900;
+"""
+
+
+class Calls(NamedTuple):
+    """calls; milliseconds of each."""
+
+    calls: int
+    each: float
+
+
+def counted(connection: psycopg.Connection[Any]) -> dict[str, Calls]:
+    """What pg_stat_statements has of a database, by shape."""
+    old = connection.info.server_version < 130000
+    name = "total_time" if old else "total_exec_time"
+    where = "AND toplevel" if connection.info.server_version >= 140000 else ""
+    rows = connection.execute(
+        f"SELECT query, calls, {name} FROM pg_stat_statements WHERE dbid = "
+        f"(SELECT oid FROM pg_database WHERE datname = current_database()) {where}".encode()
+    ).fetchall()
+    found: dict[str, tuple[int, float]] = {}
+    for text, calls, took in rows:
+        text = shape(text).text
+        before = found.get(text, (0, 0.0))
+        found[text] = before[0] + calls, before[1] + took
+    return {text: Calls(calls, took / calls) for text, (calls, took) in found.items()}
+
+
+def other_shapes(connection: psycopg.Connection[Any], dice: random.Random) -> None:
+    """Statements of many forms, each with constants, as applications have them."""
+    day = f"2024-0{dice.randrange(1, 4)}-{dice.randrange(10, 28)}"
+    key = dice.randrange(1, 20000)
+    event, account, price = f"md5('{key}')::uuid", key % 500, key % 1000
+    joined = "SELECT o.id FROM orders o JOIN accounts a ON a.id = o.account"
+    largest = "SELECT (SELECT max(amount) FROM orders o WHERE o.account = a.id) FROM accounts a"
+    upsert = "ON CONFLICT (name) DO UPDATE SET value = counters.value + 1"
+    before = f"at > timestamptz '{day}' - interval '3 days'"
+    for weight, text in (
+        (6, f"SELECT * FROM events WHERE id = {event}"),
+        (5, f"SELECT count(*) FROM events e WHERE e.at >= '{day}' AND e.at < '{day}'::timestamptz + '1 day'"),
+        (4, f"SELECT id, price FROM events WHERE day BETWEEN '{day}' AND '{day}' ORDER BY at LIMIT 20"),
+        (4, f"SELECT state, count(*) FROM events WHERE done AND price > {price} GROUP BY 1 ORDER BY 1"),
+        (4, f"SELECT name FROM events WHERE name LIKE 'name {key}%'"),
+        (4, f"SELECT * FROM events WHERE lower(name) = 'name {key}' OR state = 'sent' LIMIT 5"),
+        (3, f"{joined} WHERE a.owner = 'owner {account}'"),
+        (3, f"SELECT sum(amount) FROM orders WHERE account = ANY ('{{{account},{key % 400}}}'::int[])"),
+        (3, f"WITH x AS (SELECT id, price AS p FROM events) SELECT max(p) FROM x WHERE p < {price}"),
+        (3, f"{largest} WHERE id = {account}"),
+        (2, f"SELECT count(*) FROM events WHERE tags @> ARRAY['t{key % 5}']"),
+        (2, f"SELECT id FROM dear WHERE price = {price}.25"),
+        (2, f"SELECT sum(CASE WHEN state = 'paid' THEN 1 ELSE 0 END) FROM events WHERE day = '{day}'"),
+        (2, f"UPDATE events SET price = price + 1, name = 'name x{key}' WHERE id = {event}"),
+        (2, f"DELETE FROM orders WHERE id = {key} RETURNING amount"),
+        (2, f"INSERT INTO counters VALUES ('c{key % 20}', 1) {upsert}"),
+        (2, f"INSERT INTO events (id, at, day, price) VALUES (gen_random_uuid(), now(), '{day}', {price})"),
+        (1, f"SELECT count(*) FROM events WHERE {before} AND at < '{day}'"),
+    ):
+        for _ in range(weight):
+            connection.execute(text.encode())
+    for text in (
+        f"SELECT id FROM events WHERE document ->> 'n' = '{key}'",
+        "SELECT current_setting('work_mem')",
+        "SET work_mem = '8MB'",
+        f"SELECT pg_advisory_lock({key}), pg_advisory_unlock({key})",
+    ):
+        connection.execute(text.encode())
+
+
+@dataclass
+class Worked:
+    """What an application did. statistics: of its server; counted: calls by shape."""
+
+    statistics: Statistics
+    counted: dict[str, Calls]
+    cluster: Cluster
+
+
+@pytest.fixture(scope="module")
+def worked(pg17: Server) -> Iterator[Worked]:
+    with running(pg17, "pg_stat_statements.track = top\n") as cluster, database(cluster, "shop") as admin:
+        admin.execute((SCHEMA + MORE).encode())
+        admin.execute("ANALYZE")
+        admin.execute("SELECT pg_stat_statements_reset()")
+        Shop(cluster, "shop", sessions=8, rounds=20, think=0.01).work()
+        dice = random.Random(5)
+        for _ in range(20):
+            other_shapes(admin, dice)
+        before = counted(admin)
+        yield Worked(of_server(admin), before, cluster)
+
+
+@pytest.fixture(scope="module")
+def clusters(pg13: Server, pg17: Server) -> Iterator[Mapping[str, Cluster]]:
+    with running(pg13) as old, running(pg17) as new:
+        yield {"13": old, "17": new}
+
+
+def replayed(cluster: Cluster, file: Path) -> tuple[dict[str, Calls], dict[str, Any]]:
+    """What pg_stat_statements has of a replay on new data, and what the replay says of itself."""
+    workload = catalog.find("replay")
+    options = workload.Options.model_validate({"file": str(file), "speed": 0})
+    step = workload.phases(options, 170_000)[-1]
+    assert isinstance(step, Step)
+    with database(cluster, "shop") as connection:
+        connection.execute((SCHEMA + MORE).encode())
+        connection.execute("ANALYZE")
+        connection.execute("SELECT pg_stat_statements_reset()")
+        outcome = run_step(cluster, "shop", step)
+        return counted(connection), outcome.role("replay")
+
+
+def sent(file: Path) -> dict[int, set[str]]:
+    """What each shape is sent as: constants have casts where they had types."""
+    found: dict[int, set[str]] = {}
+    with Captured(file) as captured:
+        for entry in captured.sessions():
+            for one in captured.statements(entry):
+                assert one.protocol == PREPARED
+                found.setdefault(one.shape, set()).add(shape(one.text).text)
+    return found
+
+
+@pytest.mark.parametrize("version", ["13", "17"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_shares_of_the_calls_are_those_of_the_original(
+    worked: Worked, clusters: Mapping[str, Cluster], tmp_path: Path, version: str, masked: bool
+) -> None:
+    """Half as many calls as the original had; times are printed."""
+    file = tmp_path / "shop.traffic"
+    with worked.cluster.connect("shop") as connection:
+        types_of = types_by(connection)
+        exact = synthetic(worked.statistics, tmp_path / "all", mask=masked, types_of=types_of)
+        assert all(one.calls == worked.counted[one.text].calls for one in exact.shapes)
+        header = synthetic(
+            worked.statistics, file, calls=exact.statements // 2, mask=masked, types_of=types_of
+        )
+    seen, done = replayed(clusters[version], file)
+    texts = sent(file)
+    asked = [one for one in header.shapes if one.calls]
+    original = sum(worked.counted[one.text].calls for one in asked)
+    assert len(asked) >= 25 and header.statements == done["operations"] + done["errors"]
+    failed = {one["statement"].partition(" ")[2] for one in done["replay"]["failures"]}
+    # Masked values refer to no row: nothing else fails.
+    assert {one["now"] for one in done["replay"]["failures"]} <= ({"23503", "42P05"} if masked else set())
+    by_name = {one["name"].partition(" ")[2]: one["count"] for one in done["statements_by_name"]}
+    print(f"\n{version}, {'masked' if masked else 'not masked'}: ms of a call in the original, in the replay")
+    for number, one in enumerate(header.shapes):
+        if not one.calls:
+            continue
+        then = worked.counted[one.text]
+        assert by_name[one.text] / done_calls(done) == pytest.approx(then.calls / original, rel=0.02)
+        if one.text not in failed:
+            now = [seen[text] for text in texts[number]]
+            assert sum(each.calls for each in now) == one.calls
+            print(f"{then.each:9.3f} {now[0].each:9.3f}  {one.text[:90]}")
+    # What is not asked again is told, with all of its time.
+    reasons = {one.why for one in header.left_out}
+    assert {"utility statement: BEGIN", "the key of a document is not known"} <= reasons
+    whole = sum(one.seconds for one in worked.statistics.statements if one.here)
+    told = sum(one.seconds for one in header.left_out)
+    understood = sum(worked.counted[one.text].calls * worked.counted[one.text].each for one in asked) / 1000
+    assert told + understood == pytest.approx(whole, rel=0.001)
+
+
+def done_calls(done: dict[str, Any]) -> int:
+    return int(done["operations"] + done["errors"])
+
+
+def test_values_are_those_of_the_columns(worked: Worked, tmp_path: Path) -> None:
+    """Keys that are there are asked for, new ones are new, and rows come as they came."""
+    with worked.cluster.connect("shop") as connection:
+        header = synthetic(worked.statistics, tmp_path / "a", types_of=types_by(connection))
+        same = synthetic(worked.statistics, tmp_path / "b", types_of=types_by(connection))
+        found: dict[str, list[tuple[str | None, ...]]] = {}
+        for file in (tmp_path / "a", tmp_path / "b"):
+            with Captured(file) as captured:
+                for entry in captured.sessions():
+                    for one in captured.statements(entry):
+                        found.setdefault(f"{file.name} {header.shapes[one.shape].text}", []).append(
+                            one.parameters
+                        )
+        assert header.shapes == same.shapes
+        for text, drawn in found.items():
+            if text.startswith("a "):
+                assert sorted(map(repr, drawn)) == sorted(map(repr, found["b" + text[1:]]))
+        own = {text[2:]: drawn for text, drawn in found.items() if text.startswith("a ")}
+
+        def there(text: str, table: str, column: str, place: int = 0) -> float:
+            keys = [one[place] for one in own[text]]
+            row = connection.execute(
+                f"SELECT count(*) FROM unnest(%s::text[]) k WHERE EXISTS "
+                f"(SELECT FROM {table} WHERE {column}::text = k)".encode(),
+                (keys,),
+            ).fetchone()
+            assert row is not None
+            return float(row[0]) / len(keys)
+
+        assert there("UPDATE accounts SET balance = balance - $1 WHERE id = $2", "accounts", "id", 1) == 1
+        assert there("INSERT INTO orders (account, amount, note) VALUES ($1, $2, $3)", "accounts", "id") == 1
+        assert (
+            there("SELECT * FROM events WHERE lower(name) = $1 OR state = $2 LIMIT $3", "events", "name") == 1
+        )
+        notes = [one[2] for one in own["INSERT INTO orders (account, amount, note) VALUES ($1, $2, $3)"]]
+        assert (
+            notes.count(None) <= 10
+        )  # ANALYZE has seen the rows of the beginning, and of these none was NULL
+        states = [one[1] for one in own["SELECT * FROM events WHERE lower(name) = $1 OR state = $2 LIMIT $3"]]
+        assert 20 <= states.count("paid") <= 60  # a half of 80
+
+
+def test_files_of_statistics_say_the_same(worked: Worked, pgstrata: Program, place: Path) -> None:
+    """What psql has exported by the script that is printed, and a server that is asked."""
+    psql = shutil.which("psql")
+    assert psql is not None, "apt install postgresql-client"
+    script = pgstrata("capture", "--export-script")
+    assert script.returncode == 0
+    address = make_conninfo(
+        host=str(worked.cluster.socket_dir), port=worked.cluster.port, user=USER, dbname="shop"
+    )
+    (place / "export.sql").write_text(script.stdout)
+    subprocess.run([psql, "-X", "-d", address, "-f", "export.sql"], cwd=place, check=True)
+    exported = of_folder(place)
+    with worked.cluster.connect("shop") as connection:
+        asked = of_server(connection)
+    assert exported.database == asked.database == "shop" and list(exported.columns) == list(asked.columns)
+    assert {one.text: one.calls for one in worked.statistics.statements if "orders" in one.text}.items() <= {
+        one.text: one.calls for one in exported.statements
+    }.items()
+    assert exported.seconds is not None and asked.seconds is not None
+    assert 0 <= asked.seconds - exported.seconds < 600
+    # And by the command, offline and from the server.
+    done = pgstrata("capture", "--from-statistics", ".", "-o", "a.traffic", "--calls", "500")
+    assert done.returncode == 0, done.stderr
+    assert "left out:" in done.stdout and "known to change nothing" in done.stdout
+    done = pgstrata(
+        "capture", "--from-statistics", address, "-o", "b.traffic", "--reads-only",
+        "--sessions", "3", "--format", "json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["source"] == "pg_stat_statements" and told["most_sessions"] == 3
+    assert all(one["reads"] for one in told["shapes"])
+    assert any(one["why"] == "it changes data, or may" for one in told["left_out"])
+    again = pgstrata("capture", "a.traffic")
+    assert again.returncode == 0 and "values:      drawn" in again.stdout
+
+
+def test_what_a_server_does_not_say(pg17: Server, tmp_path: Path) -> None:
+    """Each fault has a sentence, and a next step."""
+    with running(pg17) as cluster:
+        with cluster.connect() as admin:
+            admin.execute("CREATE DATABASE lone")
+            admin.execute("CREATE ROLE clerk LOGIN")
+            with (
+                cluster.connect("lone") as lone,
+                pytest.raises(UsageError, match="not in database lone") as said,
+            ):
+                of_server(lone)
+            assert "CREATE EXTENSION pg_stat_statements" in said.value.hint
+        with database(cluster, "shop") as connection:
+            connection.execute("CREATE TABLE t (id int PRIMARY KEY, a text); INSERT INTO t VALUES (1, 'x')")
+            with pytest.raises(UsageError, match="no table of database shop has statistics") as said:
+                of_server(connection)
+            assert "ANALYZE" in said.value.hint
+            connection.execute("ANALYZE t")
+            connection.execute("SELECT * FROM t WHERE id = 1")
+            connection.execute("SELECT pg_stat_statements_reset()")
+            connection.execute("CREATE TABLE u (id int); INSERT INTO u VALUES (7)")
+            connection.execute("ANALYZE u")
+            connection.execute("CREATE TABLE v (id int, at timestamptz, p point)")
+            connection.execute("INSERT INTO v SELECT g FROM generate_series(1, 1000) g")
+            connection.execute("VACUUM v")
+            connection.execute("SELECT * FROM v WHERE id = 3")
+            connection.execute("SELECT * FROM v WHERE p <@ box '((0,0),(1,1))'")
+            connection.execute("SELECT a FROM t WHERE id = 1")
+            with cluster.connect("lone") as lone:
+                lone.execute("SELECT 1 AS elsewhere")
+            header = synthetic(of_server(connection), tmp_path / "a", types_of=types_by(connection))
+            assert any("ANALYZE has not seen v" in note for note in header.notes), header.notes
+            whys = {one.why: one for one in header.left_out}
+            assert whys["in another database, of which nothing else is known"].count >= 1
+            made_up = next(one for one in header.shapes if "FROM v WHERE id" in one.text)
+            assert made_up.parameters == ["$1 of the type of v.id: ANALYZE has not seen it"]
+            assert any("type box" in why or "v.p" in why for why in whys), list(whys)
+            # Somebody who may see neither others' texts nor the tables.
+            address = make_conninfo(
+                host=str(cluster.socket_dir), port=cluster.port, user="clerk", dbname="shop"
+            )
+            with psycopg.connect(address, autocommit=True) as clerk:
+                with pytest.raises(UsageError, match="may not read the statistics") as said:
+                    of_server(clerk)
+                assert "pg_read_all_data" in said.value.hint
+                connection.execute("GRANT SELECT ON t TO clerk")
+                clerk.execute("SELECT a FROM t WHERE id = 1")
+                header = synthetic(of_server(clerk), tmp_path / "b", types_of=types_by(clerk))
+            hidden = next(one for one in header.left_out if one.why.startswith("statements of other users"))
+            assert hidden.count > 3
+            assert any("statistics of u, v may not be read" in note for note in header.notes), header.notes
+        with database(cluster, "shop") as connection:
+            connection.execute("SELECT pg_stat_statements_reset()")
+            with pytest.raises(UsageError, match=r"counted no statement|no table of database"):
+                of_server(connection)
+
+
+def test_a_server_that_does_not_count(pg17: Server) -> None:
+    with running(pg17, "shared_preload_libraries = ''\n") as cluster, database(cluster, "shop") as connection:
+        with pytest.raises(UsageError, match="does not count statements") as said:
+            of_server(connection)
+        assert "shared_preload_libraries" in said.value.hint

@@ -1,0 +1,202 @@
+"""Which column each parameter is compared with, in statements as pg_stat_statements has them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from pgstrata.traffic.synthetic.names import Catalog
+from pgstrata.traffic.synthetic.parameters import Known, sources
+from pgstrata.traffic.synthetic.statistics import CalledStatement, TableColumn
+from pgstrata.traffic.synthetic.understand import understand
+from pgstrata.traffic.synthetic.use import NotUnderstoodError
+
+
+def table(table: str, /, schema: str = "public", **columns: str) -> list[TableColumn]:
+    """Columns with their types; `*` behind one: unique."""
+    return [
+        TableColumn(
+            schema,
+            table,
+            column,
+            type_.rstrip("*"),
+            rows=1000.0,
+            pages=100.0,
+            distinct=500.0,
+            bounds=("2024-01-01", "2024-06-01", "2024-12-31") if type_ == "date" else ("1", "50", "99"),
+            elements=(("1", 0.5),) if type_.endswith("[]") or type_ == "tsvector" else (),
+            keys=(f"{table}_{column}",) if type_.endswith("*") else (),
+            analyzed=True,
+            visible=schema == "public",
+        )
+        for column, type_ in columns.items()
+    ]
+
+
+CATALOG = Catalog(
+    [
+        *table("a", id="integer*", b="integer", name="text", day="date", tags="text[]", words="tsvector"),
+        *table("b", id="integer*", a="integer", price="numeric(10,2)", at="timestamp with time zone"),
+        *table("b", schema="other", id="integer", apart="integer"),
+        *table("Odd", **{"Key": "integer"}),
+        *table("d", doc="jsonb", done="boolean"),
+    ]
+)
+
+
+def told(text: str, rows: int = 10, calls: int = 10, types: list[str] | None = None) -> dict[int, str]:
+    """Where the values of each parameter come from."""
+    understood = understand(text, CATALOG)
+    found = sources(understood, CalledStatement(text, calls, 1.0, rows), Known(), types)
+    for source in found:
+        assert len(source.draw(Random(1), str)) == len(source.numbers)
+    return {number: source.told for source in found for number in source.numbers}
+
+
+COLUMNS = [
+    ("SELECT * FROM a WHERE id = $1", ["a.id"]),
+    ("SELECT * FROM a WHERE $1 = id", ["a.id"]),
+    ("SELECT * FROM a x WHERE x.id = $1 AND b <> $2", ["a.id", "a.b"]),
+    ("SELECT * FROM a, b WHERE a.id = b.a AND price = $1", ["b.price"]),
+    ("SELECT * FROM a JOIN b ON a.id = b.a AND b.id = $1 WHERE name = $2", ["b.id", "a.name"]),
+    ("SELECT * FROM a JOIN b USING (id) WHERE name IN ($1, $2)", ["a.name", "a.name"]),
+    ("SELECT * FROM other.b WHERE apart = $1", ["b.apart"]),
+    ('SELECT * FROM "Odd" WHERE "Key" = $1', ["Odd.Key"]),
+    ("SELECT * FROM a WHERE b = $1::int OR lower(name) = $2", ["a.b", "a.name"]),
+    ("SELECT * FROM a WHERE (b, name) = ($1, $2)", ["a.b", "a.name"]),
+    ("SELECT * FROM a WHERE (b, name) IN (($1, $2), ($3, $4))", ["a.b", "a.name", "a.b", "a.name"]),
+    ("SELECT * FROM (SELECT id AS n, b FROM a) s WHERE s.n = $1 AND b = $2", ["a.id", "a.b"]),
+    ("SELECT * FROM (SELECT * FROM a) s WHERE s.name = $1", ["a.name"]),
+    ("SELECT * FROM (SELECT id, b FROM a) s (x, y) WHERE y = $1", ["a.b"]),
+    ("WITH w AS (SELECT a.id FROM a WHERE b = $1) SELECT * FROM w WHERE id = $2", ["a.b", "a.id"]),
+    ("WITH w (k) AS (SELECT id FROM a) SELECT * FROM w JOIN b ON b.a = w.k WHERE k = $1", ["a.id"]),
+    ("SELECT * FROM a WHERE id IN (SELECT a FROM b WHERE price = $1)", ["b.price"]),
+    ("SELECT * FROM a WHERE EXISTS (SELECT FROM b WHERE b.a = a.id AND a.name = $1)", ["a.name"]),
+    ("SELECT (SELECT max(price) FROM b WHERE b.a = a.id) FROM a WHERE a.id = $1", ["a.id"]),
+    ("SELECT * FROM a WHERE $1 IN (SELECT a FROM b)", ["b.a"]),
+    ("SELECT * FROM a WHERE id = $1 UNION ALL SELECT * FROM a WHERE b = $2", ["a.id", "a.b"]),
+    (
+        "SELECT * FROM a LEFT JOIN LATERAL (SELECT * FROM b WHERE b.a = a.id AND b.id = $1) s ON true",
+        ["b.id"],
+    ),
+    ("SELECT * FROM a WHERE b IS NOT DISTINCT FROM $1", ["a.b"]),
+    ("SELECT * FROM a WHERE coalesce(b, $1) = $2", ["a.b", "a.b"]),
+    ("SELECT CASE b WHEN $1 THEN name ELSE $2 END FROM a", ["a.b", "a.name"]),
+    ("DELETE FROM a USING b WHERE a.id = b.a AND b.id = $1", ["b.id"]),
+    ("UPDATE a SET b = b WHERE id = $1 RETURNING name", ["a.id"]),
+    ("SELECT * FROM a WHERE id = $1 FOR UPDATE", ["a.id"]),
+    ("PREPARE x (int) AS SELECT * FROM a WHERE id = $1", ["a.id"]),
+]
+
+
+@pytest.mark.parametrize(("text", "columns"), COLUMNS)
+def test_the_column_that_a_parameter_is_compared_with(text: str, columns: list[str]) -> None:
+    assert told(text) == dict(enumerate(columns, 1))
+
+
+OTHERS = [
+    ("SELECT * FROM a WHERE b > $1", {1: "above it in a.b: 0.1 % of the rows"}),
+    ("SELECT * FROM a WHERE $1 >= b", {1: "below it in a.b: 0.1 % of the rows"}),
+    ("SELECT * FROM a WHERE b BETWEEN $1 AND $2", dict.fromkeys((1, 2), "a range of a.b: 0.1 % of the rows")),
+    ("SELECT * FROM a WHERE b >= $1 AND b < $2", dict.fromkeys((1, 2), "a range of a.b: 0.1 % of the rows")),
+    ("SELECT count(*) FROM a WHERE b > $1", {1: "above it in a.b"}),
+    ("SELECT * FROM a WHERE b > $1 OR id = $2", {1: "above it in a.b", 2: "a.id"}),
+    ("SELECT * FROM a WHERE name LIKE $1", {1: "LIKE the beginning of a.name: 0.1 % of the rows"}),
+    ("SELECT * FROM a WHERE name ~ $1", {1: "a pattern of the beginning of a.name"}),
+    ("SELECT * FROM a WHERE id = ANY ($1)", {1: "1 of a.id"}),
+    ("SELECT * FROM a WHERE b = ANY (ARRAY[$1, $2])", {1: "a.b", 2: "a.b"}),
+    ("SELECT * FROM a WHERE $1 = ANY (tags)", {1: "elements of a.tags"}),
+    ("SELECT * FROM a WHERE words @@ to_tsquery($1)", {1: "elements of a.words"}),
+    ("SELECT * FROM a LIMIT $1 OFFSET $2", {1: "LIMIT, guessed by its rows: 1", 2: "OFFSET, guessed: 0"}),
+    ("SELECT date_trunc($1, at) FROM b", {1: "guessed: day"}),
+    ("SELECT $1 FROM a", {1: "guessed: 1"}),
+    ("UPDATE a SET b = b + $1, name = $2 WHERE id = $3", {1: "guessed: 1", 2: "put into a.name", 3: "a.id"}),
+    ("UPDATE a SET (b, name) = ($1, $2)", {1: "put into a.b", 2: "put into a.name"}),
+    ("INSERT INTO a (id, name) VALUES ($1, $2)", {1: "new keys of a.id", 2: "put into a.name"}),
+    ("INSERT INTO d VALUES ($1, $2)", {1: "put into d.doc", 2: "put into d.done"}),
+    ("INSERT INTO a (id) SELECT $1 FROM b WHERE b.a = $2", {1: "new keys of a.id", 2: "b.a"}),
+    ("INSERT INTO a (id, b) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET b = excluded.b + $3",
+     {1: "put into a.id", 2: "put into a.b", 3: "guessed: 1"}),
+    ("MERGE INTO a USING b ON a.id = b.a WHEN MATCHED AND b.price > $1 THEN UPDATE SET name = $2 "
+     "WHEN NOT MATCHED THEN INSERT (id, b) VALUES (b.id, $3)",
+     {1: "above it in b.price", 2: "put into a.name", 3: "put into a.b"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), OTHERS)
+def test_what_else_a_parameter_may_be(text: str, expected: dict[int, str]) -> None:
+    assert told(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("SELECT * FROM a WHERE id = $1 AND (", "cannot be parsed"),
+        ("COMMIT", "utility statement: COMMIT"),
+        ("SET work_mem = $1", "utility statement: SET"),
+        ("COPY a TO STDOUT", "utility statement: COPY"),
+        ("CREATE TABLE x AS SELECT 1", "utility statement: CREATE TABLE AS"),
+        ("SELECT * INTO x FROM a", "SELECT INTO"),
+        ("SELECT doc ->> $1 FROM d", "key of a document"),
+        ("SELECT nextval($1)", "which name nextval"),
+        ("SELECT own_function($1)", "what function own_function"),
+        ("SELECT * FROM nowhere WHERE x = $1", "what \\$1 is compared with is not known"),
+        ("SELECT * FROM a WHERE extract(year FROM day) = $1", "what \\$1 is compared with is not known"),
+        ("SELECT * FROM a WHERE nothing = $1::point", "what \\$1 of type point"),
+        ("SELECT 1; SELECT 2", "not one statement"),
+        ("", "not one statement"),
+    ],
+)
+def test_what_is_not_understood_is_said(text: str, why: str) -> None:
+    with pytest.raises(NotUnderstoodError, match=why):
+        told(text)
+
+
+def test_types_that_a_server_has_found_out() -> None:
+    """Of what nothing else says anything."""
+    text = "SELECT * FROM nowhere WHERE x = $1"
+    assert told(text, types=["integer"]) == {1: "guessed, of type integer: 1"}
+    with pytest.raises(NotUnderstoodError, match="of type point"):
+        told(text, types=["point"])
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("SELECT * FROM b WHERE at > interval $1 + now()", "SELECT * FROM b WHERE at > $1::interval + now()"),
+        ("SELECT timestamptz $1, date $2", "SELECT $1::timestamptz, $2::date"),
+        ("SELECT CAST($1 AS date), 'ü'", "SELECT CAST($1 AS date), 'ü'"),
+        ("SELECT day + $1 FROM a", "SELECT day + $1::int FROM a"),
+        ("SELECT sum(CASE WHEN b = $1 THEN $2 ELSE $3 END) FROM a",
+         "SELECT sum(CASE WHEN b = $1 THEN $2::integer ELSE $3::integer END) FROM a"),
+    ],
+)  # fmt: skip
+def test_what_a_server_would_not_prepare_is_written_otherwise(text: str, made: str) -> None:
+    assert understand(text, CATALOG).text == made
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("SELECT count(*), lower(name) FROM a GROUP BY 2", True),
+        ("SELECT pg_catalog.now()", True),
+        ("SELECT other.now()", False),
+        ("SELECT own()", False),
+        ("SELECT * FROM a FOR SHARE", False),
+        ("SELECT nextval('x')", False),
+        ("WITH w AS (DELETE FROM a RETURNING *) SELECT * FROM w", False),
+        ("INSERT INTO a DEFAULT VALUES", False),
+        ("MERGE INTO a USING b ON a.id = b.a WHEN MATCHED THEN DELETE", False),
+    ],
+)
+def test_what_is_known_to_change_nothing(text: str, reads: bool) -> None:
+    assert understand(text, CATALOG).reads is reads
+
+
+def test_masked_texts_say_nothing_of_values() -> None:
+    text = "/* by Ann */ SELECT * FROM a -- for Bob\nWHERE id = $1 ORDER BY 1 LIMIT 10"
+    made = understand(text, CATALOG, masked=True).text
+    assert " ".join(made.split()) == "SELECT * FROM a WHERE id = $1 ORDER BY 1 LIMIT 10"
+    with pytest.raises(NotUnderstoodError, match="left values"):
+        understand("SELECT * FROM a WHERE name = 'Ann'", CATALOG, masked=True)
