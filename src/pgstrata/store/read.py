@@ -51,6 +51,13 @@ class BrokenRun:
         return f"{self.folder}: {self.reason}"
 
 
+class Default(msgspec.Struct, frozen=True):
+    """The value with which a setting begins, in its unit: `16384` of `8kB`. None: none, or not told."""
+
+    value: str | None = None
+    unit: str | None = None
+
+
 @dataclass(frozen=True)
 class Run:
     """A run that is there: its folder and what its run.json says."""
@@ -135,6 +142,13 @@ class Run:
         return {
             str(name): str(value) for name, value in _optional_json(self.folder / "settings.json").items()
         }
+
+    def defaults(self) -> dict[str, Default]:
+        """With which values the server's version begins; empty where it is not known."""
+        try:
+            return msgspec.convert(_optional_json(self.folder / "defaults.json"), dict[str, Default])
+        except msgspec.ValidationError:
+            return {}
 
     def plans(self) -> dict[str, list[Json]]:
         """The plans that were kept, `{step: [{name, plan}]}`; empty where there are none."""

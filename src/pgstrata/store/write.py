@@ -163,6 +163,11 @@ class RunBuilder:
         pairs = rows.items() if isinstance(rows, Mapping) else ((row[0], row[1]) for row in rows)
         self.attach("settings.json", _json({str(name): value for name, value in pairs}))
 
+    def defaults(self, rows: Iterable[tuple[str, str | None, str | None]]) -> None:
+        """With which values the server's version begins: name, value and unit of pg_settings."""
+        told = {name: {"value": value, "unit": unit} for name, value, unit in rows}
+        self.attach("defaults.json", _json(told))
+
     def server_log(self, path: Path) -> None:
         """Keeps the server's log, compressed."""
         with disk.storing("store the server log", self._parent):

@@ -51,6 +51,9 @@ Json = dict[str, Any]
 
 DATABASE = "pgstrata"
 
+DEFAULTS = "SELECT name, boot_val, unit FROM pg_catalog.pg_settings WHERE context <> 'internal'"
+"""What holds where nobody sets anything; what cannot be set is none of it."""
+
 
 class ActiveRun:
     """A run while it is measured. Made anew for each."""
@@ -253,9 +256,11 @@ class ActiveRun:
             create_modules(self.cluster, variant.server, DATABASE, variant.extensions)
 
     def keep_settings(self) -> None:
-        """What SHOW ALL says goes into the run folder."""
+        """What SHOW ALL says goes into the run folder, and with which values this version begins."""
         with self.cluster.connect(self._database) as connection:
             self._builder.settings(connection.execute("SHOW ALL").fetchall())
+            if self.planned.variant.server.version_num >= 80400:
+                self._builder.defaults(connection.execute(DEFAULTS).fetchall())
             if self.planned.variant.server.managed:
                 self._extensions = versions(connection, self.planned.variant.server.version_num)
 

@@ -23,6 +23,7 @@ from pgstrata.page.blocks import (
     words,
 )
 from pgstrata.page.results import RunSet
+from pgstrata.report.sections.defaults import defaults
 from pgstrata.report.sections.settings import builds, not_taken, settings, show_all
 from pgstrata.report.sections.sizes import sizes
 from pgstrata.store import Run
@@ -35,6 +36,7 @@ def compared(results: RunSet) -> Section:
         settings(results),
         not_taken(results),
         show_all(results),
+        defaults(results),
         builds(results),
         _hosts(results),
         _options(results),

@@ -11,7 +11,7 @@ from pgstrata.page.results import RunSet, natural
 from pgstrata.store.record import BuiltRecord, Change
 
 # What SHOW ALL says about places and builds differs between any two runs and explains nothing.
-_PLACES = re.compile(
+PLACES = re.compile(
     r"^(data_directory|config_file|hba_file|ident_file|external_pid_file|port|listen_addresses|cluster_name"
     r"|unix_socket_.*|server_version.*|log_directory|log_filename|log_file_mode|krb_server_keyfile"
     r"|shared_memory_size.*|data_directory_mode|in_hot_standby)$"
@@ -125,7 +125,7 @@ def show_all(results: RunSet) -> Section | None:
     names = [
         n
         for n in _differing(told)
-        if not _PLACES.match(n) and sum(n in settings for settings in told.values()) > 1
+        if not PLACES.match(n) and sum(n in settings for settings in told.values()) > 1
     ]
     if not names:
         return None

@@ -8,7 +8,7 @@ from pgstrata import numbers
 from pgstrata.page.blocks import Cell, Column, Row, Section, Table, missing, words
 from pgstrata.page.results import RunSet
 from pgstrata.stats.metrics import GB
-from pgstrata.store.record import TableRecord
+from pgstrata.store.record import Sizes, TableRecord
 
 MOST_TABLES = 12
 """Of one run, the largest first: more are seldom looked at, and a schema may have thousands."""
@@ -62,8 +62,56 @@ def sizes(results: RunSet) -> Section | None:
         how="Sizes after the last step of the newest run, a GB being 1024³ bytes. The data folder holds the "
         "database, the WAL that was kept and everything else of the server.",
     )
-    described = (part for part in (_tables(results), _indexes(results)) if part is not None)
+    more = (growth(results), _tables(results), _indexes(results))
+    described = (part for part in more if part is not None)
     return Section("sizes", "Data sizes", [table, *described])
+
+
+def growth(results: RunSet) -> Table | None:
+    """What lay on disk when the data were loaded and at the end, side by side; None where no load was
+    observed."""
+    sizes: dict[tuple[str, str], Sizes] = {}
+    for variant in results.variants:
+        for run in results.runs_of(variant)[-1:]:
+            loads = [step for step in run.steps if step.group == "load" and step.sizes.database_bytes]
+            if loads:
+                sizes[variant, "loaded"] = loads[-1].sizes
+                sizes[variant, "at the end"] = run.record.sizes
+    if not sizes:
+        return None
+    tables: dict[str, int] = {}
+    for one in sizes.values():
+        for name, own in one.tables.items():
+            tables[name] = max(tables.get(name, 0), own.table_bytes + own.index_bytes)
+    largest = sorted(tables, key=lambda name: -tables[name])[:MOST_TABLES]
+    columns = list(sizes.values())
+    rows: list[tuple[str, list[int | None]]] = [
+        ("database", [one.database_bytes for one in columns]),
+        ("all tables", [sum(t.table_bytes for t in one.tables.values()) for one in columns]),
+        ("all indexes", [sum(t.index_bytes for t in one.tables.values()) for one in columns]),
+    ]
+    for name in largest:
+        found = [one.tables.get(name) for one in columns]
+        rows.append((f"table {name}", [None if t is None else t.table_bytes for t in found]))
+        rows.append((f"indexes of {name}", [None if t is None else t.index_bytes for t in found]))
+    return Table(
+        name="growth",
+        title="What lay on disk when all was loaded, and at the end",
+        columns=[
+            Column("what", "What", align="left"),
+            *(Column(f"{variant} {when}", variant, when) for variant, when in sizes),
+        ],
+        rows=[Row([words(what), *map(_size, values)]) for what, values in rows],
+        how="What rows and indexes take on disk in each version. The largest tables come first; at the end "
+        "is after the last step, with what the workload has added and left behind.",
+        notes=[f"{len(tables) - MOST_TABLES} smaller tables are left out."]
+        if len(tables) > MOST_TABLES
+        else [],
+    )
+
+
+def _size(value: int | None) -> Cell:
+    return missing("not observed") if value is None else Cell(value, numbers.size(value))
 
 
 def _described(results: RunSet) -> Iterator[tuple[str, str, list[tuple[str, TableRecord]]]]:

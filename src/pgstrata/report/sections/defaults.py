@@ -1,0 +1,122 @@
+"""Settings whose default is another one in another version, as the servers themselves tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pgstrata.page.blocks import Block, Cell, Column, Listing, Row, Section, Table, words
+from pgstrata.page.results import RunSet, natural
+from pgstrata.report.sections.settings import PLACES
+from pgstrata.server.config.settings import Setting, shown
+from pgstrata.store.read import Default
+
+_HOW = (
+    "The value that holds where nobody sets anything: boot_val of pg_settings, asked of each running server. "
+    "What your configuration sets itself is not touched by it. Names of files and places are left out."
+)
+
+
+@dataclass(frozen=True)
+class DefaultChange:
+    """A setting with other defaults. values: by variant, as SHOW writes them; measured: what held in the
+    runs."""
+
+    name: str
+    values: Mapping[str, str]
+    measured: Mapping[str, str]
+
+    @property
+    def said(self) -> bool:
+        """Whether the configs of all variants set it to one value, so that its default did not matter."""
+        return len(set(self.measured.values())) == 1
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """changed: settings that several variants have; only: by variant, names that no other has."""
+
+    changed: tuple[DefaultChange, ...]
+    only: Mapping[str, tuple[str, ...]]
+
+
+def changed_defaults(results: RunSet) -> Defaults | None:
+    """None where fewer than two servers told their defaults."""
+    told = {v: runs[0] for v in results.variants if (runs := results.runs_of(v)) and runs[0].defaults()}
+    if len(told) < 2:
+        return None
+    by_variant = {variant: run.defaults() for variant, run in told.items()}
+    names = sorted({name for own in by_variant.values() for name in own if "." not in name}, key=natural)
+    changed = []
+    for name in names:
+        values = {v: _text(name, own[name]) for v, own in by_variant.items() if name in own}
+        if len(set(values.values())) > 1 and not PLACES.match(name):
+            measured = {v: told[v].settings().get(name, "") for v in values}
+            changed.append(DefaultChange(name, values, measured))
+    only = {
+        variant: tuple(n for n in names if n in own and sum(n in o for o in by_variant.values()) == 1)
+        for variant, own in by_variant.items()
+    }
+    return Defaults(tuple(changed), {variant: found for variant, found in only.items() if found})
+
+
+def _text(name: str, default: Default) -> str:
+    """As SHOW would write it."""
+    value = default.value or ""
+    try:
+        number = float(value)
+    except ValueError:
+        return value
+    return shown(Setting(name, 0, None, "real", default.unit or "", None, None, ()), number)
+
+
+def defaults(results: RunSet) -> Section | None:
+    """The section of a report; None where every server has the same defaults, or did not tell them."""
+    found = changed_defaults(results)
+    if found is None or not (found.changed or found.only):
+        return None
+    return Section(
+        "defaults",
+        f"Settings with another default: {len(found.changed)}",
+        list(default_blocks(results, found)),
+        folded=True,
+    )
+
+
+def default_blocks(results: RunSet, found: Defaults) -> Iterator[Block]:
+    """A table of those that changed, and lists of those that only one server has."""
+    variants = [v for v in results.variants if any(v in one.values for one in found.changed)]
+    if found.changed:
+        yield Table(
+            "defaults",
+            "Settings whose default changed",
+            [
+                Column("setting", "Setting", align="left"),
+                *(Column(v, v, align="left") for v in variants),
+                Column("measured", "In this comparison", align="left"),
+            ],
+            [
+                Row(
+                    [
+                        words(one.name),
+                        *(
+                            words(one.values[v]) if v in one.values else Cell(None, "not there", "missing")
+                            for v in variants
+                        ),
+                        words("each its own" if not one.said else f"all had {_first(one.measured)}"),
+                    ]
+                )
+                for one in found.changed
+            ],
+            _HOW + " In this comparison: what held while it was measured.",
+        )
+    for variant, names in found.only.items():
+        plural = "s" * (len(names) != 1)
+        yield Listing(f"{len(names)} setting{plural} that only {variant} has", "\n".join(names))
+
+
+def _first(values: Mapping[str, str]) -> str:
+    return next(iter(values.values())) or "none"
+
+
+__all__ = ["Defaults", "changed_defaults", "default_blocks", "defaults"]
