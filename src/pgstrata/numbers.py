@@ -41,6 +41,19 @@ def ratio(value: float | None) -> str:
     return significant(value, 3)
 
 
+def longer(factor: float) -> str:
+    """How long something takes against something else, as a person says it: `3.4 times as long`, `12 %
+    longer`, `50 % less time`."""
+    if not math.isfinite(factor) or factor <= 0:
+        return UNKNOWN
+    if factor >= 1.995:
+        return f"{significant(factor, 2)} times as long"
+    share = abs(factor - 1) * 100
+    if share < 0.05:
+        return "as long"
+    return f"{significant(share, 2)} % {'longer' if factor > 1 else 'less time'}"
+
+
 def count(value: float | None) -> str:
     """A count, thousands grouped."""
     return UNKNOWN if value is None else f"{round(value):,}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from pgstrata.driver.samples import samples
 from pgstrata.measure.query_plans import step_plans
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
@@ -47,7 +49,7 @@ def step(mode: Any, kind: int = 1, *, script: bool = False, declared: bool = Tru
 
 def plan_of(cluster: Cluster, chosen: Step) -> tuple[str, str, str]:
     """Kind, the node below the aggregate, and the statement."""
-    (entry,), notes = step_plans(lambda: cluster.connect(), chosen.spec())
+    (entry,), notes = step_plans(lambda: cluster.connect(), partial(samples, chosen.spec()))
     assert notes == []
     return entry.kind, entry.plan[0]["Plan"]["Plans"][0]["Node Type"], entry.statement
 
@@ -107,7 +109,7 @@ def test_a_statement_without_parameters_and_one_that_cannot_be_prepared(cluster:
         mode="prepared",
     )
     chosen = Step("s", [role], Headline("query", "operations", "queries/s"), seconds=1, tables=["events"])
-    plans, notes = step_plans(lambda: cluster.connect(), chosen.spec())
+    plans, notes = step_plans(lambda: cluster.connect(), partial(samples, chosen.spec()))
     assert {p.name: p.kind for p in plans} == {
         "all": "generic",
         "delete": "generic",

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,12 +15,19 @@ from msgspec import structs
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Second
+from pgstrata.driver.samples import samples
 from pgstrata.driver.spec import Connection, Spec, WindowsSpec, document
 from pgstrata.errors import DriverError
 from pgstrata.measure.merge import merged_parts
 from pgstrata.measure.profiles import StepProfile
 from pgstrata.measure.query_plans import step_plans
-from pgstrata.measure.record import lateness_rows, merged_replica, replica_step, series_rows
+from pgstrata.measure.record import (
+    lateness_rows,
+    merged_replica,
+    replica_step,
+    series_rows,
+    statement_rows,
+)
 from pgstrata.measure.step import StepResult, driver_spec, measure
 from pgstrata.observe import StepWatch
 from pgstrata.server.cluster import Cluster, ForeignCluster
@@ -178,6 +186,7 @@ class StepMeasurement:
             )
             self._profile.add(result.profiles)
         where.cluster.check()
+        result.number = part.number
         result.record = structs.replace(
             result.record, replica=replica_step(result.observed, where.cluster, server)
         )
@@ -234,6 +243,7 @@ class StepMeasurement:
                 queries=digest.queries,
                 lag=result.observed.lag,
                 lateness=lateness_rows(result.seconds),
+                statements=[row for part in self.parts for row in statement_rows(part.number, part.done)],
                 plans=digest.plans,
                 driver_version=result.ready.driver,
                 keep=keep and reachable and result.error is None,
@@ -248,7 +258,8 @@ class StepMeasurement:
             record = structs.replace(record, profile=profile)
             notes += more
         if self.step.digest is None and result.error is None and reachable and self._spec is not None:
-            plans, more = step_plans(lambda: self._where.cluster.connect(self._where.database), self._spec)
+            sampled = self.step.samples or partial(samples, self._spec)
+            plans, more = step_plans(lambda: self._where.cluster.connect(self._where.database), sampled)
             record = structs.replace(record, plans=plans)
             notes += more
         result.record = structs.replace(record, notes=tuple(notes))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import psycopg
 
-from pgstrata.driver.samples import Prepared, Sample, samples
-from pgstrata.driver.spec import StepSpec
+from pgstrata.driver.samples import Prepared, Sample
 from pgstrata.errors import PgstrataError, server_said
 from pgstrata.sql_text import literal
 from pgstrata.store.record import QueryPlan
@@ -24,19 +23,19 @@ _SHOWN = 2000  # letters of a statement's text that are kept
 
 
 def step_plans(
-    connect: Callable[[], psycopg.Connection[Any]], spec: StepSpec
+    connect: Callable[[], psycopg.Connection[Any]], sampled: Callable[[], Sequence[Sample]]
 ) -> tuple[tuple[QueryPlan, ...], list[str]]:
     """`plans` of the step record, and notes on what is missing. Never raises.
 
-    EXPLAIN without ANALYZE: nothing is executed. Of a statement the step prepares it is the plan the server
-    keeps to from the sixth execution on: it makes five for the values at hand, then takes the generic one
-    if that is estimated to be no dearer (plancache.c, choose_custom_plan). Of others it is the plan for
-    the sample values.
+    sampled: gives the statements with values, those that matter most first. EXPLAIN without ANALYZE: nothing
+    is executed. Of a statement the step prepares it is the plan the server keeps to from the sixth execution
+    on: it makes five for the values at hand, then takes the generic one if that is estimated to be no dearer
+    (plancache.c, choose_custom_plan). Of others it is the plan for the sample values.
     """
     plans: list[QueryPlan] = []
     refused: list[str] = []
     try:
-        wanted = samples(spec)
+        wanted = sampled()
         if wanted:
             with connect() as connection:
                 _ask(connection, wanted, plans, refused)
@@ -46,7 +45,7 @@ def step_plans(
 
 
 def _ask(
-    connection: psycopg.Connection[Any], wanted: list[Sample], plans: list[QueryPlan], refused: list[str]
+    connection: psycopg.Connection[Any], wanted: Sequence[Sample], plans: list[QueryPlan], refused: list[str]
 ) -> None:
     if connection.info.server_version < 90000:
         refused.append("no plans: before 9.0 EXPLAIN writes text only")

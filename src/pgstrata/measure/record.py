@@ -82,6 +82,25 @@ def lateness_rows(seconds: Iterable[Second]) -> list[dict[str, Any]]:
     ]
 
 
+def statement_rows(part: int, done: Done) -> list[dict[str, Any]]:
+    """What each statement of a replay came to in one part, as rows of the table `statements`; none of other
+    steps."""
+    return [
+        {
+            "part": part,
+            "statement": one.name,
+            "calls": one.count,
+            "errors": one.errors,
+            "rows": one.rows,
+            "seconds": one.seconds_total,
+            "max_seconds": one.seconds_max,
+        }
+        for role in done.roles
+        if role.replay is not None
+        for one in role.statements_by_name
+    ]
+
+
 def replay_record(replayed: Replayed) -> ReplayRecord:
     """What a replay has to say of itself."""
     return ReplayRecord(

@@ -33,7 +33,8 @@ def step_seed(seed: int, repeat: int, order: int, name: str) -> int:
 
 @dataclass
 class StepResult:
-    """What one step gave. `error` says why it ended before its time; the rest is until then.
+    """What one step, or one part of it, gave. `error` says why it ended before its time; the rest is until
+    then. `number`: of the part, from 1; 0 of a step in one piece.
 
     `ready`, `done`: the driver's events, from which the slices of a step are put together.
     """
@@ -47,6 +48,7 @@ class StepResult:
     statements: list[StatementDone] = field(default_factory=list)
     profiles: list[Profile] = field(default_factory=list)
     error: DriverError | None = None
+    number: int = 0
 
 
 def driver_spec(

@@ -50,6 +50,10 @@ TABLES: dict[str, dict[str, str]] = {
         "run_id:text step:text second:int sent:int mean_seconds:float p50_seconds:float p95_seconds:float "
         "p99_seconds:float max_seconds:float"
     ),
+    "statements": _columns(
+        "run_id:text step:text part:int statement:text calls:int errors:int rows:int seconds:float "
+        "max_seconds:float"
+    ),
     "queries": _columns(
         "run_id:text variant:text step:text query:text stream:int execution:int start:float seconds:float "
         "rows:int digest:text answer:text timed_out:bool sqlstate:text error:text temp_read_bytes:int "
@@ -71,7 +75,7 @@ TABLES: dict[str, dict[str, str]] = {
     ),
 }
 
-OPTIONAL = frozenset({"queries", "lag", "lateness", "instructions", "functions", "calls"})
+OPTIONAL = frozenset({"queries", "lag", "lateness", "statements", "instructions", "functions", "calls"})
 """Tables that only some workloads fill: a run without the file has no rows of it."""
 
 

@@ -102,6 +102,7 @@ class RunBuilder:
         queries: Iterable[tables.Row] = (),
         lag: Iterable[tables.Row] = (),
         lateness: Iterable[tables.Row] = (),
+        statements: Iterable[tables.Row] = (),
         plans: Sequence[Mapping[str, Any]] = (),
         driver_version: str = "",
         keep: bool = False,
@@ -130,6 +131,7 @@ class RunBuilder:
             "queries": [{"variant": self.key.variant, **row} for row in queries],
             "lag": lag,
             "lateness": lateness,
+            "statements": statements,
             "histograms": tables.bucket_rows(self._histograms[name]),
         }
         for table, its_rows in rows.items():

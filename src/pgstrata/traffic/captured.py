@@ -9,6 +9,7 @@ often, and the header, which says what the file holds. docs/capture.md has every
 from __future__ import annotations
 
 import os
+import re
 import struct
 import tempfile
 import zlib
@@ -149,6 +150,23 @@ class Header(msgspec.Struct):
         """Of all the time that the log tells of, 0 to 1."""
         whole = self.seconds + sum(other.seconds for other in self.left_out)
         return one.seconds / whole if whole else 0.0
+
+
+SHOWN = 150
+"""Letters of a shape that are part of its name."""
+
+
+def name_of(number: int, shape: str) -> str:
+    """What a replay calls the statements of a shape: unique by its number in the header, and readable."""
+    return f"#{number} {shape[:SHOWN]}{'…' if len(shape) > SHOWN else ''}"
+
+
+_NUMBER = re.compile(r"#[0-9]+ ")
+
+
+def text_of(name: str) -> str:
+    """The readable part of such a name."""
+    return _NUMBER.sub("", name, count=1)
 
 
 class CapturedError(PgstrataError):
@@ -646,4 +664,6 @@ __all__ = [
     "Shape",
     "Statement",
     "Writer",
+    "name_of",
+    "text_of",
 ]

@@ -244,7 +244,8 @@ class Comparison:
 
     def _known(self) -> bool:
         rates = {participant.label: participant.rates() for participant in self.here}
-        return known(rates, self.base, self.settings.margin)
+        rounds = {participant.label: participant.rounds() for participant in self.here}
+        return known(rates, rounds, self.base, self.settings.margin)
 
 
 def _goes_on_from(runs: Sequence[ActiveRun]) -> str | None:

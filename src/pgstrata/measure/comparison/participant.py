@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pgstrata.errors import PgstrataError, ServerError
+from pgstrata.judge.statements import Asked, Rounds, enough_known
 from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.server.cluster import Cluster
@@ -132,6 +133,19 @@ class Participant:
         """Rate of the present step by pair."""
         return {one.pair: one.rate for one in self.slices}
 
+    def rounds(self) -> Rounds:
+        """What each statement of a replay came to in the present step; empty for other steps."""
+        parts = self.measurement.parts if self.measurement is not None else []
+        return {
+            ("", 1, part.number): {
+                one.name: Asked(one.count, one.errors, one.seconds_total)
+                for role in part.done.roles
+                if role.replay is not None
+                for one in role.statements_by_name
+            }
+            for part in parts
+        }
+
     def _next_step(self) -> Step:
         step = self.phase
         assert isinstance(step, Step)
@@ -161,10 +175,13 @@ class Participant:
         return folder, self.error.message if self.error else None
 
 
-def known(rates: Mapping[str, Mapping[int, float]], base: str, margin: float) -> bool:
-    """Whether every variant has its verdict against the base (against the first, without the base).
+def known(
+    rates: Mapping[str, Mapping[int, float]], rounds: Mapping[str, Rounds], base: str, margin: float
+) -> bool:
+    """Whether every variant has its verdict against the base (against the first, without the base), and of a
+    replay every statement that weighs something has its own.
 
-    rates: of the present step, by variant and pair.
+    rates: of the present step, by variant and pair; rounds: of its statements, by variant.
     """
     first = base if base in rates else next(iter(rates))
     for label, theirs in rates.items():
@@ -174,4 +191,4 @@ def known(rates: Mapping[str, Mapping[int, float]], base: str, margin: float) ->
             verdict = sequential.look([ours[p] for p in common], [theirs[p] for p in common], margin=margin)
             if not verdict.decided:
                 return False
-    return True
+    return enough_known(rounds[first], {v: own for v, own in rounds.items() if v != first}, margin)

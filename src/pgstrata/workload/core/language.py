@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 from msgspec import structs
 
 from pgstrata.driver.events import StatementDone
+from pgstrata.driver.samples import Sample
 from pgstrata.driver.spec import (
     CopyFileSpec,
     CopyRowsSpec,
@@ -377,6 +378,7 @@ class Step:
     step has failed.
     apart: where instructions are counted, each statement by itself. uncounted: why the step is none that can
     be counted; empty where it is one.
+    samples: gives the statements whose plans are asked for, with values, where the driver can make up none.
     digest: called once the step is over with the driver's `statement` events and the folder that holds
     the rows of recorded statements, also where the step failed in the middle.
     """
@@ -398,6 +400,7 @@ class Step:
     overtime: float = 600.0
     apart: bool = False
     uncounted: str = ""
+    samples: Callable[[], Sequence[Sample]] | None = None
     digest: Callable[[Sequence[StatementDone], Path], Digest] | None = None
 
     def spec(self) -> StepSpec:

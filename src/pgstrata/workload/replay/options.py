@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from pgstrata.user_files import shown
 from pgstrata.workload.core.options import OneOrMore, Seconds, WorkloadOptions
 from pgstrata.workload.core.scripts import beside
 from pgstrata.workload.custom.contents import digest_of
@@ -24,6 +26,11 @@ class ReplayOptions(WorkloadOptions):
         max_length=1000,
         description="what makes the data, as in workload `custom`: SQL files and dumps of pg_dump. Nothing: "
         "it is there",
+    )
+    after_load: dict[str, Annotated[tuple[str, ...], OneOrMore]] = Field(
+        default_factory=dict,
+        description="by major version SQL files that only servers of it execute after `setup`, say what a "
+        'migration does: `{ "17" = "migrate.sql" }`',
     )
     load_connections: int = Field(4, ge=1, le=64, description="connections that load rows and make indexes")
     speed: float = Field(
@@ -58,11 +65,22 @@ class ReplayOptions(WorkloadOptions):
     def _setup(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         return tuple(beside(name, info) for name in value)
 
+    @field_validator("after_load")
+    @classmethod
+    def _after_load(
+        cls, value: dict[str, tuple[str, ...]], info: ValidationInfo
+    ) -> dict[str, tuple[str, ...]]:
+        for version in value:
+            if not re.fullmatch(r"[1-9][0-9]*|[89]\.[0-9]", version, re.ASCII):
+                raise ValueError(f"{shown(version)} is no major version: 17, or 9.6")
+        return {version: tuple(beside(name, info) for name in names) for version, names in value.items()}
+
     @model_validator(mode="after")
     def _contents(self, info: ValidationInfo) -> ReplayOptions:
         if (info.context or {}).get("folder"):
             files = [self.file] if self.file else []
-            found = {name: digest_of(Path(name)) for name in sorted({*files, *self.setup})}
+            later = [name for names in self.after_load.values() for name in names]
+            found = {name: digest_of(Path(name)) for name in sorted({*files, *self.setup, *later})}
             object.__setattr__(self, "contents", found)
         return self
 

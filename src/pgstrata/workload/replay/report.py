@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from pgstrata import numbers
 from pgstrata.page.blocks import Block, Cell, Column, Row, Section, Table, missing, words
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.store.record import ReplayRecord, StatementRecord, StepRecord
+from pgstrata.traffic.captured import text_of
+from pgstrata.workload.replay.gaps import gap_table, gaps
+from pgstrata.workload.replay.judged import error_blocks, judged, judged_blocks
 
 MOST_ROWS = 100
-
-_NUMBER = re.compile(r"#[0-9]+ ")
 
 _LATE = (
     "From when a statement was meant to start, and its session had the answer to the one before, until it "
@@ -43,7 +43,15 @@ def replays(results: RunSet, workload: WorkloadResults) -> Section | None:
         if variants:
             blocks.append(_lateness(workload, step, variants, records))
             blocks += [t for t in (_failures(workload, step, variants, records),) if t is not None]
-            blocks.append(_statements(workload, step, variants, records))
+            keys = (("workload", workload.name), ("step", step.name))
+            # Without a base to be held against there are no verdicts.
+            found = judged(results, step)
+            blocks += judged_blocks(results.base, found, keys) or [
+                _statements(workload, step, variants, records)
+            ]
+            blocks += error_blocks(results.base, found, keys)
+            if not_covered := gaps(results, step, found):
+                blocks.append(gap_table(not_covered, keys))
     return Section(anchor("replay", workload.name), f"Replay ({workload.name})", blocks) if blocks else None
 
 
@@ -106,7 +114,7 @@ def _failures(
     rows = [
         Row(
             [
-                words(_NUMBER.sub("", key[0], count=1)),
+                words(text_of(key[0])),
                 words(key[1] or "–"),
                 words(key[2] or "–"),
                 *(_count(found[key].get(variant, 0)) for variant in variants),
@@ -144,7 +152,7 @@ def _statements(workload: WorkloadResults, step: StepResults, variants: list[str
         calls, seconds = first.get(name, (0, 0.0))
         share = seconds / whole if whole else None
         cells = [
-            words(_NUMBER.sub("", name, count=1)),
+            words(text_of(name)),
             Cell(share, numbers.percent(share)),
             _count(calls),
         ]

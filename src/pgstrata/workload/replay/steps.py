@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import UsageError
+from pgstrata.server.config.settings import major_name, major_of
 from pgstrata.traffic.captured import Captured, Database, Header
 from pgstrata.user_files import shown
-from pgstrata.workload.core.language import Admin, Headline, Phase, Role, Settle, Step
+from pgstrata.workload.core.language import Admin, Headline, Phase, Role, Settle, Step, Work
 from pgstrata.workload.core.language import Replay as ReplayedFile
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
 from pgstrata.workload.custom.setup import setup
+from pgstrata.workload.custom.sql import Copy, items
+from pgstrata.workload.replay.coverage import coverage_of, facts_of
 from pgstrata.workload.replay.options import ReplayOptions
+from pgstrata.workload.replay.samples import replayed_samples
 
 if TYPE_CHECKING:
     from pgstrata.page.blocks import Section
@@ -41,8 +46,16 @@ class Replay:
         made = setup(options.of_setup(), version_num)
         header = header_of(options)
         phases = list(made.phases)
+        later = after_load(options, version_num)
+        if later and not phases:
+            raise UsageError(
+                "`after_load` is for data that `setup` has loaded", "name what makes the data: setup = …"
+            )
+        phases += [Admin("after-load", later)] if later else []
         if phases:
             phases += [Admin("vacuum", ["VACUUM ANALYZE"]), Settle([], 0)]
+        covered = coverage_of(header, database_of(options, header), options)
+        phases.append(Work("captured", lambda context: facts_of(covered), {}))
         return [*phases, replay_step(options, header, made.tables)]
 
     def extensions(self, options: ReplayOptions) -> Sequence[str]:
@@ -63,6 +76,21 @@ class Replay:
         seconds = sum(step.estimated_seconds or 0.0 for step in steps) + seconds_of(options, header)
         written = min(header.statements * BYTES_PER_STATEMENT, 2.0**30)
         return RunCost(seconds, int(made.bytes * BYTES_PER_BYTE + written + 60e6))
+
+
+def after_load(options: ReplayOptions, version_num: int) -> list[str]:
+    """The statements that a server of this version executes when all is loaded. Raises UsageError for rows of
+    COPY, which belong into `setup`."""
+    found: list[str] = []
+    for name in options.after_load.get(major_name(major_of(version_num)), ()):
+        for item in items(Path(name)):
+            if isinstance(item, Copy):
+                raise UsageError(
+                    f"{shown(name)} has rows behind COPY, which `after_load` does not load",
+                    "put them into a file of `setup`",
+                )
+            found.append(item.text)
+    return found
 
 
 def header_of(options: ReplayOptions) -> Header:
@@ -116,6 +144,7 @@ def replay_step(options: ReplayOptions, header: Header, tables: Sequence[str]) -
         replay=ReplayedFile(
             str(Path(options.file).absolute()), options.speed or None, database.name, sessions
         ),
+        samples=partial(replayed_samples, Path(options.file), database.name, NAME),
     )
 
 

@@ -1,0 +1,212 @@
+"""The statements of a replay, each judged by itself: slower, faster, same or unclear, and its share of time.
+
+What a statement comes to in one round (a whole replay) of each variant is a pair: its executions for each
+second that they took. The procedures are those of steps (`judge.compare`): a sample of fixed size, or a
+confidence sequence where measuring stopped when enough was known; the p-values of all statements and variants
+are adjusted together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pgstrata.stats import sequential
+from pgstrata.stats.multiplicity import adjust_verdicts
+from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, compare, set_aside
+from pgstrata.store.read import MeasuredStep
+
+WEIGHTY = 0.01
+"""Share of all time, on either side, from which on a statement is waited for (`until = "verdict"`) and missed
+where nothing is known of it."""
+
+FEW = 5
+"""Executions in a round below which a statement is called rare: one that is late moves its mean."""
+
+FAILURES_APART = 0.01
+"""A statement that fails more often by this share of its executions did not do the same on both sides."""
+
+
+class Asked(NamedTuple):
+    """What executions of one statement came to. seconds: of all of them, those that failed too."""
+
+    calls: int
+    errors: int
+    seconds: float
+
+    def plus(self, other: Asked) -> Asked:
+        """Both together."""
+        return Asked(self.calls + other.calls, self.errors + other.errors, self.seconds + other.seconds)
+
+    @property
+    def mean(self) -> float:
+        """Seconds of one execution."""
+        return self.seconds / self.calls if self.calls else 0.0
+
+
+NOTHING = Asked(0, 0, 0.0)
+
+Rounds = Mapping[tuple[str, int, int], Mapping[str, Asked]]
+"""By comparison, repeat and round what each statement came to; of one variant. Only equal keys are pairs."""
+
+
+@dataclass(frozen=True)
+class StatementVerdict:
+    """One statement on a variant against the base. base, other: over all rounds; base_share, other_share: of
+    the time of all statements there, 0 to 1; rounds: in which both sides asked it."""
+
+    name: str
+    base: Asked
+    other: Asked
+    base_share: float
+    other_share: float
+    rounds: int
+    verdict: Verdict
+
+    @property
+    def share(self) -> float:
+        """The larger of the two: what is little on one side may be most of the time on the other."""
+        return max(self.base_share, self.other_share)
+
+    @property
+    def longer(self) -> float:
+        """How many times as long an execution takes as on the base; 1 where nothing is known."""
+        return 1 / self.verdict.ratio if self.verdict.ratio > 0 else 1.0
+
+    @property
+    def rare(self) -> bool:
+        """Whether it was asked so seldom that little can be known of it."""
+        return self.rounds == 0 or min(self.base.calls, self.other.calls) < FEW * self.rounds
+
+
+def rounds_of(measured: Sequence[MeasuredStep]) -> Rounds:
+    """From the runs of one variant. A step that was not taken in turn is one round of its repeat.
+
+    Raises StoreError where a table is damaged.
+    """
+    found: dict[tuple[str, int, int], dict[str, Asked]] = {}
+    for one in measured:
+        table = one.run.table("statements", ["step", "part", "statement", "calls", "errors", "seconds"])
+        for step, part, name, calls, errors, seconds in table.iter_rows():
+            if step == one.record.name and calls:
+                found.setdefault((one.run.comparison or "", one.run.repeat, part), {})[name] = Asked(
+                    calls, errors, seconds
+                )
+    return found
+
+
+def totals(rounds: Rounds) -> dict[str, Asked]:
+    """What each statement came to in all rounds."""
+    found: dict[str, Asked] = {}
+    for statements in rounds.values():
+        for name, asked in statements.items():
+            found[name] = found.get(name, NOTHING).plus(asked)
+    return found
+
+
+def judge_statements(
+    base: Rounds,
+    others: Mapping[str, Rounds],
+    *,
+    watched: bool,
+    margin: float = MARGIN,
+    confidence: float = CONFIDENCE,
+) -> dict[str, list[StatementVerdict]]:
+    """By variant the statements of either side, those with the largest share of the time first.
+
+    watched: measuring stopped when enough was known.
+    """
+    whole = totals(base)
+    by_variant = {variant: totals(rounds) for variant, rounds in others.items()}
+    judged: dict[tuple[str, str], Verdict] = {}
+    rounds: dict[tuple[str, str], int] = {}
+    for variant, there in by_variant.items():
+        for name in dict.fromkeys((*whole, *there)):
+            ours, theirs = _paired(base, others[variant], name)
+            look = sequential.look if watched else compare
+            verdict = look(ours, theirs, margin=margin, confidence=confidence)
+            rounds[variant, name] = len(ours)
+            judged[variant, name] = _aside(verdict, whole.get(name, NOTHING), there.get(name, NOTHING))
+    found: dict[str, list[StatementVerdict]] = {variant: [] for variant in others}
+    taken = {variant: sum(one.seconds for one in there.values()) for variant, there in by_variant.items()}
+    base_taken = sum(one.seconds for one in whole.values())
+    for (variant, name), verdict in adjust_verdicts(judged).items():
+        here, now = whole.get(name, NOTHING), by_variant[variant].get(name, NOTHING)
+        found[variant].append(
+            StatementVerdict(
+                name,
+                here,
+                now,
+                here.seconds / base_taken if base_taken else 0.0,
+                now.seconds / taken[variant] if taken[variant] else 0.0,
+                rounds[variant, name],
+                verdict,
+            )
+        )
+    return {variant: sorted(own, key=lambda one: -one.share) for variant, own in found.items()}
+
+
+def judge_measured(
+    base: Sequence[MeasuredStep], others: Mapping[str, Sequence[MeasuredStep]]
+) -> dict[str, list[StatementVerdict]]:
+    """The same from runs, with the margin of their comparison. Raises StoreError where a table is damaged."""
+    turns = [one.run.record.comparison for one in base if one.run.record.comparison is not None]
+    return judge_statements(
+        rounds_of(base),
+        {variant: rounds_of(measured) for variant, measured in others.items()},
+        watched=any(one.until == "verdict" for one in turns),
+        margin=turns[-1].margin if turns else MARGIN,
+    )
+
+
+def enough_known(base: Rounds, others: Mapping[str, Rounds], margin: float) -> bool:
+    """Whether all that weigh something have their verdicts: when a comparison of replays may end."""
+    judged = judge_statements(base, others, watched=True, margin=margin)
+    return all(
+        one.verdict.decided or one.verdict.aside
+        for own in judged.values()
+        for one in own
+        if one.share >= WEIGHTY
+    )
+
+
+def _paired(base: Rounds, other: Rounds, name: str) -> tuple[list[float], list[float]]:
+    """Executions for each second, of the rounds in which both sides asked it."""
+    pairs = list(_both(base, other, name))
+    return [one.calls / one.seconds for one, _ in pairs], [one.calls / one.seconds for _, one in pairs]
+
+
+def _both(base: Rounds, other: Rounds, name: str) -> Iterator[tuple[Asked, Asked]]:
+    for key in sorted(base.keys() & other.keys()):
+        ours, theirs = base[key].get(name), other[key].get(name)
+        if ours is not None and theirs is not None and ours.seconds > 0 and theirs.seconds > 0:
+            yield ours, theirs
+
+
+def _aside(verdict: Verdict, base: Asked, other: Asked) -> Verdict:
+    """A statement that fails on one side only did other work there: its time says nothing."""
+    if not base.calls or not other.calls:
+        return set_aside(verdict, "only one side was asked it")
+    if abs(other.errors / other.calls - base.errors / base.calls) >= FAILURES_APART:
+        return set_aside(
+            verdict,
+            f"it failed {other.errors:,} of {other.calls:,} times, and {base.errors:,} of {base.calls:,} "
+            "on the other side: times of failures are no comparison",
+        )
+    return verdict
+
+
+__all__ = [
+    "FEW",
+    "NOTHING",
+    "WEIGHTY",
+    "Asked",
+    "Rounds",
+    "StatementVerdict",
+    "enough_known",
+    "judge_measured",
+    "judge_statements",
+    "rounds_of",
+    "totals",
+]

@@ -1,0 +1,84 @@
+"""What a replay does not ask again, which its report has to say: kept with each run as a fact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from pgstrata.traffic.captured import Database, Header
+from pgstrata.workload.replay.options import ReplayOptions
+
+FACT = "captured"
+
+MOST_LEFT_OUT = 50
+
+
+class NotAsked(msgspec.Struct, frozen=True):
+    """Statements of the log that are not in the captured file. share: of the log's time, 0 to 1."""
+
+    why: str
+    count: int
+    share: float
+    example: str
+
+
+class Coverage(msgspec.Struct, frozen=True):
+    """Of a captured file what is replayed and what is not. begin, end: microseconds since 1970, of all of it;
+    until: seconds after which the replay stops, None at its end; others: sessions and statements that were in
+    other databases; timed: of all statements those whose duration the log says."""
+
+    database: str
+    begin: int
+    end: int
+    sessions: int
+    statements: int
+    timed: int
+    errors: int
+    masked: bool
+    speed: float
+    until: float | None
+    other_databases: int
+    other_statements: int
+    left_out: list[NotAsked]
+    notes: list[str]
+
+
+def coverage_of(header: Header, database: Database, options: ReplayOptions) -> Coverage:
+    """What the options leave of a captured file."""
+    return Coverage(
+        database=database.name,
+        begin=header.begin,
+        end=header.end,
+        sessions=database.sessions,
+        statements=database.statements,
+        timed=header.timed,
+        errors=header.errors,
+        masked=header.masked,
+        speed=options.speed,
+        until=options.seconds,
+        other_databases=len(header.databases) - 1,
+        other_statements=header.statements - database.statements,
+        left_out=[
+            NotAsked(one.why, one.count, header.left_out_share(one), one.example)
+            for one in header.left_out[:MOST_LEFT_OUT]
+        ],
+        notes=list(header.notes),
+    )
+
+
+def facts_of(coverage: Coverage) -> Mapping[str, Any]:
+    """As a run keeps it."""
+    return {FACT: msgspec.to_builtins(coverage)}
+
+
+def coverage_in(facts: Mapping[str, Any]) -> Coverage | None:
+    """From the facts of a run; None where it has none, as one of an earlier release."""
+    try:
+        return msgspec.convert(facts.get(FACT), Coverage)
+    except msgspec.ValidationError:
+        return None
+
+
+__all__ = ["FACT", "Coverage", "NotAsked", "coverage_in", "coverage_of", "facts_of"]

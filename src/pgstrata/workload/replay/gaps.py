@@ -1,0 +1,153 @@
+"""What a replay says nothing about: what was not asked again, what failed both times, what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pgstrata import numbers
+from pgstrata.judge.statements import StatementVerdict
+from pgstrata.page.blocks import Cell, Column, Row, Table, words
+from pgstrata.page.results import RunSet, StepResults
+from pgstrata.store.record import ReplayRecord
+from pgstrata.traffic.captured import text_of
+from pgstrata.workload.replay.coverage import Coverage, coverage_in
+from pgstrata.workload.replay.judged import Judged, doubt, replays_of, rounds_in
+
+MOST_EXAMPLE = 120
+
+LATE = 0.01
+"""Seconds of lateness (p99) from which on the original's pace was not kept: sessions met otherwise."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Something that was not covered. count: statements, of one round; share: of the time they take, in the
+    log or on the base, 0 to 1; None: not known."""
+
+    what: str
+    count: int | None = None
+    share: float | None = None
+    example: str = ""
+
+
+def gaps(results: RunSet, step: StepResults, judged: Mapping[str, Judged]) -> list[Gap]:
+    """Of a replay on all variants."""
+    coverage = next((c for run in results.runs if (c := coverage_in(run.record.facts)) is not None), None)
+    found = list(_of_log(coverage)) if coverage is not None else []
+    for variant, own in step.by_variant.items():
+        found += _of_replay(variant, replays_of(own), rounds_in(own))
+    found += _failed_always(step)
+    for one in judged.values():
+        found += _not_known(one, several=len(judged) > 1)
+    if coverage is not None:
+        found += [Gap(note) for note in coverage.notes]
+    return found
+
+
+def _of_log(coverage: Coverage) -> Iterator[Gap]:
+    for one in coverage.left_out:
+        yield Gap(
+            f"Not replayed: {one.why}", one.count, one.share, " ".join(one.example.split())[:MOST_EXAMPLE]
+        )
+    if coverage.other_statements:
+        databases = "another database" if coverage.other_databases == 1 else "other databases"
+        yield Gap(f"Not replayed: statements in {databases}", coverage.other_statements)
+    whole = (coverage.end - coverage.begin) / 1e6
+    if coverage.until is not None and (not coverage.speed or coverage.until * coverage.speed < whole):
+        yield Gap(
+            f"The replay was stopped after {numbers.duration(coverage.until)}; the log has "
+            f"{numbers.duration(whole)}"
+        )
+    if coverage.masked:
+        yield Gap("Values in the log are masked: statements find other rows than the originals did, or none")
+    if not coverage.timed:
+        yield Gap("The log does not say how long statements took: what is left out has no share")
+
+
+def _of_replay(variant: str, replays: Sequence[ReplayRecord], rounds: int) -> Iterator[Gap]:
+    unsent = sum(one.unsent for one in replays)
+    lost = sum(one.lost for one in replays)
+    if unsent:
+        yield Gap(f"Not sent on {variant} before the replay ended", unsent // max(1, rounds))
+    if lost:
+        yield Gap(f"Connections that {variant} has ended in the middle, in {rounds} rounds", lost)
+    for one in replays:
+        if one.lateness.p99 > LATE:
+            yield Gap(
+                f"This machine was too busy to send everything in time on {variant}: one statement in a "
+                f"hundred was sent {numbers.milliseconds(one.lateness.p99)} ms late or more"
+            )
+
+
+def _failed_always(step: StepResults) -> list[Gap]:
+    """Of the shapes that failed in the log and on every variant now, the executions of one round."""
+    by_variant = []
+    for own in step.by_variant.values():
+        rounds = rounds_in(own)
+        by_variant.append(
+            {
+                one.statement: round(one.count / rounds)
+                for replay in replays_of(own)
+                for one in replay.failures
+                if one.then is not None and one.now is not None
+            }
+        )
+    if not by_variant:
+        return []
+    names = set.intersection(*(set(own) for own in by_variant))
+    if not names:
+        return []
+    count = sum(max(own[name] for own in by_variant) for name in names)
+    example = text_of(min(names))[:MOST_EXAMPLE]
+    return [Gap("Failed in the log, and fail again everywhere: nothing new", count, None, example)]
+
+
+def _not_known(judged: Judged, *, several: bool) -> list[Gap]:
+    reasons: dict[str, list[StatementVerdict]] = {}
+    for one in judged.of("unclear"):
+        reasons.setdefault(doubt(one), []).append(one)
+    where = f" on {judged.variant}" if several else ""
+    return [
+        Gap(
+            f"Not known of {len(own)} statement{'s' * (len(own) != 1)}{where}: {reason}",
+            round(sum(one.base.calls for one in own) / max(1, judged.rounds)),
+            sum(one.base_share for one in own),
+            text_of(own[0].name)[:MOST_EXAMPLE],
+        )
+        for reason, own in reasons.items()
+    ]
+
+
+def gap_table(found: Sequence[Gap], keys: Sequence[tuple[str, str]] = ()) -> Table:
+    """As a table."""
+    return Table(
+        name="replay_gaps",
+        title="Statements of which nothing is said",
+        columns=[
+            Column("what", "What", align="left"),
+            Column("count", "Statements"),
+            Column("share", "Share of the time", "%"),
+            Column("example", "For example", align="left"),
+        ],
+        rows=[
+            Row(
+                [
+                    words(one.what),
+                    Cell(one.count, numbers.count(one.count)),
+                    Cell(
+                        one.share,
+                        numbers.UNKNOWN if one.share is None else numbers.significant(100 * one.share),
+                    ),
+                    words(one.example),
+                ]
+            )
+            for one in found
+        ],
+        how="Shares are of the time in the log where a statement could not be replayed, else of the time on "
+        "what the others are held against. A dash: not known, or nothing to count.",
+        keys=keys,
+    )
+
+
+__all__ = ["Gap", "gap_table", "gaps"]

@@ -1,0 +1,269 @@
+"""What a replay says of each variant against the base: its statements one by one, plans, and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pgstrata import numbers
+from pgstrata.judge.marks import Mark
+from pgstrata.judge.plan_shape import changed_plans
+from pgstrata.judge.statements import StatementVerdict, judge_measured
+from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Table, missing, words
+from pgstrata.page.results import Repeats, RunSet, StepResults
+from pgstrata.stats.verdict import Word
+from pgstrata.store.record import QueryPlan, ReplayRecord
+from pgstrata.traffic.captured import text_of
+
+MOST_ROWS = 200
+
+ORDER: tuple[Word, ...] = ("slower", "faster", "same", "unclear")
+"""What a reader wants to know first."""
+
+SAID: Mapping[Word, str] = {
+    "slower": "slower",
+    "faster": "faster",
+    "same": "the same",
+    "unclear": "not known",
+}
+MARKS: Mapping[Word, Mark] = {"slower": "bad", "faster": "good", "same": "same", "unclear": "even"}
+
+_HOW = (
+    "Times are from sending a statement to its whole answer, on average. Slower and faster are said only "
+    "where the rounds prove it: the whole replay is done again and again on both, in turns, and the "
+    "difference is larger than what rounds differ by among themselves, and than {margin}. The same: proven "
+    "to differ by less. Small figures: the least and the most that it may be, in 95 of 100 cases. Share: of "
+    "the time that all statements take together. Values are left out: $1, $2, …."
+)
+
+
+@dataclass(frozen=True)
+class NewError:
+    """What a statement fails with on a variant and not on the base. then: its SQLSTATE in the original, None
+    where it succeeded; count: of all rounds."""
+
+    statement: str
+    sqlstate: str
+    then: str | None
+    count: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A replay on one variant against the base. plans: of each statement whose plan has another shape both
+    shapes; planned: how many statements have a plan on both sides; rounds: of the replay on the variant."""
+
+    variant: str
+    statements: Sequence[StatementVerdict]
+    plans: Mapping[str, tuple[str, str]]
+    planned: int
+    new_errors: Sequence[NewError]
+    gone_errors: Sequence[NewError]
+    rounds: int
+    margin: float
+
+    def of(self, word: Word) -> list[StatementVerdict]:
+        """Those with this verdict, with the largest share of the time first."""
+        return [one for one in self.statements if one.verdict.word == word]
+
+    def share(self, word: Word) -> float:
+        """Of the time of all statements on the base that those with this verdict take, 0 to 1."""
+        return sum(one.base_share for one in self.of(word))
+
+
+def judged(results: RunSet, step: StepResults) -> dict[str, Judged]:
+    """By variant, of those that were measured as the base was. Raises StoreError."""
+    base = step.by_variant.get(results.base)
+    others = {v: own for v in results.others if (own := step.by_variant.get(v)) is not None}
+    if base is None or not others:
+        return {}
+    verdicts = judge_measured(base.repeats, {v: own.repeats for v, own in others.items()})
+    found = {}
+    for variant, own in others.items():
+        here, there = plans_of(base), plans_of(own)
+        statements = verdicts[variant]
+        found[variant] = Judged(
+            variant,
+            statements,
+            changed_plans(here, there),
+            len({one.name for one in here} & {one.name for one in there}),
+            _only_there(replays_of(base), replays_of(own)),
+            _only_there(replays_of(own), replays_of(base)),
+            rounds_in(own),
+            statements[0].verdict.margin if statements else 0.0,
+        )
+    return found
+
+
+def plans_of(own: Repeats) -> Sequence[QueryPlan]:
+    """Of the last repeat that has plans."""
+    return next((m.record.plans for m in reversed(own.repeats) if m.record.plans), ())
+
+
+def replays_of(own: Repeats) -> list[ReplayRecord]:
+    """What the repeats of a replay say of themselves."""
+    return [m.record.replay for m in own.repeats if m.record.replay is not None]
+
+
+def rounds_in(own: Repeats) -> int:
+    """How often the whole was replayed."""
+    return sum(max(1, len(m.record.slices)) for m in own.repeats)
+
+
+def _only_there(here: Sequence[ReplayRecord], there: Sequence[ReplayRecord]) -> list[NewError]:
+    known = {(one.statement, one.now) for replay in here for one in replay.failures if one.now is not None}
+    found: dict[tuple[str, str], NewError] = {}
+    for one in (failure for replay in there for failure in replay.failures):
+        if one.now is None or (one.statement, one.now) in known:
+            continue
+        before = found.get((one.statement, one.now))
+        count = one.count + (before.count if before is not None else 0)
+        found[one.statement, one.now] = NewError(one.statement, one.now, one.then, count, one.message)
+    return sorted(found.values(), key=lambda error: -error.count)
+
+
+# --- as blocks of a page ----------------------------------------------------------------------
+
+
+def judged_table(base: str, found: Judged, keys: Sequence[tuple[str, str]] = ()) -> Table:
+    """All statements, slower ones first, each kind by its share of the time."""
+    ordered = [one for word in ORDER for one in found.of(word)]
+    return Table(
+        name="replay_statements",
+        title=f"Statements on {found.variant}, against {base}",
+        columns=[
+            Column("verdict", f"On {found.variant}", align="left"),
+            Column("change", "It takes", align="left"),
+            Column("statement", "Statement", align="left"),
+            Column("base_share", f"Share, {base}", "%"),
+            Column("share", f"Share, {found.variant}", "%"),
+            Column("base_each", f"Each, {base}", "ms"),
+            Column("each", f"Each, {found.variant}", "ms"),
+            Column("calls", "Asked", "a round"),
+            Column("remark", "Remark", align="left"),
+        ],
+        rows=[Row(list(_cells(one, found))) for one in ordered[:MOST_ROWS]],
+        how=_HOW.format(margin=f"{100 * found.margin:.3g} %"),
+        keys=[*keys, ("variant", found.variant)],
+        notes=[f"{len(ordered) - MOST_ROWS} more statements take less time."]
+        if len(ordered) > MOST_ROWS
+        else [],
+    )
+
+
+def _cells(one: StatementVerdict, found: Judged) -> Iterator[Cell]:
+    verdict = one.verdict
+    yield words(SAID[verdict.word], mark=MARKS[verdict.word])
+    yield change_cell(one)
+    yield words(text_of(one.name))
+    yield Cell(one.base_share, numbers.significant(100 * one.base_share))
+    yield Cell(one.other_share, numbers.significant(100 * one.other_share))
+    for asked in (one.base, one.other):
+        yield (
+            Cell(asked.mean * 1000, numbers.milliseconds(asked.mean)) if asked.calls else missing("not asked")
+        )
+    each = one.other.calls / max(1, found.rounds)
+    yield Cell(each, numbers.significant(each))
+    remarks = ["another plan"] if one.name in found.plans else []
+    remarks += [doubt(one)] if verdict.word == "unclear" else []
+    yield words("; ".join(remarks))
+
+
+def change_cell(one: StatementVerdict) -> Cell:
+    """How much longer an execution takes, with what it may be as well."""
+    verdict = one.verdict
+    if not one.rounds:
+        return missing("nothing to compare")
+    known = verdict.low > 0 and verdict.high < float("inf")
+    small = f"× {numbers.ratio(1 / verdict.high)} – {numbers.ratio(1 / verdict.low)}" if known else ""
+    return Cell(one.longer, numbers.longer(one.longer), MARKS[verdict.word], verdict.reason, small=small)
+
+
+def doubt(one: StatementVerdict) -> str:
+    """Why nothing is known of a statement, in plain words."""
+    verdict = one.verdict
+    if verdict.aside:
+        return verdict.reason
+    if one.rare:
+        return "asked too seldom to tell"
+    if not (verdict.low > 0 and verdict.high < float("inf")):
+        return f"{one.rounds} round{'s' * (one.rounds != 1)} are too few"
+    if verdict.low > 1 or verdict.high < 1:
+        return "it differs, but perhaps by too little to matter, or by chance"
+    return "its time differs too much from round to round"
+
+
+def error_table(
+    title: str, name: str, errors: Sequence[NewError], rounds: int, keys: Sequence[tuple[str, str]]
+) -> Table:
+    """Errors that one side has and the other does not."""
+    return Table(
+        name=name,
+        title=title,
+        columns=[
+            Column("statement", "Statement", align="left"),
+            Column("message", "The server's words", align="left"),
+            Column("sqlstate", "Code", align="left"),
+            Column("then", "In the log", align="left"),
+            Column("count", "Times", f"in {rounds} rounds"),
+        ],
+        rows=[
+            Row(
+                [
+                    words(text_of(one.statement)),
+                    words(one.message),
+                    words(one.sqlstate),
+                    words(f"failed with {one.then}" if one.then else "succeeded"),
+                    Cell(one.count, numbers.count(one.count)),
+                ]
+            )
+            for one in errors[:MOST_ROWS]
+        ],
+        how="Of statements that are asked the same on both. Deadlocks and keys that are there twice may also "
+        "come from the order in which sessions met.",
+        keys=keys,
+    )
+
+
+def judged_blocks(
+    base: str, by_variant: Mapping[str, Judged], keys: Sequence[tuple[str, str]] = ()
+) -> list[Block]:
+    """A table for each variant against the base."""
+    return [judged_table(base, found, keys) for found in by_variant.values()]
+
+
+def error_blocks(
+    base: str, by_variant: Mapping[str, Judged], keys: Sequence[tuple[str, str]] = ()
+) -> list[Block]:
+    """What each variant fails with and the base does not, and the other way round."""
+    blocks: list[Block] = []
+    for variant, found in by_variant.items():
+        own = [*keys, ("variant", variant)]
+        if found.new_errors:
+            title = f"What {variant} rejects and {base} does not"
+            blocks.append(error_table(title, "replay_new_errors", found.new_errors, found.rounds, own))
+        else:
+            blocks.append(Prose(f"{variant} fails with nothing that {base} does not fail with."))
+        if found.gone_errors:
+            title = f"What {base} rejects and {variant} does not"
+            blocks.append(error_table(title, "replay_gone_errors", found.gone_errors, found.rounds, own))
+    return blocks
+
+
+__all__ = [
+    "MARKS",
+    "ORDER",
+    "SAID",
+    "Judged",
+    "NewError",
+    "change_cell",
+    "doubt",
+    "error_blocks",
+    "judged",
+    "judged_blocks",
+    "judged_table",
+    "plans_of",
+    "replays_of",
+    "rounds_in",
+]

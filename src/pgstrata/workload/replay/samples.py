@@ -1,0 +1,78 @@
+"""The statements of a captured file with values, so that a server can be asked for their plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pgstrata.driver.samples import Prepared, Sample
+from pgstrata.sql_text import literal
+from pgstrata.traffic.captured import PREPARED, Captured, Statement, name_of
+from pgstrata.traffic.shapes import tokens
+
+MOST_READ = 1_000_000
+"""Statements that are looked at for the first of each shape: the often asked ones are found long before."""
+
+MOST_SAMPLES = 200
+"""Shapes that are looked for, those with the largest share of the time first."""
+
+_PLANNED = frozenset(("select", "insert", "update", "delete", "merge", "with", "values", "table"))
+"""How statements begin that have a plan."""
+
+
+def replayed_samples(file: Path, database: str, role: str) -> Sequence[Sample]:
+    """The first statement that succeeded of each shape that has a plan, those that took most time first.
+
+    What one connection had set for itself (a search path, a temporary table) is not there when a plan is
+    asked for. Raises CapturedError.
+    """
+    found: dict[int, Statement] = {}
+    with Captured(file) as captured:
+        shapes = captured.header.shapes
+        order = sorted(range(len(shapes)), key=lambda n: (-shapes[n].seconds, -shapes[n].calls))
+        wanted = set(order[:MOST_SAMPLES])
+        databases = [one.name for one in captured.header.databases]
+        read = 0
+        for entry in captured.sessions():
+            if not wanted or read > MOST_READ:
+                break
+            if databases[entry.database] != database:
+                continue
+            for statement in captured.statements(entry):
+                read += 1
+                if statement.shape in wanted and not statement.sqlstate:
+                    wanted.discard(statement.shape)
+                    found[statement.shape] = statement
+                if not wanted or read > MOST_READ:
+                    break
+    made = [_sample(name_of(n, shapes[n].text), role, found[n]) for n in order if n in found]
+    return [sample for sample in made if sample is not None]
+
+
+def _sample(name: str, role: str, statement: Statement) -> Sample | None:
+    """None for what has no plan, and for several statements in one text: EXPLAIN would execute the second."""
+    parts = tokens(statement.text)
+    while parts and (parts[-1].kind in ("space", "comment") or parts[-1].text == ";"):
+        parts.pop()
+    words = [
+        part.text.lower() for part in parts if part.kind not in ("space", "comment") and part.text != "("
+    ]
+    if not words or words[0] not in _PLANNED or any(part.text == ";" for part in parts):
+        return None
+    text = "".join(part.text for part in parts)
+    if statement.protocol == PREPARED:
+        values = statement.parameters
+        return Sample(role, name, text, Prepared(text, ("unknown",) * len(values), values))
+    given = [
+        _value(statement.parameters, int(part.text[1:8])) if part.kind == "parameter" else part.text
+        for part in parts
+    ]
+    return Sample(role, name, "".join(given))
+
+
+def _value(parameters: Sequence[str | None], number: int) -> str:
+    value = parameters[number - 1] if 0 < number <= len(parameters) else None
+    return "NULL" if value is None else literal(value)
+
+
+__all__ = ["replayed_samples"]
