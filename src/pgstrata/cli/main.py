@@ -33,6 +33,7 @@ from pgstrata.cli import (
     servers,
     show,
     study,
+    upgrade,
     workloads,
 )
 from pgstrata.cli.ending import Interruption, report_error
@@ -89,6 +90,7 @@ app.command("count", short_help="Instructions per operation, not time.")(count.c
 app.command("bisect", short_help="Find the commit that made it slower.")(bisect.bisect)
 app.command("patch", short_help="What does a patch do to the speed?")(patch.patch)
 app.command("capture", short_help="Your traffic, from a server's logs into one file.")(capture.capture)
+app.command("upgrade", short_help="Your dump and log on old and new: what is slower?")(upgrade.upgrade)
 app.command("noise", short_help="What differences can this machine see?")(noise.noise)
 app.add_typer(study.app, name="study", short_help="Studies of configurations.")
 app.command("query", short_help="Ask the runs anything in SQL.")(query.query)

@@ -144,7 +144,7 @@ def run(
         need_engine()
         raise typer.Exit(run_on_fleet(chosen, fleet, fresh, report=not no_report, form=form))
     if dry_run:
-        _show_plan(chosen, fresh)
+        show_plan(chosen, fresh)
         return
     raise typer.Exit(_execute(chosen, fresh, report=not no_report))
 
@@ -186,7 +186,7 @@ def _count(campaign: Campaign, console: Console, fresh: bool) -> list[tuple[str,
     return count_campaign(campaign, Results(campaign.spec.results), console, fresh=fresh).failed
 
 
-def _show_plan(campaign: Campaign, fresh: bool) -> None:
+def show_plan(campaign: Campaign, fresh: bool) -> None:
     from pgstrata.campaign.plan.runs import make_plan
     from pgstrata.measure.placement import TRIAL_SECONDS, choices, cpus_of, placed, remembered
     from pgstrata.observe.placement import sentence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
 from pgstrata.judge.plan_shape import shape
@@ -39,11 +39,8 @@ def plan_blocks(results: RunSet, workload: WorkloadResults) -> list[Block]:
                 one = alike[0] if mark and len(alike) == 1 else ""
                 rows.append(Row([*cells, shape_cell, words(plan)], "" if reference in alike else "next", one))
                 if mark:
-                    titles = (reference, alike[0])
-                    both = [outline(by_variant[v].plan) for v in titles]
-                    text = f"{_wrapped(by_variant[alike[0]].statement)}\n\n"
-                    text += side_by_side(both[0], both[1], titles)
-                    listings.append(Listing(f"{step.name}, {_cut(name)}: {reference} and {who}", text))
+                    title = f"{step.name}, {_cut(name)}: {reference} and {who}"
+                    listings.append(both_plans(title, by_variant, reference, alike[0]))
     if not rows:
         return []
     verdict = (
@@ -76,6 +73,15 @@ def plan_blocks(results: RunSet, workload: WorkloadResults) -> list[Block]:
     if len(listings) > MOST_LISTINGS:
         blocks.append(Prose(f"{len(listings) - MOST_LISTINGS} more pairs are not spelled out.", "even"))
     return blocks
+
+
+def both_plans(
+    title: str, plans: Mapping[str, QueryPlan], base: str, variant: str, *, open: bool = False
+) -> Listing:
+    """The statement, and the plans of two variants side by side."""
+    text = f"{_wrapped(plans[variant].statement)}\n\n"
+    text += side_by_side(outline(plans[base].plan), outline(plans[variant].plan), (base, variant))
+    return Listing(title, text, open)
 
 
 def _alike(found: dict[str, tuple[str, str]], reference: str) -> list[list[str]]:

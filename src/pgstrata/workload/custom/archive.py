@@ -41,6 +41,7 @@ _CHUNK = 1 << 20
 _READ_BY = {(1, 13): 10, (1, 14): 12, (1, 15): 16, (1, 16): 17}
 _TABLE_DATA = re.compile(r"^(\d+); \d+ \d+ TABLE DATA (.*)$", re.M)
 _OTHER_DATA = re.compile(r"^\d+; \d+ \d+ (?:SEQUENCE SET|BLOBS) .*$", re.M)
+_DUMPED_FROM = re.compile(r"^;\s+Dumped from database version: ([0-9][0-9.a-z]*)", re.M)
 _COPY = re.compile(rb"^COPY .* FROM stdin;\n", re.M)
 _END_OF_ROWS = b"\n\\.\n"
 
@@ -164,8 +165,13 @@ def archive(dump: Path, digest: str) -> Source:
                 future.result()
 
     needed = size if blocks else None
+    said = _DUMPED_FROM.search(listed)
     return Source(
-        tuple(made), True, size, lambda say, check: unpacked(dump, folder, needed, extract, say, check)
+        tuple(made),
+        True,
+        size,
+        lambda say, check: unpacked(dump, folder, needed, extract, say, check),
+        said[1] if said else "",
     )
 
 

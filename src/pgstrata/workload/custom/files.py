@@ -16,6 +16,7 @@ from pgstrata.workload.custom.sql import Copy, Statement, items
 
 _CHUNK = 1 << 20
 _DUMP = re.compile(rb"^-- PostgreSQL database dump\s*$", re.MULTILINE)
+_DUMPED_FROM = re.compile(rb"^-- Dumped from database version ([0-9][0-9.a-z]*)", re.MULTILINE)
 _HEAD_BYTES = 4096
 
 
@@ -45,7 +46,8 @@ def _is_archive(path: Path) -> bool:
 @lru_cache(maxsize=1000)
 def _sql(path: Path, digest: str) -> Source:
     with path.open("rb") as file:
-        dump = bool(_DUMP.search(file.read(_HEAD_BYTES)))
+        head = file.read(_HEAD_BYTES)
+    dump, said = bool(_DUMP.search(head)), _DUMPED_FROM.search(head)
     folder = folder_of(digest)
     made: list[Statement | Block] = []
     copies: list[Copy] = []
@@ -66,7 +68,13 @@ def _sql(path: Path, digest: str) -> Source:
 
     size = sum(copy.end - copy.begin for copy in copies)
     needed = size if copies else None
-    return Source(tuple(made), dump, size, lambda say, check: unpacked(path, folder, needed, cut, say, check))
+    return Source(
+        tuple(made),
+        dump,
+        size,
+        lambda say, check: unpacked(path, folder, needed, cut, say, check),
+        said[1].decode() if said else "",
+    )
 
 
 def _copy(whole: IO[bytes], to: IO[bytes], size: int, check: Check) -> None:

@@ -41,12 +41,14 @@ class Block:
 @dataclass(frozen=True)
 class Source:
     """What a file comes to, in its order. dump: pg_dump made it. bytes: of the rows, about. unpack: makes the
-    files of its blocks, unless they are there."""
+    files of its blocks, unless they are there. dumped_from: version of the server that was dumped, empty
+    where that is not known."""
 
     items: tuple[Statement | Block, ...]
     dump: bool
     bytes: int
     unpack: Callable[[Say, Check], None]
+    dumped_from: str = ""
 
 
 def folder_of(digest: str) -> Path:

@@ -1,0 +1,185 @@
+"""`pgstrata upgrade`"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgstrata.cli.arguments import DataDirOption, SetsOption
+from pgstrata.cli.output import TextOrJson
+
+
+def upgrade(
+    from_: Annotated[
+        str, typer.Option("--from", metavar="VERSION", help="The version that there is: 13, 13.22, path:DIR.")
+    ],
+    to: Annotated[
+        list[str], typer.Option("--to", metavar="VERSION", help="The version to go to. Repeatable.")
+    ],
+    dump: Annotated[
+        list[Path],
+        typer.Option(
+            "--dump", metavar="FILE", help="The database, as pg_dump has written it; SQL too. Repeatable."
+        ),
+    ],
+    log: Annotated[
+        list[Path],
+        typer.Option(
+            "--log", metavar="FILE", help="The server's log, a folder of it, or a captured file. Repeatable."
+        ),
+    ],
+    database: Annotated[
+        str | None, typer.Option("--database", metavar="NAME", help="In the log (default: the busiest).")
+    ] = None,
+    speed: Annotated[
+        float,
+        typer.Option("--speed", metavar="X", help="Times the pace of the log; 0: as fast as answers come."),
+    ] = 1.0,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--seconds", metavar="S", help="Of each round (default: to the end of the log)."),
+    ] = None,
+    minutes: Annotated[
+        float,
+        typer.Option("--minutes", metavar="M", help="Most minutes of replaying, all versions together."),
+    ] = 60.0,
+    rounds: Annotated[
+        int | None,
+        typer.Option("--rounds", metavar="N", help="Replay so often on each (default: until it is known)."),
+    ] = None,
+    margin: Annotated[
+        str, typer.Option("--margin", metavar="SHARE", help="Smaller differences are none: 5% or 0.05.")
+    ] = "5%",
+    config: Annotated[
+        str,
+        typer.Option(
+            "--config", metavar="NAME[+NAME]", help="Config of all versions: a fragment, FILE.conf."
+        ),
+    ] = "default",
+    after_load: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--after-load",
+            metavar="VERSION=FILE",
+            help="SQL that one version executes after the load, say 17=migrate.sql. Repeatable.",
+        ),
+    ] = None,
+    set_: SetsOption = None,
+    prefix: Annotated[
+        str | None,
+        typer.Option("--prefix", metavar="PREFIX", help="log_line_prefix of a log as text, if no usual one."),
+    ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            "--timezone", metavar="ZONE", help="Where the log's abbreviations of zones are at home."
+        ),
+    ] = None,
+    encoding: Annotated[
+        str, typer.Option("--encoding", metavar="NAME", help="Of what in the log is not UTF-8.")
+    ] = "latin-1",
+    data_dir: DataDirOption = None,
+    results: Annotated[
+        Path | None,
+        typer.Option("--results", metavar="DIR", help="Folder of runs and page (default: upgrade/…)."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, show what would be done; measure nothing.")
+    ] = False,
+    format: Annotated[TextOrJson, typer.Option("--format", help="How it is printed.")] = TextOrJson.text,
+) -> None:
+    """Try an upgrade: your dump and your log on the old version and on new ones, and what is slower there.
+
+    The dump is loaded into every version, the log's sessions are replayed on each in turns, until it is known
+    of every statement that matters whether it is slower, faster or the same, or the time is over. The page
+    says that, with changed plans, new errors, settings with another default, sizes, and what it did not
+    cover. What the log needs: docs/capture.md.
+
+    Exit codes: 0 nothing that matters is slower; 1 something is proven slower, or failed; 3 of something that
+    matters it is not known; 2 the question was not valid.
+
+    \b
+    Examples:
+      pgstrata upgrade --from 13 --to 17 --dump app.dump --log postgresql.csv
+      pgstrata upgrade --from 13 --to 17 --to 18 --dump app.dump --log log/ --config postgresql.conf
+      pgstrata upgrade --from 13 --to 17 --dump app.dump --log monday.traffic --speed 0 --rounds 12
+      pgstrata upgrade --from 13 --to 17 --dump app.dump --log log/ --after-load 17=reindex.sql --format json
+    """
+    from rich.console import Console
+
+    from pgstrata.cli.compare import share
+    from pgstrata.cli.ending import Interruption, stopped
+    from pgstrata.cli.output import print_json
+    from pgstrata.cli.run import show_plan
+    from pgstrata.measure.interrupt import Interrupted, Interrupts
+    from pgstrata.measure.progress import plain_lines
+    from pgstrata.report import upgrade as page
+    from pgstrata.store import slug
+    from pgstrata.upgrade.question import Question
+    from pgstrata.upgrade.trial import carry_out, prepare
+    from pgstrata.user_files import real_path
+
+    question = Question(
+        base=from_,
+        targets=tuple(to),
+        dumps=tuple(real_path(file) for file in dump),
+        logs=tuple(real_path(file) for file in log),
+        folder=results or Path("upgrade") / slug(f"{from_}-to-{'-'.join(to)}-{dump[0].stem}"),
+        database=database,
+        speed=speed,
+        seconds=seconds,
+        minutes=minutes,
+        rounds=rounds,
+        margin=share("--margin", margin),
+        config=config,
+        after_load=_by_version(after_load or []),
+        sets=tuple(set_ or []),
+        data_dir=str(data_dir) if data_dir else None,
+        prefix=prefix,
+        timezone=timezone,
+        encoding=encoding,
+    )
+    console = Console(stderr=True)
+    try:
+        with Interrupts(plain_lines(console)) as interrupts:
+            trial = prepare(question, console, interrupts)
+        for note in trial.notes:
+            plain_lines(console)(f"note: {note}")
+        if dry_run:
+            show_plan(trial.campaign, fresh=False)
+            return
+        trial = carry_out(trial, console)
+    except Interrupted as interrupted:
+        print(stopped(), file=sys.stderr)
+        raise Interruption(interrupted.exit_code) from interrupted
+    decision = page.decide(trial)
+    html, report = page.write_pages(decision)
+    if format is TextOrJson.json:
+        print_json(page.record(decision, html, report))
+    else:
+        print(page.text(decision), end="")
+    print(f"page: {html.resolve()}", file=sys.stderr)
+    raise typer.Exit(decision.exit_code)
+
+
+def _by_version(given: list[str]) -> dict[str, tuple[str, ...]]:
+    """`17=a.sql`, `17=b.sql` → the files of 17, in their order. Raises UsageError."""
+    from pgstrata.errors import UsageError
+    from pgstrata.user_files import real_path, shown
+
+    found: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        version, equals, file = text.partition("=")
+        if not equals or not file or not version:
+            raise UsageError(
+                f"--after-load {shown(text)}: no version and file", "write it --after-load 17=migrate.sql"
+            )
+        version = version.removeprefix("pg:")
+        found[version] = (*found.get(version, ()), str(real_path(file)))
+    return found
+
+
+__all__ = ["upgrade"]

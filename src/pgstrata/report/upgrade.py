@@ -1,0 +1,479 @@
+"""An upgrade that was tried: a page that a team can decide by, the same in short, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pgstrata import numbers
+from pgstrata.judge.compare import StepVerdict, compare_all
+from pgstrata.judge.statements import WEIGHTY, StatementVerdict
+from pgstrata.page.blocks import Block, Facts, Finding, Findings, Listing, Prose, Section, Term
+from pgstrata.page.charts import color
+from pgstrata.page.results import RunSet, StepResults, anchor, read_results
+from pgstrata.report.export_html import Switch
+from pgstrata.report.sections.defaults import Defaults, changed_defaults, default_blocks
+from pgstrata.report.sections.sizes import growth
+from pgstrata.report.sections.statement_plans import both_plans
+from pgstrata.report.write import write_page, write_report_of
+from pgstrata.store.choose import Side
+from pgstrata.store.record import RunRecord, Sizes
+from pgstrata.traffic.captured import text_of
+from pgstrata.upgrade.trial import Trial
+from pgstrata.workload.replay.gaps import Gap, gap_table, gaps
+from pgstrata.workload.replay.judged import (
+    MARKS,
+    ORDER,
+    SAID,
+    Judged,
+    doubt,
+    error_blocks,
+    judged,
+    judged_table,
+    plans_of,
+)
+
+Json = dict[str, Any]
+
+MOST_NAMED = 5
+"""Statements of each kind that the first screenful and the terminal name."""
+
+MOST_PLANS = 40
+MOST_LETTERS = 100
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What an upgrade comes to. whole: of all statements together, by variant."""
+
+    trial: Trial
+    results: RunSet
+    step: StepResults
+    whole: dict[str, StepVerdict]
+    judged: dict[str, Judged]
+    gaps: Sequence[Gap]
+    defaults: Defaults | None
+
+    @property
+    def base(self) -> str:
+        return self.results.base
+
+    @cached_property
+    def rounds(self) -> int:
+        """How often the log was replayed on each."""
+        return max((one.rounds for one in self.judged.values()), default=0)
+
+    @property
+    def exit_code(self) -> int:
+        """As of `pgstrata check`: 1 where something is proven slower or a version failed, 3 where something
+        that weighs is not known, else 0."""
+        words = [one.verdict.word for one in self.whole.values()]
+        statements = [one for own in self.judged.values() for one in own.statements]
+        slower = "slower" in words or any(one.verdict.word == "slower" for one in statements)
+        if slower or self.trial.failed:
+            return 1
+        weighty = [one.verdict for one in statements if one.share >= WEIGHTY]
+        weighty += [one.verdict for one in self.whole.values()]
+        # Unclear between the same and faster is clear enough: slower is what it is not.
+        open_ = [v for v in weighty if v.word == "unclear" and (v.aside or v.low <= 1 - v.margin)]
+        return 3 if open_ else 0
+
+
+def decide(trial: Trial) -> Decision:
+    """What the runs of a trial say. Raises StoreError where they cannot be read."""
+    results = read_results(trial.runs, trial.campaign.name, trial.labels[0])
+    (workload,) = results.workloads
+    (step,) = workload.compared
+    sides = {v: Side(v, tuple(r for r in results.runs if r.variant == v)) for v in results.variants}
+    others = [sides[v] for v in results.others if sides[v].runs]
+    compared = compare_all(sides[results.base], others, margin=trial.question.margin)
+    found = judged(results, step)
+    return Decision(
+        trial,
+        results,
+        step,
+        {one.other: verdict for one in compared for verdict in one.steps},
+        found,
+        gaps(results, step, found),
+        changed_defaults(results),
+    )
+
+
+# --- the page ---------------------------------------------------------------------------------
+
+
+def write_pages(decision: Decision) -> tuple[Path, Path]:
+    """The page, and the whole report of the runs beside it. Raises StoreError."""
+    folder = decision.trial.question.folder
+    whole = write_report_of(decision.results, folder / "report")
+    out = folder / "page"
+    out.mkdir(parents=True, exist_ok=True)
+    results = decision.results
+    write_page(
+        title(decision),
+        lede(decision),
+        _sections(decision),
+        out,
+        run_count=len(results.runs),
+        variants=[Switch(v, color(results.color(v)), v == results.base) for v in results.variants],
+    )
+    return out / "index.html", whole.html
+
+
+def title(decision: Decision) -> str:
+    """From which version to which."""
+    return f"PostgreSQL {_version(decision, decision.base)} to " + " and ".join(
+        _version(decision, variant) for variant in decision.results.others
+    )
+
+
+def _record(decision: Decision, variant: str) -> RunRecord | None:
+    runs = decision.results.runs_of(variant)
+    return runs[-1].record if runs else None
+
+
+def _version(decision: Decision, variant: str) -> str:
+    record = _record(decision, variant)
+    return record.server.version if record is not None else variant
+
+
+def lede(decision: Decision) -> str:
+    """What was done, in a few sentences."""
+    trial, header = decision.trial, decision.trial.header
+    dumps = " and ".join(dump.name for dump in trial.question.dumps)
+    logs = ", ".join(log.name for log in trial.question.logs)
+    times = "once" if decision.rounds == 1 else f"{decision.rounds} times"
+    host = next((run.record.host.hostname for run in decision.results.runs), None)
+    span = numbers.duration((header.end - header.begin) / 1e6)
+    return (
+        f"{dumps} was loaded into every version. Then what {logs} holds, {numbers.count(header.statements)} "
+        f"statements of {numbers.count(header.sessions)} connections in {span}, was asked again {times} on "
+        f"each, in turns{f', on {host}' if host else ''}. Everything is held against {decision.base}."
+    )
+
+
+def _sections(decision: Decision) -> list[Section]:
+    base, results = decision.base, decision.results
+    made = [Section("answer", "The answer", [*_answer(decision)])]
+    for variant, own in decision.judged.items():
+        made.append(
+            Section(
+                anchor("statements", variant),
+                f"Statements on {variant}",
+                [judged_table(base, own)],
+            )
+        )
+    made.append(Section("plans", "Changed plans", [*_plan_blocks(decision)]))
+    made.append(Section("errors", "New errors", error_blocks(base, decision.judged)))
+    made.append(Section("defaults", "Settings whose default changed", [*_default_blocks(decision)]))
+    grown = growth(results)
+    if grown is not None:
+        made.append(Section("sizes", "Sizes", [grown]))
+    made.append(Section("gaps", "What this does not cover", [*_gap_blocks(decision)]))
+    made.append(Section("how", "How it was measured", [*_how(decision)]))
+    return made
+
+
+def _answer(decision: Decision) -> Iterator[Block]:
+    trial, results = decision.trial, decision.results
+    for label, error in trial.failed.items():
+        yield Prose(f"{label} could not be measured: {error}", "bad")
+    found = []
+    for variant, own in decision.judged.items():
+        items = []
+        for word in ORDER:
+            statements = own.of(word)
+            if not statements:
+                continue
+            where = anchor("statements", variant)
+            named = [
+                (_short(text_of(one.name)), numbers.longer(one.longer) if word != "unclear" else "", where)
+                for one in statements[:MOST_NAMED]
+            ]
+            if len(statements) > MOST_NAMED:
+                named.append((f"and {len(statements) - MOST_NAMED} more", "", where))
+            share = numbers.significant(100 * own.share(word), 2)
+            items.append((MARKS[word], f"{SAID[word]} ({len(statements)}, {share} % of the time)", named))
+        found.append(Finding(variant, results.color(variant), headline(decision, variant), items))
+    yield Findings("", found)
+    yield Facts([*_facts(decision)])
+    for note in trial.notes:
+        yield Prose(note, "even")
+
+
+def headline(decision: Decision, variant: str) -> str:
+    """One sentence on a version: what is proven, or that nothing is."""
+    own = decision.judged[variant]
+    slower, unclear = own.of("slower"), [one for one in own.of("unclear") if one.share >= WEIGHTY]
+    count = len(own.statements)
+    if slower:
+        said = f"{_of(len(slower), count)} proven slower"
+    elif unclear:
+        share = numbers.significant(100 * sum(one.base_share for one in unclear), 2)
+        said = (
+            f"no statement is proven slower; of {len(unclear)}, with {share} % of the time, it is not known"
+        )
+    else:
+        said = "no statement that matters is slower"
+    return f"{said}. {together(decision, variant)}."
+
+
+def together(decision: Decision, variant: str) -> str:
+    """All statements as one, with what is proven of that."""
+    found = decision.whole.get(variant)
+    if found is None or found.verdict.ratio <= 0:
+        return "All statements together cannot be compared"
+    verdict = found.verdict
+    longer = numbers.longer(1 / verdict.ratio)
+    match verdict.word:
+        case "unclear":
+            return f"All statements together: {longer}, which is not proven"
+        case "same":
+            return "All statements together take the same time"
+        case _:
+            return f"All statements together take {longer}"
+
+
+def _facts(decision: Decision) -> Iterator[Term]:
+    for variant, own in decision.judged.items():
+        on = f" on {variant}" if len(decision.judged) > 1 else ""
+        plans = (
+            f"{len(own.plans)} of {own.planned} statements" if own.planned else "no plan could be asked for"
+        )
+        yield Term(f"Changed plans{on}", plans)
+        yield Term(f"New errors{on}", _counted_errors(own))
+    if decision.defaults is not None:
+        yield Term("Settings with another default", str(len(decision.defaults.changed)))
+    yield Term("Database on disk, all loaded", _sizes_said(decision))
+    yield Term(
+        "Not covered", f"{len(decision.gaps)} things, listed below" if decision.gaps else "nothing known"
+    )
+
+
+def _counted_errors(own: Judged) -> str:
+    if not own.new_errors:
+        return "none"
+    count = sum(error.count for error in own.new_errors)
+    return f"{len(own.new_errors)} kinds, {numbers.count(count)} times in {own.rounds} rounds"
+
+
+def _loaded(decision: Decision, variant: str) -> Sizes | None:
+    record = _record(decision, variant)
+    loads = [step for step in record.steps if step.group == "load"] if record is not None else []
+    return loads[-1].sizes if loads else None
+
+
+def _sizes_said(decision: Decision) -> str:
+    said = []
+    for variant in decision.results.variants:
+        sizes = _loaded(decision, variant)
+        said.append(f"{numbers.size(sizes.database_bytes if sizes is not None else None)} on {variant}")
+    return ", ".join(said)
+
+
+def _plan_blocks(decision: Decision) -> Iterator[Block]:
+    base = decision.base
+    here = {plan.name: plan for plan in plans_of(decision.step.by_variant[base])}
+    shown = 0
+    for variant, own in decision.judged.items():
+        if not own.planned:
+            yield Prose(f"No plan could be asked for on {variant}.", "even")
+            continue
+        if not own.plans:
+            yield Prose(f"All {own.planned} statements that have a plan have the same one on {variant}.")
+            continue
+        yield Prose(
+            f"On {variant}, {_of(len(own.plans), own.planned)} executed in another way: other "
+            f"indexes, joins or orders. Both ways stand side by side, {base} on the left; lines that differ "
+            "have a mark. Another plan is not a worse one: the table above says how long it takes."
+        )
+        there = {plan.name: plan for plan in plans_of(decision.step.by_variant[variant])}
+        by_name = {one.name: one for one in own.statements}
+        changed = sorted(own.plans, key=lambda name: _rank(by_name.get(name)))
+        for name in changed:
+            if shown == MOST_PLANS:
+                yield Prose("More changed plans are in the whole report.", "even")
+                return
+            shown += 1
+            one = by_name.get(name)
+            said = f"{SAID[one.verdict.word]}: " if one is not None else ""
+            both = {base: here[name], variant: there[name]}
+            yield both_plans(f"{said}{_short(text_of(name))}", both, base, variant, open=shown <= 3)
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part} of {whole} statements {'is' if part == 1 else 'are'}"
+
+
+def _rank(one: StatementVerdict | None) -> tuple[int, float]:
+    return (9, 0.0) if one is None else (ORDER.index(one.verdict.word), -one.share)
+
+
+def _default_blocks(decision: Decision) -> Iterator[Block]:
+    if decision.defaults is None or not (decision.defaults.changed or decision.defaults.only):
+        yield Prose("Every setting begins with the same value.")
+        return
+    yield from default_blocks(decision.results, decision.defaults)
+
+
+def _gap_blocks(decision: Decision) -> Iterator[Block]:
+    yield Prose(
+        "Nothing was looked at but how these statements do on this data: not the upgrade itself (pg_upgrade, "
+        "downtime), not backups, replicas and jobs that are not in the log, and not other machines."
+    )
+    if decision.gaps:
+        yield gap_table(decision.gaps)
+    for text, names in decision.trial.servers.lacking.items():
+        yield Prose(f"PostgreSQL {text} was left out: it lacks {', '.join(names)}.", "bad")
+
+
+def _how(decision: Decision) -> Iterator[Block]:
+    trial = decision.trial
+    question = trial.question
+    pace = (
+        "as fast as answers came"
+        if not question.speed
+        else "at the pace of the log"
+        if question.speed == 1
+        else f"at {numbers.significant(question.speed)} times the pace of the log"
+    )
+    margin = f"{100 * question.margin:.3g} %"
+    yield Prose(
+        f"Every version got the same data, then ANALYZE, and before each round a fresh copy of it. A round "
+        f"is the whole log once, {pace}, on as many connections as there were. The versions took turns, so "
+        f"that what else this machine did hit them alike. Differences below {margin} count as none."
+    )
+    yield Prose(
+        "Slower, faster and the same are proven: among all statements that are called slower or faster, at "
+        "most one in twenty is so by chance. Not known means that these rounds cannot tell, and more may "
+        "(--minutes, --rounds). A statement may also be slower because others, which are slower, keep the "
+        "machine busy: look at the ones with another plan first."
+    )
+    yield Prose(
+        f"All versions ran with the configuration {question.config}. Your own makes it yours: --config "
+        "FILE.conf. The whole report of the runs, with response times and the machine, lies beside this "
+        "page, in report/index.html."
+    )
+    files = "\n".join(str(path) for path in (*question.dumps, *question.logs))
+    yield Listing("Files", files)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"
+
+
+# --- the same in short ------------------------------------------------------------------------
+
+
+def text(decision: Decision) -> str:
+    """For a terminal."""
+    lines = [title(decision), lede(decision), ""]
+    for label, error in decision.trial.failed.items():
+        lines += [f"{label} could not be measured: {error}", ""]
+    for variant, own in decision.judged.items():
+        lines.append(f"{variant}: {headline(decision, variant)}")
+        for word in ORDER:
+            statements = own.of(word)
+            if not statements:
+                continue
+            share = numbers.significant(100 * own.share(word), 2)
+            lines.append(f"  {SAID[word]}: {len(statements)}, {share} % of the time on {decision.base}")
+            # What is the same, or not known, is a list for the page.
+            if word in ("slower", "faster"):
+                lines += [f"    {line}" for one in statements[:MOST_NAMED] for line in _lines(one, own)]
+                if len(statements) > MOST_NAMED:
+                    lines.append(f"    and {len(statements) - MOST_NAMED} more")
+        lines += [
+            f"  new error, {new.count} times: {new.message} ({_short(text_of(new.statement))})"
+            for new in own.new_errors[:MOST_NAMED]
+        ]
+    lines.append("")
+    lines += [f"{term.name}: {term.value}" for term in _facts(decision)]
+    if decision.gaps:
+        lines += ["", "not covered:"]
+        for gap in decision.gaps:
+            told = [f"{numbers.count(gap.count)} statements"] if gap.count is not None else []
+            told += (
+                [f"{numbers.significant(100 * gap.share, 2)} % of the time"] if gap.share is not None else []
+            )
+            lines.append(f"  {gap.what}" + (f" ({', '.join(told)})" if told else ""))
+    lines += [f"note: {note}" for note in decision.trial.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(one: StatementVerdict, own: Judged) -> Iterator[str]:
+    each = f"{numbers.milliseconds(one.base.mean)} → {numbers.milliseconds(one.other.mean)} ms"
+    plan = ", another plan" if one.name in own.plans else ""
+    yield f"{numbers.longer(one.longer)} ({each}{plan}): {_short(text_of(one.name))}"
+
+
+def record(decision: Decision, page: Path, report: Path) -> Json:
+    """As JSON can hold it."""
+    defaults = decision.defaults
+    return {
+        "from": {"label": decision.base, "version": _version(decision, decision.base)},
+        "to": [
+            {
+                "label": variant,
+                "version": _version(decision, variant),
+                "said": headline(decision, variant),
+                "whole": decision.whole[variant].record() if variant in decision.whole else None,
+                "rounds": own.rounds,
+                "statements": [_statement(one, own) for word in ORDER for one in own.of(word)],
+                "new_errors": [vars(error) for error in own.new_errors],
+                "gone_errors": [vars(error) for error in own.gone_errors],
+            }
+            for variant, own in decision.judged.items()
+        ],
+        "failed": dict(decision.trial.failed),
+        "left_out": {text: list(names) for text, names in decision.trial.servers.lacking.items()},
+        "settings": [{"name": one.name, "defaults": dict(one.values)} for one in defaults.changed]
+        if defaults is not None
+        else [],
+        "settings_of_one": {v: list(names) for v, names in defaults.only.items()}
+        if defaults is not None
+        else {},
+        "sizes": {
+            variant: {
+                "loaded": _bytes(_loaded(decision, variant)),
+                "end": _bytes(one.sizes if (one := _record(decision, variant)) is not None else None),
+            }
+            for variant in decision.results.variants
+        },
+        "not_covered": [vars(gap) for gap in decision.gaps],
+        "notes": list(decision.trial.notes),
+        "page": str(page),
+        "report": str(report),
+    }
+
+
+def _statement(one: StatementVerdict, own: Judged) -> Json:
+    return {
+        "statement": text_of(one.name),
+        **one.verdict.record(),
+        "longer": one.longer,
+        "base_share": one.base_share,
+        "share": one.other_share,
+        "base_seconds": one.base.mean,
+        "seconds": one.other.mean,
+        "calls": one.other.calls,
+        "rounds": one.rounds,
+        "plan_changed": one.name in own.plans,
+        "doubt": doubt(one) if one.verdict.word == "unclear" else "",
+    }
+
+
+def _bytes(sizes: Sizes | None) -> Json | None:
+    if sizes is None:
+        return None
+    return {
+        "database": sizes.database_bytes,
+        "tables": sum(t.table_bytes for t in sizes.tables.values()),
+        "indexes": sum(t.index_bytes for t in sizes.tables.values()),
+    }
+
+
+__all__ = ["Decision", "decide", "headline", "lede", "record", "text", "title", "write_pages"]

@@ -1,0 +1,1 @@
+"""An upgrade decided: a database and its traffic, on the version that there is and on those that come."""

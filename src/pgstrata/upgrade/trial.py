@@ -1,0 +1,159 @@
+"""Tries an upgrade: the log captured, the dump loaded into every version, the sessions replayed in turns."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from pgstrata import numbers
+from pgstrata.campaign.file.models import Campaign
+from pgstrata.errors import ServerError, StoreError, UsageError
+from pgstrata.measure.campaign import execute
+from pgstrata.measure.interrupt import Interrupts
+from pgstrata.measure.progress import plain_lines
+from pgstrata.ownership import own_folder
+from pgstrata.server.acquire import acquire
+from pgstrata.store import Results
+from pgstrata.store.lock import ResultsLock
+from pgstrata.traffic.capture import capture
+from pgstrata.traffic.captured import MAGIC, Captured, Header
+from pgstrata.upgrade.question import Question, Servers, Turns, campaign, fit, labels, spec_of
+from pgstrata.user_files import shown
+from pgstrata.workload.custom.contents import digest_of
+from pgstrata.workload.custom.options import CustomOptions
+from pgstrata.workload.custom.setup import setup
+
+RUNS = "runs"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An upgrade that was tried. campaign: whose runs lie below `runs` of the folder; failed: by label why a
+    version could not be measured."""
+
+    question: Question
+    campaign: Campaign
+    servers: Servers
+    labels: Sequence[str]
+    header: Header
+    turns: Turns
+    notes: Sequence[str]
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> Path:
+        """The results folder."""
+        return self.question.folder / RUNS
+
+
+def prepare(question: Question, console: Console, interrupts: Interrupts) -> Trial:
+    """Everything before the first server starts: what is wrong with the question is said here.
+
+    Raises UsageError for it, ServerError for a server that is not to be had, StoreError where nothing can be
+    written.
+    """
+    say = plain_lines(console)
+    question.check()
+    try:
+        own_folder(
+            question.folder, "the folder of the upgrade", advice="name another one: --results", way=True
+        )
+    except OSError as error:
+        raise StoreError(f"{question.folder} cannot be written: {error.strerror}") from error
+    extensions = setup(_load(question), 999_999).extensions
+    found = [acquire(spec_of(text), say=say, check=interrupts.check) for text in _written(question)]
+    servers = fit(question, found, extensions)
+    file = _captured(question, interrupts)
+    with Captured(file) as captured:
+        header = captured.header
+    made, turns = campaign(question, _name(question, file), servers, file, header, question.folder / RUNS)
+    notes = list(servers.notes)
+    if turns.cut:
+        notes.append(
+            f"{numbers.duration(question.minutes * 60)} do not hold four rounds of the whole log on all "
+            f"servers: only its first {numbers.duration(turns.seconds)} are replayed (--minutes, --seconds, "
+            "--speed)"
+        )
+    return Trial(question, made, servers, labels(question, servers), header, turns, notes)
+
+
+def carry_out(trial: Trial, console: Console) -> Trial:
+    """Measures what is missing; a version that fails leaves, and the others go on.
+
+    Raises ServerError where the old version, or all new ones, could not be measured; StoreError, Interrupted.
+    """
+    with ResultsLock(trial.question.folder):
+        outcome = execute(trial.campaign, Results(trial.runs), console)
+    failed = {run.key.variant: error for run, error in outcome.failed}
+    base, *others = trial.labels
+    if base in failed or all(label in failed for label in others):
+        label = base if base in failed else others[0]
+        raise ServerError(
+            f"{label} could not be measured: {failed[label]}",
+            f"its run, with the server's log, is below {shown(trial.runs)}; pgstrata runs --results "
+            f"{shown(trial.runs)} lists it",
+        )
+    return Trial(**{**vars(trial), "failed": failed})
+
+
+def _written(question: Question) -> tuple[str, ...]:
+    return (question.base, *question.targets)
+
+
+def _load(question: Question) -> CustomOptions:
+    """What workload `custom` would load the dumps by."""
+    files = tuple(str(dump) for dump in question.dumps)
+    contents = {name: digest_of(Path(name)) for name in files}
+    return CustomOptions.model_construct(setup=files, contents=contents)
+
+
+def _captured(question: Question, interrupts: Interrupts) -> Path:
+    """The captured file: the one that was named, one that was made of the same logs before, or a new one."""
+    logs = question.logs
+    if len(logs) == 1 and _is_captured(logs[0]):
+        return logs[0].absolute()
+    if any(_is_captured(log) for log in logs):
+        raise UsageError("--log names a captured file beside others", "name it alone, or logs only")
+    digest = hashlib.sha256()
+    for log in logs:
+        digest.update(f"{digest_of(log)}\n".encode())
+    digest.update(repr((question.prefix, question.timezone, question.encoding)).encode())
+    file = question.folder / f"log-{digest.hexdigest()[:8]}.traffic"
+    if not file.exists():
+        capture(
+            logs,
+            file,
+            prefix=question.prefix,
+            timezone=question.timezone,
+            encoding=question.encoding,
+            check=interrupts.check,
+        )
+    return file.absolute()
+
+
+def _is_captured(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def _name(question: Question, captured: Path) -> str:
+    """Other dumps, logs or options are another measurement."""
+    asked = {
+        **asdict(question),
+        "folder": "",
+        "dumps": [digest_of(dump) for dump in question.dumps],
+        "logs": digest_of(captured),
+        "after_load": {v: [digest_of(Path(f)) for f in files] for v, files in question.after_load.items()},
+    }
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()[:8]
+    return f"upgrade-{question.base}-to-{'-'.join(question.targets)}-{digest}"
+
+
+__all__ = ["RUNS", "Trial", "carry_out", "prepare"]

@@ -1,0 +1,57 @@
+"""A shop on PostgreSQL 13: its dump in two forms, and the log of its application."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pgstrata.server.model import Server
+from support_shop import dump, pg_dump
+from support_steps import database, running
+from support_traffic import SCHEMA, SETTINGS, Shop, take_logs
+
+MORE_ORDERS = """
+INSERT INTO orders (account, amount, note) SELECT 1 + g % 500, g % 90, md5(g::text)
+FROM generate_series(1, 150000) g
+"""
+"""With so many an index is worth something."""
+
+
+@dataclass(frozen=True)
+class Original:
+    """Files of a database and its log. custom: of pg_dump -Fc; plain: as SQL."""
+
+    custom: Path
+    plain: Path
+    log: Path
+
+
+@pytest.fixture(scope="module")
+def original(pg13: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Original]:
+    if pg_dump() is None:
+        pytest.skip("no pg_dump here")
+    folder = tmp_path_factory.mktemp("original")
+    with running(pg13) as cluster, database(cluster, "shop") as admin:
+        admin.execute(SCHEMA.encode())
+        admin.execute(MORE_ORDERS.encode())
+        custom = dump(cluster, "shop", folder / "shop.dump", "-Fc")
+        plain = dump(cluster, "shop", folder / "shop.sql")
+        cluster.stop()
+        cluster.start(settings={**SETTINGS, "log_destination": "csvlog"})
+        Shop(cluster, "shop", sessions=2, rounds=30, think=0.01).work()
+        cluster.stop()
+        take_logs(cluster, folder)
+        cluster.start()
+    yield Original(custom, plain, folder / "postgresql.csv")
+
+
+@pytest.fixture
+def files(original: Original, place: Path) -> Path:
+    """The same in the folder where the program runs."""
+    for file in (original.custom, original.plain, original.log):
+        shutil.copyfile(file, place / file.name)
+    return place

@@ -1,0 +1,176 @@
+"""`pgstrata upgrade` on real servers: from a dump and a log to a page, with one statement made slower."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgstrata.cli.main import invoke
+from pgstrata.server.model import Server
+from support_page import PageReader
+from support_program import Program
+
+Json = dict[str, Any]
+
+SLOW = "SELECT id, amount, note FROM orders WHERE account = $1 AND amount >= $2 ORDER BY id"
+"""What needs the index that the new version will lack."""
+
+
+@pytest.mark.timeout(1800)  # of machines that are busy otherwise
+def test_the_statement_that_lacks_its_index_stands_at_the_top(files: Path, pgstrata: Program) -> None:
+    (files / "drop.sql").write_text("DROP INDEX orders_account; -- what needs it is slower\n")
+    command = [
+        *("upgrade", "--from", "13", "--to", "17", "--dump", "shop.dump", "--log", "postgresql.csv"),
+        *("--after-load", "17=drop.sql", "--rounds", "4", "--speed", "0"),
+    ]
+    done = pgstrata(*command, "--format", "json")
+    assert done.returncode == 1, done.stderr
+    told = json.loads(done.stdout)
+    assert told["from"]["version"].startswith("13.") and told["failed"] == {} and told["left_out"] == {}
+    (to,) = told["to"]
+    assert to["version"].startswith("17.") and to["rounds"] == 4
+    slow = to["statements"][0]
+    assert slow["statement"] == SLOW and slow["word"] == "slower" and slow["longer"] > 3
+    assert slow["plan_changed"] and slow["share"] > 0.4 and slow["calls"] == 4 * 60
+    assert "proven slower" in to["said"]
+    shares = [sum(one[key] for one in to["statements"]) for key in ("base_share", "share")]
+    assert shares == pytest.approx([1, 1])
+    assert to["new_errors"] == []
+    # What the servers themselves say of their defaults.
+    defaults = {one["name"]: one["defaults"] for one in told["settings"]}
+    assert defaults["password_encryption"] == {"13": "md5", "17": "scram-sha-256"}
+    assert defaults["hash_mem_multiplier"] == {"13": "1", "17": "2"}
+    assert defaults["shared_buffers"] == {"13": "8MB", "17": "128MB"}
+    assert "vacuum_defer_cleanup_age" in told["settings_of_one"]["13"]
+    assert "io_combine_limit" in told["settings_of_one"]["17"]
+    for sizes in told["sizes"].values():
+        assert sizes["loaded"]["database"] > 20e6 and sizes["end"]["tables"] >= sizes["loaded"]["tables"] / 2
+    # The index is missing at the end, and was there when all was loaded.
+    ours, theirs = told["sizes"]["13"], told["sizes"]["17"]
+    assert theirs["end"]["indexes"] < 0.8 * ours["end"]["indexes"]
+    again = [one for one in told["not_covered"] if one["what"].startswith("Failed in the log")]
+    assert again[0]["count"] > 10 and again[0]["share"] is None
+
+    page = PageReader(Path(files / told["page"]))
+    table = next(table for table in page.tables if table.caption.startswith("Statements on 17"))
+    first = [cell.text for cell in table.rows[0]]
+    assert "slower" in first[0] and "times as long" in first[1] and first[2] == SLOW
+    assert first[-1] == "another plan"
+    words = " ".join(page.text)
+    assert page.headings[:2] == [f"PostgreSQL {told['from']['version']} to {to['version']}", "The answer"]
+    assert "Seq Scan on orders" in words and "by orders_account" in words
+    # Words that need a statistician, or somebody who knows this program.
+    for jargon in ("p-value", "variant", "relative rate", "confidence", "interval", "shape", "SQLSTATE"):
+        assert not re.search(rf"\b{jargon}", words), jargon
+    assert (files / told["report"]).exists()
+
+    # The same command finds what is there, and says it in short.
+    short = pgstrata(*command)
+    assert short.returncode == 1 and "2 of 2 runs are there already" in short.stderr
+    lines = short.stdout.splitlines()
+    assert lines[0].startswith("PostgreSQL 13.") and lines[3].startswith("17: ")
+    assert lines[4].startswith("  slower: ") and SLOW in lines[5] and "another plan" in lines[5]
+    assert "not covered:" in lines
+
+
+# --- what is refused before anything is started -----------------------------------------------
+
+
+Asked = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def asked(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Asked:
+    """The program within this process: its exit code, and what it said on standard error."""
+    monkeypatch.chdir(files)
+
+    def call(*arguments: str | Path) -> tuple[int, str]:
+        code = invoke(list(map(str, arguments)))
+        return code, " ".join(capsys.readouterr().err.split())
+
+    return call
+
+
+def refused(answer: tuple[int, str], *words: str, code: int = 2) -> None:
+    assert answer[0] == code, answer[1]
+    for word in words:
+        assert word in answer[1]
+
+
+def test_files_that_are_something_else(files: Path, asked: Asked) -> None:
+    versions = ("upgrade", "--from", "13", "--to", "17")
+    log = ("--log", "postgresql.csv")
+    refused(asked(*versions, "--dump", "postgresql.csv", *log), "neither a dump of pg_dump nor SQL", "--log")
+    refused(asked(*versions, "--dump", "nowhere.dump", *log), "there is no file", "nowhere.dump")
+    refused(asked(*versions, "--dump", "shop.dump", "--log", "shop.dump"), "is a dump, no log")
+    refused(asked(*versions, "--dump", "shop.dump", "--log", "shop.sql"), "is a dump, no log")
+    (files / "cut.dump").write_bytes((files / "shop.dump").read_bytes()[:2000])
+    refused(asked(*versions, "--dump", "cut.dump", *log), "cut.dump")
+    (files / "empty.sql").write_text("")
+    refused(asked(*versions, "--dump", "empty.sql", *log), "neither a dump")
+
+
+def test_a_log_that_says_too_little(files: Path, asked: Asked) -> None:
+    log = (files / "postgresql.csv").read_text()
+    question = ("upgrade", "--from", "13", "--to", "17", "--dump", "shop.dump")
+    # No statement at all, as with the settings that a server begins with.
+    (files / "quiet.csv").write_text("".join(re.findall(r".*connection received.*\n", log)))
+    refused(asked(*question, "--log", "quiet.csv"), "no statement", "log_min_duration_statement")
+    # Statements without their durations, as log_statement = all gives them: order and times are there.
+    bare = re.sub(r"duration: [0-9.]+ ms  (?=statement|execute)", "", log)
+    bare = "".join(line for line in bare.splitlines(keepends=True) if "duration: " not in line)
+    (files / "bare.csv").write_text(bare)
+    code, said = asked(*question, "--log", "bare.csv", "--dry-run")
+    assert code == 0, said
+
+
+def test_versions_that_are_no_upgrade(files: Path, asked: Asked) -> None:
+    what = ("--dump", "shop.dump", "--log", "postgresql.csv", "--dry-run")
+    refused(asked("upgrade", "--from", "17", "--to", "17", *what), "both PostgreSQL 17.", "noise")
+    refused(asked("upgrade", "--from", "13", "--to", "17", "--to", "13", *what), "both PostgreSQL 13.")
+    refused(asked("upgrade", "--from", "13", "--to", "seventeen", *what), "does not name a server")
+    refused(asked("upgrade", "--from", "13", "--to", "17.999", *what), "17.999", code=1)
+    refused(asked("upgrade", "--from", "dsn:host=x", "--to", "17", *what), "starts itself")
+    refused(asked("upgrade", "--from", "13", "--to", "17", *what, "--after-load", "16=drop.sql"), "drop.sql")
+    (files / "drop.sql").write_text("SELECT 1;\n")
+    other = ("--after-load", "16=drop.sql")
+    refused(asked("upgrade", "--from", "13", "--to", "17", *what, *other), "no server here", "13, 17")
+    refused(asked("upgrade", "--from", "13", "--to", "17", *what, "--after-load", "17"), "17=migrate.sql")
+    # Going back is a question, too, and said to be one; so is a dump that is newer than a server.
+    code, said = asked("upgrade", "--from", "17", "--to", "13", *what)
+    assert code == 0 and "13." in said and "what going back would change" in said
+    newer = (files / "shop.sql").read_text().replace("database version 13", "database version 16", 1)
+    (files / "newer.sql").write_text(newer)
+    what = ("--dump", "newer.sql", "--log", "postgresql.csv", "--dry-run")
+    code, said = asked("upgrade", "--from", "13", "--to", "17", *what)
+    assert code == 0 and "was made of PostgreSQL 16." in said
+    assert said.count("is newer than") == 1
+
+
+def test_extensions_that_one_side_lacks(files: Path, pg17: Server, asked: Asked) -> None:
+    assert pg17.bin_dir is not None
+    shutil.copytree(pg17.bin_dir.parent, files / "poor", symlinks=True)
+    for control in (files / "poor").rglob("extension/pg_stat_statements*"):
+        control.unlink()
+    what = ("--dump", "shop.dump", "--log", "postgresql.csv", "--dry-run")
+    poor = f"path:{files}/poor/bin"
+    refused(asked("upgrade", "--from", "13", "--to", poor, *what), "lacks the extension pg_stat_statements")
+    refused(asked("upgrade", "--from", poor, "--to", "17", *what), "lacks the extension pg_stat_statements")
+    # Of several new versions the others go on, and the page will say so.
+    code, said = asked("upgrade", "--from", "13", "--to", poor, "--to", "17", *what)
+    assert code == 0 and "it is left out" in said, said
+
+
+def test_a_disk_that_is_too_small(files: Path, small_disk: Path, asked: Asked) -> None:
+    (small_disk / "filled").write_bytes(b"x" * (120 << 20))
+    code, said = asked(
+        *("upgrade", "--from", "13", "--to", "17", "--dump", "shop.dump", "--log", "postgresql.csv"),
+        *("--data-dir", small_disk),
+    )
+    refused((code, said), "free", "--data-dir", code=1)
