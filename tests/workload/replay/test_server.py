@@ -258,6 +258,28 @@ def test_what_a_log_may_hold(clusters: dict[str, Cluster], tmp_path: Path) -> No
     assert done["operations"] == 16 and done["errors"] == 2 and done["replay"]["unsent"] == 0
 
 
+def test_a_prepared_statement_that_fails_at_first(clusters: dict[str, Cluster], tmp_path: Path) -> None:
+    """It is prepared nevertheless, and its next execution needs no other; dropped, it is prepared again."""
+    divide = "SELECT 1 / $1::int"
+    file = written(
+        tmp_path / "a",
+        [
+            (0.0, divide, 2, ("0",)),
+            (0.0, divide, 2, ("1",)),
+            (0.0, "SELECT * FROM nowhere WHERE a = $1", 2, ("1",)),
+            (0.0, "SELECT * FROM nowhere WHERE a = $1", 2, ("1",)),
+            (0.0, "DISCARD ALL", 2, ()),
+            (0.0, divide, 2, ("2",)),
+            (0.0, "DISCARD ALL", 2, ()),
+            (0.0, divide, 2, ("3",)),
+        ],
+    )
+    with database(clusters["17"], "shop"):
+        outcome = run_step(clusters["17"], "shop", replay(file))
+    failures = {(one["now"], one["count"]) for one in done_of(outcome)["replay"]["failures"]}
+    assert failures == {("22012", 1), ("42P01", 2)}
+
+
 def test_sessions_that_wait_for_each_other(clusters: dict[str, Cluster], tmp_path: Path) -> None:
     """Locks are waited for as they were; a deadlock of the replay's own is one of its failures."""
     file = written(

@@ -205,11 +205,8 @@ impl<'a> ReplaySession<'a> {
 
     /// All of the answer is there.
     fn whole(&mut self, now: Nanos) {
-        if self.error.is_none() {
-            if self.current.forgets {
-                self.prepared.clear();
-            }
-            self.prepared.extend(self.current.prepares);
+        if self.error.is_none() && self.current.forgets {
+            self.prepared.clear();
         }
         self.free = now;
         self.state = State::Idle;
@@ -256,6 +253,8 @@ impl Receiver for ReplaySession<'_> {
                 return Ok(progress);
             };
             match tag {
+                // Prepared it stays, whatever becomes of its execution.
+                b'1' => self.prepared.extend(self.current.prepares),
                 b'C' => self.rows += wire::tag_rows(self.inbox.body(body)),
                 b'E' if self.error.is_none() => {
                     let mut code = *b"?????";
