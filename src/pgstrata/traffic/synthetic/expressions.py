@@ -160,11 +160,12 @@ class Expressions(ABC):
             case A_Expr_Kind.AEXPR_LIKE | A_Expr_Kind.AEXPR_ILIKE | A_Expr_Kind.AEXPR_SIMILAR:
                 self._compared(left, right, "like", scope)
             case A_Expr_Kind.AEXPR_IN:
-                own = self._column(left, scope)
+                kind = COMPARED[name]  # = of IN, <> of NOT IN
+                own = replace(self._column(left, scope), kind=kind)
                 self._walk(left, scope, self._of_list(right, scope))
                 for one in right:
                     if isinstance(left, ast.RowExpr) and isinstance(one, ast.RowExpr):
-                        self._rows(left, one, "equal", scope)
+                        self._rows(left, one, kind, scope)
                     else:
                         self._walk(one, scope, own)
             case A_Expr_Kind.AEXPR_OP_ANY | A_Expr_Kind.AEXPR_OP_ALL:

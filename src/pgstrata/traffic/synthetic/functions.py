@@ -8,8 +8,8 @@ from pgstrata.traffic.synthetic.use import Kind
 
 COMPARED: Mapping[str, Kind] = {
     "=": "equal",
-    "<>": "equal",
-    "!=": "equal",
+    "<>": "unequal",
+    "!=": "unequal",
     "<": "less",
     "<=": "less",
     ">": "greater",

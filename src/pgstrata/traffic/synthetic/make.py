@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
+import numpy as np
+
 from pgstrata import numbers
 from pgstrata.errors import UsageError
 from pgstrata.traffic.captured import PREPARED, STATISTICS, Header, LeftOut, Writer
@@ -110,7 +112,7 @@ def synthetic(
         database = writer.database(statistics.database)
         open_ = [writer.begin(begin, database) for _ in range(min(count, whole))]
         shapes = [_shape_number(writer, one) for one in shares]
-        for place, number in enumerate(spread_out([one.number for one in shares], dice)):
+        for place, number in enumerate(spread_out([one.number for one in shares], seed)):
             one = shares[number]
             statement = CapturedStatement(
                 begin + round(place / rate * 1e6),
@@ -208,14 +210,13 @@ def shared_out(shares: Sequence[Share], calls: int) -> list[Share]:
     return [replace(one, number=max(1, number)) for one, number in zip(shares, given, strict=True)]
 
 
-def spread_out(counts: Sequence[int], dice: Random) -> list[int]:
+def spread_out(counts: Sequence[int], seed: int) -> Iterator[int]:
     """Numbers of statements in an order in which each comes at even distances, so that any part of it has the
     shares of the whole."""
-    places: list[tuple[float, int]] = []
-    for number, count in enumerate(counts):
-        places += (((turn + dice.random()) / count, number) for turn in range(count))
-    places.sort()
-    return [number for _, number in places]
+    dice = np.random.default_rng(seed)
+    places = np.concatenate([(np.arange(count) + dice.random(count)) / count for count in counts])
+    statement = np.repeat(np.arange(len(counts)), counts)
+    return map(int, statement[np.argsort(places, kind="stable")])
 
 
 def _pace(statistics: Statistics, shares: Sequence[Share], sessions: int | None) -> tuple[int, float, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections.abc import Callable, Sequence
@@ -179,19 +180,23 @@ class _Plan:
         nothing of it."""
         if not self._understood.single or not ranges:
             return None
-        table: TableColumn | None = None
-        share = 1.0
+        shares: dict[tuple[TableColumn, str], float] = {}
         for use in self._uses.values():
             if use.kind in ("regular", "any", "element"):
                 return None
-            if use.column is None or use.kind not in ("equal", *_RANGES):
+            if use.column is None or use.kind not in ("equal", "unequal", *_RANGES):
                 continue
             distribution = self._known.distribution(use.column)
             if distribution is None:
                 return None
-            table = use.column
-            if use.kind == "equal":
-                share *= distribution.selectivity()
+            key = use.column, use.kind
+            # The values of a list: rows that have one of them.
+            shares[key] = shares.get(key, 0.0) + distribution.selectivity()
+        share = math.prod(
+            {"equal": min(1.0, one), "unequal": max(0.0, 1.0 - one)}.get(kind, 1.0)
+            for (_, kind), one in shares.items()
+        )
+        table = next((column for column, _ in shares), None)
         if table is None or table.rows * share <= 0:
             return None
         if self._understood.whole:
@@ -310,7 +315,20 @@ class _Plan:
 
 
 _RANGES = ("less", "greater", "like")
-_RANKS = ("limit", "offset", "equal", "any", "element", "insert", "set", "greater", "less", "like", "regular")
+_RANKS = (
+    "limit",
+    "offset",
+    "equal",
+    "unequal",
+    "any",
+    "element",
+    "insert",
+    "set",
+    "greater",
+    "less",
+    "like",
+    "regular",
+)
 
 
 def _rank(use: Use) -> tuple[bool, int]:

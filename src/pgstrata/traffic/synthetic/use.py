@@ -10,6 +10,7 @@ from pgstrata.traffic.synthetic.statistics import TableColumn
 
 Kind = Literal[
     "equal",
+    "unequal",
     "less",
     "greater",
     "like",
@@ -22,9 +23,9 @@ Kind = Literal[
     "offset",
     "guess",
 ]
-"""equal, less, greater, like, regular: how a column is compared with it. any: an array of values that a
-column may have; element: of an array or a document for searching. insert, set: it is put into a column.
-limit, offset: of rows. guess: its place says what a usual value is."""
+"""equal, unequal, less, greater, like, regular: how a column is compared with it. any: an array of values
+that a column may have; element: of an array or a document for searching. insert, set: it is put into a
+column. limit, offset: of rows. guess: its place says what a usual value is."""
 
 
 class NotUnderstoodError(Exception):
