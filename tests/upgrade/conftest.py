@@ -21,6 +21,10 @@ FROM generate_series(1, 150000) g
 """With so many an index is worth something."""
 
 
+NOT_FROM_15_ON = "SELECT owner, 7x FROM accounts WHERE id = 1"
+"""Up to 14 this is a 7 that is called x."""
+
+
 @dataclass(frozen=True)
 class Original:
     """Files of a database and its log. custom: of pg_dump -Fc; plain: as SQL."""
@@ -43,6 +47,8 @@ def original(pg13: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         cluster.stop()
         cluster.start(settings={**SETTINGS, "log_destination": "csvlog"})
         Shop(cluster, "shop", sessions=2, rounds=30, think=0.01).work()
+        with cluster.connect("shop") as connection:
+            connection.execute(NOT_FROM_15_ON.encode())
         cluster.stop()
         take_logs(cluster, folder)
         cluster.start()

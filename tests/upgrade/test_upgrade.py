@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 
 from pgstrata.cli.main import invoke
+from pgstrata.server.cluster import USER
 from pgstrata.server.model import Server
+from pgstrata.traffic.captured import Captured
 from support_page import PageReader
 from support_program import Program
+from support_steps import database, running
+from support_traffic import SCHEMA, Shop
 
 Json = dict[str, Any]
 
@@ -41,7 +45,12 @@ def test_the_statement_that_lacks_its_index_stands_at_the_top(files: Path, pgstr
     assert "proven slower" in to["said"]
     shares = [sum(one[key] for one in to["statements"]) for key in ("base_share", "share")]
     assert shares == pytest.approx([1, 1])
-    assert to["new_errors"] == []
+    # What the new version rejects is no statement that has become faster.
+    (error,) = to["new_errors"]
+    assert error["sqlstate"] == "42601" and error["then"] is None and error["count"] == to["rounds"]
+    assert "trailing junk after numeric literal" in error["message"]
+    (rejected,) = [one for one in to["statements"] if one["statement"] == error["statement"].split(" ", 1)[1]]
+    assert rejected["word"] == "unclear" and "failed 4 of 4 times" in rejected["doubt"]
     # What the servers themselves say of their defaults.
     defaults = {one["name"]: one["defaults"] for one in told["settings"]}
     assert defaults["password_encryption"] == {"13": "md5", "17": "scram-sha-256"}
@@ -165,6 +174,25 @@ def test_extensions_that_one_side_lacks(files: Path, pg17: Server, asked: Asked)
     # Of several new versions the others go on, and the page will say so.
     code, said = asked("upgrade", "--from", "13", "--to", poor, "--to", "17", *what)
     assert code == 0 and "it is left out" in said, said
+
+
+def test_statistics_in_the_place_of_a_log(files: Path, pg13: Server, asked: Asked) -> None:
+    what = ("upgrade", "--from", "13", "--to", "17", "--dump", "shop.dump", "--dry-run")
+    with running(pg13) as cluster, database(cluster, "shop") as admin:
+        admin.execute(SCHEMA.encode())
+        admin.execute("ANALYZE")
+        Shop(cluster, "shop", sessions=2, rounds=3, think=0).work()
+        server = f"host={cluster.socket_dir} port={cluster.port} user={USER} dbname=shop"
+        code, said = asked(*what, "--statements", server)
+    assert code == 0, said
+    (file,) = (files / "upgrade").glob("*/statements-*.traffic")
+    with Captured(file) as captured:
+        assert captured.header.synthetic and captured.header.statements > 20
+    # The server is asked once: the same command goes on with what it said, also where it is gone.
+    assert asked(*what, "--statements", server)[0] == 0
+    refused(asked(*what, "--statements", server, "--log", "postgresql.csv"), "name one of them")
+    refused(asked(*what), "name one of them")
+    refused(asked(*what, "--statements", "nowhere"), "no folder")
 
 
 def test_a_disk_that_is_too_small(files: Path, small_disk: Path, asked: Asked) -> None:

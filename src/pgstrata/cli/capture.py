@@ -15,8 +15,6 @@ from pgstrata.user_files import shown
 
 if TYPE_CHECKING:
     from pgstrata.traffic.captured import Header
-    from pgstrata.traffic.synthetic.make import TypesOf
-    from pgstrata.traffic.synthetic.statistics import Statistics
 
 SHOWN_SHAPES = 10
 SHOWN_LEFT_OUT = 25
@@ -121,8 +119,16 @@ def capture(
             raise UsageError("a file is made of logs or of statistics, not of both", "name one of them")
         if to is None:
             raise UsageError("it is not said where the captured file goes", "name it: -o FILE")
-        header = _of_statistics(
-            from_statistics, user_path(to), calls, sessions, mask=mask, reads_only=reads_only, seed=seed
+        from pgstrata.workload.replay.statistics import capture_statistics
+
+        header = capture_statistics(
+            from_statistics,
+            user_path(to),
+            calls=calls,
+            sessions=sessions,
+            mask=mask,
+            reads_only=reads_only,
+            seed=seed,
         )
     elif not logs:
         raise UsageError("there is no log to read", "name one, a captured file, or --from-statistics")
@@ -153,47 +159,6 @@ def capture(
         print_json(msgspec.to_builtins(header))
         return
     _print(header)
-
-
-def _of_statistics(
-    source: str,
-    to: Path,
-    calls: int | None,
-    sessions: int | None,
-    *,
-    mask: bool,
-    reads_only: bool,
-    seed: int,
-) -> Header:
-    """source: a folder, or how to connect to a server."""
-    from pgstrata.server.conninfo import Conninfo
-    from pgstrata.traffic.synthetic.make import CALLS, synthetic
-    from pgstrata.traffic.synthetic.prepared import types_by
-    from pgstrata.traffic.synthetic.statistics import of_folder, of_server
-    from pgstrata.user_files import user_path
-
-    def make(statistics: Statistics, types_of: TypesOf | None) -> Header:
-        return synthetic(
-            statistics,
-            to,
-            calls=calls or CALLS,
-            sessions=sessions,
-            mask=mask,
-            reads_only=reads_only,
-            seed=seed,
-            types_of=types_of,
-        )
-
-    if "=" not in source and "://" not in source:
-        folder = user_path(source)
-        if not folder.is_dir():
-            raise UsageError(
-                f"{shown(source)} is no folder, and no way to connect to a server",
-                "postgresql://user@host/database, or a folder with what --export-script has written",
-            )
-        return make(of_folder(folder), None)
-    with Conninfo.parse(source.removeprefix("dsn:")).connect() as connection:
-        return make(of_server(connection), types_by(connection))
 
 
 class _Progress:

@@ -26,11 +26,19 @@ def upgrade(
         ),
     ],
     log: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Option(
             "--log", metavar="FILE", help="The server's log, a folder of it, or a captured file. Repeatable."
         ),
-    ],
+    ] = None,
+    statements: Annotated[
+        str | None,
+        typer.Option(
+            "--statements",
+            metavar="DSN|FOLDER",
+            help="Without a log: pg_stat_statements and pg_stats of a server, or a folder of their files.",
+        ),
+    ] = None,
     database: Annotated[
         str | None, typer.Option("--database", metavar="NAME", help="In the log (default: the busiest).")
     ] = None,
@@ -96,10 +104,11 @@ def upgrade(
     The dump is loaded into every version, the log's sessions are replayed on each in turns, until it is known
     of every statement that matters whether it is slower, faster or the same, or the time is over. The page
     says that, with changed plans, new errors, settings with another default, sizes, and what it did not
-    cover. What the log needs: docs/capture.md.
+    cover. What the log needs: docs/capture.md. Without one, --statements draws statements from what the
+    server has counted of them.
 
-    Exit codes: 0 nothing that matters is slower; 1 something is proven slower, or failed; 3 of something that
-    matters it is not known; 2 the question was not valid.
+    Exit codes: 0 nothing that matters is slower; 1 something is proven slower, or fails on the new version
+    only; 3 of something that matters it is not known; 2 the question was not valid.
 
     \b
     Examples:
@@ -107,6 +116,7 @@ def upgrade(
       pgstrata upgrade --from 13 --to 17 --to 18 --dump app.dump --log log/ --config postgresql.conf
       pgstrata upgrade --from 13 --to 17 --dump app.dump --log monday.traffic --speed 0 --rounds 12
       pgstrata upgrade --from 13 --to 17 --dump app.dump --log log/ --after-load 17=reindex.sql --format json
+      pgstrata upgrade --from 13 --to 17 --dump app.dump --statements postgresql://me@db/app
     """
     from rich.console import Console
 
@@ -126,8 +136,9 @@ def upgrade(
         base=from_,
         targets=tuple(to),
         dumps=tuple(real_path(file) for file in dump),
-        logs=tuple(real_path(file) for file in log),
+        logs=tuple(real_path(file) for file in log or []),
         folder=results or Path("upgrade") / slug(f"{from_}-to-{'-'.join(to)}-{dump[0].stem}"),
+        statements=statements,
         database=database,
         speed=speed,
         seconds=seconds,

@@ -68,12 +68,15 @@ class Decision:
 
     @property
     def exit_code(self) -> int:
-        """As of `pgstrata check`: 1 where something is proven slower or a version failed, 3 where something
-        that weighs is not known, else 0."""
+        """As of `pgstrata check`: 1 where something is proven slower, fails in every round on a new version
+        only, or a version could not be measured; 3 where something that weighs is not known; else 0."""
         words = [one.verdict.word for one in self.whole.values()]
         statements = [one for own in self.judged.values() for one in own.statements]
         slower = "slower" in words or any(one.verdict.word == "slower" for one in statements)
-        if slower or self.trial.failed:
+        steady = [
+            error for own in self.judged.values() for error in own.new_errors if error.steady(own.rounds)
+        ]
+        if slower or steady or self.trial.failed:
             return 1
         weighty = [one.verdict for one in statements if one.share >= WEIGHTY]
         weighty += [one.verdict for one in self.whole.values()]
@@ -144,14 +147,18 @@ def lede(decision: Decision) -> str:
     """What was done, in a few sentences."""
     trial, header = decision.trial, decision.trial.header
     dumps = " and ".join(dump.name for dump in trial.question.dumps)
-    logs = ", ".join(log.name for log in trial.question.logs)
+    asked = f"{numbers.count(header.statements)} statements of {numbers.count(header.sessions)} connections"
+    if header.synthetic:
+        source = f"{asked}, drawn from what the server has counted of them,"
+    else:
+        logs = ", ".join(log.name for log in trial.question.logs)
+        source = f"what {logs} holds, {asked} in {numbers.duration((header.end - header.begin) / 1e6)},"
     times = "once" if decision.rounds == 1 else f"{decision.rounds} times"
     host = next((run.record.host.hostname for run in decision.results.runs), None)
-    span = numbers.duration((header.end - header.begin) / 1e6)
     return (
-        f"{dumps} was loaded into every version. Then what {logs} holds, {numbers.count(header.statements)} "
-        f"statements of {numbers.count(header.sessions)} connections in {span}, was asked again {times} on "
-        f"each, in turns{f', on {host}' if host else ''}. Everything is held against {decision.base}."
+        f"{dumps} was loaded into every version. Then {source} {'were' if header.synthetic else 'was'} asked "
+        f"again {times} on each, in turns{f', on {host}' if host else ''}. Everything is held against "
+        f"{decision.base}."
     )
 
 
@@ -336,14 +343,14 @@ def _how(decision: Decision) -> Iterator[Block]:
     pace = (
         "as fast as answers came"
         if not question.speed
-        else "at the pace of the log"
+        else "at the pace of the original"
         if question.speed == 1
-        else f"at {numbers.significant(question.speed)} times the pace of the log"
+        else f"at {numbers.significant(question.speed)} times the pace of the original"
     )
     margin = f"{100 * question.margin:.3g} %"
     yield Prose(
         f"Every version got the same data, then ANALYZE, and before each round a fresh copy of it. A round "
-        f"is the whole log once, {pace}, on as many connections as there were. The versions took turns, so "
+        f"is all of it once, {pace}, on as many connections as there were. The versions took turns, so "
         f"that what else this machine did hit them alike. Differences below {margin} count as none."
     )
     yield Prose(
@@ -357,8 +364,7 @@ def _how(decision: Decision) -> Iterator[Block]:
         "FILE.conf. The whole report of the runs, with response times and the machine, lies beside this "
         "page, in report/index.html."
     )
-    files = "\n".join(str(path) for path in (*question.dumps, *question.logs))
-    yield Listing("Files", files)
+    yield Listing("Files", "\n".join(str(path) for path in (*question.dumps, *question.logs)))
 
 
 def _short(text: str) -> str:

@@ -20,7 +20,7 @@ from pgstrata.user_files import shown
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.files import read
 from pgstrata.workload.replay.options import ReplayOptions
-from pgstrata.workload.replay.steps import NAME, database_of, seconds_of
+from pgstrata.workload.replay.steps import NAME, seconds_of
 
 MARGIN = 0.05
 """Times of single statements vary more than those of whole steps: smaller differences decide no upgrade."""
@@ -44,13 +44,15 @@ class Question:
     """base, targets: servers as they were written, `13` or a spec. after_load: SQL by major version. seconds:
     of each round, None: to the end; minutes: of all rounds and servers together; rounds: None: as many as
     that time holds, until all is known. config: stack of fragments. prefix, timezone, encoding: of the log,
-    as for `pgstrata capture`."""
+    as for `pgstrata capture`. statements: how to connect to the server whose statistics take the place of a
+    log, or the folder of their files."""
 
     base: str
     targets: tuple[str, ...]
     dumps: tuple[Path, ...]
     logs: tuple[Path, ...]
     folder: Path
+    statements: str | None = None
     database: str | None = None
     speed: float = 1.0
     seconds: float | None = None
@@ -76,6 +78,11 @@ class Question:
                     "of the data",
                     "name a version, an installation (path:DIR) or a tree",
                 )
+        if (self.statements is None) != bool(self.logs):
+            raise UsageError(
+                "what the database is asked for comes from a log or from statistics: name one of them",
+                "--log postgresql.csv, or --statements postgresql://me@db/app",
+            )
         if not 0.1 <= self.minutes <= 43_200:
             raise UsageError(f"--minutes {self.minutes:g}: between 0.1 and 43200")
         if self.rounds is not None and not 1 <= self.rounds <= 1000:
@@ -298,7 +305,6 @@ __all__ = [
     "Servers",
     "Turns",
     "campaign",
-    "database_of",
     "fit",
     "labels",
     "spec_of",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -18,6 +18,7 @@ from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.ownership import own_folder
 from pgstrata.server.acquire import acquire
+from pgstrata.server.secrets import without_secrets
 from pgstrata.store import Results
 from pgstrata.store.lock import ResultsLock
 from pgstrata.traffic.capture import capture
@@ -27,6 +28,7 @@ from pgstrata.user_files import shown
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.options import CustomOptions
 from pgstrata.workload.custom.setup import setup
+from pgstrata.workload.replay.statistics import capture_statistics
 
 RUNS = "runs"
 
@@ -98,7 +100,7 @@ def carry_out(trial: Trial, console: Console) -> Trial:
             f"its run, with the server's log, is below {shown(trial.runs)}; pgstrata runs --results "
             f"{shown(trial.runs)} lists it",
         )
-    return Trial(**{**vars(trial), "failed": failed})
+    return replace(trial, failed=failed)
 
 
 def _written(question: Question) -> tuple[str, ...]:
@@ -115,6 +117,13 @@ def _load(question: Question) -> CustomOptions:
 def _captured(question: Question, interrupts: Interrupts) -> Path:
     """The captured file: the one that was named, one that was made of the same logs before, or a new one."""
     logs = question.logs
+    if question.statements is not None:
+        # Statistics change with every second: the same command goes on with those that it began with.
+        told = hashlib.sha256(without_secrets(question.statements).encode()).hexdigest()[:8]
+        file = question.folder / f"statements-{told}.traffic"
+        if not file.exists():
+            capture_statistics(question.statements, file)
+        return file.absolute()
     if len(logs) == 1 and _is_captured(logs[0]):
         return logs[0].absolute()
     if any(_is_captured(log) for log in logs):
@@ -148,6 +157,7 @@ def _name(question: Question, captured: Path) -> str:
     asked = {
         **asdict(question),
         "folder": "",
+        "statements": "",
         "dumps": [digest_of(dump) for dump in question.dumps],
         "logs": digest_of(captured),
         "after_load": {v: [digest_of(Path(f)) for f in files] for v, files in question.after_load.items()},

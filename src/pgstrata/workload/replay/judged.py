@@ -48,6 +48,11 @@ class NewError:
     count: int
     message: str
 
+    def steady(self, rounds: int) -> bool:
+        """Whether it comes in every round, and not of the order in which sessions met (class 40: deadlocks
+        and serialization failures)."""
+        return self.count >= rounds and not self.sqlstate.startswith("40")
+
 
 @dataclass(frozen=True)
 class Judged:

@@ -1,0 +1,53 @@
+"""A captured file of a server's statistics, wherever these are: on the server, or in files that it wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pgstrata.errors import UsageError
+from pgstrata.server.conninfo import Conninfo
+from pgstrata.traffic.captured import Header
+from pgstrata.traffic.synthetic.make import CALLS, TypesOf, synthetic
+from pgstrata.traffic.synthetic.prepared import types_by
+from pgstrata.traffic.synthetic.statistics import Statistics, of_folder, of_server
+from pgstrata.user_files import shown, user_path
+
+
+def capture_statistics(
+    source: str,
+    to: Path,
+    *,
+    calls: int | None = None,
+    sessions: int | None = None,
+    mask: bool = False,
+    reads_only: bool = False,
+    seed: int = 1,
+) -> Header:
+    """Writes a synthetic file to `to`. source: a folder, or how to connect to a server; the others as for
+    `synthetic`. Raises UsageError for what is neither, and what reading statistics and connecting raises."""
+
+    def make(statistics: Statistics, types_of: TypesOf | None) -> Header:
+        return synthetic(
+            statistics,
+            to,
+            calls=calls or CALLS,
+            sessions=sessions,
+            mask=mask,
+            reads_only=reads_only,
+            seed=seed,
+            types_of=types_of,
+        )
+
+    if "=" not in source and "://" not in source:
+        folder = user_path(source)
+        if not folder.is_dir():
+            raise UsageError(
+                f"{shown(source)} is no folder, and no way to connect to a server",
+                "postgresql://user@host/database, or a folder with what --export-script has written",
+            )
+        return make(of_folder(folder), None)
+    with Conninfo.parse(source.removeprefix("dsn:")).connect() as connection:
+        return make(of_server(connection), types_by(connection))
+
+
+__all__ = ["capture_statistics"]

@@ -1,0 +1,61 @@
+"""How often a log is replayed, what versions are called, and what of a log is left out for want of time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgstrata.server.model import Server
+from pgstrata.traffic.captured import Header
+from pgstrata.upgrade.question import Question, Servers, labels, spec_of, turns
+from pgstrata.workload.replay.options import ReplayOptions
+
+
+def question(**more: Any) -> Question:
+    given: dict[str, Any] = {"base": "13", "targets": ("17",), "dumps": (), "logs": (), "folder": Path()}
+    return Question(**{**given, **more})
+
+
+@pytest.mark.parametrize(
+    ("minutes", "length", "keys", "seconds"),
+    [
+        (60, 60, {"until": "verdict", "max_seconds": 3600.0}, None),
+        (60, 180, {"until": "verdict", "max_seconds": 3600.0}, None),
+        (60, 190, {"rounds": 8}, None),
+        (60, 300, {"rounds": 6}, None),
+        (60, 450, {"rounds": 4}, None),
+        (60, 451, {"rounds": 4}, 450.0),
+        (60, 86_400, {"rounds": 4}, 450.0),
+        (0.1, 60, {"rounds": 4}, 0.75),
+    ],
+)
+def test_as_many_rounds_as_the_time_holds(
+    minutes: float, length: float, keys: dict[str, object], seconds: float | None
+) -> None:
+    header = Header(begin=10**15, end=10**15 + int(length * 1e6))
+    found = turns(question(minutes=minutes), ReplayOptions(), header, 2)
+    assert dict(found.keys) == keys and found.seconds == seconds and found.cut == (seconds is not None)
+    # All of it, however long that takes, for those who say how often.
+    assert dict(turns(question(minutes=minutes, rounds=2), ReplayOptions(), header, 2).keys) == {"rounds": 2}
+    # Ten times the pace is ten times the rounds.
+    quick = turns(question(minutes=minutes), ReplayOptions(speed=10), Header(begin=0, end=10**7), 2)
+    assert "until" in quick.keys or minutes < 1
+
+
+def test_versions_are_called_as_they_were_written() -> None:
+    def server(spec: str, label: str, number: int) -> Server:
+        return Server(spec, label, label.removeprefix("pg"), number, bin_dir=Path("/nowhere"))
+
+    old, new = server("pg:13.22", "pg13.22", 130022), server("pg:17.6", "pg17.6", 170006)
+    asked = question(targets=("17", "path:/opt/pg17"))
+    found = Servers(old, (("17", new), ("path:/opt/pg17", new)), {}, ())
+    assert labels(asked, found) == ["13", "17", "pg17.6"]
+    assert [spec_of(text) for text in ("13", "17.6", "18beta1", "path:/opt", "pg:17")] == [
+        "pg:13",
+        "pg:17.6",
+        "pg:18beta1",
+        "path:/opt",
+        "pg:17",
+    ]
