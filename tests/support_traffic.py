@@ -9,11 +9,12 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 
 from pgstrata.server.cluster import Cluster
+from pgstrata.traffic.shapes import shape
 
 SETTINGS: Mapping[str, str] = {
     "logging_collector": "on",
@@ -129,3 +130,27 @@ def take_logs(cluster: Cluster, folder: Path) -> None:
     """Copies the logs of a server that has been stopped."""
     for file in (cluster.data_dir / "log").iterdir():
         shutil.copyfile(file, folder / file.name)
+
+
+class Calls(NamedTuple):
+    """How often a statement was called, and how many milliseconds each call took."""
+
+    calls: int
+    each: float
+
+
+def counted(connection: psycopg.Connection[Any]) -> dict[str, Calls]:
+    """What pg_stat_statements has of a database, by shape."""
+    old = connection.info.server_version < 130000
+    name = "total_time" if old else "total_exec_time"
+    where = "AND toplevel" if connection.info.server_version >= 140000 else ""
+    rows = connection.execute(
+        f"SELECT query, calls, {name} FROM pg_stat_statements WHERE dbid = "
+        f"(SELECT oid FROM pg_database WHERE datname = current_database()) {where}".encode()
+    ).fetchall()
+    found: dict[str, tuple[int, float]] = {}
+    for text, calls, took in rows:
+        text = shape(text).text
+        before = found.get(text, (0, 0.0))
+        found[text] = before[0] + calls, before[1] + took
+    return {text: Calls(calls, took / calls) for text, (calls, took) in found.items()}

@@ -82,7 +82,8 @@ class Statement(NamedTuple):
 
 class Shape(msgspec.Struct):
     """A statement without its literals, over all sessions. seconds: of those whose duration is known. reads:
-    it is known to change nothing; parameters: where the values of a synthetic file's come from."""
+    it is known to change nothing; parameters: where the values of a synthetic file's come from; rows: of a
+    call in the original, on the average, None where nothing says it, as no log does."""
 
     text: str
     calls: int = 0
@@ -90,6 +91,7 @@ class Shape(msgspec.Struct):
     errors: int = 0
     reads: bool = False
     parameters: list[str] = []
+    rows: float | None = None
 
 
 class Database(msgspec.Struct):

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 import pytest
@@ -28,7 +28,7 @@ from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 from support_program import Program
 from support_steps import database, run_step, running
-from support_traffic import SCHEMA, Shop
+from support_traffic import SCHEMA, Calls, Shop, counted
 
 MORE = """
 CREATE TYPE state AS ENUM ('open', 'paid', 'sent');
@@ -44,30 +44,6 @@ CREATE INDEX ON events (at);
 CREATE INDEX ON events (name text_pattern_ops);
 CREATE VIEW dear AS SELECT id, price FROM events WHERE price > 900;
 """
-
-
-class Calls(NamedTuple):
-    """calls; milliseconds of each."""
-
-    calls: int
-    each: float
-
-
-def counted(connection: psycopg.Connection[Any]) -> dict[str, Calls]:
-    """What pg_stat_statements has of a database, by shape."""
-    old = connection.info.server_version < 130000
-    name = "total_time" if old else "total_exec_time"
-    where = "AND toplevel" if connection.info.server_version >= 140000 else ""
-    rows = connection.execute(
-        f"SELECT query, calls, {name} FROM pg_stat_statements WHERE dbid = "
-        f"(SELECT oid FROM pg_database WHERE datname = current_database()) {where}".encode()
-    ).fetchall()
-    found: dict[str, tuple[int, float]] = {}
-    for text, calls, took in rows:
-        text = shape(text).text
-        before = found.get(text, (0, 0.0))
-        found[text] = before[0] + calls, before[1] + took
-    return {text: Calls(calls, took / calls) for text, (calls, took) in found.items()}
 
 
 def other_shapes(connection: psycopg.Connection[Any], dice: random.Random) -> None:

@@ -243,6 +243,7 @@ def _shape_number(writer: Writer, share: Share) -> int:
     kept = writer.shapes[number]
     kept.reads = share.understood.reads and (new or kept.reads)
     kept.parameters = kept.parameters or share.told()
+    kept.rows = max(kept.rows or 0.0, share.called.rows / share.called.calls)
     return number
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from pgstrata.traffic.captured import Database, Header
+from pgstrata.traffic.captured import Database, Header, name_of
 from pgstrata.workload.replay.options import ReplayOptions
 
 FACT = "captured"
@@ -27,7 +27,8 @@ class NotAsked(msgspec.Struct, frozen=True):
 class Coverage(msgspec.Struct, frozen=True):
     """Of a captured file what is replayed and what is not. begin, end: microseconds since 1970, of all of it;
     until: seconds after which the replay stops, None at its end; others: sessions and statements that were in
-    other databases; timed: of all statements those whose duration the log says."""
+    other databases; timed: of all statements those whose duration the log says; rows_known: it
+    says how many rows they had; without_rows: names of those that had none."""
 
     database: str
     begin: int
@@ -43,6 +44,8 @@ class Coverage(msgspec.Struct, frozen=True):
     other_statements: int
     left_out: list[NotAsked]
     notes: list[str]
+    rows_known: bool = False
+    without_rows: list[str] = []
 
 
 def coverage_of(header: Header, database: Database, options: ReplayOptions) -> Coverage:
@@ -65,6 +68,8 @@ def coverage_of(header: Header, database: Database, options: ReplayOptions) -> C
             for one in header.left_out[:MOST_LEFT_OUT]
         ],
         notes=list(header.notes),
+        rows_known=all(one.rows is not None for one in header.shapes),
+        without_rows=[name_of(n, one.text) for n, one in enumerate(header.shapes) if one.rows == 0],
     )
 
 

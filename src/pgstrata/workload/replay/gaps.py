@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,8 +14,11 @@ from pgstrata.store.record import ReplayRecord
 from pgstrata.traffic.captured import text_of
 from pgstrata.workload.replay.coverage import Coverage, coverage_in
 from pgstrata.workload.replay.judged import Judged, doubt, replays_of, rounds_in
+from pgstrata.workload.replay.totals import StatementTotal, totals_of
 
 MOST_EXAMPLE = 120
+
+_FINDS = re.compile(r"(?:SELECT|UPDATE|DELETE|WITH)\b", re.IGNORECASE)
 
 LATE = 0.01
 """Seconds of lateness (p99) from which on the original's pace was not kept: sessions met otherwise."""
@@ -38,6 +42,7 @@ def gaps(results: RunSet, step: StepResults, judged: Mapping[str, Judged]) -> li
     for variant, own in step.by_variant.items():
         found += _of_replay(variant, replays_of(own), rounds_in(own))
     found += _failed_always(step)
+    found += _found_nothing(step, coverage)
     for one in judged.values():
         found += _not_known(one, several=len(judged) > 1)
     if coverage is not None:
@@ -101,6 +106,37 @@ def _failed_always(step: StepResults) -> list[Gap]:
     count = sum(max(own[name] for own in by_variant) for name in names)
     example = text_of(min(names))[:MOST_EXAMPLE]
     return [Gap("Failed in the log, and fail again everywhere: nothing new", count, None, example)]
+
+
+def _found_nothing(step: StepResults, coverage: Coverage | None) -> Iterator[Gap]:
+    """Shapes of which no call had a row: of data that is not that of the original many find none."""
+    rows_known = coverage is not None and coverage.rows_known
+    none_before = set(coverage.without_rows) if coverage is not None else set()
+    by_names: dict[frozenset[str], list[str]] = {}
+    totals: dict[str, StatementTotal] = {}
+    for variant, own in step.by_variant.items():
+        mine = totals_of(m.record for m in own.repeats)
+        totals = {**mine, **totals}  # the first variant's stay
+        empty = frozenset(
+            name
+            for name, one in mine.items()
+            if one.succeeded and not one.rows and name not in none_before and _FINDS.match(text_of(name))
+        )
+        by_names.setdefault(empty, []).append(variant)
+    whole = sum(one.seconds for one in totals.values())
+    rounds = max((rounds_in(own) for own in step.by_variant.values()), default=1)
+    original = "though the original's did" if rows_known else "and whether the original's did no log says"
+    for empty, variants in by_names.items():
+        if empty:
+            seconds = sum(totals[name].seconds for name in empty)
+            first = max(empty, key=lambda name: totals[name].seconds)
+            yield Gap(
+                f"No call of {len(empty)} statement{'s' * (len(empty) != 1)} found a row on "
+                f"{' and '.join(variants)}, {original}: the data may be older or newer, or its keys others",
+                round(sum(totals[name].succeeded for name in empty) / rounds),
+                seconds / whole if whole else None,
+                text_of(first)[:MOST_EXAMPLE],
+            )
 
 
 def _not_known(judged: Judged, *, several: bool) -> list[Gap]:

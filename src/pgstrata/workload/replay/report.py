@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pgstrata import numbers
 from pgstrata.page.blocks import Block, Cell, Column, Row, Section, Table, missing, words
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
-from pgstrata.store.record import ReplayRecord, StatementRecord, StepRecord
+from pgstrata.store.record import ReplayRecord, StepRecord
 from pgstrata.traffic.captured import text_of
 from pgstrata.workload.replay.gaps import gap_table, gaps
 from pgstrata.workload.replay.judged import error_blocks, judged, judged_blocks
+from pgstrata.workload.replay.totals import StatementTotal, totals_of
 
 MOST_ROWS = 100
 
@@ -140,25 +141,25 @@ def _failures(
 
 
 def _statements(workload: WorkloadResults, step: StepResults, variants: list[str], records: Records) -> Table:
-    by_variant = {variant: _totals(records[variant]) for variant in variants}
+    by_variant = {variant: totals_of(records[variant]) for variant in variants}
     first = by_variant[variants[0]]
-    whole = sum(seconds for _, seconds in first.values())
+    none = StatementTotal()
+    whole = sum(one.seconds for one in first.values())
     names = sorted(
         {name for totals in by_variant.values() for name in totals},
-        key=lambda name: -first.get(name, (0, 0.0))[1],
+        key=lambda name: -first.get(name, none).seconds,
     )
     rows = []
     for name in names[:MOST_ROWS]:
-        calls, seconds = first.get(name, (0, 0.0))
-        share = seconds / whole if whole else None
+        share = first.get(name, none).seconds / whole if whole else None
         cells = [
             words(text_of(name)),
             Cell(share, numbers.percent(share)),
-            _count(calls),
+            _count(first.get(name, none).calls),
         ]
         for variant in variants:
-            count, took = by_variant[variant].get(name, (0, 0.0))
-            cells.append(_milliseconds(took / count) if count else missing("not asked"))
+            own = by_variant[variant].get(name, none)
+            cells.append(_milliseconds(own.seconds / own.calls) if own.calls else missing("not asked"))
         rows.append(Row(cells))
     return Table(
         name="replay_statements",
@@ -176,19 +177,6 @@ def _statements(workload: WorkloadResults, step: StepResults, variants: list[str
         if len(names) > MOST_ROWS
         else [],
     )
-
-
-def _totals(records: list[StepRecord]) -> dict[str, tuple[int, float]]:
-    """Calls and seconds of each statement."""
-    found: dict[str, tuple[int, float]] = {}
-    for one in (s for record in records for s in _of(record)):
-        calls, seconds = found.get(one.name, (0, 0.0))
-        found[one.name] = (calls + one.count, seconds + one.seconds_total)
-    return found
-
-
-def _of(record: StepRecord) -> tuple[StatementRecord, ...]:
-    return record.headline.statements_by_name
 
 
 def _milliseconds(seconds: float) -> Cell:
