@@ -79,6 +79,21 @@ def test_long_steps_show_that_they_are_alive(tmp_path: Path, monkeypatch: pytest
     assert lines == [f"  qp100      … {n} of 60 s, 1,000 queries/s" for n in (10, 20, 30)]
 
 
+def test_rounds_show_that_they_are_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = io.StringIO()
+    progress = PlainProgress(Console(file=output, width=200), plan(tmp_path, 'servers = ["pg:12"]'))
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    progress.step_begins(STEP)
+    for number in range(1, 5):
+        clock[0] += 6
+        progress.round_begins(number, "17")
+    progress.step_ended(record())
+    progress.round_begins(5, "17")
+    lines = output.getvalue().splitlines()
+    assert lines[:-1] == ["  qp100      … round 2, 17", "  qp100      … round 4, 17"]
+
+
 def test_a_step_of_one_transaction_has_no_rate_before_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,26 +21,28 @@ def question(**more: Any) -> Question:
 @pytest.mark.parametrize(
     ("minutes", "length", "keys", "seconds"),
     [
-        (60, 60, {"until": "verdict", "max_seconds": 3600.0}, None),
-        (60, 180, {"until": "verdict", "max_seconds": 3600.0}, None),
+        (60, 2, {"until": "verdict", "max_seconds": 1800.0}, None),
+        (60, 178, {"until": "verdict", "max_seconds": 3560.0}, None),
         (60, 190, {"rounds": 8}, None),
-        (60, 300, {"rounds": 6}, None),
-        (60, 450, {"rounds": 4}, None),
-        (60, 451, {"rounds": 4}, 450.0),
-        (60, 86_400, {"rounds": 4}, 450.0),
-        (0.1, 60, {"rounds": 4}, 0.75),
+        (60, 298, {"rounds": 6}, None),
+        (60, 448, {"rounds": 4}, None),
+        (60, 449, {"rounds": 4}, 448.0),
+        (60, 86_400, {"rounds": 4}, 448.0),
+        (0.1, 60, {"rounds": 4}, 1.0),
     ],
 )
 def test_as_many_rounds_as_the_time_holds(
     minutes: float, length: float, keys: dict[str, object], seconds: float | None
 ) -> None:
     header = Header(begin=10**15, end=10**15 + int(length * 1e6))
-    found = turns(question(minutes=minutes), ReplayOptions(), header, 2)
+    found = turns(question(minutes=minutes), ReplayOptions(), header, 2, 2.0)
     assert dict(found.keys) == keys and found.seconds == seconds and found.cut == (seconds is not None)
     # All of it, however long that takes, for those who say how often.
-    assert dict(turns(question(minutes=minutes, rounds=2), ReplayOptions(), header, 2).keys) == {"rounds": 2}
+    assert dict(turns(question(minutes=minutes, rounds=2), ReplayOptions(), header, 2, 2.0).keys) == {
+        "rounds": 2
+    }
     # Ten times the pace is ten times the rounds.
-    quick = turns(question(minutes=minutes), ReplayOptions(speed=10), Header(begin=0, end=10**7), 2)
+    quick = turns(question(minutes=minutes), ReplayOptions(speed=10), Header(begin=0, end=10**7), 2, 2.0)
     assert "until" in quick.keys or minutes < 1
 
 

@@ -52,7 +52,7 @@ def upgrade(
     ] = None,
     minutes: Annotated[
         float,
-        typer.Option("--minutes", metavar="M", help="Most minutes of replaying, all versions together."),
+        typer.Option("--minutes", metavar="M", help="Most minutes of all rounds on all versions together."),
     ] = 60.0,
     rounds: Annotated[
         int | None,

@@ -168,6 +168,10 @@ class _Told:
     def step_begins(self, step: Step) -> None:
         self._step, self._told = step, 0.0
 
+    def round_begins(self, number: int, variant: str) -> None:
+        if self._step is not None:
+            _tell(what=f"{self._step.name}: round {number}, {variant}")
+
     def second(self, event: Second) -> None:
         now = time.monotonic()
         if self._step is None or now - self._told < EVERY_SECONDS:

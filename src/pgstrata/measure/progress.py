@@ -32,6 +32,7 @@ class Progress(Protocol):
     def run_ended(self, run: PlannedRun, error: str | None, seconds: float) -> None: ...
     def phase(self, name: str, seconds: float | None = None) -> None: ...
     def step_begins(self, step: Step) -> None: ...
+    def round_begins(self, number: int, variant: str) -> None: ...
     def second(self, event: Second) -> None: ...
     def step_ended(self, record: StepRecord) -> None: ...
 
@@ -145,6 +146,13 @@ class PlainProgress:
     def step_begins(self, step: Step) -> None:
         self._step, self._said = step, time.monotonic()
 
+    def round_begins(self, number: int, variant: str) -> None:
+        """A whole step again, of one variant."""
+        now = time.monotonic()
+        if self._step is not None and now - self._said >= HEARTBEAT_SECONDS:
+            self._said = now
+            self.say(f"  {self._step.name:<10} … round {number}, {variant}")
+
     def second(self, event: Second) -> None:
         now = time.monotonic()
         if self._step is None or now - self._said < HEARTBEAT_SECONDS:
@@ -201,6 +209,10 @@ class LiveProgress(PlainProgress):
         self._what = f"{step.name}: connecting"
         self._done = 0
         self._until = None
+
+    def round_begins(self, number: int, variant: str) -> None:
+        if self._step is not None:
+            self._what, self._until = f"{self._step.name}: round {number}, {variant}", None
 
     def second(self, event: Second) -> None:
         if (step := self._step) is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.file.reading import Overrides, campaign_of
+from pgstrata.campaign.plan.order import AROUND_ROUND_SECONDS, COPIED_BYTES
 from pgstrata.errors import UsageError
 from pgstrata.server.acquire import check_spec
 from pgstrata.server.config.settings import major_name, major_of
@@ -26,10 +27,13 @@ MARGIN = 0.05
 """Times of single statements vary more than those of whole steps: smaller differences decide no upgrade."""
 
 MINUTES = 60.0
-"""Of replaying, all servers together, unless more is asked for."""
+"""Of all rounds on all servers, with what stands between them, unless more is asked for."""
 
 LEAST_ROUNDS = 4
 """Fewer prove hardly anything: where they do not fit into the time, the log is cut."""
+
+LEAST_SECONDS = 1.0
+"""Of a round that is cut: what is shorter says nothing of any load."""
 
 USUAL_CONNECTIONS = 90
 """That fit into a server whose max_connections nobody has set."""
@@ -210,18 +214,24 @@ class Turns:
     cut: bool = False
 
 
-def turns(question: Question, options: ReplayOptions, header: Header, servers: int) -> Turns:
-    """As many rounds as the time holds; where it holds enough for looking after each, until all is known."""
+def turns(question: Question, options: ReplayOptions, header: Header, servers: int, around: float) -> Turns:
+    """As many rounds as the time holds; where it holds enough for looking after each, until all is known.
+
+    around: seconds between rounds, in which a server starts with a copy of the data.
+    """
     if question.rounds is not None:
         return Turns({"rounds": question.rounds}, options.seconds)
     budget = question.minutes * 60
-    length = max(0.1, seconds_of(options, header)) * servers
-    rounds = int(budget / length)
+    length = max(0.1, seconds_of(options, header))
+    rounds = int(budget / servers / (length + around))
     if rounds >= FIRST:
-        return Turns({"until": "verdict", "max_seconds": budget}, options.seconds)
+        measured = budget * length / (length + around)
+        return Turns({"until": "verdict", "max_seconds": measured}, options.seconds)
     if rounds >= LEAST_ROUNDS:
         return Turns({"rounds": rounds - rounds % 2}, options.seconds)
-    return Turns({"rounds": LEAST_ROUNDS}, budget / servers / LEAST_ROUNDS, cut=True)
+    seconds = max(LEAST_SECONDS, budget / servers / LEAST_ROUNDS - around)
+    cut = seconds < length
+    return Turns({"rounds": LEAST_ROUNDS}, seconds if cut else options.seconds, cut)
 
 
 def labels(question: Question, servers: Servers) -> list[str]:
@@ -269,8 +279,9 @@ def campaign(
     if question.data_dir is not None:
         document["data_dir"] = question.data_dir
     overrides = Overrides(sets=question.sets)
-    chosen = campaign_of(dict(document), overrides).workloads[0].options
-    taken = turns(question, chosen, header, len(found))
+    (chosen,) = campaign_of(dict(document), overrides).workloads
+    around = AROUND_ROUND_SECONDS + chosen.cost.disk_bytes / COPIED_BYTES
+    taken = turns(question, chosen.options, header, len(found), around)
     document |= taken.keys
     if taken.cut:
         options["seconds"] = taken.seconds

@@ -209,6 +209,7 @@ class Comparison:
         while self._goes_on(pair, schedule.count):
             pair += 1
             for participant in self._order(pair):
+                self.progress.round_begins(pair, participant.label)
                 step = warmed_up(schedule.step, self.settings, first=not participant.slices)
                 self._try(participant, partial(Participant.measure_round, step=step, pair=pair))
         for participant in self.here:
