@@ -222,10 +222,19 @@ def headline(decision: Decision, variant: str) -> str:
         share = numbers.significant(100 * sum(one.base_share for one in unclear), 2)
         said = (
             f"no statement is proven slower; of {len(unclear)}, with {share} % of the time, it is not known"
+            f"{_at_most(unclear)}"
         )
     else:
         said = "no statement that matters is slower"
     return f"{said}. {together(decision, variant)}."
+
+
+def _at_most(statements: Sequence[StatementVerdict]) -> str:
+    """What can be said all the same: how slow they are at the most."""
+    lows = [one.verdict.low for one in statements]
+    if not 0 < min(lows) < 1 or any(one.verdict.aside for one in statements):
+        return ""
+    return f", but probably none takes {numbers.longer(1 / min(lows))} or more"
 
 
 def together(decision: Decision, variant: str) -> str:

@@ -60,12 +60,13 @@ def plan_blocks(results: RunSet, workload: WorkloadResults) -> list[Block]:
             Column("plan", "Plan", align="left"),
         ],
         rows=rows,
-        how="Asked with EXPLAIN after each step, with values from the middle of each range; it is the plan "
-        "the step executed. Made for its values: what a statement gets that is sent as text or with new "
-        "parameters each time. Generic: made once for any values, what a prepared statement keeps to from "
-        "its sixth execution on where that is estimated to be no dearer. The shape is the nodes, joins, "
-        "indexes and tables of a plan without costs and row counts. Where it differs from the base's both "
-        "plans stand side by side below, with a mark on the lines that differ.",
+        how="Asked with EXPLAIN after each step, with values from the middle of each range, or of a replay "
+        "with those of its log; it is the plan the step executed. Made for its values: what a statement "
+        "gets that is sent as text or with new parameters each time. Generic: made once for any values, "
+        "what a prepared statement keeps to from its sixth execution on where that is estimated to be no "
+        "dearer. The shape is the nodes, joins, indexes and tables of a plan without costs and row "
+        "counts. Where it differs from the base's both plans stand side by side below, with a mark on the "
+        "lines that differ.",
         keys=(("workload", workload.name),),
         lead=2,
     )
