@@ -206,9 +206,10 @@ _ASKS = frozenset(
 
 _SIGNALS = (
     *("handle_sig_alarm", "procsignal_sigusr1_handler", "ProcessConfigFile", "ProcessCatchupInterrupt"),
-    "pgstat_assoc_relation",
+    *("pgstat_assoc_relation", "get_tabstat_entry"),
 )
-"""Work that others or a timer cause; the last finds the statistics of a table again once they were sent."""
+"""Work that others or a timer cause; the last two, 15 and later and older ones, find the statistics of a table
+again once they were sent."""
 
 _WAL_PAGES = "AdvanceXLInsertBuffer"
 """Prepares pages of the WAL buffers, for the backend that needs one, or for all to come where the WAL writer,
