@@ -204,7 +204,7 @@ def test_no_server_outlives_its_owner(number: signal.Signals, pg17: Server, plac
         busy.create()
     assert clear_leftovers(place) == []  # its owner lives
     running.send_signal(number)
-    running.wait(10)
+    running.wait(60)
     deadline = time.monotonic() + 10
     while working_in(data) and time.monotonic() < deadline:
         time.sleep(0.01)
