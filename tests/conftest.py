@@ -17,9 +17,12 @@ from pgstrata.measure.placement import remember
 from pgstrata.observe.placement import placements_here
 from pgstrata.server.acquire import acquire
 from pgstrata.server.model import Server
+from pgstrata.server.source import Build, BuiltServer, build, tree_of_archive
 from pgstrata.store.record import PlacementRecord, TriedPlacement
 from pgstrata.store.write import now
+from support_built import pgvector_source, write_hello
 from support_program import Program, environment, living_in
+from support_sources import debian_archive
 
 # how long one example takes says more about what else the machine is doing than about the code
 settings.register_profile("pgstrata", deadline=None)
@@ -53,6 +56,35 @@ def pg13() -> Server:
 def pg12() -> Server:
     """An old server that many still run."""
     return _server("12")
+
+
+@pytest.fixture(scope="session")
+def hello(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An extension of five lines."""
+    return write_hello(tmp_path_factory.mktemp("pgxs") / "hello")
+
+
+@pytest.fixture(scope="session")
+def pgvector() -> Path:
+    """The source of pgvector."""
+    return pgvector_source()
+
+
+@pytest.fixture(scope="session")
+def pg17_built(hello: Path, pgvector: Path) -> BuiltServer:
+    """PostgreSQL 17 built from source with a module and two extensions: minutes on a new machine, and one
+    server for all who need one; then it is in the cache."""
+    wanted = Build("o2", contrib=("pg_prewarm",), extensions=(hello, pgvector))
+    return build(tree_of_archive(debian_archive(17, "trixie")), wanted)
+
+
+@pytest.fixture(scope="session")
+def built_variant(hello: Path, pgvector: Path) -> str:
+    """The same server as a variant of a campaign, called `built`."""
+    return (
+        f'[[variants]]\nserver = "tar:{debian_archive(17, "trixie")}"\nlabel = "built"\nbuild = "o2"\n'
+        f'contrib = ["pg_prewarm"]\nextensions = ["{hello}", "{pgvector}"]\n'
+    )
 
 
 @pytest.fixture

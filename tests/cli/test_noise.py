@@ -31,6 +31,7 @@ def test_the_base_against_itself(place: Path, pgstrata: Program, pg17: Server) -
     assert refused.returncode == 2
 
 
+@pytest.mark.slow
 def test_runs_of_noise_let_one_run_each_have_an_interval(
     place: Path, pgstrata: Program, pg17: Server
 ) -> None:
@@ -58,6 +59,7 @@ def test_runs_of_noise_let_one_run_each_have_an_interval(
     assert found[0]["steps"][0]["high"] is not None
 
 
+@pytest.mark.slow
 def test_placements_are_tried_the_best_is_named_and_campaigns_use_it(
     place: Path, pgstrata: Program, pg17: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,43 @@
+"""Extensions for a server that is built from its source: one of five lines, and pgvector."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tarfile
+from pathlib import Path
+
+from pgstrata.server.cache import cache_dir
+from support_sources import debian_source
+
+_HELLO = {
+    "Makefile": "MODULES = hello\nEXTENSION = hello\nDATA = hello--1.0.sql\nPG_CONFIG = pg_config\n"
+    "PGXS := $(shell $(PG_CONFIG) --pgxs)\ninclude $(PGXS)\n",
+    "hello.control": "default_version = '1.0'\nmodule_pathname = '$libdir/hello'\n",
+    "hello--1.0.sql": "CREATE FUNCTION hello() RETURNS int LANGUAGE C AS 'MODULE_PATHNAME';\n",
+    "hello.c": '#include "postgres.h"\n#include "fmgr.h"\nPG_MODULE_MAGIC;\nPG_FUNCTION_INFO_V1(hello);\n'
+    "Datum hello(PG_FUNCTION_ARGS) { PG_RETURN_INT32(42); }\n",
+}
+
+
+def write_hello(folder: Path) -> Path:
+    """An extension of five lines in a new folder."""
+    folder.mkdir()
+    for name, text in _HELLO.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def pgvector_source() -> Path:
+    """The source of pgvector, in the cache."""
+    archive = debian_source("pgvector", "trixie")
+    folder = cache_dir() / "archives" / "pgvector"
+    if not (folder / "Makefile").is_file():
+        made = folder.with_name(f".pgvector-{archive.stat().st_mtime_ns}")
+        with tarfile.open(archive) as tar:
+            tar.extractall(made, filter="data")
+        (inner,) = made.iterdir()
+        with contextlib.suppress(OSError):  # another worker was quicker
+            inner.rename(folder)
+        shutil.rmtree(made)
+    return folder
