@@ -7,7 +7,8 @@ SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Carg
 # A toolchain installed by rustup is used even where the shell does not know of it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 # The servers that demo and tests need are fetched by them; everything else is here.
-JOBS ?= $(shell nproc)
+# Tests wait for measured seconds half of their time.
+JOBS ?= $(shell expr 2 \* $$(nproc))
 # How often 'make slow' kills pgstrata at random and looks for what is left.
 KILLS ?= 300
 
