@@ -110,7 +110,7 @@ def capture(
     from pgstrata.user_files import user_path
 
     if export_script:
-        from pgstrata.traffic.synthetic.statistics import export_script as script
+        from pgstrata.traffic.synthetic.files import export_script as script
 
         print(script(), end="")
         return

@@ -11,8 +11,9 @@ from hypothesis import strategies as some
 
 from pgstrata.errors import UsageError
 from pgstrata.traffic.captured import Captured
+from pgstrata.traffic.synthetic.files import of_folder
 from pgstrata.traffic.synthetic.make import Share, shared_out, spread_out, synthetic
-from pgstrata.traffic.synthetic.statistics import CalledStatement, Statistics, elements, of_folder
+from pgstrata.traffic.synthetic.statistics import CalledStatement, Statistics, elements
 from pgstrata.traffic.synthetic.use import Understood
 
 counts = some.lists(some.integers(1, 10**7), min_size=1, max_size=40)

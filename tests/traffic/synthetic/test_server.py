@@ -21,9 +21,10 @@ from pgstrata.server.cluster import USER, Cluster
 from pgstrata.server.model import Server
 from pgstrata.traffic.captured import PREPARED, Captured
 from pgstrata.traffic.shapes import shape
+from pgstrata.traffic.synthetic.files import of_folder
 from pgstrata.traffic.synthetic.make import synthetic
 from pgstrata.traffic.synthetic.prepared import types_by
-from pgstrata.traffic.synthetic.statistics import Statistics, of_folder, of_server
+from pgstrata.traffic.synthetic.statistics import Statistics, of_server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 from support_program import Program
@@ -343,3 +344,35 @@ def test_a_server_that_does_not_count(pg17: Server) -> None:
         with pytest.raises(UsageError, match="does not count statements") as said:
             of_server(connection)
         assert "shared_preload_libraries" in said.value.hint
+
+
+@pytest.mark.parametrize("version", ["13", "17"])
+def test_partitions_views_and_domains(clusters: Mapping[str, Cluster], tmp_path: Path, version: str) -> None:
+    """Columns are found behind them, and a table has as many rows as its partitions together."""
+    with database(clusters[version], "parts") as connection:
+        connection.execute(
+            "CREATE TABLE p (id int, day date, state text) PARTITION BY RANGE (day);"
+            "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');"
+            "CREATE TABLE p2 PARTITION OF p FOR VALUES FROM ('2021-01-01') TO ('2023-01-01');"
+            "INSERT INTO p SELECT g, date '2020-01-01' + g % 1000, 's' || g % 3"
+            " FROM generate_series(1, 5000) g;"
+            "CREATE VIEW w AS SELECT id AS key, lower(state) AS state FROM p WHERE day > '2020-06-01';"
+            "CREATE DOMAIN positive AS int CHECK (VALUE > 0); CREATE TABLE q (a positive);"
+            "INSERT INTO q SELECT generate_series(1, 100)"
+        )
+        connection.execute("ANALYZE")
+        connection.execute("SELECT pg_stat_statements_reset()")
+        connection.execute("SELECT * FROM p WHERE id = 5 AND day BETWEEN '2022-01-01' AND '2022-01-10'")
+        connection.execute("SELECT key FROM w WHERE key = 7 AND state = 's2'")
+        connection.execute("SELECT * FROM q WHERE a = 3")
+        statistics = of_server(connection)
+        header = synthetic(statistics, tmp_path / "a", types_of=types_by(connection))
+    rows = {one.title: (one.rows, one.type) for one in statistics.columns if one.schema == "public"}
+    assert rows["p.id"] == (5000, "integer") and rows["q.a"] == (100, "integer")
+    known = {one.text: one.parameters for one in header.shapes}
+    assert known["SELECT key FROM w WHERE key = $1 AND state = $2"] == ["$1 p.id", "$2 p.state"]
+    assert known["SELECT * FROM q WHERE a = $1"] == ["$1 q.a"]
+    asked = known["SELECT * FROM p WHERE id = $1 AND day BETWEEN $2 AND $3"]
+    assert asked[0] == "$1 p.id" and asked[1].startswith("$2 a range of p.day")
+    # Neither another's texts nor pgstrata's own questions are among what is to be asked again.
+    assert len(header.shapes) == 3 and header.reads_only

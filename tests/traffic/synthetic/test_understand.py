@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -24,7 +25,7 @@ def table(table: str, /, schema: str = "public", **columns: str) -> list[TableCo
             rows=1000.0,
             pages=100.0,
             distinct=500.0,
-            bounds=("2024-01-01", "2024-06-01", "2024-12-31") if type_ == "date" else ("1", "50", "99"),
+            bounds={"date": ("2024-01-01", "2024-12-31"), "jsonb": ()}.get(type_, ("1", "50", "99")),
             elements=(("1", 0.5),) if type_.endswith("[]") or type_ == "tsvector" else (),
             keys=(f"{table}_{column}",) if type_.endswith("*") else (),
             analyzed=True,
@@ -40,7 +41,13 @@ CATALOG = Catalog(
         *table("b", id="integer*", a="integer", price="numeric(10,2)", at="timestamp with time zone"),
         *table("b", schema="other", id="integer", apart="integer"),
         *table("Odd", **{"Key": "integer"}),
-        *table("d", doc="jsonb", done="boolean"),
+        *table("d", doc="jsonb", done="boolean", span="tstzrange"),
+        replace(
+            *table("v", key="integer"), definition="SELECT a.id AS key, count(*) AS n FROM a GROUP BY a.id"
+        ),
+        *table("v", n="bigint"),
+        replace(*table("circle", key="integer"), definition="SELECT key FROM circle"),
+        replace(*table("broken", key="integer"), definition="SELECT FROM WHERE"),
     ]
 )
 
@@ -86,6 +93,9 @@ COLUMNS = [
     ("DELETE FROM a USING b WHERE a.id = b.a AND b.id = $1", ["b.id"]),
     ("UPDATE a SET b = b WHERE id = $1 RETURNING name", ["a.id"]),
     ("SELECT * FROM a WHERE id = $1 FOR UPDATE", ["a.id"]),
+    ("SELECT * FROM v WHERE key = $1 AND n = $2", ["a.id", "v.n"]),
+    ("SELECT * FROM v JOIN a ON a.id = v.key WHERE v.key = $1", ["a.id"]),
+    ("SELECT * FROM circle, broken WHERE circle.key = $1 AND broken.key = $2", ["circle.key", "broken.key"]),
     ("PREPARE x (int) AS SELECT * FROM a WHERE id = $1", ["a.id"]),
 ]
 
@@ -118,7 +128,8 @@ OTHERS = [
     ("UPDATE a SET b = b + $1, name = $2 WHERE id = $3", {1: "guessed: 1", 2: "put into a.name", 3: "a.id"}),
     ("UPDATE a SET (b, name) = ($1, $2)", {1: "put into a.b", 2: "put into a.name"}),
     ("INSERT INTO a (id, name) VALUES ($1, $2)", {1: "new keys of a.id", 2: "put into a.name"}),
-    ("INSERT INTO d VALUES ($1, $2)", {1: "put into d.doc", 2: "put into d.done"}),
+    ("INSERT INTO d VALUES ($1, $2)",
+     {1: "of the type of d.doc: its values are not known", 2: "put into d.done"}),
     ("INSERT INTO a (id) SELECT $1 FROM b WHERE b.a = $2", {1: "new keys of a.id", 2: "b.a"}),
     ("INSERT INTO a (id, b) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET b = excluded.b + $3",
      {1: "put into a.id", 2: "put into a.b", 3: "guessed: 1"}),
@@ -143,6 +154,8 @@ def test_what_else_a_parameter_may_be(text: str, expected: dict[int, str]) -> No
         ("CREATE TABLE x AS SELECT 1", "utility statement: CREATE TABLE AS"),
         ("SELECT * INTO x FROM a", "SELECT INTO"),
         ("SELECT doc ->> $1 FROM d", "key of a document"),
+        ("SELECT * FROM d WHERE doc @> $1", "which documents d.doc holds"),
+        ("SELECT * FROM d WHERE span @> $1::timestamptz", "what \\$1 is to d.span"),
         ("SELECT nextval($1)", "which name nextval"),
         ("SELECT own_function($1)", "what function own_function"),
         ("SELECT * FROM nowhere WHERE x = $1", "what \\$1 is compared with is not known"),
@@ -171,6 +184,8 @@ def test_types_that_a_server_has_found_out() -> None:
         ("SELECT * FROM b WHERE at > interval $1 + now()", "SELECT * FROM b WHERE at > $1::interval + now()"),
         ("SELECT timestamptz $1, date $2", "SELECT $1::timestamptz, $2::date"),
         ("SELECT CAST($1 AS date), 'ü'", "SELECT CAST($1 AS date), 'ü'"),
+        ("SELECT '?' FROM a WHERE id = ? AND name = $1 AND b > ?",
+         "SELECT '?' FROM a WHERE id = $2 AND name = $1 AND b > $3"),
         ("SELECT day + $1 FROM a", "SELECT day + $1::int FROM a"),
         ("SELECT sum(CASE WHEN b = $1 THEN $2 ELSE $3 END) FROM a",
          "SELECT sum(CASE WHEN b = $1 THEN $2::integer ELSE $3::integer END) FROM a"),

@@ -19,7 +19,8 @@ from pgstrata.traffic.captured import Statement as CapturedStatement
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.shapes import shape
 from pgstrata.traffic.synthetic.names import Catalog
-from pgstrata.traffic.synthetic.parameters import Hide, Known, Source, Value, sources
+from pgstrata.traffic.synthetic.parameters import Known, sources
+from pgstrata.traffic.synthetic.sources import Hide, Source, Value
 from pgstrata.traffic.synthetic.statistics import MARK, CalledStatement, Statistics
 from pgstrata.traffic.synthetic.understand import understand
 from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood

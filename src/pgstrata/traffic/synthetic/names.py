@@ -26,6 +26,8 @@ class Catalog:
                 schemas.insert(0 if column.visible else len(schemas), column.schema)
             self._tables[key][column.name] = column
 
+        self.views: dict[tuple[str, str], Mapping[str, TableColumn]] = {}
+
     def table(self, schema: str | None, name: str) -> Mapping[str, TableColumn] | None:
         """The columns of a table in their order."""
         schemas = [schema] if schema else self._schemas.get(name, [])

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import math
-import re
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 from pgstrata.traffic.synthetic.draw import Distribution, FreshKeys, UnknownValuesError, longest
 from pgstrata.traffic.synthetic.scale import LARGEST, base_type
+from pgstrata.traffic.synthetic.sources import (
+    Hide,
+    Source,
+    Value,
+    array_of,
+    beginning_like,
+    beginning_pattern,
+    changed,
+    constant,
+    drawn_from,
+    hidden,
+    put_into,
+    range_between,
+    range_beyond,
+    whole,
+)
 from pgstrata.traffic.synthetic.statistics import CalledStatement, TableColumn
-from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood, Use
-
-Value = str | None
-Hide = Callable[[str], str]
-"""What a masked file has in the place of a value; the value itself in one that is not."""
-Draw = Callable[[Random, Hide], Sequence[Value]]
+from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood, Use, numbers_in
 
 MOST_LISTED = 1000
 """Values in an array behind ANY, where the rows of a call let one think of more."""
@@ -43,17 +53,6 @@ _OF_TYPE = {
     "bytea": "\\x00",
     **dict.fromkeys(LARGEST, "1"),
 }
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where values of some parameters come from. numbers: of the parameters; told: in a few words;
-    guessed: nothing is known of the values but their place or type."""
-
-    numbers: tuple[int, ...]
-    draw: Draw
-    told: str
-    guessed: bool = False
 
 
 @dataclass
@@ -88,11 +87,6 @@ def sources(
     Raises NotUnderstoodError for a parameter of which nothing is known.
     """
     return _Plan(understood, called, known, types).sources()
-
-
-def numbers_in(text: str) -> int:
-    """The highest $n of a statement whose literals are gone."""
-    return max((int(found) for found in re.findall(r"\$([0-9]{1,5})\b", text)), default=0)
 
 
 class _Plan:
@@ -162,17 +156,17 @@ class _Plan:
             if distribution is None:
                 continue
             if like := next((number for number, use in ends if use.kind == "like"), None):
-                found.append(_like(like, distribution, self._uses[like], share))
+                found.append(beginning_like(like, distribution, self._uses[like], share))
             low = next((number for number, use in ends if use.kind == "greater"), None)
             high = next((number for number, use in ends if use.kind == "less"), None)
             rest = [number for number, _ in ends if number not in (like, low, high)]
             if low is not None and high is not None:
-                found.append(_between(distribution, low, high, share))
+                found.append(range_between(distribution, low, high, share))
             elif low is not None:
-                found.append(_beyond(distribution, low, share, above=True))
+                found.append(range_beyond(distribution, low, share, above=True))
             elif high is not None:
-                found.append(_beyond(distribution, high, share, above=False))
-            found += [_drawn(number, distribution, None) for number in rest]
+                found.append(range_beyond(distribution, high, share, above=False))
+            found += [drawn_from(number, distribution, None) for number in rest]
         return found
 
     def _share(self, ranges: int) -> float | None:
@@ -215,9 +209,9 @@ class _Plan:
         match use.kind:
             case "limit":
                 rows = max(1, round(self._rows)) if self._called.rows else 10
-                return _constant(number, str(rows), f"LIMIT, guessed by its rows: {rows}")
+                return constant(number, str(rows), f"LIMIT, guessed by its rows: {rows}")
             case "offset":
-                return _constant(number, "0", "OFFSET, guessed: 0")
+                return constant(number, "0", "OFFSET, guessed: 0")
             case "guess":
                 return self._guessed(number, use)
         column = use.column
@@ -228,6 +222,8 @@ class _Plan:
             return Source(
                 (number,), lambda dice, hide: (hide(keys.value(dice)),), f"new keys of {column.title}"
             )
+        if base_type(column.type).endswith("range") and use.type not in ("", base_type(column.type)):
+            raise NotUnderstoodError(f"what ${number} is to {column.title} (type {column.type}) is not known")
         if use.kind == "element" or (use.kind == "equal" and column.elements and use.type != column.type):
             return self._element(number, use, column)
         distribution = self._known.distribution(column)
@@ -237,14 +233,19 @@ class _Plan:
             case "any":
                 return self._listed(number, use, distribution)
             case "regular":
-                return _regular(number, distribution, use)
+                return beginning_pattern(number, distribution, use)
             case "insert" | "set":
-                return _put(number, distribution)
-        return _drawn(number, distribution, use.change)
+                return put_into(number, distribution)
+        return drawn_from(number, distribution, whole if self._to_whole(use, column) else use.change)
+
+    def _to_whole(self, use: Use, column: TableColumn) -> bool:
+        """Whether a column of fractions is compared with a whole number, `price = $1::int`."""
+        fractions = ("numeric", "real", "double precision")
+        return base_type(use.type) in LARGEST and base_type(column.type) in fractions
 
     def _guessed(self, number: int, use: Use) -> Source:
         if use.guess is not None:
-            return _constant(number, use.guess, f"guessed: {use.guess}")
+            return constant(number, use.guess, f"guessed: {use.guess}")
         if use.type == "bigint" and use.kind == "guess" and self._understood.uses.get(number):
             # A lock by number: the same for all would make them wait for each other.
             return Source(
@@ -255,9 +256,9 @@ class _Plan:
             )
         plain = base_type(use.type)
         if plain.endswith("[]"):
-            return _constant(number, "{}", "guessed: an empty array")
+            return constant(number, "{}", "guessed: an empty array")
         if plain in _OF_TYPE:
-            return _constant(number, _OF_TYPE[plain], f"guessed, of type {plain}: {_OF_TYPE[plain]}")
+            return constant(number, _OF_TYPE[plain], f"guessed, of type {plain}: {_OF_TYPE[plain]}")
         if plain:
             raise NotUnderstoodError(f"what ${number} of type {plain} is compared with is not known")
         raise NotUnderstoodError(f"what ${number} is compared with is not known")
@@ -265,6 +266,8 @@ class _Plan:
     def _made_up(self, number: int, use: Use, column: TableColumn) -> Source:
         """Of a column of which only the type is known."""
         type_ = base_type(column.type)
+        if type_.startswith("json") and use.kind not in ("insert", "set"):
+            raise NotUnderstoodError(f"which documents {column.title} holds is not known")
         why = "ANALYZE has not seen it" if not column.analyzed else "its values are not known"
         told = f"of the type of {column.title}: {why}"
         if use.kind == "any" or type_.endswith("[]"):
@@ -286,7 +289,7 @@ class _Plan:
                 (number,), lambda dice, hide: ("\\x" + dice.randbytes(10).hex(),), told, guessed=True
             )
         if type_ in _OF_TYPE:
-            return _constant(number, _OF_TYPE[type_], told)
+            return constant(number, _OF_TYPE[type_], told)
         raise NotUnderstoodError(f"values of {column.title} (type {type_ or 'unknown'}) are not known")
 
     def _element(self, number: int, use: Use, column: TableColumn) -> Source:
@@ -298,7 +301,7 @@ class _Plan:
 
         def draw(dice: Random, hide: Hide) -> Sequence[Value]:
             (value,) = dice.choices(values, shares)
-            return (_array([hide(value)]) if whole else hide(value),)
+            return (array_of([hide(value)]) if whole else hide(value),)
 
         return Source((number,), draw, f"elements of {column.title}")
 
@@ -308,8 +311,8 @@ class _Plan:
         length = max(1, min(MOST_LISTED, round(self._rows))) if column.keys and self._called.rows else 5
 
         def draw(dice: Random, hide: Hide) -> Sequence[Value]:
-            values = (_changed(distribution.equal(dice), use.change) for _ in range(length))
-            return (_array([_hidden(value, column, hide) for value in values]),)
+            values = (changed(distribution.equal(dice), use.change) for _ in range(length))
+            return (array_of([hidden(value, column, hide) for value in values]),)
 
         return Source((number,), draw, f"{length} of {column.title}", guessed=True)
 
@@ -337,88 +340,4 @@ def _rank(use: Use) -> tuple[bool, int]:
     )
 
 
-def _constant(number: int, value: str, told: str) -> Source:
-    return Source((number,), lambda dice, hide: (value,), told, guessed=True)
-
-
-def _changed(value: str, change: Callable[[str], str] | None) -> str:
-    return value if change is None else change(value)
-
-
-def _hidden(value: str, column: TableColumn, hide: Hide) -> str:
-    """The labels of an enum are the schema's, and no others would do."""
-    return value if column.labels else hide(value)
-
-
-def _drawn(number: int, distribution: Distribution, change: Callable[[str], str] | None) -> Source:
-    column = distribution.column
-
-    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
-        return (_hidden(_changed(distribution.equal(dice), change), column, hide),)
-
-    return Source((number,), draw, column.title)
-
-
-def _put(number: int, distribution: Distribution) -> Source:
-    column = distribution.column
-
-    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
-        value = distribution.value(dice)
-        return (None if value is None else _hidden(value, column, hide),)
-
-    return Source((number,), draw, f"put into {column.title}")
-
-
-def _between(distribution: Distribution, low: int, high: int, share: float | None) -> Source:
-    """Both ends of a range; a third of the rows, as two values drawn would have between them, where nothing
-    says more."""
-    width = 1 / 3 if share is None else share
-
-    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
-        begin = dice.random() * (1 - width)
-        ends = distribution.at(begin), distribution.at(min(1.0, begin + width))
-        return [_hidden(one, distribution.column, hide) for one in ends]
-
-    told = f"a range of {distribution.column.title}"
-    return Source((low, high), draw, told if share is None else f"{told}: {100 * width:.3g} % of the rows")
-
-
-def _beyond(distribution: Distribution, number: int, share: float | None, *, above: bool) -> Source:
-    """One end of a range; drawn as a row's value where nothing says more."""
-    mean = 0.5 if share is None else share
-
-    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
-        own = dice.random() * 2 * mean if mean <= 0.5 else 1 - dice.random() * 2 * (1 - mean)
-        return (_hidden(distribution.at(1 - own if above else own), distribution.column, hide),)
-
-    told = f"{'above' if above else 'below'} it in {distribution.column.title}"
-    return Source((number,), draw, told if share is None else f"{told}: {100 * mean:.3g} % of the rows")
-
-
-def _like(number: int, distribution: Distribution, use: Use, share: float | None) -> Source:
-    """%, behind the beginning of a value that so many have; where nothing says how many, a hundredth."""
-    wanted = 0.01 if share is None else share
-
-    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
-        begin = _changed(distribution.beginning(distribution.equal(dice), wanted), use.change)
-        return (re.sub(r"([\\%_])", r"\\\1", hide(begin)) + "%",)
-
-    told = f"LIKE the beginning of {distribution.column.title}"
-    told += "" if share is None else f": {100 * wanted:.3g} % of the rows"
-    return Source((number,), draw, told, guessed=share is None)
-
-
-def _regular(number: int, distribution: Distribution, use: Use) -> Source:
-    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
-        begin = _changed(distribution.beginning(distribution.equal(dice), 0.01), use.change)
-        return ("^" + re.escape(hide(begin)),)
-
-    told = f"a pattern of the beginning of {distribution.column.title}"
-    return Source((number,), draw, told, guessed=True)
-
-
-def _array(values: Sequence[str]) -> str:
-    return "{" + ",".join('"' + re.sub(r'(["\\])', r"\\\1", value) + '"' for value in values) + "}"
-
-
-__all__ = ["Known", "Source", "Value", "numbers_in", "sources"]
+__all__ = ["Known", "sources"]

@@ -18,8 +18,8 @@ from pgstrata.traffic.synthetic.use import NotUnderstoodError
 def types_by(connection: psycopg.Connection[Any]) -> TypesOf:
     """Asks the server of a connection in autocommit. Statements are parsed by it and not executed, so it does
     not count them either, as it would count PREPARE."""
-    connection.execute("SET lock_timeout = '5s'")
-    connection.execute("SET statement_timeout = '30s'")
+    connection.execute(f"SET {MARK} lock_timeout = '5s'".encode())
+    connection.execute(f"SET {MARK} statement_timeout = '30s'".encode())
     server = connection.pgconn
 
     @cache

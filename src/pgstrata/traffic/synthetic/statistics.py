@@ -3,12 +3,9 @@ database, read from the server itself or from the files that `export_script` mak
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,59 +13,59 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from pgstrata.errors import UsageError, server_said
-from pgstrata.user_files import read_text, shown
-
-STATEMENTS, COLUMNS = "statements.csv", "columns.csv"
-"""Names of the files that hold what a server knows."""
+from pgstrata.user_files import shown
 
 MARK = "/* pgstrata capture */"
 """In the questions that are asked here, which the server counts as well."""
 
-MOST_BYTES = 1 << 30
-"""Of such a file."""
-
 HIDDEN = "<insufficient privilege>"
 """Stands in the place of other users' texts where pg_read_all_stats is lacking."""
 
-_EXPORT = "have `pgstrata capture --export-script` write one, and psql execute it"
+EXPORT = "have `pgstrata capture --export-script` write one, and psql execute it"
 
 # Output that does not depend on who asks.
-_SETTINGS = (
-    "SET datestyle = ISO",
-    "SET intervalstyle = postgres",
-    "SET timezone = UTC",
-    "SET bytea_output = hex",
-    "SET extra_float_digits = 1",
+SETTINGS = (
+    f"SET {MARK} datestyle = ISO",
+    f"SET {MARK} intervalstyle = postgres",
+    f"SET {MARK} timezone = UTC",
+    f"SET {MARK} bytea_output = hex",
+    f"SET {MARK} extra_float_digits = 1",
 )
 
-_COUNTED = """
+COUNTED_QUESTION = """
 SELECT /* pgstrata capture */ d.datname, current_database() AS here, {seconds} AS seconds, s.*
 FROM {schema}.pg_stat_statements s LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid
 """
 
-_COLUMNS = """
+COLUMNS_QUESTION = """
 SELECT /* pgstrata capture */ DISTINCT ON (c.oid, a.attnum)
     n.nspname AS schemaname, c.relname AS tablename, a.attname,
     CASE WHEN t.typtype = 'd' THEN format_type(t.typbasetype, t.typtypmod)
         ELSE format_type(a.atttypid, a.atttypmod) END AS type,
     has_column_privilege(c.oid, a.attnum, 'SELECT') AS readable,
     n.nspname = ANY (current_schemas(true)) AS visible,
-    (WITH RECURSIVE part(oid) AS (
-        SELECT c.oid UNION ALL SELECT i.inhrelid FROM pg_inherits i JOIN part p ON i.inhparent = p.oid
-    ) SELECT sum(greatest(k.reltuples, 0)) FROM part JOIN pg_class k ON k.oid = part.oid) AS rows,
-    c.relpages AS pages, s.correlation,
+    size.rows, size.pages, s.correlation,
     (SELECT array_agg(x.indexrelid::text) FROM pg_index x
         WHERE x.indrelid = c.oid AND x.indisunique AND a.attnum = ANY (x.indkey))::text AS keys,
     EXISTS (SELECT FROM pg_constraint f
         WHERE f.conrelid = c.oid AND f.contype = 'f' AND a.attnum = ANY (f.conkey)) AS refers,
     (SELECT array_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e
         WHERE e.enumtypid = t.oid)::text AS labels,
+    CASE WHEN c.relkind = 'v' AND a.attnum = 1 THEN pg_get_viewdef(c.oid) END AS definition,
     s.null_frac, s.n_distinct, s.most_common_vals::text, s.most_common_freqs::text,
     s.histogram_bounds::text, s.most_common_elems::text, s.most_common_elem_freqs::text
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 JOIN pg_type t ON t.oid = a.atttypid
+LEFT JOIN LATERAL (
+    -- With its partitions; from 14 on their parent counts them as well.
+    WITH RECURSIVE part(oid) AS (
+        SELECT c.oid UNION ALL SELECT i.inhrelid FROM pg_inherits i JOIN part p ON i.inhparent = p.oid
+    )
+    SELECT sum(greatest(k.reltuples, 0)) AS rows, sum(greatest(k.relpages, 0)) AS pages
+    FROM part JOIN pg_class k ON k.oid = part.oid AND k.relkind <> 'p'
+) size ON true
 LEFT JOIN pg_stats s
     ON s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = a.attname
 WHERE c.relkind IN ('r', 'p', 'f', 'm', 'v') AND n.nspname !~ '^pg_(toast|temp)|^information_schema$'
@@ -99,8 +96,8 @@ class TableColumn:
     the table. correlation: of the column's order with that of the rows, -1 to 1. distinct: how many values
     there are that are not NULL, None where that is not known. common: values and which share of all rows has
     each. bounds: values between which equally many of the other rows lie. elements: of arrays and documents
-    for searching, with their shares. keys: unique indexes it is a part of; refers: to another table;
-    analyzed: ANALYZE has seen it; readable: its statistics may be.
+    for searching, with their shares. definition: of a view, at its first column. keys: unique indexes it is a
+    part of; refers: to another table; analyzed: ANALYZE has seen it; readable: its statistics may be.
     """
 
     schema: str
@@ -116,6 +113,7 @@ class TableColumn:
     bounds: tuple[str, ...] = ()
     elements: tuple[tuple[str, float], ...] = ()
     labels: tuple[str, ...] = ()
+    definition: str = ""
     keys: tuple[str, ...] = ()
     refers: bool = False
     analyzed: bool = False
@@ -146,17 +144,17 @@ class Statistics:
 def of_server(connection: psycopg.Connection[Any]) -> Statistics:
     """What the server of a connection knows of its database. Raises UsageError where it has counted nothing,
     or nobody but it may read it."""
-    for setting in _SETTINGS:
+    for setting in SETTINGS:
         connection.execute(setting.encode())
-    return _statistics(_counted(connection), columns_of(connection))
+    return statistics_of(_counted(connection), columns_of(connection))
 
 
 def columns_of(connection: psycopg.Connection[Any]) -> list[TableColumn]:
     """The columns of all tables, with what ANALYZE found in them."""
-    for setting in _SETTINGS:
+    for setting in SETTINGS:
         connection.execute(setting.encode())
     with connection.cursor(row_factory=dict_row) as cursor:
-        return [_column(row) for row in cursor.execute(_COLUMNS.encode())]
+        return [column_in(row) for row in cursor.execute(COLUMNS_QUESTION.encode())]
 
 
 def _counted(connection: psycopg.Connection[Any]) -> list[dict[str, Any]]:
@@ -184,7 +182,7 @@ def _counted(connection: psycopg.Connection[Any]) -> list[dict[str, Any]]:
         ).format(schema)  # type: ignore[assignment]
     try:
         with connection.cursor(row_factory=dict_row) as cursor:
-            return cursor.execute(sql.SQL(_COUNTED).format(schema=schema, seconds=seconds)).fetchall()
+            return cursor.execute(sql.SQL(COUNTED_QUESTION).format(schema=schema, seconds=seconds)).fetchall()
     except psycopg.errors.ObjectNotInPrerequisiteState as error:
         raise UsageError(
             f"the server does not count statements: {server_said(error)}",
@@ -197,74 +195,10 @@ def _counted(connection: psycopg.Connection[Any]) -> list[dict[str, Any]]:
         ) from error
 
 
-# --- of files ---------------------------------------------------------------------------------
-
-
-def export_script() -> str:
-    """A script for psql that writes the two files of the database it is connected to."""
-    counted = _COUNTED.format(seconds=":seconds", schema=':"schema"').strip()
-    settings = "".join(f"{setting};\n" for setting in _SETTINGS)
-    return f"""\\set ON_ERROR_STOP on
-\\set QUIET on
-{settings}SELECT n.nspname AS schema FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
-WHERE e.extname = 'pg_stat_statements' \\gset
-SELECT count(*) > 0 AS informed FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relname = 'pg_stat_statements_info' AND n.nspname = :'schema' \\gset
-\\if :informed
-SELECT extract(epoch FROM now() - stats_reset) AS seconds FROM :"schema".pg_stat_statements_info \\gset
-\\else
-\\set seconds NULL
-\\endif
-COPY (
-{counted}
-) TO STDOUT (FORMAT csv, HEADER) \\g {STATEMENTS}
-COPY ({_COLUMNS}) TO STDOUT (FORMAT csv, HEADER) \\g {COLUMNS}
-"""
-
-
-def of_folder(folder: Path) -> Statistics:
-    """What the files of a folder hold. Raises UsageError where one lacks, or is none."""
-    return _statistics(statements_of(folder / STATEMENTS), _columns_in(folder / COLUMNS))
-
-
-def of_file(statements: Path, connection: psycopg.Connection[Any]) -> Statistics:
-    """Statements of a file, and tables of a server that holds the same."""
-    return _statistics(statements_of(statements), columns_of(connection))
-
-
-def statements_of(file: Path) -> list[dict[str, Any]]:
-    """The rows of a file of pg_stat_statements."""
-    rows = _rows(file)
-    if rows and not {"query", "calls"} <= rows[0].keys():
-        raise UsageError(
-            f"{shown(file)} does not hold pg_stat_statements: it has no column `query` or `calls`", _EXPORT
-        )
-    return rows
-
-
-def _columns_in(file: Path) -> list[TableColumn]:
-    rows = _rows(file)
-    if rows and not {"schemaname", "tablename", "attname"} <= rows[0].keys():
-        raise UsageError(f"{shown(file)} does not hold pg_stats: it has no column `attname`", _EXPORT)
-    return [_column(row) for row in rows]
-
-
-def _rows(file: Path) -> list[dict[str, Any]]:
-    text = read_text(file, "file of statistics", most=MOST_BYTES, missing=_EXPORT)
-    csv.field_size_limit(MOST_BYTES)
-    try:
-        reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-        # An empty cell is NULL: COPY writes an empty text as "", which no column here has.
-        rows = [{name: value or None for name, value in row.items() if name} for row in reader]
-    except csv.Error as error:
-        raise UsageError(f"{shown(file)} is no CSV: {error}", _EXPORT) from error
-    return rows
-
-
 # --- rows of either ---------------------------------------------------------------------------
 
 
-def _statistics(rows: Sequence[Mapping[str, Any]], columns: Sequence[TableColumn]) -> Statistics:
+def statistics_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[TableColumn]) -> Statistics:
     if not rows:
         raise UsageError(
             "pg_stat_statements has counted no statement",
@@ -328,14 +262,14 @@ def _called(row: Mapping[str, Any], database: str) -> CalledStatement:
             _name(row) == database,
         )
     except ValueError as error:
-        raise UsageError(f"the statistics are no numbers: {shown(error)}", _EXPORT) from error
+        raise UsageError(f"the statistics are no numbers: {shown(error)}", EXPORT) from error
 
 
 def _boolean(value: object, *, otherwise: bool) -> bool:
     return otherwise if value is None else value in (True, "t", "true")
 
 
-def _column(row: Mapping[str, Any]) -> TableColumn:
+def column_in(row: Mapping[str, Any]) -> TableColumn:
     rows = max(0.0, float(row.get("rows") or 0.0))
     found = row.get("n_distinct")
     null_share = float(row.get("null_frac") or 0.0)
@@ -357,6 +291,7 @@ def _column(row: Mapping[str, Any]) -> TableColumn:
         bounds=_list(row.get("histogram_bounds")),
         elements=_shares(row.get("most_common_elems"), row.get("most_common_elem_freqs")),
         labels=_list(row.get("labels")),
+        definition=str(row.get("definition") or ""),
         keys=_list(row.get("keys")),
         refers=_boolean(row.get("refers"), otherwise=False),
         analyzed=row.get("null_frac") is not None,
@@ -389,7 +324,7 @@ def elements(text: str) -> Iterator[str | None]:
     while at < len(text):
         match = _ELEMENT.match(text, at)
         if match is None:
-            raise UsageError(f"the statistics hold no list where one is due: {shown(text, 60)}", _EXPORT)
+            raise UsageError(f"the statistics hold no list where one is due: {shown(text, 60)}", EXPORT)
         quoted, plain, ends = match.groups()
         if quoted is not None:
             yield re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
@@ -401,16 +336,17 @@ def elements(text: str) -> Iterator[str | None]:
 
 
 __all__ = [
-    "COLUMNS",
+    "COLUMNS_QUESTION",
+    "COUNTED_QUESTION",
+    "EXPORT",
     "MARK",
-    "STATEMENTS",
+    "SETTINGS",
     "CalledStatement",
     "Statistics",
     "TableColumn",
+    "column_in",
     "columns_of",
     "elements",
-    "export_script",
-    "of_file",
-    "of_folder",
     "of_server",
+    "statistics_of",
 ]

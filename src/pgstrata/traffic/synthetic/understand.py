@@ -10,10 +10,11 @@ from pglast import ast, parse_sql
 from pglast.enums import SetOperation
 from pglast.parser import ParseError
 
+from pgstrata.traffic.shapes import tokens
 from pgstrata.traffic.synthetic.expressions import Expressions
 from pgstrata.traffic.synthetic.names import Catalog, Columns, Output, Scope
 from pgstrata.traffic.synthetic.statistics import TableColumn
-from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood, Use
+from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood, Use, numbers_in
 
 
 def understand(text: str, catalog: Catalog, *, masked: bool = False) -> Understood:
@@ -24,6 +25,8 @@ def understand(text: str, catalog: Catalog, *, masked: bool = False) -> Understo
     try:
         statements = parse_sql(text)
     except ParseError as error:
+        if (newer := _numbered(text)) != text:
+            return understand(newer, catalog, masked=masked)
         raise NotUnderstoodError(f"it cannot be parsed, and may be cut off: {error.args[0]}") from None
     if len(statements) != 1:
         raise NotUnderstoodError("it is not one statement")
@@ -36,6 +39,16 @@ def understand(text: str, catalog: Catalog, *, masked: bool = False) -> Understo
     reader = _Reader(text, catalog)
     reader.statement(node)
     return reader.result(masked=masked)
+
+
+def _numbered(text: str) -> str:
+    """Before 10 a question mark stood for each constant; now $n does."""
+    last = numbers_in(text)
+    made = []
+    for kind, piece in tokens(text):
+        last += kind == "other" and piece == "?"
+        made.append(f"${last}" if kind == "other" and piece == "?" else piece)
+    return "".join(made)
 
 
 def _begin(text: str, node: Any) -> int:
@@ -211,7 +224,27 @@ class _Reader(Expressions):
     # --- sources ------------------------------------------------------------------------------------
 
     def _table(self, node: Any) -> Mapping[str, TableColumn]:
-        return self._catalog.table(node.schemaname, node.relname) or {}
+        columns = self._catalog.table(node.schemaname, node.relname) or {}
+        first = next(iter(columns.values()), None)
+        return self._behind_view(first, columns) if first is not None and first.definition else columns
+
+    def _behind_view(
+        self, first: TableColumn, columns: Mapping[str, TableColumn]
+    ) -> Mapping[str, TableColumn]:
+        """The columns of tables that a view shows, as far as they can be told."""
+        key = first.schema, first.table
+        views = self._catalog.views
+        if key not in views:
+            views[key] = columns  # for whatever asks for it meanwhile: views may stand in a circle
+            try:
+                shown = _Reader(first.definition, self._catalog).statement(
+                    parse_sql(first.definition)[0].stmt
+                )
+            except (ParseError, NotUnderstoodError):
+                shown = []
+            found = {name: one.column for name, one in zip(columns, shown, strict=False) if one.column}
+            views[key] = {**columns, **found}
+        return views[key]
 
     def _target(self, node: Any, table: Columns, scope: Scope) -> None:
         self._tables += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -60,4 +61,9 @@ class Understood:
     upserts: bool = False
 
 
-__all__ = ["Kind", "NotUnderstoodError", "Understood", "Use"]
+def numbers_in(text: str) -> int:
+    """The highest $n of a statement whose literals are gone."""
+    return max((int(found) for found in re.findall(r"\$([0-9]{1,5})\b", text)), default=0)
+
+
+__all__ = ["Kind", "NotUnderstoodError", "Understood", "Use", "numbers_in"]

@@ -7,9 +7,10 @@ from pathlib import Path
 from pgstrata.errors import UsageError
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.traffic.captured import Header
+from pgstrata.traffic.synthetic.files import of_folder
 from pgstrata.traffic.synthetic.make import CALLS, TypesOf, synthetic
 from pgstrata.traffic.synthetic.prepared import types_by
-from pgstrata.traffic.synthetic.statistics import Statistics, of_folder, of_server
+from pgstrata.traffic.synthetic.statistics import Statistics, of_server
 from pgstrata.user_files import shown, user_path
 
 

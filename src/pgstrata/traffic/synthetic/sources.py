@@ -1,0 +1,135 @@
+"""Where the values of parameters come from, each drawn anew for every call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from pgstrata.traffic.synthetic.draw import Distribution
+from pgstrata.traffic.synthetic.statistics import TableColumn
+from pgstrata.traffic.synthetic.use import Use
+
+Value = str | None
+Hide = Callable[[str], str]
+"""What a masked file has in the place of a value; the value itself in one that is not."""
+Draw = Callable[[Random, Hide], Sequence[Value]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where values of some parameters come from. numbers: of the parameters; told: in a few words;
+    guessed: nothing is known of the values but their place or type."""
+
+    numbers: tuple[int, ...]
+    draw: Draw
+    told: str
+    guessed: bool = False
+
+
+def constant(number: int, value: str, told: str) -> Source:
+    return Source((number,), lambda dice, hide: (value,), told, guessed=True)
+
+
+def changed(value: str, change: Callable[[str], str] | None) -> str:
+    return value if change is None else change(value)
+
+
+def whole(value: str) -> str:
+    return value.partition(".")[0]
+
+
+def hidden(value: str, column: TableColumn, hide: Hide) -> str:
+    """The labels of an enum are the schema's, and no others would do."""
+    return value if column.labels else hide(value)
+
+
+def drawn_from(number: int, distribution: Distribution, change: Callable[[str], str] | None) -> Source:
+    column = distribution.column
+
+    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+        return (hidden(changed(distribution.equal(dice), change), column, hide),)
+
+    return Source((number,), draw, column.title)
+
+
+def put_into(number: int, distribution: Distribution) -> Source:
+    column = distribution.column
+
+    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+        value = distribution.value(dice)
+        return (None if value is None else hidden(value, column, hide),)
+
+    return Source((number,), draw, f"put into {column.title}")
+
+
+def range_between(distribution: Distribution, low: int, high: int, share: float | None) -> Source:
+    """Both ends of a range; a third of the rows, as two values drawn would have between them, where nothing
+    says more."""
+    width = 1 / 3 if share is None else share
+
+    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+        begin = dice.random() * (1 - width)
+        ends = distribution.at(begin), distribution.at(min(1.0, begin + width))
+        return [hidden(one, distribution.column, hide) for one in ends]
+
+    told = f"a range of {distribution.column.title}"
+    return Source((low, high), draw, told if share is None else f"{told}: {100 * width:.3g} % of the rows")
+
+
+def range_beyond(distribution: Distribution, number: int, share: float | None, *, above: bool) -> Source:
+    """One end of a range; drawn as a row's value where nothing says more."""
+    mean = 0.5 if share is None else share
+
+    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+        own = dice.random() * 2 * mean if mean <= 0.5 else 1 - dice.random() * 2 * (1 - mean)
+        return (hidden(distribution.at(1 - own if above else own), distribution.column, hide),)
+
+    told = f"{'above' if above else 'below'} it in {distribution.column.title}"
+    return Source((number,), draw, told if share is None else f"{told}: {100 * mean:.3g} % of the rows")
+
+
+def beginning_like(number: int, distribution: Distribution, use: Use, share: float | None) -> Source:
+    """%, behind the beginning of a value that so many have; where nothing says how many, a hundredth."""
+    wanted = 0.01 if share is None else share
+
+    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+        begin = changed(distribution.beginning(distribution.equal(dice), wanted), use.change)
+        return (re.sub(r"([\\%_])", r"\\\1", hide(begin)) + "%",)
+
+    told = f"LIKE the beginning of {distribution.column.title}"
+    told += "" if share is None else f": {100 * wanted:.3g} % of the rows"
+    return Source((number,), draw, told, guessed=share is None)
+
+
+def beginning_pattern(number: int, distribution: Distribution, use: Use) -> Source:
+    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+        begin = changed(distribution.beginning(distribution.equal(dice), 0.01), use.change)
+        return ("^" + re.escape(hide(begin)),)
+
+    told = f"a pattern of the beginning of {distribution.column.title}"
+    return Source((number,), draw, told, guessed=True)
+
+
+def array_of(values: Sequence[str]) -> str:
+    return "{" + ",".join('"' + re.sub(r'(["\\])', r"\\\1", value) + '"' for value in values) + "}"
+
+
+__all__ = [
+    "Draw",
+    "Hide",
+    "Source",
+    "Value",
+    "array_of",
+    "beginning_like",
+    "beginning_pattern",
+    "changed",
+    "constant",
+    "drawn_from",
+    "hidden",
+    "put_into",
+    "range_between",
+    "range_beyond",
+    "whole",
+]
