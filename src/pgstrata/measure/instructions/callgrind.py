@@ -208,7 +208,7 @@ _SIGNALS = (
     *("handle_sig_alarm", "procsignal_sigusr1_handler", "ProcessConfigFile", "ProcessCatchupInterrupt"),
     *("pgstat_assoc_relation", "get_tabstat_entry"),
 )
-"""Work that others or a timer cause; the last two, 15 and later and older ones, find the statistics of a table
+"""Work that others or a timer cause; the last two (15 and later; older ones) find the statistics of a table
 again once they were sent."""
 
 _WAL_PAGES = "AdvanceXLInsertBuffer"
