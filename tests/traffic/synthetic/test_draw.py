@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from pgstrata.traffic.synthetic.draw import Distribution, FreshKeys, UnknownValuesError, longest
-from pgstrata.traffic.synthetic.statistics import TableColumn
+from pgstrata.traffic.synthetic.statistics import KnownColumn
 
 DRAWS = 1000
 
@@ -20,8 +20,8 @@ words = some.text("abcdefgh,'\"\\% _é", min_size=1, max_size=12)
 seeds = some.integers(0, 2**32)
 
 
-def column(type: str = "text", **known: object) -> TableColumn:
-    return TableColumn("public", "t", "c", type, rows=1000.0, analyzed=True, **known)  # type: ignore[arg-type]
+def column(type: str = "text", **known: object) -> KnownColumn:
+    return KnownColumn("public", "t", "c", type, rows=1000.0, analyzed=True, **known)  # type: ignore[arg-type]
 
 
 @some.composite

@@ -7,17 +7,17 @@ from random import Random
 
 import pytest
 
-from pgstrata.traffic.synthetic.names import Catalog
-from pgstrata.traffic.synthetic.parameters import Known, sources
-from pgstrata.traffic.synthetic.statistics import CalledStatement, TableColumn
+from pgstrata.traffic.synthetic.names import Tables
+from pgstrata.traffic.synthetic.parameters import KnownValues, origins
+from pgstrata.traffic.synthetic.statistics import CalledStatement, KnownColumn
 from pgstrata.traffic.synthetic.understand import understand
 from pgstrata.traffic.synthetic.use import NotUnderstoodError
 
 
-def table(table: str, /, schema: str = "public", **columns: str) -> list[TableColumn]:
+def table(table: str, /, schema: str = "public", **columns: str) -> list[KnownColumn]:
     """Columns with their types; `*` behind one: unique."""
     return [
-        TableColumn(
+        KnownColumn(
             schema,
             table,
             column,
@@ -35,7 +35,7 @@ def table(table: str, /, schema: str = "public", **columns: str) -> list[TableCo
     ]
 
 
-CATALOG = Catalog(
+TABLES = Tables(
     [
         *table("a", id="integer*", b="integer", name="text", day="date", tags="text[]", words="tsvector"),
         *table("b", id="integer*", a="integer", price="numeric(10,2)", at="timestamp with time zone"),
@@ -54,11 +54,11 @@ CATALOG = Catalog(
 
 def told(text: str, rows: int = 10, calls: int = 10, types: list[str] | None = None) -> dict[int, str]:
     """Where the values of each parameter come from."""
-    understood = understand(text, CATALOG)
-    found = sources(understood, CalledStatement(text, calls, 1.0, rows), Known(), types)
-    for source in found:
-        assert len(source.draw(Random(1), str)) == len(source.numbers)
-    return {number: source.told for source in found for number in source.numbers}
+    understood = understand(text, TABLES)
+    found = origins(understood, CalledStatement(text, calls, 1.0, rows), KnownValues(), types)
+    for origin in found:
+        assert len(origin.draw(Random(1), str)) == len(origin.numbers)
+    return {number: origin.told for origin in found for number in origin.numbers}
 
 
 COLUMNS = [
@@ -192,7 +192,7 @@ def test_types_that_a_server_has_found_out() -> None:
     ],
 )  # fmt: skip
 def test_what_a_server_would_not_prepare_is_written_otherwise(text: str, made: str) -> None:
-    assert understand(text, CATALOG).text == made
+    assert understand(text, TABLES).text == made
 
 
 @pytest.mark.parametrize(
@@ -210,12 +210,12 @@ def test_what_a_server_would_not_prepare_is_written_otherwise(text: str, made: s
     ],
 )
 def test_what_is_known_to_change_nothing(text: str, reads: bool) -> None:
-    assert understand(text, CATALOG).reads is reads
+    assert understand(text, TABLES).reads is reads
 
 
 def test_masked_texts_say_nothing_of_values() -> None:
     text = "/* by Ann */ SELECT * FROM a -- for Bob\nWHERE id = $1 ORDER BY 1 LIMIT 10"
-    made = understand(text, CATALOG, masked=True).text
+    made = understand(text, TABLES, masked=True).text
     assert " ".join(made.split()) == "SELECT * FROM a WHERE id = $1 ORDER BY 1 LIMIT 10"
     with pytest.raises(NotUnderstoodError, match="left values"):
-        understand("SELECT * FROM a WHERE name = 'Ann'", CATALOG, masked=True)
+        understand("SELECT * FROM a WHERE name = 'Ann'", TABLES, masked=True)

@@ -15,8 +15,8 @@ from decimal import Decimal, InvalidOperation
 from random import Random
 from uuid import UUID
 
-from pgstrata.traffic.synthetic.scale import LARGEST, Scale, base_type, scale_of
-from pgstrata.traffic.synthetic.statistics import TableColumn
+from pgstrata.traffic.synthetic.numbering import LARGEST, Numbering, base_type, numbering_of
+from pgstrata.traffic.synthetic.statistics import KnownColumn
 
 DENSE = 0.5
 """Where at least this share of the whole numbers between the bounds is there, one drawn between them
@@ -42,14 +42,14 @@ class _Stretch:
 class Distribution:
     """The values of one column. Raises UnknownValuesError where nothing is known of them."""
 
-    def __init__(self, column: TableColumn) -> None:
+    def __init__(self, column: KnownColumn) -> None:
         self.column = column
         common = [(value, share) for value, share in column.common if share > 0]
         if not common and not column.bounds:
             common = [(label, 1.0) for label in column.labels] or _booleans(column)
         if not common and not column.bounds:
             raise UnknownValuesError
-        self._scale = self._usable_scale([value for value, _ in common])
+        self._numbering = self._usable_numbering([value for value, _ in common])
         whole = max(1e-9, 1.0 - column.null_share)
         rest = max(0.0, whole - sum(share for _, share in common)) if len(column.bounds) > 1 else 0.0
         self._rest = rest
@@ -65,9 +65,9 @@ class Distribution:
         self._dense = self._is_dense(len(common))
         self._common = dict(common)
 
-    def _usable_scale(self, common: Sequence[str]) -> Scale | None:
+    def _usable_numbering(self, common: Sequence[str]) -> Numbering | None:
         known = [*common, *self.column.bounds]
-        scale = scale_of(self.column.type, known)
+        scale = numbering_of(self.column.type, known)
         try:
             for value in known if scale is not None else ():
                 scale.number(value)  # type: ignore[union-attr]
@@ -78,23 +78,23 @@ class Distribution:
     def _in_order(self, points: list[_Stretch], buckets: list[_Stretch]) -> list[_Stretch]:
         """Common values among the buckets, by their numbers; of other types in front of them: their order is
         the collation's."""
-        if self._scale is None:
+        if self._numbering is None:
             return [*sorted(points, key=lambda one: one.low), *buckets]
-        number = self._scale.number
+        number = self._numbering.number
         return sorted([*points, *buckets], key=lambda one: (number(one.low), number(one.high)))
 
     def _is_dense(self, common: int) -> bool:
         """Whether what lies between two bounds is likely to be there."""
         bounds, column = self.column.bounds, self.column
-        if self._scale is None or len(bounds) < 2 or base_type(column.type) not in (*LARGEST, "date"):
+        if self._numbering is None or len(bounds) < 2 or base_type(column.type) not in (*LARGEST, "date"):
             return False
-        span = self._scale.number(bounds[-1]) - self._scale.number(bounds[0]) + 1
+        span = self._numbering.number(bounds[-1]) - self._numbering.number(bounds[0]) + 1
         return ((column.distinct or 0.0) - common) / span >= DENSE
 
     def equal(self, dice: Random) -> str:
         """A value that is there, as far as that is known."""
         stretch = self._stretches[self._place(dice.random())]
-        if self._dense and self._scale is not None:
+        if self._dense and self._numbering is not None:
             return self._between(stretch, dice.random())
         return dice.choice((stretch.low, stretch.high))
 
@@ -135,14 +135,14 @@ class Distribution:
         return min(bisect.bisect_right(self._edges, share * self._edges[-1]), len(self._edges) - 1)
 
     def _between(self, stretch: _Stretch, share: float) -> str:
-        if self._scale is None or stretch.low == stretch.high:
+        if self._numbering is None or stretch.low == stretch.high:
             return stretch.low if share < 0.5 else stretch.high
-        low, high = self._scale.number(stretch.low), self._scale.number(stretch.high)
+        low, high = self._numbering.number(stretch.low), self._numbering.number(stretch.high)
         # Whole numbers: a fraction of large ones would lose digits.
-        return self._scale.text(min(high, low + (high - low + 1) * int(share * (1 << 53)) // (1 << 53)))
+        return self._numbering.text(min(high, low + (high - low + 1) * int(share * (1 << 53)) // (1 << 53)))
 
 
-def _booleans(column: TableColumn) -> list[tuple[str, float]]:
+def _booleans(column: KnownColumn) -> list[tuple[str, float]]:
     return [("t", 1.0), ("f", 1.0)] if column.type == "boolean" else []
 
 
@@ -153,7 +153,7 @@ class FreshKeys:
     known. Raises UnknownValuesError for those.
     """
 
-    def __init__(self, column: TableColumn) -> None:
+    def __init__(self, column: KnownColumn) -> None:
         self._column = column
         self._given = 0
         known = [*column.bounds, *(value for value, _ in column.common)]

@@ -25,15 +25,15 @@ from pgstrata.traffic.synthetic.functions import (
     TURNED,
     USUAL,
 )
-from pgstrata.traffic.synthetic.names import Catalog, Output, Scope
+from pgstrata.traffic.synthetic.names import OutputColumn, Scope, Tables
 from pgstrata.traffic.synthetic.use import Kind, NotUnderstoodError, Understood, Use
 
 
 class Expressions(ABC):
     """Walks the expressions of one statement, and notes what its parameters are for."""
 
-    def __init__(self, text: str, catalog: Catalog) -> None:
-        self._text, self._catalog = text, catalog
+    def __init__(self, text: str, known_tables: Tables) -> None:
+        self._text, self._known_tables = text, known_tables
         self._found = Understood(text)
         self._tables = 0
         self._edits: list[tuple[int, int, str]] = []  # from, to, new text
@@ -58,7 +58,7 @@ class Expressions(ABC):
             at += len(piece)
 
     @abstractmethod
-    def statement(self, node: Any, scope: Scope | None = None) -> list[Output]:
+    def statement(self, node: Any, scope: Scope | None = None) -> list[OutputColumn]:
         """Walks a statement within; returns its columns."""
 
     def _column(self, node: Any, scope: Scope) -> Use:
@@ -84,7 +84,7 @@ class Expressions(ABC):
                 select = node.subselect
                 if not isinstance(select, ast.SelectStmt) or not select.targetList or not select.fromClause:
                     return nothing
-                quiet = type(self)(self._text, self._catalog)
+                quiet = type(self)(self._text, self._known_tables)
                 outputs = quiet.statement(select, scope)
                 return Use("equal", outputs[0].column) if outputs else nothing
         return nothing

@@ -15,8 +15,8 @@ from pgstrata.traffic.synthetic.statistics import (
     COUNTED_QUESTION,
     EXPORT,
     SETTINGS,
+    KnownColumn,
     Statistics,
-    TableColumn,
     column_in,
     columns_of,
     statistics_of,
@@ -72,7 +72,7 @@ def statements_of(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _columns_in(file: Path) -> list[TableColumn]:
+def _columns_in(file: Path) -> list[KnownColumn]:
     rows = _rows(file)
     if rows and not {"schemaname", "tablename", "attname"} <= rows[0].keys():
         raise UsageError(f"{shown(file)} does not hold pg_stats: it has no column `attname`", EXPORT)

@@ -18,9 +18,9 @@ from pgstrata.traffic.captured import PREPARED, STATISTICS, Header, LeftOut, Wri
 from pgstrata.traffic.captured import Statement as CapturedStatement
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.shapes import shape
-from pgstrata.traffic.synthetic.names import Catalog
-from pgstrata.traffic.synthetic.parameters import Known, sources
-from pgstrata.traffic.synthetic.sources import Hide, Source, Value
+from pgstrata.traffic.synthetic.names import Tables
+from pgstrata.traffic.synthetic.origins import Hide, Origin, Value
+from pgstrata.traffic.synthetic.parameters import KnownValues, origins
 from pgstrata.traffic.synthetic.statistics import MARK, CalledStatement, Statistics
 from pgstrata.traffic.synthetic.understand import understand
 from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood
@@ -46,23 +46,23 @@ class Share:
 
     called: CalledStatement
     understood: Understood
-    sources: Sequence[Source]
+    origins: Sequence[Origin]
     number: int = 0
 
     @property
     def guesses(self) -> bool:
-        return any(source.guessed for source in self.sources)
+        return any(origin.guessed for origin in self.origins)
 
     def parameters(self, dice: Random, hide: Hide) -> tuple[Value, ...]:
         """Of one call."""
         drawn: dict[int, Value] = {}
-        for source in self.sources:
-            drawn.update(zip(source.numbers, source.draw(dice, hide), strict=True))
+        for origin in self.origins:
+            drawn.update(zip(origin.numbers, origin.draw(dice, hide), strict=True))
         return tuple(drawn[number] for number in sorted(drawn))
 
     def told(self) -> list[str]:
         """Where each parameter's values come from."""
-        words = {number: source.told for source in self.sources for number in source.numbers}
+        words = {number: origin.told for origin in self.origins for number in origin.numbers}
         return [f"${number} {words[number]}" for number in sorted(words)]
 
 
@@ -141,7 +141,7 @@ def _understood(
     statistics: Statistics, types_of: TypesOf | None, *, masked: bool, reads_only: bool
 ) -> _Found:
     found = _Found()
-    catalog, known = Catalog(statistics.columns), Known()
+    known_tables, known = Tables(statistics.columns), KnownValues()
     for called in _together(statistics.statements):
         if not called.here:
             found.leave_out(called, "in another database, of which nothing else is known", apart=False)
@@ -153,12 +153,12 @@ def _understood(
             found.leave_out(called, "questions to pg_stat_statements, and pgstrata's own", apart=False)
         else:
             try:
-                understood = understand(called.text, catalog, masked=masked)
+                understood = understand(called.text, known_tables, masked=masked)
                 if reads_only and not understood.reads:
                     found.leave_out(called, "it changes data, or may", apart=True)
                     continue
                 types = None if types_of is None else types_of(understood.text)
-                found.shares.append(Share(called, understood, sources(understood, called, known, types)))
+                found.shares.append(Share(called, understood, origins(understood, called, known, types)))
             except NotUnderstoodError as error:
                 found.leave_out(called, str(error), apart=not str(error).startswith("utility"))
     return found
@@ -256,14 +256,14 @@ def _notes(
     whole = sum(one.called.seconds for one in shares) + sum(one.seconds for one in left_out)
 
     def share(seconds: float) -> str:
-        return numbers.percent(seconds / whole if whole else 0.0)
+        return numbers.significant(100 * seconds / whole if whole else 0.0)
 
     guessed = [one for one in shares if one.guesses]
     if guessed:
         seconds = sum(one.called.seconds for one in guessed)
         notes.append(
             f"values of {len(guessed):,} statements ({share(seconds)} % of the time) are guessed in part: "
-            "`parameters` of a shape says which (--format json)"
+            "`pgstrata capture FILE --format json` says which (`parameters`)"
         )
     calls = sum(one.called.calls for one in shares)
     in_file = sum(one.number for one in shares)

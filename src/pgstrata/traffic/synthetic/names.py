@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pgstrata.traffic.synthetic.statistics import TableColumn
+from pgstrata.traffic.synthetic.statistics import KnownColumn
 
-Columns = Mapping[str, TableColumn | None]
+Columns = Mapping[str, KnownColumn | None]
 """Of something behind FROM, by name; None: of the column nothing is known."""
 
 
-class Catalog:
+class Tables:
     """Columns by the names that statements call them."""
 
-    def __init__(self, columns: Iterable[TableColumn]) -> None:
-        self._tables: dict[tuple[str, str], dict[str, TableColumn]] = {}
+    def __init__(self, columns: Iterable[KnownColumn]) -> None:
+        self._tables: dict[tuple[str, str], dict[str, KnownColumn]] = {}
         self._schemas: dict[str, list[str]] = {}
         for column in columns:
             key = column.schema, column.table
@@ -26,9 +26,9 @@ class Catalog:
                 schemas.insert(0 if column.visible else len(schemas), column.schema)
             self._tables[key][column.name] = column
 
-        self.views: dict[tuple[str, str], Mapping[str, TableColumn]] = {}
+        self.views: dict[tuple[str, str], Mapping[str, KnownColumn]] = {}
 
-    def table(self, schema: str | None, name: str) -> Mapping[str, TableColumn] | None:
+    def table(self, schema: str | None, name: str) -> Mapping[str, KnownColumn] | None:
         """The columns of a table in their order."""
         schemas = [schema] if schema else self._schemas.get(name, [])
         return next((self._tables[one, name] for one in schemas if (one, name) in self._tables), None)
@@ -42,7 +42,7 @@ class Scope:
         self.sources: list[tuple[str, Columns]] = []
         self.common: dict[str, Columns] = {}  # WITH
 
-    def column(self, name: str, of: str | None) -> TableColumn | None:
+    def column(self, name: str, of: str | None) -> KnownColumn | None:
         scope: Scope | None = self
         while scope is not None:
             for alias, columns in scope.sources:
@@ -60,9 +60,9 @@ class Scope:
         return None
 
 
-class Output(NamedTuple):
+class OutputColumn(NamedTuple):
     name: str
-    column: TableColumn | None
+    column: KnownColumn | None
 
 
-__all__ = ["Catalog", "Columns", "Output", "Scope"]
+__all__ = ["Columns", "OutputColumn", "Scope", "Tables"]

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 from pgstrata.traffic.synthetic.draw import Distribution, FreshKeys, UnknownValuesError, longest
-from pgstrata.traffic.synthetic.scale import LARGEST, base_type
-from pgstrata.traffic.synthetic.sources import (
+from pgstrata.traffic.synthetic.numbering import LARGEST, base_type
+from pgstrata.traffic.synthetic.origins import (
     Hide,
-    Source,
+    Origin,
     Value,
     array_of,
     beginning_like,
@@ -26,7 +26,7 @@ from pgstrata.traffic.synthetic.sources import (
     range_beyond,
     whole,
 )
-from pgstrata.traffic.synthetic.statistics import CalledStatement, TableColumn
+from pgstrata.traffic.synthetic.statistics import CalledStatement, KnownColumn
 from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood, Use, numbers_in
 
 MOST_LISTED = 1000
@@ -56,13 +56,13 @@ _OF_TYPE = {
 
 
 @dataclass
-class Known:
+class KnownValues:
     """What is known of the columns, each looked at once."""
 
-    distributions: dict[TableColumn, Distribution | None] = field(default_factory=dict)
-    fresh: dict[TableColumn, FreshKeys] = field(default_factory=dict)
+    distributions: dict[KnownColumn, Distribution | None] = field(default_factory=dict)
+    fresh: dict[KnownColumn, FreshKeys] = field(default_factory=dict)
 
-    def distribution(self, column: TableColumn) -> Distribution | None:
+    def distribution(self, column: KnownColumn) -> Distribution | None:
         """None where nothing says which values it has."""
         if column not in self.distributions:
             try:
@@ -71,27 +71,27 @@ class Known:
                 self.distributions[column] = None
         return self.distributions[column]
 
-    def keys(self, column: TableColumn) -> FreshKeys:
+    def keys(self, column: KnownColumn) -> FreshKeys:
         """Raises UnknownValuesError where no new key can be made."""
         if column not in self.fresh:
             self.fresh[column] = FreshKeys(column)
         return self.fresh[column]
 
 
-def sources(
-    understood: Understood, called: CalledStatement, known: Known, types: Sequence[str] | None
-) -> list[Source]:
+def origins(
+    understood: Understood, called: CalledStatement, known: KnownValues, types: Sequence[str] | None
+) -> list[Origin]:
     """Where the values of every parameter come from. types: as a server has found them out, None where none
     was asked.
 
     Raises NotUnderstoodError for a parameter of which nothing is known.
     """
-    return _Plan(understood, called, known, types).sources()
+    return _Origins(understood, called, known, types).origins()
 
 
-class _Plan:
+class _Origins:
     def __init__(
-        self, understood: Understood, called: CalledStatement, known: Known, types: Sequence[str] | None
+        self, understood: Understood, called: CalledStatement, known: KnownValues, types: Sequence[str] | None
     ) -> None:
         self._understood, self._called, self._known, self._types = understood, called, known, types
         count = max(numbers_in(understood.text), *understood.uses, 0, 0)
@@ -100,9 +100,9 @@ class _Plan:
         self._blocks = called.blocks / max(1, called.calls)
         self._fresh = self._fresh_columns()
 
-    def sources(self) -> list[Source]:
+    def origins(self) -> list[Origin]:
         ranges = self._ranges()
-        done = {number for source in ranges for number in source.numbers}
+        done = {number for origin in ranges for number in origin.numbers}
         return ranges + [self._single(n, use) for n, use in self._uses.items() if n not in done]
 
     def _best(self, number: int) -> Use:
@@ -115,25 +115,25 @@ class _Plan:
 
     # --- new keys ---------------------------------------------------------------------------------
 
-    def _fresh_columns(self) -> set[TableColumn]:
+    def _fresh_columns(self) -> set[KnownColumn]:
         """Of each unique index that a row is put into, one column that gets new keys: whole numbers before
         others, and one that refers to no other table."""
         if self._understood.upserts:
             return set()
         put = [use for use in self._uses.values() if use.kind in ("insert", "set") and use.column is not None]
-        by_index: dict[str, list[TableColumn]] = {}
+        by_index: dict[str, list[KnownColumn]] = {}
         for use in put:
             assert use.column is not None
             for key in use.column.keys:
                 by_index.setdefault(key, []).append(use.column)
-        found: set[TableColumn] = set()
+        found: set[KnownColumn] = set()
         for columns in by_index.values():
             able = [column for column in columns if not column.refers and self._makes_keys(column)]
             if able and not found & set(columns):
                 found.add(min(able, key=lambda column: base_type(column.type) not in LARGEST))
         return found
 
-    def _makes_keys(self, column: TableColumn) -> bool:
+    def _makes_keys(self, column: KnownColumn) -> bool:
         try:
             self._known.keys(column)
         except UnknownValuesError:
@@ -142,15 +142,15 @@ class _Plan:
 
     # --- ranges -------------------------------------------------------------------------------------
 
-    def _ranges(self) -> list[Source]:
+    def _ranges(self) -> list[Origin]:
         """`a > $1`, `a BETWEEN $1 AND $2`: as wide as the rows of a call let one think, or drawn."""
-        by_column: dict[TableColumn, list[tuple[int, Use]]] = {}
+        by_column: dict[KnownColumn, list[tuple[int, Use]]] = {}
         for number, use in self._uses.items():
             if use.kind in _RANGES and use.column is not None:
                 by_column.setdefault(use.column, []).append((number, use))
         known = {column: self._known.distribution(column) for column in by_column}
         share = self._share(len([one for one in known.values() if one is not None]))
-        found: list[Source] = []
+        found: list[Origin] = []
         for column, ends in by_column.items():
             distribution = known[column]
             if distribution is None:
@@ -174,7 +174,7 @@ class _Plan:
         nothing of it."""
         if not self._understood.single or not ranges:
             return None
-        shares: dict[tuple[TableColumn, str], float] = {}
+        shares: dict[tuple[KnownColumn, str], float] = {}
         for use in self._uses.values():
             if use.kind in ("regular", "any", "element"):
                 return None
@@ -205,7 +205,7 @@ class _Plan:
 
     # --- one parameter ------------------------------------------------------------------------------
 
-    def _single(self, number: int, use: Use) -> Source:
+    def _single(self, number: int, use: Use) -> Origin:
         match use.kind:
             case "limit":
                 rows = max(1, round(self._rows)) if self._called.rows else 10
@@ -219,7 +219,7 @@ class _Plan:
             return self._guessed(number, use)
         if column in self._fresh and use.kind in ("insert", "set"):
             keys = self._known.keys(column)
-            return Source(
+            return Origin(
                 (number,), lambda dice, hide: (hide(keys.value(dice)),), f"new keys of {column.title}"
             )
         if base_type(column.type).endswith("range") and use.type not in ("", base_type(column.type)):
@@ -238,17 +238,17 @@ class _Plan:
                 return put_into(number, distribution)
         return drawn_from(number, distribution, whole if self._to_whole(use, column) else use.change)
 
-    def _to_whole(self, use: Use, column: TableColumn) -> bool:
+    def _to_whole(self, use: Use, column: KnownColumn) -> bool:
         """Whether a column of fractions is compared with a whole number, `price = $1::int`."""
         fractions = ("numeric", "real", "double precision")
         return base_type(use.type) in LARGEST and base_type(column.type) in fractions
 
-    def _guessed(self, number: int, use: Use) -> Source:
+    def _guessed(self, number: int, use: Use) -> Origin:
         if use.guess is not None:
             return constant(number, use.guess, f"guessed: {use.guess}")
         if use.type == "bigint" and use.kind == "guess" and self._understood.uses.get(number):
             # A lock by number: the same for all would make them wait for each other.
-            return Source(
+            return Origin(
                 (number,),
                 lambda dice, hide: (str(dice.randrange(1 << 20)),),
                 "guessed: any number",
@@ -263,7 +263,7 @@ class _Plan:
             raise NotUnderstoodError(f"what ${number} of type {plain} is compared with is not known")
         raise NotUnderstoodError(f"what ${number} is compared with is not known")
 
-    def _made_up(self, number: int, use: Use, column: TableColumn) -> Source:
+    def _made_up(self, number: int, use: Use, column: KnownColumn) -> Origin:
         """Of a column of which only the type is known."""
         type_ = base_type(column.type)
         if type_.startswith("json") and use.kind not in ("insert", "set"):
@@ -271,28 +271,28 @@ class _Plan:
         why = "ANALYZE has not seen it" if not column.analyzed else "its values are not known"
         told = f"of the type of {column.title}: {why}"
         if use.kind == "any" or type_.endswith("[]"):
-            return Source((number,), lambda dice, hide: ("{}",), told, guessed=True)
+            return Origin((number,), lambda dice, hide: ("{}",), told, guessed=True)
         if type_ in LARGEST or type_ == "numeric":
-            return Source(
+            return Origin(
                 (number,), lambda dice, hide: (hide(str(dice.randrange(1, 1001))),), told, guessed=True
             )
         if type_ in ("text", "character varying", "character"):
             length = min(10, longest(column.type) or 10)
-            return Source(
+            return Origin(
                 (number,),
                 lambda dice, hide: ("".join(dice.choices(string.ascii_lowercase, k=length)),),
                 told,
                 guessed=True,
             )
         if type_ == "bytea":
-            return Source(
+            return Origin(
                 (number,), lambda dice, hide: ("\\x" + dice.randbytes(10).hex(),), told, guessed=True
             )
         if type_ in _OF_TYPE:
             return constant(number, _OF_TYPE[type_], told)
         raise NotUnderstoodError(f"values of {column.title} (type {type_ or 'unknown'}) are not known")
 
-    def _element(self, number: int, use: Use, column: TableColumn) -> Source:
+    def _element(self, number: int, use: Use, column: KnownColumn) -> Origin:
         if not column.elements:
             raise NotUnderstoodError(f"which elements {column.title} has is not known")
         values = [value for value, _ in column.elements]
@@ -303,9 +303,9 @@ class _Plan:
             (value,) = dice.choices(values, shares)
             return (array_of([hide(value)]) if whole else hide(value),)
 
-        return Source((number,), draw, f"elements of {column.title}")
+        return Origin((number,), draw, f"elements of {column.title}")
 
-    def _listed(self, number: int, use: Use, distribution: Distribution) -> Source:
+    def _listed(self, number: int, use: Use, distribution: Distribution) -> Origin:
         """An array behind ANY: of a unique column as long as a call had rows."""
         column = distribution.column
         length = max(1, min(MOST_LISTED, round(self._rows))) if column.keys and self._called.rows else 5
@@ -314,7 +314,7 @@ class _Plan:
             values = (changed(distribution.equal(dice), use.change) for _ in range(length))
             return (array_of([hidden(value, column, hide) for value in values]),)
 
-        return Source((number,), draw, f"{length} of {column.title}", guessed=True)
+        return Origin((number,), draw, f"{length} of {column.title}", guessed=True)
 
 
 _RANGES = ("less", "greater", "like")
@@ -340,4 +340,4 @@ def _rank(use: Use) -> tuple[bool, int]:
     )
 
 
-__all__ = ["Known", "sources"]
+__all__ = ["KnownValues", "origins"]

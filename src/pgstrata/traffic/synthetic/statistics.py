@@ -23,7 +23,7 @@ HIDDEN = "<insufficient privilege>"
 
 EXPORT = "have `pgstrata capture --export-script` write one, and psql execute it"
 
-# Output that does not depend on who asks.
+# OutputColumn that does not depend on who asks.
 SETTINGS = (
     f"SET {MARK} datestyle = ISO",
     f"SET {MARK} intervalstyle = postgres",
@@ -89,7 +89,7 @@ class CalledStatement:
 
 
 @dataclass(frozen=True)
-class TableColumn:
+class KnownColumn:
     """A column and what ANALYZE found in it.
 
     type: as format_type writes it, of a domain what is below it, empty where nothing says it. rows, pages: of
@@ -133,7 +133,7 @@ class Statistics:
 
     database: str
     statements: Sequence[CalledStatement]
-    columns: Sequence[TableColumn] = field(repr=False)
+    columns: Sequence[KnownColumn] = field(repr=False)
     seconds: float | None = None
     users: int = 1
 
@@ -149,7 +149,7 @@ def of_server(connection: psycopg.Connection[Any]) -> Statistics:
     return statistics_of(_counted(connection), columns_of(connection))
 
 
-def columns_of(connection: psycopg.Connection[Any]) -> list[TableColumn]:
+def columns_of(connection: psycopg.Connection[Any]) -> list[KnownColumn]:
     """The columns of all tables, with what ANALYZE found in them."""
     for setting in SETTINGS:
         connection.execute(setting.encode())
@@ -198,7 +198,7 @@ def _counted(connection: psycopg.Connection[Any]) -> list[dict[str, Any]]:
 # --- rows of either ---------------------------------------------------------------------------
 
 
-def statistics_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[TableColumn]) -> Statistics:
+def statistics_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[KnownColumn]) -> Statistics:
     if not rows:
         raise UsageError(
             "pg_stat_statements has counted no statement",
@@ -269,7 +269,7 @@ def _boolean(value: object, *, otherwise: bool) -> bool:
     return otherwise if value is None else value in (True, "t", "true")
 
 
-def column_in(row: Mapping[str, Any]) -> TableColumn:
+def column_in(row: Mapping[str, Any]) -> KnownColumn:
     rows = max(0.0, float(row.get("rows") or 0.0))
     found = row.get("n_distinct")
     null_share = float(row.get("null_frac") or 0.0)
@@ -277,7 +277,7 @@ def column_in(row: Mapping[str, Any]) -> TableColumn:
     if distinct is not None and distinct <= 0:
         # A share of the rows, as it grows with them; 0 is what the server does not know.
         distinct = -distinct * rows or None
-    return TableColumn(
+    return KnownColumn(
         schema=str(row["schemaname"]),
         table=str(row["tablename"]),
         name=str(row["attname"]),
@@ -342,8 +342,8 @@ __all__ = [
     "MARK",
     "SETTINGS",
     "CalledStatement",
+    "KnownColumn",
     "Statistics",
-    "TableColumn",
     "column_in",
     "columns_of",
     "elements",

@@ -12,12 +12,12 @@ from pglast.parser import ParseError
 
 from pgstrata.traffic.shapes import tokens
 from pgstrata.traffic.synthetic.expressions import Expressions
-from pgstrata.traffic.synthetic.names import Catalog, Columns, Output, Scope
-from pgstrata.traffic.synthetic.statistics import TableColumn
+from pgstrata.traffic.synthetic.names import Columns, OutputColumn, Scope, Tables
+from pgstrata.traffic.synthetic.statistics import KnownColumn
 from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood, Use, numbers_in
 
 
-def understand(text: str, catalog: Catalog, *, masked: bool = False) -> Understood:
+def understand(text: str, known_tables: Tables, *, masked: bool = False) -> Understood:
     """masked: its text is to say nothing of values; comments go.
 
     Raises NotUnderstoodError for what is no statement on rows, or cannot be parsed.
@@ -26,7 +26,7 @@ def understand(text: str, catalog: Catalog, *, masked: bool = False) -> Understo
         statements = parse_sql(text)
     except ParseError as error:
         if (newer := _numbered(text)) != text:
-            return understand(newer, catalog, masked=masked)
+            return understand(newer, known_tables, masked=masked)
         raise NotUnderstoodError(f"it cannot be parsed, and may be cut off: {error.args[0]}") from None
     if len(statements) != 1:
         raise NotUnderstoodError("it is not one statement")
@@ -35,8 +35,8 @@ def understand(text: str, catalog: Catalog, *, masked: bool = False) -> Understo
         # Counted under the text that prepared it.
         node = node.query
         text = text[_begin(text, node) :]
-        return understand(text, catalog, masked=masked)
-    reader = _Reader(text, catalog)
+        return understand(text, known_tables, masked=masked)
+    reader = _Reader(text, known_tables)
     reader.statement(node)
     return reader.result(masked=masked)
 
@@ -69,7 +69,7 @@ def _begin(text: str, node: Any) -> int:
 class _Reader(Expressions):
     """Walks the clauses of one statement."""
 
-    def statement(self, node: Any, scope: Scope | None = None) -> list[Output]:
+    def statement(self, node: Any, scope: Scope | None = None) -> list[OutputColumn]:
         """Any that works on rows; what it returns."""
         match node:
             case ast.SelectStmt():
@@ -86,7 +86,7 @@ class _Reader(Expressions):
                 return self._merge(node, scope)
         raise NotUnderstoodError(f"utility statement: {command_of(node)}")
 
-    def _select(self, node: Any, parent: Scope | None, into: Sequence[Use | None] = ()) -> list[Output]:
+    def _select(self, node: Any, parent: Scope | None, into: Sequence[Use | None] = ()) -> list[OutputColumn]:
         """into: for what its columns are, of INSERT … SELECT and VALUES."""
         scope = Scope(parent)
         self._with(node.withClause, scope)
@@ -99,7 +99,7 @@ class _Reader(Expressions):
             for row in node.valuesLists:
                 for place, value in enumerate(row):
                     self._walk(value, scope, into[place] if place < len(into) else None)
-            found = [Output(f"column{number}", None) for number in range(1, width + 1)]
+            found = [OutputColumn(f"column{number}", None) for number in range(1, width + 1)]
         else:
             for item in node.fromClause or ():
                 self._source(item, scope)
@@ -140,7 +140,7 @@ class _Reader(Expressions):
                 name: output.column for name, output in zip(names, found, strict=False)
             }
 
-    def _insert(self, node: Any, parent: Scope | None) -> list[Output]:
+    def _insert(self, node: Any, parent: Scope | None) -> list[OutputColumn]:
         self._found.reads = self._found.single = False
         scope = Scope(parent)
         self._with(node.withClause, scope)
@@ -158,7 +158,7 @@ class _Reader(Expressions):
             self._walk(conflict.whereClause, scope)
         return self._returned(node, scope)
 
-    def _update(self, node: Any, parent: Scope | None) -> list[Output]:
+    def _update(self, node: Any, parent: Scope | None) -> list[OutputColumn]:
         self._found.reads = False
         scope = Scope(parent)
         self._with(node.withClause, scope)
@@ -170,7 +170,7 @@ class _Reader(Expressions):
         self._walk(node.whereClause, scope)
         return self._returned(node, scope)
 
-    def _delete(self, node: Any, parent: Scope | None) -> list[Output]:
+    def _delete(self, node: Any, parent: Scope | None) -> list[OutputColumn]:
         self._found.reads = False
         scope = Scope(parent)
         self._with(node.withClause, scope)
@@ -180,7 +180,7 @@ class _Reader(Expressions):
         self._walk(node.whereClause, scope)
         return self._returned(node, scope)
 
-    def _merge(self, node: Any, parent: Scope | None) -> list[Output]:
+    def _merge(self, node: Any, parent: Scope | None) -> list[OutputColumn]:
         self._found.reads = self._found.single = False
         scope = Scope(parent)
         self._with(node.withClause, scope)
@@ -198,7 +198,7 @@ class _Reader(Expressions):
                 self._assigned(clause.targetList, table, scope)
         return self._returned(node, scope)
 
-    def _assigned(self, targets: Any, table: Mapping[str, TableColumn], scope: Scope) -> None:
+    def _assigned(self, targets: Any, table: Mapping[str, KnownColumn], scope: Scope) -> None:
         """SET a = …, (b, c) = (…, …)."""
         for target in targets or ():
             value = target.val
@@ -211,11 +211,11 @@ class _Reader(Expressions):
                     value = value.source
             self._walk(value, scope, Use("set", table.get(target.name)))
 
-    def _returned(self, node: Any, scope: Scope) -> list[Output]:
+    def _returned(self, node: Any, scope: Scope) -> list[OutputColumn]:
         # PostgreSQL 18 has a clause of its own for it.
         clause = getattr(node, "returningClause", None)
         targets = clause.exprs if clause is not None else getattr(node, "returningList", None)
-        found: list[Output] = []
+        found: list[OutputColumn] = []
         for target in targets or ():
             self._walk(target.val, scope, Use("guess", guess="1"))
             found += self._outputs(target, scope)
@@ -223,21 +223,21 @@ class _Reader(Expressions):
 
     # --- sources ------------------------------------------------------------------------------------
 
-    def _table(self, node: Any) -> Mapping[str, TableColumn]:
-        columns = self._catalog.table(node.schemaname, node.relname) or {}
+    def _table(self, node: Any) -> Mapping[str, KnownColumn]:
+        columns = self._known_tables.table(node.schemaname, node.relname) or {}
         first = next(iter(columns.values()), None)
         return self._behind_view(first, columns) if first is not None and first.definition else columns
 
     def _behind_view(
-        self, first: TableColumn, columns: Mapping[str, TableColumn]
-    ) -> Mapping[str, TableColumn]:
+        self, first: KnownColumn, columns: Mapping[str, KnownColumn]
+    ) -> Mapping[str, KnownColumn]:
         """The columns of tables that a view shows, as far as they can be told."""
         key = first.schema, first.table
-        views = self._catalog.views
+        views = self._known_tables.views
         if key not in views:
             views[key] = columns  # for whatever asks for it meanwhile: views may stand in a circle
             try:
-                shown = _Reader(first.definition, self._catalog).statement(
+                shown = _Reader(first.definition, self._known_tables).statement(
                     parse_sql(first.definition)[0].stmt
                 )
             except (ParseError, NotUnderstoodError):
@@ -287,12 +287,12 @@ class _Reader(Expressions):
                 }
         scope.sources.append((name, columns))
 
-    def _outputs(self, target: Any, scope: Scope) -> list[Output]:
+    def _outputs(self, target: Any, scope: Scope) -> list[OutputColumn]:
         value = target.val
         if isinstance(value, ast.ColumnRef) and isinstance(value.fields[-1], ast.A_Star):
             of = value.fields[-2].sval if len(value.fields) > 1 else None
             return [
-                Output(name, column)
+                OutputColumn(name, column)
                 for alias, columns in scope.sources
                 if of in (None, alias)
                 for name, column in columns.items()
@@ -302,7 +302,7 @@ class _Reader(Expressions):
             name = value.fields[-1].sval
         elif name is None and isinstance(value, ast.FuncCall):
             name = value.funcname[-1].sval
-        return [Output(name or "?column?", self._column(value, scope).column)]
+        return [OutputColumn(name or "?column?", self._column(value, scope).column)]
 
 
 def _not_numbered(clause: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pgstrata.traffic.synthetic.statistics import TableColumn
+from pgstrata.traffic.synthetic.statistics import KnownColumn
 
 Kind = Literal[
     "equal",
@@ -40,7 +40,7 @@ class Use:
     is not."""
 
     kind: Kind
-    column: TableColumn | None = None
+    column: KnownColumn | None = None
     change: Callable[[str], str] | None = None
     guess: str | None = None
     type: str = ""

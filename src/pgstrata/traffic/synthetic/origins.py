@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from pgstrata.traffic.synthetic.draw import Distribution
-from pgstrata.traffic.synthetic.statistics import TableColumn
+from pgstrata.traffic.synthetic.statistics import KnownColumn
 from pgstrata.traffic.synthetic.use import Use
 
 Value = str | None
@@ -18,7 +18,7 @@ Draw = Callable[[Random, Hide], Sequence[Value]]
 
 
 @dataclass(frozen=True)
-class Source:
+class Origin:
     """Where values of some parameters come from. numbers: of the parameters; told: in a few words;
     guessed: nothing is known of the values but their place or type."""
 
@@ -28,8 +28,8 @@ class Source:
     guessed: bool = False
 
 
-def constant(number: int, value: str, told: str) -> Source:
-    return Source((number,), lambda dice, hide: (value,), told, guessed=True)
+def constant(number: int, value: str, told: str) -> Origin:
+    return Origin((number,), lambda dice, hide: (value,), told, guessed=True)
 
 
 def changed(value: str, change: Callable[[str], str] | None) -> str:
@@ -40,31 +40,31 @@ def whole(value: str) -> str:
     return value.partition(".")[0]
 
 
-def hidden(value: str, column: TableColumn, hide: Hide) -> str:
+def hidden(value: str, column: KnownColumn, hide: Hide) -> str:
     """The labels of an enum are the schema's, and no others would do."""
     return value if column.labels else hide(value)
 
 
-def drawn_from(number: int, distribution: Distribution, change: Callable[[str], str] | None) -> Source:
+def drawn_from(number: int, distribution: Distribution, change: Callable[[str], str] | None) -> Origin:
     column = distribution.column
 
     def draw(dice: Random, hide: Hide) -> Sequence[Value]:
         return (hidden(changed(distribution.equal(dice), change), column, hide),)
 
-    return Source((number,), draw, column.title)
+    return Origin((number,), draw, column.title)
 
 
-def put_into(number: int, distribution: Distribution) -> Source:
+def put_into(number: int, distribution: Distribution) -> Origin:
     column = distribution.column
 
     def draw(dice: Random, hide: Hide) -> Sequence[Value]:
         value = distribution.value(dice)
         return (None if value is None else hidden(value, column, hide),)
 
-    return Source((number,), draw, f"put into {column.title}")
+    return Origin((number,), draw, f"put into {column.title}")
 
 
-def range_between(distribution: Distribution, low: int, high: int, share: float | None) -> Source:
+def range_between(distribution: Distribution, low: int, high: int, share: float | None) -> Origin:
     """Both ends of a range; a third of the rows, as two values drawn would have between them, where nothing
     says more."""
     width = 1 / 3 if share is None else share
@@ -75,10 +75,10 @@ def range_between(distribution: Distribution, low: int, high: int, share: float 
         return [hidden(one, distribution.column, hide) for one in ends]
 
     told = f"a range of {distribution.column.title}"
-    return Source((low, high), draw, told if share is None else f"{told}: {100 * width:.3g} % of the rows")
+    return Origin((low, high), draw, told if share is None else f"{told}: {100 * width:.3g} % of the rows")
 
 
-def range_beyond(distribution: Distribution, number: int, share: float | None, *, above: bool) -> Source:
+def range_beyond(distribution: Distribution, number: int, share: float | None, *, above: bool) -> Origin:
     """One end of a range; drawn as a row's value where nothing says more."""
     mean = 0.5 if share is None else share
 
@@ -87,10 +87,10 @@ def range_beyond(distribution: Distribution, number: int, share: float | None, *
         return (hidden(distribution.at(1 - own if above else own), distribution.column, hide),)
 
     told = f"{'above' if above else 'below'} it in {distribution.column.title}"
-    return Source((number,), draw, told if share is None else f"{told}: {100 * mean:.3g} % of the rows")
+    return Origin((number,), draw, told if share is None else f"{told}: {100 * mean:.3g} % of the rows")
 
 
-def beginning_like(number: int, distribution: Distribution, use: Use, share: float | None) -> Source:
+def beginning_like(number: int, distribution: Distribution, use: Use, share: float | None) -> Origin:
     """%, behind the beginning of a value that so many have; where nothing says how many, a hundredth."""
     wanted = 0.01 if share is None else share
 
@@ -100,16 +100,16 @@ def beginning_like(number: int, distribution: Distribution, use: Use, share: flo
 
     told = f"LIKE the beginning of {distribution.column.title}"
     told += "" if share is None else f": {100 * wanted:.3g} % of the rows"
-    return Source((number,), draw, told, guessed=share is None)
+    return Origin((number,), draw, told, guessed=share is None)
 
 
-def beginning_pattern(number: int, distribution: Distribution, use: Use) -> Source:
+def beginning_pattern(number: int, distribution: Distribution, use: Use) -> Origin:
     def draw(dice: Random, hide: Hide) -> Sequence[Value]:
         begin = changed(distribution.beginning(distribution.equal(dice), 0.01), use.change)
         return ("^" + re.escape(hide(begin)),)
 
     told = f"a pattern of the beginning of {distribution.column.title}"
-    return Source((number,), draw, told, guessed=True)
+    return Origin((number,), draw, told, guessed=True)
 
 
 def array_of(values: Sequence[str]) -> str:
@@ -119,7 +119,7 @@ def array_of(values: Sequence[str]) -> str:
 __all__ = [
     "Draw",
     "Hide",
-    "Source",
+    "Origin",
     "Value",
     "array_of",
     "beginning_like",

@@ -21,7 +21,7 @@ _WHEN = re.compile(
 )
 
 
-class Scale(NamedTuple):
+class Numbering(NamedTuple):
     """number: of a value's text, ValueError for what has no place (infinity, years before Christ). text: of
     a number."""
 
@@ -34,28 +34,28 @@ def base_type(type: str) -> str:
     return re.sub(r"\s*\([^)]*\)", "", type)
 
 
-def scale_of(type: str, values: Iterable[str]) -> Scale | None:
+def numbering_of(type: str, values: Iterable[str]) -> Numbering | None:
     """How values of a type are counted; None where they are not. values: some of them, whose digits behind
     the point say how many a value has."""
     match base_type(type):
         case "smallint" | "integer" | "bigint" | "oid":
-            return Scale(int, str)
+            return Numbering(int, str)
         case "numeric" | "double precision" | "real" | "money":
             return _decimal(values)
         case "date":
-            return Scale(
+            return Numbering(
                 lambda text: date.fromisoformat(text).toordinal(),
                 lambda number: date.fromordinal(number).isoformat(),
             )
         case "timestamp without time zone":
-            return Scale(_moment, _moment_text)
+            return Numbering(_moment, _moment_text)
         case "timestamp with time zone":
             # Statistics are asked for in UTC.
-            return Scale(_moment, lambda number: _moment_text(number) + "+00")
+            return Numbering(_moment, lambda number: _moment_text(number) + "+00")
     return None
 
 
-def _decimal(values: Iterable[str]) -> Scale:
+def _decimal(values: Iterable[str]) -> Numbering:
     digits = max((_digits(value) for value in values), default=0)
     unit = Decimal(10) ** digits
 
@@ -68,7 +68,7 @@ def _decimal(values: Iterable[str]) -> Scale:
     def text(number: int) -> str:
         return format((Decimal(number) / unit).quantize(1 / unit) if digits else Decimal(number), "f")
 
-    return Scale(number, text)
+    return Numbering(number, text)
 
 
 def _digits(text: str) -> int:
@@ -91,4 +91,4 @@ def _moment_text(number: int) -> str:
     return (_EPOCH + timedelta(microseconds=number)).isoformat(" ")
 
 
-__all__ = ["LARGEST", "Scale", "base_type", "scale_of"]
+__all__ = ["LARGEST", "Numbering", "base_type", "numbering_of"]
