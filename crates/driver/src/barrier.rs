@@ -14,6 +14,7 @@ use crate::program::Role;
 use crate::record::RoleRecord;
 use crate::session::{Session, SessionContext, Want};
 use crate::spec::Spec;
+use crate::stretches::Stretches;
 use crate::windows::WindowSchedule;
 use crate::{cancel, clock, connect};
 
@@ -27,6 +28,7 @@ pub fn connect_all<'a>(
     engine: Engine,
     control: &'a Control,
     windows: Option<&'a WindowSchedule>,
+    stretches: Option<&'a Stretches<'a>>,
     records: &mut [RoleRecord],
     logs: &[Arc<Log>],
 ) -> Result<(Vec<Vec<ClientConnection<'a>>>, Vec<Vec<i32>>), Failure> {
@@ -62,6 +64,7 @@ pub fn connect_all<'a>(
                 lockstep: partners(&groups, role.index, client),
                 keep_rows: spec.results_dir.is_some(),
                 windows,
+                stretches: stretches.filter(|of| of.role == role.index),
                 local_time,
                 log: logs.get(worker).cloned(),
             };

@@ -1,16 +1,63 @@
 //! The monotonic clock, as nanoseconds in a `u64`: cheap to read, to store and to compare.
+//!
+//! Where the driver is stopped now and then (frozen turns) the clock stands still meanwhile: whoever stops it
+//! writes the sum of its pauses into memory that both share before it goes on. So everything here, schedules
+//! and latencies alike, knows only the time in which the driver and its server could work.
 
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A point in time: nanoseconds of `CLOCK_MONOTONIC`.
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+
+/// A point in time: nanoseconds of `CLOCK_MONOTONIC`, without those in which this process was frozen.
 pub type Nanos = u64;
 
 /// One second in nanoseconds.
 pub const SECOND: Nanos = 1_000_000_000;
 
+/// For how long this process has been frozen, which changes only while it is; null where it never is.
+static FROZEN: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+
+/// From now on the clock stands still for as long as the first 8 bytes of a file say.
+///
+/// # Errors
+/// The system's, where the file cannot be opened or mapped.
+pub fn stands_still_by(path: &str) -> io::Result<()> {
+    let file = File::open(path)?;
+    if file.metadata()?.len() < 8 {
+        return Err(io::Error::other("it has less than 8 bytes"));
+    }
+    // SAFETY: a new mapping, which stays for the life of the process; the file has the bytes that are read.
+    let at = unsafe { mmap(std::ptr::null_mut(), 8, ProtFlags::READ, MapFlags::SHARED, &file, 0)? };
+    FROZEN.store(at.cast(), Ordering::SeqCst);
+    Ok(())
+}
+
 /// Reads the clock; about 20 ns, no system call where the kernel offers it in user space.
 #[inline]
 pub fn now() -> Nanos {
+    let frozen = FROZEN.load(Ordering::Relaxed);
+    if frozen.is_null() { monotonic() } else { active(frozen) }
+}
+
+#[cold]
+fn active(frozen: *const AtomicU64) -> Nanos {
+    // SAFETY: it points to a mapping that stays, is aligned, and is only read here.
+    let frozen = unsafe { &*frozen };
+    loop {
+        let before = frozen.load(Ordering::Acquire);
+        let now = monotonic();
+        // Who was frozen between the two readings has read a time that does not belong to the pause.
+        if frozen.load(Ordering::Acquire) == before {
+            return now - before;
+        }
+    }
+}
+
+#[inline]
+fn monotonic() -> Nanos {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `t` is a valid place for the kernel to write to, and CLOCK_MONOTONIC always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
@@ -52,4 +99,29 @@ pub fn peak_rss_bytes() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
     kilobytes.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn the_clock_stands_still_for_as_long_as_the_file_says() {
+        let path = std::env::temp_dir().join(format!("pgstrata-clock-{}", std::process::id()));
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        file.write_all_at(&[0; 8], 0).unwrap();
+        let told = stands_still_by(path.to_str().unwrap());
+        std::fs::remove_file(&path).unwrap();
+        told.unwrap();
+        let before = now();
+        std::thread::sleep(Duration::from_millis(20));
+        file.write_all_at(&20_000_000_u64.to_ne_bytes(), 0).unwrap();
+        let after = now();
+        FROZEN.store(std::ptr::null_mut(), Ordering::SeqCst);
+        let slept = now();
+        assert!(slept - after >= 20_000_000, "it goes on by itself");
+        assert!(after >= before && after - before < slept - before, "{before} {after} {slept}");
+    }
 }

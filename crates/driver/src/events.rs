@@ -42,6 +42,11 @@ pub enum Event {
         seconds: f64,
         roles: Vec<RoleSecond>,
     },
+    /// All connections of the role that `frozen` names have ended this stretch.
+    Stretch {
+        /// From 0.
+        number: u64,
+    },
     Statement(StatementDone),
     /// Totals. Connections are still open.
     Done {
@@ -148,8 +153,8 @@ pub struct RoleSecond {
     /// Of a replay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReplayLag>,
-    /// Measured windows that have ended since the last event: number from 0, operations, seconds of
-    /// all connections added up. More than one of the same number is to be added up.
+    /// Measured windows, or stretches, that have ended since the last event: number from 0, operations,
+    /// seconds of all connections added up. More than one of the same number is to be added up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<(u64, u64, f64)>,
 }
@@ -178,7 +183,7 @@ pub struct RoleDone {
     /// Where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<ScriptTotals>,
-    /// The windows that no second has reported.
+    /// The windows, or stretches, that no second has reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<(u64, u64, f64)>,
 }

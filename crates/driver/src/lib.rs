@@ -25,6 +25,7 @@ mod session;
 mod spec;
 mod startup;
 mod statements;
+mod stretches;
 mod tally;
 mod tls;
 mod windows;

@@ -24,6 +24,7 @@ use crate::record::RoleRecord;
 use crate::replay;
 use crate::spec::{Spec, VERSION};
 use crate::statements::StatementWriter;
+use crate::stretches::Stretches;
 use crate::windows::WindowSchedule;
 
 /// What reaches the thread that collects and reports.
@@ -33,6 +34,8 @@ pub enum Message {
     /// The step is over; statements under way may still take so many seconds, those of the spec if none is said.
     Stop(Option<f64>),
     Close,
+    /// So many operations of a connection are a stretch.
+    Stretch(u64),
     /// A line that is no command.
     Refused(Failure),
     /// A worker has ended; what went wrong there, if anything did.
@@ -64,10 +67,17 @@ pub fn run() -> i32 {
         events.say(&Event::Error(Failure::spec(format!("cannot read the spec: {e}"))));
         return 2;
     }
-    let prepared =
-        parse(&line).and_then(|mut spec| Ok((compile_roles(&mut spec)?, WindowSchedule::of(&spec)?, spec)));
+    let prepared = parse(&line).and_then(|mut spec| {
+        let roles = compile_roles(&mut spec)?;
+        let (windows, stretches) = (WindowSchedule::of(&spec)?, Stretches::of(&spec, &roles, &events)?);
+        if let Some(frozen) = &spec.frozen {
+            let bad = |e| Failure::spec(format!("frozen: {} cannot be mapped: {e}", frozen.clock));
+            clock::stands_still_by(&frozen.clock).map_err(bad)?;
+        }
+        Ok((roles, windows, stretches, spec))
+    });
     match prepared {
-        Ok((_, _, spec)) if spec.replay.is_some() => {
+        Ok((.., spec)) if spec.replay.is_some() => {
             let replay = spec.replay.as_ref().expect("it is there");
             match replay::step(&spec, replay, &events) {
                 Ok(code) => code,
@@ -77,13 +87,15 @@ pub fn run() -> i32 {
                 }
             }
         }
-        Ok((roles, windows, spec)) => match step(&spec, windows.as_ref(), &roles, &events) {
-            Ok(code) => code,
-            Err(failure) => {
-                events.say(&Event::Error(failure));
-                1
+        Ok((roles, windows, stretches, spec)) => {
+            match step(&spec, windows.as_ref(), stretches.as_ref(), &roles, &events) {
+                Ok(code) => code,
+                Err(failure) => {
+                    events.say(&Event::Error(failure));
+                    1
+                }
             }
-        },
+        }
         Err(failure) => {
             events.say(&Event::Error(failure));
             2
@@ -133,6 +145,7 @@ fn compile_roles(spec: &mut Spec) -> Result<Vec<Role>, Failure> {
 fn step(
     spec: &Spec,
     windows: Option<&WindowSchedule>,
+    stretches: Option<&Stretches<'_>>,
     roles: &[Role],
     events: &Events,
 ) -> Result<i32, Failure> {
@@ -158,7 +171,8 @@ fn step(
     };
     let server = Server::new(&spec.connection)?;
     let begun = clock::now();
-    let (workers, pids) = connect_all(spec, &server, roles, engine, &control, windows, &mut records, &logs)?;
+    let (workers, pids) =
+        connect_all(spec, &server, roles, engine, &control, windows, stretches, &mut records, &logs)?;
     let connect_seconds = clock::seconds(clock::now() - begun);
     std::thread::scope(|scope| {
         let threads = workers.len();
@@ -188,7 +202,7 @@ fn step(
             roles: ready_roles(roles, &pids),
         });
         let (control, messages, logs) = (&control, &messages, &logs);
-        let coordinator = Coordinator { spec, windows, roles, events, control, messages, logs };
+        let coordinator = Coordinator { spec, windows, stretches, roles, events, control, messages, logs };
         let code = coordinator.run(&mut records, threads);
         // Workers that hang in a call to a dead server cannot be joined.
         std::process::exit(code)
@@ -249,6 +263,10 @@ pub fn listen(sender: mpsc::Sender<Message>) {
             within: Option<f64>,
         },
         Close {},
+        Stretch {
+            /// Of each connection of the role that `frozen` names.
+            operations: NonZeroU64,
+        },
     }
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
@@ -257,8 +275,9 @@ pub fn listen(sender: mpsc::Sender<Message>) {
                 Ok(Command::Start { at }) => Message::Start(at),
                 Ok(Command::Stop { within }) => Message::Stop(within),
                 Ok(Command::Close {}) => Message::Close,
+                Ok(Command::Stretch { operations }) => Message::Stretch(operations.get()),
                 Err(e) => Message::Refused(Failure::spec(format!(
-                    "a command is not understood ({e}); the commands are start, stop and close"
+                    "a command is not understood ({e}); the commands are start, stretch, stop and close"
                 ))),
             };
             // After `close` the process ends by itself, and there is nothing left to be cancelled.
@@ -275,6 +294,7 @@ pub fn listen(sender: mpsc::Sender<Message>) {
 struct Coordinator<'a> {
     spec: &'a Spec,
     windows: Option<&'a WindowSchedule>,
+    stretches: Option<&'a Stretches<'a>>,
     roles: &'a [Role],
     events: &'a Events,
     control: &'a Control,
@@ -290,6 +310,7 @@ impl Coordinator<'_> {
                 Ok(Message::Start(at)) => break at,
                 Ok(Message::Stop(_)) => self.control.stop(),
                 Ok(Message::Ended(_)) => {}
+                Ok(Message::Stretch(operations)) => self.stretches_are(operations),
                 Ok(Message::Refused(failure)) => return self.refuse(failure),
                 Ok(Message::Close) | Err(_) => return 0,
             }
@@ -328,6 +349,12 @@ impl Coordinator<'_> {
         }
     }
 
+    fn stretches_are(&self, operations: u64) {
+        if let Some(stretches) = self.stretches {
+            stretches.are(operations);
+        }
+    }
+
     /// Says why a command is refused; returns the exit code.
     fn refuse(&self, failure: Failure) -> i32 {
         self.events.say(&Event::Error(failure));
@@ -344,7 +371,7 @@ impl Coordinator<'_> {
                     let ends = match &message {
                         Message::Stop(_) | Message::Refused(_) => true,
                         Message::Ended(failures) => !failures.is_empty(),
-                        Message::Start(_) | Message::Close => false,
+                        Message::Start(_) | Message::Close | Message::Stretch(_) => false,
                     };
                     early.push(message);
                     if ends {
@@ -414,11 +441,13 @@ impl Coordinator<'_> {
                     self.control.stop();
                     give_up = give_up.min(later(clock::now(), within.unwrap_or(overtime)));
                 }
+                Ok(Message::Stretch(operations)) => self.stretches_are(operations),
                 Ok(Message::Start(_) | Message::Close) => {}
                 Err(RecvTimeoutError::Timeout) if clock::now() >= due => {
                     said += 1;
                     records.iter_mut().for_each(|b| b.collect(said));
-                    let open = self.windows.map_or(0, |t| t.open_at(clock::now() - begin));
+                    // Stretches are told when they have ended.
+                    let open = self.windows.map_or(u64::MAX, |t| t.open_at(clock::now() - begin));
                     self.say_second(records, said - 1, 1.0, open);
                 }
                 Err(_) => {}

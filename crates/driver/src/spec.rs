@@ -60,6 +60,9 @@ pub struct Spec {
     /// Works in windows only, others in the time between; `warmup_seconds` and `seconds` are inside of them.
     #[serde(default)]
     pub windows: Option<WindowsSpec>,
+    /// It is stopped now and then together with its server, and its time stands still meanwhile.
+    #[serde(default)]
+    pub frozen: Option<FrozenSpec>,
     /// A line for each transaction, as pgbench writes it.
     #[serde(default)]
     pub log: Option<LogSpec>,
@@ -68,6 +71,18 @@ pub struct Spec {
     pub replay: Option<ReplaySpec>,
     /// At least one, or none where there is a replay.
     pub roles: Vec<RoleSpec>,
+}
+
+/// How a driver that is stopped now and then knows its time.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FrozenSpec {
+    /// A file whose first 8 bytes say, in the machine's order, for how many nanoseconds it has been stopped; who
+    /// stops it writes them before it goes on.
+    pub clock: String,
+    /// The role whose stretches are told.
+    #[schemars(length(min = 1))]
+    pub role: String,
 }
 
 /// The sessions of a captured file (docs/capture.md).

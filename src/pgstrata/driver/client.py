@@ -106,6 +106,8 @@ class Driver:
         self.spec = spec
         self.cpus = tuple(cpus)
         self.silence = silence
+        self.others_seconds = 0.0
+        """For how long it may be frozen at a time, and has nothing to say."""
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr = stderr
         self._own_stderr = stderr is None
@@ -163,6 +165,11 @@ class Driver:
     def start(self, at: int | None = None) -> None:
         """Opens the barrier. at: zero of a step in windows, in nanoseconds of the monotonic clock."""
         self._tell(command="start", **({} if at is None else {"at": at}))
+
+    def stretches_are(self, operations: int) -> None:
+        """So many operations of a connection are a stretch; `stretch` follows at the end of each. From any
+        thread."""
+        self._tell(command="stretch", operations=operations)
 
     def stop(self, within: float | None = None) -> None:
         """Ends the step as if its time were over; `done` follows.
@@ -228,14 +235,15 @@ class Driver:
         measuring, failed = False, None
         # Where drivers work in windows, a second of one takes as many as there are drivers.
         participants = self.spec.windows.participants if self.spec.windows else 1
-        patience = self.silence + participants * 1.5 * self.spec.warmup_seconds
+        silence = self.silence + self.others_seconds
+        patience = silence + participants * 1.5 * self.spec.warmup_seconds
         while True:
             event = self._next(patience)
             if event is None:
                 raise failed or self._ended()
             match event:
                 case Measuring():
-                    measuring, patience = True, self.silence
+                    measuring, patience = True, silence
                 case Failure():
                     failed = driver_failure(event)
                     if not measuring:

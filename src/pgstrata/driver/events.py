@@ -79,7 +79,7 @@ NO_OUTCOMES = Outcomes(0, 0, 0, 0, 0)
 
 
 class RoleCounts(_Object, frozen=True, kw_only=True):
-    """What a role did in some time. windows: those that have ended since the last event."""
+    """What a role did in some time. windows: those, or stretches, that have ended since the last event."""
 
     name: str
     operations: int
@@ -210,6 +210,12 @@ class RoleDone(RoleCounts, frozen=True, kw_only=True):
     scripts: list[ScriptTotals] = []
 
 
+class Stretch(_Event, frozen=True, tag="stretch"):
+    """All connections of the role that `frozen` names have ended this stretch. number: from 0."""
+
+    number: int
+
+
 class Done(_Event, frozen=True, tag="done"):
     """Totals. Connections are still open."""
 
@@ -240,7 +246,7 @@ class Failure(_Event, frozen=True, tag="error", kw_only=True):
     column: int | None = None
 
 
-Event = Ready | Measuring | Second | StatementDone | Done | Failure
+Event = Ready | Measuring | Second | Stretch | StatementDone | Done | Failure
 
 _DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 

@@ -260,6 +260,14 @@ class Connection(_Short, frozen=True, kw_only=True):
         return f"Connection({self.user}@{self.host}:{self.port}/{self.database})"
 
 
+class FrozenSpec(_Object, frozen=True):
+    """How a driver that is stopped now and then knows its time. clock: a file whose first 8 bytes say for how
+    many nanoseconds it has been; role: whose stretches are told."""
+
+    clock: str
+    role: str
+
+
 class ReplaySpec(_Object, frozen=True, kw_only=True):
     """The sessions of a captured file. role: what events call them; speed: times the original's pace, None:
     as fast as they go, so many `sessions` at the same time; database: None: of all."""
@@ -295,6 +303,7 @@ class Spec(StepSpec, frozen=True, kw_only=True):
     results_dir: str | None = None
     local_time: str | None = None
     windows: WindowsSpec | None = None
+    frozen: FrozenSpec | None = None
     log: LogSpec | None = None
     overtime_seconds: float = 600.0
     """Longest time that statements under way at the end of the step may still take."""

@@ -355,7 +355,8 @@ impl Coordinator<'_> {
                     self.control.stop();
                     give_up = give_up.min(later(clock::now(), within.unwrap_or(overtime)));
                 }
-                Ok(Message::Start(_) | Message::Close) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Message::Start(_) | Message::Close | Message::Stretch(_))
+                | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }

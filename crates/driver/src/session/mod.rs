@@ -20,6 +20,7 @@ use crate::pace::{Control, Lockstep, Pace};
 use crate::program::{Program, Role};
 use crate::record::Recorder;
 use crate::spec::{Mode, OperationUnit, Prepare};
+use crate::stretches::{CurrentStretch, Stretches};
 use crate::tally::{Outcome, Transaction};
 use crate::windows::{CurrentWindow, WindowSchedule};
 use crate::wire::{self, Inbox};
@@ -80,6 +81,8 @@ pub struct SessionContext<'a> {
     pub lockstep: Option<(Arc<Lockstep>, usize)>,
     pub keep_rows: bool,
     pub windows: Option<&'a WindowSchedule>,
+    /// Of this session's role.
+    pub stretches: Option<&'a Stretches<'a>>,
     /// What values of the local time are, where it stands still.
     pub local_time: Option<[u8; 19]>,
     pub log: Option<Arc<Log>>,
@@ -104,6 +107,9 @@ pub struct Session<'a> {
     prepared: Vec<Vec<bool>>,
     pace: Option<Pace>,
     window: Option<CurrentWindow<'a>>,
+    stretch: Option<CurrentStretch<'a>>,
+    /// Whether there is one of the two.
+    in_turns: bool,
     begin: Nanos,
     measured_from: Nanos,
     intended: Nanos,
@@ -150,6 +156,8 @@ impl<'a> Session<'a> {
             prepared: role.statements.iter().map(|s| vec![false; s.prepared.len()]).collect(),
             pace: role.rate.map(|rate| Pace::new(rate, phase)),
             window: None,
+            stretch: None,
+            in_turns: false,
             begin: 0,
             measured_from: 0,
             intended: 0,
@@ -209,6 +217,8 @@ impl<'a> Session<'a> {
     pub fn open(&mut self, begin: Nanos, measured_from: Nanos) {
         self.window = self.context.windows.map(|schedule| CurrentWindow::new(schedule, begin));
         self.begin = begin + self.window.as_ref().map_or(0, CurrentWindow::paused);
+        self.stretch = self.context.stretches.map(|of| CurrentStretch::new(of, measured_from));
+        self.in_turns = self.window.is_some() || self.stretch.is_some();
         self.measured_from = measured_from;
         self.state = State::Idle;
         if let Some(log) = &self.context.log {
@@ -407,16 +417,24 @@ impl<'a> Session<'a> {
             OperationUnit::Transactions => 1,
             OperationUnit::Statements => self.current.statements,
         };
-        let mut at = now;
-        if let Some(window) = &mut self.window {
-            window.operation(now, if outcome == Outcome::Done { self.current.operations } else { 0 });
-            at = window.active(now);
-        }
+        let at = if self.in_turns { self.in_turn(now, outcome) } else { now };
         self.count(now, at);
         if let Some((pair, side)) = &self.context.lockstep {
             pair.finished_one(*side);
         }
         self.state = if self.role.reconnect { State::Leaving } else { State::Idle };
+    }
+
+    /// A transaction has ended in a window or stretch; `now` in active time.
+    fn in_turn(&mut self, now: Nanos, outcome: Outcome) -> Nanos {
+        let operations = if outcome == Outcome::Done { self.current.operations } else { 0 };
+        if let Some(ended) = self.stretch.as_mut().and_then(|stretch| stretch.operation(now, operations)) {
+            self.context.recorder.window(ended);
+        }
+        self.window.as_mut().map_or(now, |window| {
+            window.operation(now, operations);
+            window.active(now)
+        })
     }
 
     /// The transaction counts. at: `now` in active time.

@@ -41,6 +41,7 @@ impl<'a> Fixture<'a> {
                 lockstep,
                 keep_rows: true,
                 windows: None,
+                stretches: None,
                 local_time: None,
                 log: None,
             },
