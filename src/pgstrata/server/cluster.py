@@ -25,6 +25,7 @@ from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.config.mapping import MANAGED
 from pgstrata.server.config.resolve import UNITS_SINCE, Resolved, quoted
 from pgstrata.server.config.settings import major_of, setting
+from pgstrata.server.config.timers import Turns, longer_timers
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.freezer import Freezer
@@ -58,6 +59,7 @@ PATH_BYTES = 900
 START_SECONDS = 300.0
 FAST_SECONDS = 120.0
 IMMEDIATE_SECONDS = 15.0
+RELOAD_SECONDS = 30.0
 POLL_SECONDS = 0.005
 PORT_ATTEMPTS = 5
 
@@ -110,6 +112,7 @@ class Cluster:
         wal = self._storage.wal
         self._wal_place = ClaimedFolder(wal / self.folder.name) if wal is not None else None
         self.pooler = Pooler(self, through, cpus) if through is not None else None
+        self._timers: dict[str, str] = {}
         self.freezer = Freezer(self.folder.name, self._group_of_version_2) if freezes else None
 
     def __enter__(self) -> Self:
@@ -212,6 +215,41 @@ class Cluster:
             self.stop("immediate")
             raise
 
+    def set_timers(self, turns: Turns | None) -> dict[str, str]:
+        """The running server counts by its clock as it should with such turns from now on; None: as
+        configured. Returns the settings that are others, none for servers before 8.2. Raises ServerError."""
+        version = self.server.version_num
+        if version < UNITS_SINCE:
+            return {}
+        before = self._timers
+        self._timers = {} if turns is None else longer_timers(self.config.settings, version, turns)
+        if self._timers != before:
+            try:
+                self._write_conf()
+            except OSError as error:
+                raise unwritable(self.folder, error) from error
+            assert self._process is not None
+            self._process.send_signal(signal.SIGHUP)
+            # Processes hear of it one by one; new sessions have it when the postmaster does.
+            alone = longer_timers(self.config.settings, version, Turns(1, 0.0, 0.0))
+            for name in {**before, **self._timers}:
+                self._await_setting(name, self._timers.get(name, alone[name]))
+        return self._timers
+
+    def _await_setting(self, name: str, value: str) -> None:
+        end = time.monotonic() + RELOAD_SECONDS
+        while True:
+            with self.connect() as session:
+                (now,) = session.execute("SELECT current_setting(%s)", (name,)).fetchone() or ("",)
+            if now == value:
+                return
+            if time.monotonic() > end:
+                raise ServerError(
+                    f"{name} is still {now} and not {value} {RELOAD_SECONDS:.0f} s after a reload",
+                    'see the server\'s log; or take whole rounds: turns = "rounds"',
+                )
+            time.sleep(POLL_SECONDS)
+
     def stop(self, mode: str = "fast") -> None:
         """Stops the server: `fast` writes a checkpoint, `immediate` does not. A server that does not
         end in time is ended the next harder way. Nothing happens when nothing is running."""
@@ -272,7 +310,7 @@ class Cluster:
 
     def save(self) -> None:
         """Copies the data of the stopped server, in place of an earlier copy. Raises ServerError."""
-        assert self._process is None
+        assert self._process is None and not self._timers
         remove_folder(self.snapshot_dir)
         copy_data(self.data_dir, self.snapshot_dir, self._account)
 
@@ -281,6 +319,7 @@ class Cluster:
         assert self._process is None
         remove_folder(self.data_dir)
         copy_data(self.snapshot_dir, self.data_dir, self._account)
+        self._timers = {}  # as `save` found them
         self._move_wal()
 
     def drop_snapshot(self) -> None:
@@ -477,6 +516,8 @@ class Cluster:
             for name, value in own.items()
             if name not in self.config.settings or name in MANAGED
         ]
+        # The last one counts.
+        lines += [f"{name} = {quoted(value)}" for name, value in self._timers.items()]
         return self.config.text(version) + "\n# set by pgstrata itself\n" + "\n".join(lines) + "\n"
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes], log_begin: int) -> None:

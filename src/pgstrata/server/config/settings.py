@@ -226,6 +226,11 @@ def read_number(row: Setting, value: str, ram_bytes: int) -> float:
     return number
 
 
+def seconds(row: Setting, value: str) -> float:
+    """How long a value of a setting of time is; below 0 and 0 mean what the setting says. Raises BadValue."""
+    return read_number(row, value, 0) * _units(row)[0] / 1e6
+
+
 def _units(row: Setting) -> tuple[int, dict[str, int]]:
     """How many bytes or microseconds the setting's own unit has, and the units it takes."""
     if not row.unit:

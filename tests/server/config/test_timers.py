@@ -1,0 +1,60 @@
+"""Timers of a server that is frozen now and then: which are made longer, and that it takes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pgstrata.server.cluster import Cluster
+from pgstrata.server.config.resolve import Resolved
+from pgstrata.server.config.timers import PERIODS, Turns, longer_timers
+from pgstrata.server.model import Server
+
+TWO = Turns(2, 0.5, 30.0)
+
+
+def test_what_is_longer_than_a_turn_becomes_longer() -> None:
+    found = longer_timers({}, 170000, TWO)
+    assert found == {
+        "autovacuum_naptime": "2min",
+        "checkpoint_timeout": "10min",
+        "checkpoint_warning": "1min",
+        "deadlock_timeout": "2s",
+    }
+    given = {
+        "checkpoint_timeout": "30s",
+        "bgwriter_delay": "800ms",
+        "statement_timeout": "90s",
+        "lock_timeout": "10ms",
+    }
+    found = longer_timers(given, 170000, Turns(3, 0.5, 30.0))
+    assert found["checkpoint_timeout"] == "90s"
+    assert found["bgwriter_delay"] == "2400ms"
+    assert found["statement_timeout"] == "330s"
+    assert found["lock_timeout"] == "60030ms"
+    assert "wal_writer_delay" not in found, "shorter than a turn"
+
+
+def test_no_longer_than_a_version_allows() -> None:
+    assert longer_timers({"checkpoint_timeout": "50min"}, 90500, TWO)["checkpoint_timeout"] == "1h"
+    assert longer_timers({"bgwriter_delay": "9s"}, 170000, TWO)["bgwriter_delay"] == "10s"
+
+
+def test_a_server_takes_them_while_it_runs_and_gives_them_back(
+    pg17: Server, pg12: Server, place: Path
+) -> None:
+    for server in (pg17, pg12):
+        with Cluster(server, Resolved("plain"), place / server.label) as cluster:
+            cluster.create()
+            cluster.start()
+
+            def now(cluster: Cluster = cluster) -> dict[str, str]:
+                with cluster.connect() as session:
+                    shown = session.execute("SELECT name, current_setting(name) FROM pg_settings").fetchall()
+                return {name: value for name, value in shown if name in PERIODS}
+
+            before = now()
+            longer = cluster.set_timers(TWO)
+            assert longer["checkpoint_timeout"] == "10min"
+            assert now() == {**before, **longer}
+            assert cluster.set_timers(None) == {}
+            assert now() == before
