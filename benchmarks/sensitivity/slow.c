@@ -1,5 +1,6 @@
 /* A planted slowdown: preloaded into a server, it burns CPU for PGSTRATA_BURN_NS nanoseconds for every
- * message that a backend receives from its client, and does nothing else.
+ * message that a backend receives from its client, lets every fdatasync, by which WAL is synced, and every
+ * pwrite to a file of pg_wal take PGSTRATA_WAL_NS nanoseconds longer, and does nothing else.
  *
  *     cc -O2 -shared -fPIC -o slow.so slow.c -ldl
  *
@@ -7,18 +8,63 @@
  * server's other processes read their pipes by read(). A call that finds nothing (EAGAIN) costs nothing. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <time.h>
+#include <unistd.h>
 
-static long burn_ns;
+static long burn_ns, wal_ns;
 static ssize_t (*real_recv)(int, void *, size_t, int);
+static ssize_t (*real_pwrite)(int, const void *, size_t, off_t);
+static int (*real_fdatasync)(int);
 
 __attribute__((constructor)) static void begin(void) {
     const char *text = getenv("PGSTRATA_BURN_NS");
     burn_ns = text ? atol(text) : 0;
+    text = getenv("PGSTRATA_WAL_NS");
+    wal_ns = text ? atol(text) : 0;
     real_recv = (ssize_t(*)(int, void *, size_t, int))dlsym(RTLD_NEXT, "recv");
+    real_pwrite = (ssize_t(*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite64");
+    real_fdatasync = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
+    if (wal_ns > 0) /* else the kernel lets every sleep take 50 us more; children inherit it */
+        prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+}
+
+static void wait_for_disk(void) {
+    struct timespec t = {wal_ns / 1000000000L, wal_ns % 1000000000L};
+    nanosleep(&t, NULL);
+}
+
+static int is_wal(int fd) {
+    char place[64], path[512];
+    snprintf(place, sizeof place, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(place, path, sizeof path - 1);
+    if (length < 0)
+        return 0;
+    path[length] = 0;
+    return strstr(path, "/pg_wal/") != NULL;
+}
+
+int fdatasync(int fd) {
+    int done = real_fdatasync(fd);
+    if (wal_ns > 0)
+        wait_for_disk();
+    return done;
+}
+
+ssize_t pwrite64(int fd, const void *buffer, size_t length, off_t at) {
+    ssize_t done = real_pwrite(fd, buffer, length, at);
+    if (wal_ns > 0 && is_wal(fd))
+        wait_for_disk();
+    return done;
+}
+
+ssize_t pwrite(int fd, const void *buffer, size_t length, off_t at) {
+    return pwrite64(fd, buffer, length, at);
 }
 
 static long now_ns(void) {

@@ -1,0 +1,231 @@
+"""How often verdicts on steps that write are right, in frozen turns and in whole rounds.
+
+    python benchmarks/writes.py --step tpcb-like [--kind cpu --kind wal] [--comparisons 20]
+    python benchmarks/writes.py --step l.i1 --kind stall    frozen turns against whole rounds
+    python benchmarks/writes.py --step tpcb-like --print    the table of what is there
+
+Steps: l.i1 (Insert Benchmark), update-index (sysbench), tpcb-like (pgbench), each with one client and
+defaults but for the size. Kinds, other against base, new clusters each:
+
+- base: nothing is planted. --comparisons twice as many as of the others.
+- cpu, wal: a library that is preloaded on both sides (slow.c) takes 5 % of the rate, as CPU burned per
+  message of a client, or as delay of writes and syncs of WAL. How much that is is tried first (--calibrate
+  seconds).
+- stall: other has max_wal_size = 32MB, so that one checkpoint follows the other; once in frozen turns with
+  --budget measured seconds of both, once in whole rounds with ten times as many.
+
+--turns rounds measures base, cpu and wal in whole rounds of a quarter of the budget each instead. One line of
+JSON per finished comparison goes to --out; the same command again goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from sensitivity.measure import append, build, rate_of, read
+
+from pgstrata.judge.compare import step_pairs
+from pgstrata.measure.campaign import default_data_dir
+from pgstrata.stats.estimate import estimate
+from pgstrata.store import Results
+from pgstrata.store.record import StepRecord
+
+Json = dict[str, Any]
+
+KINDS = ("base", "cpu", "wal", "stall")
+SHARE = 0.05
+WORDS = ("slower", "faster", "same", "unclear")
+STALL = "max_wal_size = 32MB\nmin_wal_size = 32MB\n"
+TRIALS = {"cpu": 100_000, "wal": 200_000}
+"""Nanoseconds of the first trial: a slowdown that is seen on any machine."""
+
+
+def workload(step: str, seconds: float, rows_per_second: float) -> str:
+    """The workload of a campaign in which a step takes so long."""
+    match step:
+        case "l.i1":
+            rows = max(5000, round(seconds * rows_per_second / 50) * 50)
+            options = f"rows = 200000\nrows_i1 = {rows}\nrows_i2 = 0\nsettle_base = 0\nsteps = []\n"
+            return f'[[workloads]]\nname = "insert"\n[workloads.options]\n{options}'
+        case "update-index":
+            options = (
+                f"rows = 100000\nwrite_seconds = {seconds}\ncache_seconds = 0\nsettle_base = 0\nwarmup = 0\n"
+            )
+            return (
+                f'[[workloads]]\nname = "sysbench"\n[workloads.options]\n{options}steps = ["update-index"]\n'
+            )
+        case _:
+            script = 'scale = 10\nbuiltin = ["tpcb-like"]\nmodes = ["simple"]\nclients = [1]\n'
+            return f'[[workloads]]\nname = "pgbench"\n[workloads.options]\n{script}seconds = {seconds}\n'
+
+
+class Bench:
+    """Where and with what everything is measured."""
+
+    def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
+        self.arguments, self.folder, self.library = arguments, folder, build(folder)
+        self.rows_per_second = 5000.0
+
+    def run(
+        self, plant: dict[str, str], seconds: float, turns: str, rounds: int
+    ) -> tuple[StepRecord, StepRecord]:
+        """One campaign of base and other, whose records it returns. seconds: of a round of each."""
+        a = self.arguments
+        place = self.folder / "run"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        config = plant.pop("config", "")
+        (place / "other.conf").write_text(config)
+        variants = ""
+        for label, own in (("base", {}), ("other", plant)):
+            env = {"LD_PRELOAD": str(self.library), **own}
+            pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in env.items())
+            stack = '["default", "./other.conf"]' if config and label == "other" else '["default"]'
+            variants += f'[[variants]]\nserver = "{a.server}"\nlabel = "{label}"\nconfig = {stack}\n'
+            variants += f"env = {{ {pairs} }}\n"
+        file = place / "writes.toml"
+        head = f'order = "interleaved"\nturns = "{turns}"\nrounds = {rounds}\nwindow_seconds = {a.window}\n'
+        file.write_text(f"{head}{variants}{workload(a.step, seconds, self.rows_per_second)}")
+        data = default_data_dir() / "sensitivity-writes"
+        command = [sys.executable, "-m", "pgstrata", "run", str(file), "--no-report"]
+        command += ["--results", str(place / "results"), "--data-dir", str(data)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        runs = sorted(Results(place / "results").runs(), key=lambda run: run.variant != "base")
+        base, other = (next(s for s in run.steps if s.name.startswith(a.step)) for run in runs)
+        return base, other
+
+    def calibrate(self, kind: str) -> int:
+        """Nanoseconds that take 5 % of the rate: what one costs is tried with many, then with fewer."""
+        trial, variable, wanted = TRIALS[kind], variable_of(kind), 0
+        for _ in range(2):
+            base, other = self.run({variable: str(trial)}, self.arguments.calibrate / 2, "frozen", 1)
+            of_one = 1 / rate_of(base)
+            cost: float = of_one * math.expm1(-estimate(*step_pairs(base, other)).log) / trial
+            if cost <= 0:
+                raise SystemExit(
+                    f"{trial} ns of {kind} cost nothing: is LD_PRELOAD forbidden, or the machine busy?"
+                )
+            self.rows_per_second = rate_of(base) if self.arguments.step == "l.i1" else self.rows_per_second
+            print(
+                f"{of_one * 1e6:.1f} µs per operation, {trial} ns of {kind} cost {cost * trial * 1e6:.1f} µs",
+                flush=True,
+            )
+            wanted = round(of_one * SHARE / (1 - SHARE) / cost)
+            trial = wanted * 3
+        return wanted
+
+    def compared(self, kind: str, turns: str, planted: int, number: int) -> Json:
+        """One comparison as a line of the file."""
+        begun, started = time.monotonic(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        plant = {variable_of(kind): str(planted)} if planted else {}
+        if kind == "stall":
+            plant = {"config": STALL}
+        whole = self.arguments.budget / 2
+        many = turns == "rounds"
+        seconds = whole * (10 if many and kind == "stall" else 1)
+        rounds = (20 if kind == "stall" else 4) if many else 1
+        base, other = self.run(plant, seconds / rounds, turns, rounds)
+        command = [sys.executable, "-m", "pgstrata", "compare", "base", "other", "--format", "json"]
+        command += ["--results", str(self.folder / "run" / "results"), "--step", base.name]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        (verdict,) = json.loads(done.stdout)[0]["steps"]
+        found = {name: verdict[name] for name in ("word", "ratio", "low", "high", "n")}
+        line = {"kind": kind, "turns": turns, "number": number, "started": started}
+        wall = round(time.monotonic() - begun, 1)
+        return {**line, "wall": wall, "seconds": base.seconds + other.seconds, **found}
+
+
+def variable_of(kind: str) -> str:
+    return "PGSTRATA_WAL_NS" if kind == "wal" else "PGSTRATA_BURN_NS"
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    """Makes every comparison that the file lacks; kinds take turns."""
+    lines = read(arguments.out)
+    own = {name: getattr(arguments, name) for name in ("server", "step", "budget", "window")}
+    with tempfile.TemporaryDirectory(prefix="pgstrata-writes-") as folder:
+        bench = Bench(arguments, Path(folder))
+        if not lines:
+            append(arguments.out, {"arguments": own})
+        elif lines[0]["arguments"] != own:
+            raise SystemExit(
+                f"{arguments.out} was begun with {lines[0]['arguments']}: another --out, or the same"
+            )
+        planted = {line["planted"]: line for line in lines[1:] if "planted" in line}
+        for kind in (kind for kind in arguments.kind if kind in TRIALS and kind not in planted):
+            line = {"planted": kind, "ns": bench.calibrate(kind), "rows_per_second": bench.rows_per_second}
+            append(arguments.out, line)
+            planted[kind] = line
+        for line in planted.values():
+            bench.rows_per_second = line["rows_per_second"]
+        there = {(line["kind"], line["turns"], line["number"]) for line in lines[1:] if "kind" in line}
+        for number in range(2 * arguments.comparisons):
+            for kind in arguments.kind:
+                if number >= arguments.comparisons and kind != "base":
+                    continue
+                for turns in ("frozen", "rounds") if kind == "stall" else (arguments.turns,):
+                    if (kind, turns, number) not in there:
+                        line = bench.compared(kind, turns, planted.get(kind, {}).get("ns", 0), number)
+                        append(arguments.out, line)
+                        said = f"{line['word']} {line['ratio']:.4f} ({line['low']} … {line['high']})"
+                        print(f"{kind}, {turns} {number + 1}: {said}, {line['wall']} s", flush=True)
+
+
+def table(lines: list[Json]) -> str:
+    """Markdown."""
+    rows = [
+        "| planted | turns | comparisons | slower | faster | same | unclear | ratio | spread | ± | seconds |"
+    ]
+    rows.append("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    found = [line for line in lines if "kind" in line]
+    for kind, turns in dict.fromkeys((line["kind"], line["turns"]) for line in found):
+        own = [line for line in found if (line["kind"], line["turns"]) == (kind, turns)]
+        words = Counter(line["word"] for line in own)
+        ratios = [line["ratio"] for line in own]
+        spread = f"{statistics.stdev(ratios):.4f}" if len(own) > 1 else ""
+        halves = [(line["high"] - line["low"]) / 2 for line in own if line["low"] is not None]
+        half = f"{statistics.median(halves):.4f}" if halves else ""
+        seconds = statistics.mean(line["seconds"] for line in own)
+        counts = " | ".join(str(words[word]) for word in WORDS)
+        figures = f"{statistics.mean(ratios):.4f} | {spread} | {half} | {seconds:.0f}"
+        rows.append(f"| {kind} | {turns} | {len(own)} | {counts} | {figures} |")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--server", default="pg:17")
+    parser.add_argument("--step", choices=("l.i1", "update-index", "tpcb-like"), required=True)
+    parser.add_argument("--kind", action="append", choices=KINDS, help="default: base, cpu, wal")
+    parser.add_argument("--turns", choices=("frozen", "rounds"), default="frozen")
+    parser.add_argument("--comparisons", type=int, default=20, help="of each kind; base against base: twice")
+    parser.add_argument("--budget", type=float, default=240.0, help="measured seconds of a comparison")
+    parser.add_argument("--window", type=float, default=0.5, help="seconds of a frozen turn")
+    parser.add_argument("--calibrate", type=float, default=60.0, help="measured seconds of each trial")
+    parser.add_argument("--out", type=Path, help="default: writes-STEP.jsonl")
+    parser.add_argument("--print", action="store_true", help="only the table of what is there")
+    arguments = parser.parse_args()
+    arguments.kind = arguments.kind or ["base", "cpu", "wal"]
+    arguments.out = arguments.out or Path(f"writes-{arguments.step}.jsonl")
+    if not arguments.print:
+        measure(arguments)
+    print(f"\n{table(read(arguments.out))}")
+
+
+if __name__ == "__main__":
+    main()
