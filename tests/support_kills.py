@@ -310,6 +310,7 @@ VERDICT, WINDOWS = (
     for slice_ in (0.5, 0.02)
 )
 ROUNDS = interleaved("{server}", ["update-index"])
+FROZEN = interleaved("{server}", ["update-index"], more='turns = "frozen"\nwindow_seconds = 0.2', writes=4)
 TPCDS = """
 data_dir = "data"
 [[variants]]
@@ -339,6 +340,7 @@ def phases(limited: bool, archive: Path) -> list[Phase]:
         Phase("until the verdict", VERDICT, works, 6.0),
         Phase("windows", WINDOWS, works, 6.0),
         Phase("snapshots and rounds", ROUNDS, runs("cp"), 4.0),
+        Phase("frozen turns", FROZEN, works, 5.0),
         Phase("configuring a build", source, runs("", "/configure"), 5.0),
         Phase("build", source, runs("make"), 10.0),
         Phase("TPC-DS data", TPCDS, runs("tpcgen-cli"), 4.0, fresh=True),

@@ -15,6 +15,7 @@ from pgstrata.server import control_groups
 from pgstrata.server.memory import MemoryGroup
 from pgstrata.server.model import Server
 from support_kills import (
+    FROZEN,
     HUP,
     INT,
     KILL,
@@ -29,6 +30,7 @@ from support_kills import (
     loop,
     phases,
     strike,
+    works,
 )
 from support_sources import debian_archive
 
@@ -71,6 +73,14 @@ def test_no_group_is_left_without_its_server(number: signal.Signals, room: Room,
         pytest.skip("no group for memory can be made here")
     tally = Tally()
     strike(room, Phase("group", LIMITED, has_group, 0), spec(pg17), number, 0.0, tally)
+    assert tally.left == []
+    assert tally.strikes.total() == 1
+
+
+@pytest.mark.parametrize("number", [INT, KILL])
+def test_nothing_stays_frozen(number: signal.Signals, room: Room, pg17: Server) -> None:
+    tally = Tally()
+    strike(room, Phase("frozen turns", FROZEN, works, 0), spec(pg17), number, 2.0, tally)
     assert tally.left == []
     assert tally.strikes.total() == 1
 

@@ -67,6 +67,14 @@ def run(
     slice_: Annotated[
         float | None, typer.Option("--slice", metavar="S", help="Seconds of a turn at steps that only read.")
     ] = None,
+    turns: Annotated[
+        str | None,
+        typer.Option(
+            "--turns",
+            metavar="KIND",
+            help="Of steps that write. rounds: repeated whole; frozen: in windows, others stopped meanwhile.",
+        ),
+    ] = None,
     max_seconds: Annotated[
         float | None,
         typer.Option("--max-seconds", metavar="S", help="Most seconds of a step with --until verdict."),
@@ -129,6 +137,7 @@ def run(
             # a campaign file may say another order, for which there is no such end
             "order": order or ("interleaved" if until == "verdict" else None),
             "slice_seconds": slice_,
+            "turns": turns,
             "max_seconds": max_seconds,
             "profile": profile or None,
             "waits": waits,

@@ -158,7 +158,9 @@ def _how(runs: list[Run]) -> list[str]:
         f"order = {_toml(runs[0].record.order)}",
     ]
     if (comparison := runs[0].record.comparison) is not None:
-        keys = ("rounds", "slice_seconds", "until", "margin")
+        keys = ["rounds", "slice_seconds", "turns", "until", "margin"]
+        if comparison.window_seconds:
+            keys.append("window_seconds")
         lines += [f"{key} = {_toml(getattr(comparison, key))}" for key in keys]
         if comparison.max_seconds:
             lines.append(f"max_seconds = {_toml(comparison.max_seconds)}")

@@ -14,9 +14,9 @@ from msgspec import structs
 
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.driver.client import Driver
-from pgstrata.driver.events import Second
+from pgstrata.driver.events import Second, Stretch
 from pgstrata.driver.samples import samples
-from pgstrata.driver.spec import Connection, Spec, WindowsSpec, document
+from pgstrata.driver.spec import Connection, FrozenSpec, Spec, WindowsSpec, document
 from pgstrata.errors import DriverError
 from pgstrata.measure.merge import merged_parts
 from pgstrata.measure.profiles import StepProfile
@@ -30,6 +30,7 @@ from pgstrata.measure.record import (
 )
 from pgstrata.measure.step import StepResult, driver_spec, measure
 from pgstrata.observe import StepWatch
+from pgstrata.observe.step import OwnTime
 from pgstrata.server.cluster import Cluster, ForeignCluster
 from pgstrata.server.secrets import public
 from pgstrata.store import RunBuilder
@@ -42,15 +43,11 @@ BLOAT_BYTES = 1 << 30
 """Largest table that is read whole by pgstattuple after the last step."""
 
 
-class Windows(Protocol):
-    """The stretches of time in which one variant works while connections of all variants stay open."""
+class Turns(OwnTime, Protocol):
+    """Those of one variant, while connections of all variants stay open."""
 
-    def spec(self) -> WindowsSpec:
-        """`windows` of the driver's spec."""
-        ...
-
-    def moment(self, active: float) -> float:
-        """Clock (monotonic, seconds) at which so many seconds have been measured of this variant."""
+    def spec(self) -> WindowsSpec | FrozenSpec:
+        """What the driver's spec says of them."""
         ...
 
     def span(self, seconds: float) -> float:
@@ -72,7 +69,7 @@ class Part:
 
     step: Step
     number: int = 0
-    windows: Windows | None = None
+    turns: Turns | None = None
 
 
 @dataclass
@@ -149,20 +146,24 @@ class StepMeasurement:
         """How many seconds of the series are there already."""
         return sum(len(part.seconds) for part in self.parts)
 
-    def measure(self, part: Part, on_second: Callable[[Second], None] = lambda event: None) -> StepResult:
-        """Measures one part and keeps it. on_second: takes the driver's events of seconds.
+    def measure(
+        self,
+        part: Part,
+        on_second: Callable[[Second], None] = lambda event: None,
+        on_stretch: Callable[[Stretch], None] = lambda event: None,
+    ) -> StepResult:
+        """Measures one part and keeps it. on_second, on_stretch: take such events of the driver.
 
         Raises DriverError where nothing was measured; an error in the middle is in `StepResult.error`.
         """
-        where, settings, windows = self._where, self._where.settings, part.windows
+        where, settings, turns = self._where, self._where.settings, part.turns
         server = where.cluster.serving(reads_only=part.step.reads_only)
         spec = self._driver_spec(part, server.connection(where.database))
         span, interval = part.step.seconds, 1.0
-        if windows is not None:
-            assert span is not None  # only steps of a fixed length are cut into windows
+        if turns is not None:
             # A second of one variant takes that of all the others, too.
-            interval = windows.span(span) / span
-            span = windows.span(span)
+            interval = turns.span(span or 1.0) / (span or 1.0)
+            span = turns.span(span) if span is not None else None
         watch = StepWatch(
             server,
             part.step.tables,
@@ -170,7 +171,7 @@ class StepMeasurement:
             interval=interval,
             bloat_bytes=BLOAT_BYTES if self._last and server is where.cluster else 0,
             waits_hertz=settings.waits,
-            windows=windows.moment if windows is not None else None,
+            windows=turns,
         )
         begun = time.monotonic()
         with where.builder.scratch("perf") as recordings:
@@ -180,9 +181,10 @@ class StepMeasurement:
                 spec,
                 watch,
                 on_second=on_second,
+                on_stretch=on_stretch,
                 profiler=self._profile.profiler(max(1, part.number), recordings, span),
                 cpus=settings.driver_cpus,
-                begin=windows.begin if windows is not None else Driver.start,
+                begin=turns.begin if turns is not None else Driver.start,
             )
             self._profile.add(result.profiles)
         where.cluster.check()
@@ -191,7 +193,7 @@ class StepMeasurement:
             result.record, replica=replica_step(result.observed, where.cluster, server)
         )
         where.timings.add("observe", result.observed.observe_seconds)
-        if windows is None:
+        if turns is None:
             around = time.monotonic() - begun - result.done.seconds - part.step.warmup
             where.timings.add("connect", max(0.0, around - result.observed.observe_seconds))
         self.parts.append(result)
@@ -206,7 +208,7 @@ class StepMeasurement:
             (self._seed + part.number) % 2**48,
             where.settings.engine,
             results_dir=str(self._rows) if self._rows else None,
-            windows=part.windows.spec() if part.windows is not None else None,
+            turns=part.turns.spec() if part.turns is not None else None,
         )
         if self._spec is None:
             self._spec = spec

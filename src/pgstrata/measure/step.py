@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from msgspec import structs
 
 from pgstrata.driver.client import Driver, driver_failure
-from pgstrata.driver.events import Done, Failure, Measuring, Ready, Second, StatementDone
-from pgstrata.driver.spec import Connection, EngineChoice, Spec, WindowsSpec
+from pgstrata.driver.events import Done, Failure, Measuring, Ready, Second, StatementDone, Stretch
+from pgstrata.driver.spec import Connection, EngineChoice, FrozenSpec, Spec, WindowsSpec
 from pgstrata.errors import DriverError
 from pgstrata.measure.record import step_record
 from pgstrata.observe import StepObserved, StepWatch
@@ -58,7 +58,7 @@ def driver_spec(
     engine: EngineChoice,
     *,
     results_dir: str | None = None,
-    windows: WindowsSpec | None = None,
+    turns: WindowsSpec | FrozenSpec | None = None,
 ) -> Spec:
     """The whole spec: what the step says of itself, and where and how it runs.
 
@@ -73,7 +73,8 @@ def driver_spec(
         seed=seed,
         engine=engine,
         results_dir=results_dir,
-        windows=windows,
+        windows=turns if isinstance(turns, WindowsSpec) else None,
+        frozen=turns if isinstance(turns, FrozenSpec) else None,
         overtime_seconds=step.overtime,
     )
 
@@ -85,6 +86,7 @@ def measure(
     watch: StepWatch,
     *,
     on_second: Callable[[Second], None] = lambda event: None,
+    on_stretch: Callable[[Stretch], None] = lambda event: None,
     profiler: Callable[[Mapping[str, Sequence[int]]], Profiler] | None = None,
     cpus: Sequence[int] = (),
     begin: Callable[[Driver], None] = Driver.start,
@@ -116,6 +118,8 @@ def measure(
                     case Second():
                         seconds.append(event)
                         on_second(event)
+                    case Stretch():
+                        on_stretch(event)
                     case StatementDone():
                         statements.append(event)
                     case Failure():

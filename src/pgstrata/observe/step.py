@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import psycopg
+from msgspec import structs
 
 from pgstrata.errors import PgstrataError, server_said
 from pgstrata.observe import disks, host, postgres, processes
@@ -42,6 +43,19 @@ class Observed(Protocol):
     def replica_pid(self) -> int | None: ...
     def lag_between(self, begin: float, end: float) -> list[Lag]: ...
     def connect(self, database: str = "postgres") -> psycopg.Connection[Any]: ...
+
+
+class OwnTime(Protocol):
+    """The time of a step, which stands still while others are measured."""
+
+    def moment(self, active: float) -> float:
+        """Clock (monotonic, seconds) at which so many seconds have been measured of this variant, as far as
+        that is known."""
+        ...
+
+    def passed(self, moment: float) -> float:
+        """Seconds that have been measured of it by such a clock."""
+        ...
 
 
 @dataclass
@@ -87,10 +101,9 @@ class StepWatch:
 
     `after` reads exact counters only when the driver's connections are closed, because backends report
     the last second of their statistics when they end. `bloat_bytes`: largest table with its indexes
-    that is read whole for pgstattuple; 0 never. `windows`: where others are measured in between, the moment
-    (monotonic seconds) at which so much time of this step has passed; counters of the whole host say nothing
-    about one step then, and those of the cluster's own processes take their place. Whatever fails is noted;
-    nothing is ever raised.
+    that is read whole for pgstattuple; 0 never. `windows`: the step's own time where others are measured in
+    between; counters of the whole host say nothing about one step then, and those of the cluster's own
+    processes take their place. Whatever fails is noted; nothing is ever raised.
     """
 
     def __init__(
@@ -101,7 +114,7 @@ class StepWatch:
         interval: float = 1.0,
         bloat_bytes: int = 0,
         waits_hertz: float = 0.0,
-        windows: Callable[[float], float] | None = None,
+        windows: OwnTime | None = None,
     ) -> None:
         self._cluster = cluster
         self._tables = list(tables)
@@ -235,7 +248,7 @@ class StepWatch:
         if self._log is not None:
             log = self._log
             events = self._try("server log", lambda: log.events(self._unix_begin, self._unix_end))
-            result.events = events or []
+            result.events = [self._in_own_time(event) for event in events or []]
         self.close()
         result.observe_seconds += time.monotonic() - started
         return result
@@ -270,6 +283,14 @@ class StepWatch:
             self._result.notes.append("disk not observed: the data folder is on no block device of this host")
         return host.HostCounters(devices)
 
+    def _in_own_time(self, event: LogEvent) -> LogEvent:
+        """The same at the second of the step's own time, where others are measured in between."""
+        if (own := self._windows) is None:
+            return event
+        zero = time.monotonic() - time.time() + self._unix_begin
+        until = None if event.until is None else own.passed(zero + event.until)
+        return structs.replace(event, second=own.passed(zero + event.second), until=until)
+
     def _cpu_beside(self, what: str, cpu: ServerCpu) -> float | None:
         """CPU seconds of what stands beside the server; None where nothing does."""
         reading = self._try(f"CPU of the {what}", cpu.read)
@@ -294,7 +315,8 @@ class StepWatch:
     def _open_waits(self, pids: Mapping[str, Sequence[int]]) -> WaitSampler:
         own = [] if self._session is None else [self._session.info.backend_pid]
         session = self._connect_elsewhere()
-        return WaitSampler(session, pids, self._waits_hertz, self._managed, own, self._windows)
+        moment = self._windows.moment if self._windows is not None else None
+        return WaitSampler(session, pids, self._waits_hertz, self._managed, own, moment)
 
     def _wal_position(self) -> int | None:
         session = self._session

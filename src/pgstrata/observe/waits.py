@@ -115,8 +115,12 @@ class WaitSampler:
     def _run(self) -> None:
         try:
             while True:
-                moment = self._moment((self._due + self._random.random()) * self._interval)
-                if self._stop.wait(max(0.0, moment - time.monotonic())):
+                due = (self._due + self._random.random()) * self._interval
+                # A time that stands still now and then is known no further than to its next stop.
+                while (left := self._moment(due) - time.monotonic()) > 0:
+                    if self._stop.wait(left):
+                        return
+                if self._stop.is_set():
                     return
                 self._poll()
                 self._polls += 1

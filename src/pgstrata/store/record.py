@@ -440,6 +440,10 @@ class ComparisonRecord(Struct, frozen=True, kw_only=True):
     until: Literal["time", "verdict"]
     max_seconds: NotNegative | None
     margin: NotNegative
+    turns: Literal["rounds", "frozen"] = "rounds"
+    window_seconds: NotNegative | None = None
+    freezer: Literal["cgroup2", "cgroup1", "signals"] | None = None
+    timers: dict[str, str] = {}
 
 
 class CountedRole(Struct, frozen=True, kw_only=True, omit_defaults=True):

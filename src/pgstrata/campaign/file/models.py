@@ -412,6 +412,19 @@ class CampaignSpec(Strict):
         description="How often `interleaved` repeats a whole step of each variant where it cannot be cut "
         "into slices.",
     )
+    turns: Literal["rounds", "frozen"] = Field(
+        default="rounds",
+        description="How steps that write take turns in `interleaved`. `rounds`: one after the other, "
+        "with no other cluster up. `frozen`: all are up with the same data, each works in windows, and "
+        "every process of whoever has not the turn is stopped meanwhile; pairs are the same stretch of the "
+        "step (see docs/verdicts.md).",
+    )
+    window_seconds: float = Field(
+        default=0.5,
+        ge=0.05,
+        le=10,
+        description='About how long a turn is with `turns = "frozen"`.',
+    )
     until: Literal["time", "verdict"] = Field(
         default="time",
         description="`verdict`: an interleaved step goes on until each variant is known to be slower, "

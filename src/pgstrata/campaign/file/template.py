@@ -69,9 +69,12 @@ order = "sequential"
 
 # For "interleaved": seconds of a slice; rounds of steps that write, which are repeated whole; and whether to
 # stop as soon as the verdict is known ("verdict", at most max_seconds for a step) or after the step's time.
+# With turns = "frozen" variants take turns within such steps, too, whoever has not the turn being stopped.
 # Slices of 0.02 s, the default with "verdict", see least of what else happens on a shared machine.
 # slice_seconds = 2.0
 # rounds = 4
+# turns = "rounds"
+# window_seconds = 0.5
 # until = "verdict"
 # max_seconds = 240.0
 # margin = 0.02

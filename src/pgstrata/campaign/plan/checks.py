@@ -145,8 +145,8 @@ def _prepares(step: Step) -> bool:
     return any(of(document(role)) for role in step.spec().roles)
 
 
-def check_interleaved(chosen: ChosenWorkload, variants: Sequence[Variant]) -> None:
-    """Raises UsageError where variants cannot take turns at a workload."""
+def check_interleaved(chosen: ChosenWorkload, variants: Sequence[Variant], *, frozen: bool) -> None:
+    """Raises UsageError where variants cannot take turns at a workload; frozen: where it writes."""
     if len(variants) < 2:
         raise UsageError('order = "interleaved" needs at least two variants', "name another server or config")
     for variant in variants:
@@ -154,6 +154,11 @@ def check_interleaved(chosen: ChosenWorkload, variants: Sequence[Variant]) -> No
             raise UsageError(
                 f'order = "interleaved": {variant.label} is a running server (dsn:)',
                 "pgstrata must be able to stop and copy what it interleaves; use another order",
+            )
+        if frozen and variant.replicas is not None:
+            raise UsageError(
+                f'turns = "frozen": {variant.label} has a replica, which would lose its primary',
+                'leave `replicas` out, or take whole rounds: turns = "rounds"',
             )
     names = [[p.name for p in chosen.phases(v.server.version_num) if isinstance(p, Step)] for v in variants]
     for variant, own in zip(variants, names, strict=True):

@@ -45,7 +45,13 @@ part of their speed, and is drawn anew with them."""
 BLOCKS_OF_ONE_LENGTH = 4
 """Of one length, then they are twice as long; and before the first look at a verdict."""
 
-How = Literal["once", "slices", "windows", "whole", "rounds"]
+LEAST_OPERATIONS = 50
+"""Of each connection of the judged role, without which a step makes no stretches for frozen turns."""
+
+TURN_SECONDS = 30.0
+"""Longest frozen turn: who has not ended its stretch by then goes on with it in its next turn."""
+
+How = Literal["once", "slices", "windows", "whole", "rounds", "frozen"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,8 @@ class Schedule:
 
     `once`: no comparison, run on each variant. `slices`: cut into `count` of each variant. `windows`: the
     same, so short that connections stay open between them. `whole`: repeated so often, all clusters up.
-    `rounds`: the same from a snapshot, no other cluster up.
+    `rounds`: the same from a snapshot, no other cluster up. `frozen`: the same, all clusters up and frozen in
+    turn.
 
     `step`: what one slice or round measures; with `windows` all of them together.
     """
@@ -69,7 +76,8 @@ def schedule_of(step: Step, spec: CampaignSpec) -> Schedule:
     if not step.measured or step.digest is not None:
         return Schedule("once", 1, step)
     if not step.reads_only:
-        return Schedule("rounds", spec.rounds, step)
+        frozen = spec.turns == "frozen" and has_stretches(step)
+        return Schedule("frozen" if frozen else "rounds", spec.rounds, step)
     if step.seconds is None:
         return Schedule("whole", spec.rounds, step)
     if spec.slice_seconds < SHORT_SECONDS and step.headline.fixed is None:
@@ -78,6 +86,14 @@ def schedule_of(step: Step, spec: CampaignSpec) -> Schedule:
     # An even number: who comes first alternates, and what that does must cancel.
     pairs = 2 * round(step.seconds / (2 * spec.slice_seconds)) or 1
     return Schedule("slices", pairs, replace(step, seconds=spec.slice_seconds))
+
+
+def has_stretches(step: Step) -> bool:
+    """Whether a step can take frozen turns: connections stay open, and do more than a few operations each."""
+    if step.replay is not None or any(role.reconnect for role in step.roles):
+        return False
+    judged = next(role for role in step.roles if role.name == step.headline.role)
+    return judged.operations is None or judged.operations >= LEAST_OPERATIONS
 
 
 def order_of_pair(pair: int, variants: int) -> list[int]:
@@ -250,7 +266,7 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
             match schedule.how:
                 case "once":
                     continue
-                case "rounds":
+                case "rounds" | "frozen":
                     snapshots = True
                     each = length + phase.warmup + AROUND_ROUND_SECONDS + copy_seconds
                 case "windows":
@@ -279,6 +295,7 @@ __all__ = [
     "block_lengths",
     "data_at",
     "data_of",
+    "has_stretches",
     "interleaved_cost",
     "loaded_at",
     "longest",

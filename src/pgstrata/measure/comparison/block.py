@@ -1,28 +1,25 @@
-"""One block of a step: all variants at the same time, each driver in its own windows of a common schedule.
+"""One block of a step: all variants at the same time, each driver in its own turns.
 
-Connections stay open from window to window, so a window may be as short as some milliseconds: shorter than
+Connections stay open from turn to turn, so a turn may be as short as some milliseconds: shorter than
 what makes a shared machine quicker and slower, and both sides of a pair find it in the same state. Each
-variant is measured on a thread of its own, as any step is; this module only starts and ends them.
+variant is measured on a thread of its own, as any step is; this module only starts and ends them. When it is
+whose turn, and what of it makes pairs, is known to `windows` and `frozen`.
 """
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from pgstrata.campaign.file.models import CampaignSpec
-from pgstrata.campaign.plan.order import WindowSchedule
-from pgstrata.driver.client import Driver
 from pgstrata.driver.events import RoleDone, RoleSecond, Second, Window
-from pgstrata.driver.spec import WindowsSpec
-from pgstrata.errors import DriverError, PgstrataError, StoreError
+from pgstrata.errors import PgstrataError, ServerError, StoreError
 from pgstrata.measure.comparison.participant import Participant
+from pgstrata.measure.comparison.turns import BlockTurns, OwnTurns
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.measurement import Part, cut_short
 from pgstrata.measure.progress import Progress
@@ -30,68 +27,20 @@ from pgstrata.measure.step import StepResult
 from pgstrata.store.record import Slice
 from pgstrata.workload.core.language import Step
 
-HEAD_START = 0.05
-"""Seconds from the word to begin until the first window."""
-
-
-@dataclass
-class CommonStart:
-    """The moment at which the first window begins: known once all drivers are ready."""
-
-    nanoseconds: int = 0
-    _given: threading.Event = field(default_factory=threading.Event)
-
-    def give(self) -> None:
-        self.nanoseconds = time.monotonic_ns() + int(HEAD_START * 1e9)
-        self._given.set()
-
-    def give_up(self) -> None:
-        """Lets those go that wait for it."""
-        self._given.set()
-
-    def wait(self) -> int:
-        """Nanoseconds of the monotonic clock; 0 where it was given up."""
-        self._given.wait()
-        return self.nanoseconds
-
-
-class OwnWindows:
-    """The windows of one variant in the schedule of all. number: of the variant, from 0."""
-
-    def __init__(self, schedule: WindowSchedule, number: int, start: CommonStart) -> None:
-        self._schedule, self._number, self._start = schedule, number, start
-        self.ready = threading.Event()
-        self.driver: Driver | None = None
-
-    def spec(self) -> WindowsSpec:
-        return self._schedule.spec(self._number)
-
-    def moment(self, active: float) -> float:
-        return self._start.nanoseconds / 1e9 + self._schedule.moment(self._number, active)
-
-    def span(self, seconds: float) -> float:
-        return self._schedule.moment(self._number, seconds) - self._schedule.moment(self._number, 0.0)
-
-    def begin(self, driver: Driver) -> None:
-        self.driver = driver
-        self.ready.set()
-        at = self._start.wait()
-        if not at:  # interrupted while others were still connecting
-            raise DriverError("ended before it began")
-        driver.start(at)
-
 
 @dataclass
 class _Work:
     """What is measured of one participant, on a thread of its own."""
 
     participant: Participant
-    windows: OwnWindows
+    turns: OwnTurns
     shown: bool
     """Whether its seconds are shown as the progress of all."""
     thread: threading.Thread | None = None
     result: StepResult | None = None
     error: PgstrataError | None = None
+    reason: ServerError | None = None
+    """Why it could not take turns any more; its driver was ended then."""
     broken: BaseException | None = None
     counts: dict[int, tuple[int, float]] = field(default_factory=dict)
     """Operations and busy seconds of all connections, by window."""
@@ -110,7 +59,8 @@ class _Work:
 class Block:
     """Measures one block of a step of all participants. Made anew for each.
 
-    step: as long as the block; number: of the block, from 1; pairs: those of the blocks before it.
+    step: as long as the block; number: of the block, from 1; pairs: those of the blocks before it; turns: of
+    the participants, in their order.
     """
 
     def __init__(
@@ -119,23 +69,18 @@ class Block:
         step: Step,
         number: int,
         pairs: int,
-        settings: CampaignSpec,
+        turns: BlockTurns,
         progress: Progress,
         interrupts: Interrupts,
     ) -> None:
-        assert step.seconds is not None
         self.step, self.number, self.pairs = step, number, pairs
-        self.slice_seconds = settings.slice_seconds
+        self.turns = turns
         self.progress, self.interrupts = progress, interrupts
         role = next(role for role in step.roles if role.name == step.headline.role)
         self.role, self.clients = role.name, role.clients
-        schedule = WindowSchedule(
-            settings.slice_seconds, len(participants), step.warmup, secrets.randbits(32)
-        )
-        self.start = CommonStart()
         self.work = [
-            _Work(participant, OwnWindows(schedule, index, self.start), shown=index == 0)
-            for index, participant in enumerate(participants)
+            _Work(participant, own, shown=index == 0)
+            for index, (participant, own) in enumerate(zip(participants, turns.own, strict=True))
         ]
 
     def measure(self) -> list[tuple[Participant, PgstrataError]]:
@@ -149,14 +94,14 @@ class Block:
                     target=self._measure, args=(work,), name=work.participant.label
                 )
                 work.thread.start()
-            while not all(work.windows.ready.is_set() or work.over for work in self.work):
+            while not all(work.turns.ready.is_set() or work.over for work in self.work):
                 time.sleep(0.01)
-            self.start.give()
-            while not all(work.over for work in self.work):
-                time.sleep(0.1)
                 self.interrupts.check()
-                left = sum(not work.over for work in self.work)
-                if left == 1 < len(self.work):
+            self._failed(self.turns.begin())
+            while not all(over := [work.over for work in self.work]):
+                self._failed(self.turns.go_on(over))
+                self.interrupts.check()
+                if over.count(False) == 1 < len(self.work) and self.turns.stops_alone:
                     self._stop()  # nobody to compare with any more
         for work in self.work:
             if work.broken is not None:
@@ -165,7 +110,11 @@ class Block:
                 work.participant.slices += self._slices(work, work.result)
                 if work.result.error is not None:
                     work.error = cut_short(self.step, work.result.error)
-        return [(work.participant, work.error) for work in self.work if work.error is not None]
+        return [
+            (work.participant, error)
+            for work in self.work
+            if (error := work.reason or work.error) is not None
+        ]
 
     @contextmanager
     def _ended_drivers(self) -> Iterator[None]:
@@ -174,12 +123,20 @@ class Block:
         finally:
             with self.interrupts.shield():
                 for work in self.work:
-                    if work.windows.driver is not None and not work.over:
-                        work.windows.driver.kill()
-                self.start.give_up()
+                    if work.turns.driver is not None and not work.over:
+                        work.turns.driver.kill()
+                self.turns.end()
                 for work in self.work:
                     if work.thread is not None and work.thread.ident is not None:
                         work.thread.join()
+
+    def _failed(self, failed: Mapping[int, ServerError]) -> None:
+        """These cannot take turns: their drivers end, and their threads with them."""
+        for number, error in failed.items():
+            work = self.work[number]
+            work.reason = error
+            if work.turns.driver is not None:
+                work.turns.driver.kill()
 
     def _measure(self, work: _Work) -> None:
         """On the thread of each participant."""
@@ -188,12 +145,15 @@ class Block:
         before = measurement.seconds
 
         def on_second(event: Second) -> None:
+            work.turns.second(event)
             self._take(work, event.roles)
             if work.shown:
                 self.progress.second(structs.replace(event, second=before + event.second))
 
         try:
-            work.result = measurement.measure(Part(self.step, self.number, work.windows), on_second)
+            work.result = measurement.measure(
+                Part(self.step, self.number, work.turns), on_second, work.turns.stretch
+            )
         except StoreError as error:
             work.broken = error  # of the results, not of this variant
         except PgstrataError as error:
@@ -208,20 +168,15 @@ class Block:
 
     def _stop(self) -> None:
         for work in self.work:
-            if work.windows.driver is not None and not work.over:
-                work.windows.driver.stop()
+            if work.turns.driver is not None and not work.over:
+                work.turns.driver.stop()
 
     def _slices(self, work: _Work, result: StepResult) -> list[Slice]:
         """`slices` of the step record, in the unit of its rate; a window that was cut short is none."""
         self._take(work, result.done.roles)
-        operations = sum(n for n, _ in work.counts.values())
-        busy = sum(b for _, b in work.counts.values())
-        unit = (result.record.rate or 0.0) / (operations / busy) if operations else 0.0
-        least = 0.5 * self.slice_seconds * self.clients
         return [
-            Slice(pair=self.pairs + number + 1, seconds=round(b / self.clients, 6), rate=n / b * unit)
-            for number, (n, b) in sorted(work.counts.items())
-            if b > least
+            Slice(pair=self.pairs + number + 1, seconds=round(seconds, 6), rate=rate)
+            for number, seconds, rate in self.turns.measured(work.counts, result, self.clients)
         ]
 
 

@@ -7,6 +7,7 @@ turn, so it is repeated whole, each time from the same snapshot of the data fold
 
 from __future__ import annotations
 
+import itertools
 import math
 import secrets
 from collections.abc import Callable, Sequence
@@ -15,10 +16,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from msgspec import structs
+
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.order import (
     AGAIN_SECONDS,
     BLOCKS_OF_ONE_LENGTH,
+    TURN_SECONDS,
     Schedule,
     block_lengths,
     data_at,
@@ -31,8 +35,11 @@ from pgstrata.campaign.plan.order import (
 )
 from pgstrata.errors import PgstrataError, StoreError
 from pgstrata.measure.comparison.block import Block
+from pgstrata.measure.comparison.frozen import FrozenTurns
 from pgstrata.measure.comparison.participant import Participant, known
+from pgstrata.measure.comparison.windows import WindowTurns
 from pgstrata.measure.run.active import ActiveRun
+from pgstrata.server.config.timers import Turns
 from pgstrata.server.loaded import find
 from pgstrata.store.record import ComparisonRecord
 from pgstrata.workload.core.language import Step
@@ -55,6 +62,8 @@ class Comparison:
             until=settings.until,
             max_seconds=settings.max_seconds if settings.until == "verdict" else None,
             margin=settings.margin,
+            turns=settings.turns,
+            window_seconds=settings.window_seconds if settings.turns == "frozen" else None,
         )
         for run in runs:
             run.comparison = comparison
@@ -68,6 +77,7 @@ class Comparison:
         """
         try:
             self._load()
+            self._record_freezer()
             while step := self._next_step():
                 self.interrupts.check()
                 if self._taken(step):
@@ -78,6 +88,8 @@ class Comparison:
                         self._each(Participant.step_alone)
                     case "rounds":
                         self._rounds(schedule)
+                    case "frozen":
+                        self._frozen(schedule)
                     case "windows":
                         self._blocks(schedule)
                     case "slices" | "whole":
@@ -130,6 +142,13 @@ class Comparison:
                 self.progress.say(f"  {participant.label}: data copied from {donor.label}")
                 self._try(participant, partial(Participant.adopt, donor=donor))
         self._each(lambda participant: participant.cluster.start())
+
+    def _record_freezer(self) -> None:
+        """What stops the processes of each, which is known when they run."""
+        for participant in self.here:
+            freezer, comparison = participant.cluster.freezer, participant.run.comparison
+            if freezer is not None and comparison is not None:
+                participant.run.comparison = structs.replace(comparison, freezer=freezer.kind)
 
     def _all_may_begin_with_kept_data(self) -> bool:
         """A load that is measured is left out of all or of none: they take turns at the same steps."""
@@ -190,7 +209,8 @@ class Comparison:
             self.interrupts.check()
             warmup = schedule.step.warmup if number == 1 else AGAIN_SECONDS
             step = replace(schedule.step, seconds=seconds, warmup=warmup)
-            block = Block(self.here, step, number, pairs, self.settings, self.progress, self.interrupts)
+            turns = WindowTurns(self.settings.slice_seconds, len(self.here), step.warmup)
+            block = Block(self.here, step, number, pairs, turns, self.progress, self.interrupts)
             for participant, error in block.measure():
                 participant.leave(error)
             pairs += math.ceil(seconds / self.settings.slice_seconds)
@@ -216,6 +236,40 @@ class Comparison:
             self._try(participant, lambda participant: participant.cluster.start())
             participant.cluster.drop_snapshot()
         self._end()
+
+    def _frozen(self, schedule: Schedule) -> None:
+        """Whole steps of all at the same time, each from the snapshot of its cluster, in frozen turns."""
+        self._begin(schedule.count)
+        if again := schedule.count > 1 or self.settings.until == "verdict":
+            for participant in self.here:
+                participant.cluster.stop("fast")
+            self._each(lambda participant: participant.cluster.save())
+        for number in itertools.count(1):
+            if again:
+                self._each(Participant.restored)
+            self._each(self._set_timers)
+            freezers = [freezer for one in self.here if (freezer := one.cluster.freezer) is not None]
+            turns = FrozenTurns(schedule.step, freezers, self.settings.window_seconds)
+            pairs = max((one.pair for participant in self.here for one in participant.slices), default=0)
+            block = Block(self.here, schedule.step, number, pairs, turns, self.progress, self.interrupts)
+            for participant, error in block.measure():
+                participant.leave(error)
+            # Each is balanced in itself, as two pairs of whole rounds are.
+            if not self._goes_on(2 * number, 2 * schedule.count):
+                break
+            for participant in self.here:
+                participant.cluster.stop("fast")
+        for participant in self.here:
+            participant.cluster.drop_snapshot()
+        self._each(lambda participant: participant.cluster.set_timers(None))
+        self._end()
+
+    def _set_timers(self, participant: Participant) -> None:
+        """The server's own clock runs on while it is frozen."""
+        turns = Turns(len(self.here), self.settings.window_seconds, TURN_SECONDS)
+        timers = participant.cluster.set_timers(turns)
+        if (comparison := participant.run.comparison) is not None:
+            participant.run.comparison = structs.replace(comparison, timers=timers)
 
     def _begin(self, parts: int) -> None:
         step = self.here[0].phase

@@ -116,12 +116,16 @@ class Participant:
 
     def measure_round(self, step: Step, pair: int) -> None:
         """The whole step, from the snapshot of the cluster."""
+        self.restored()
+        self.measure(step, pair)
+        self.cluster.stop("fast")
+
+    def restored(self) -> None:
+        """Its server runs with the data of the snapshot."""
         # Also before the first round: data that has just been copied is cached as it is in every later one.
         with self.run.timings.of("restore"):
             self.cluster.restore()
         self.cluster.start()
-        self.measure(step, pair)
-        self.cluster.stop("fast")
 
     def store(self) -> None:
         """Puts what was measured of the step together and stores it, also of a variant that failed."""

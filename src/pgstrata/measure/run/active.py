@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -125,7 +125,10 @@ class ActiveRun:
         variant = self.planned.variant
         if not variant.server.managed:
             return ForeignCluster(variant.server, variant.through)
-        make = Cluster if variant.replicas is None else partial(ReplicatedCluster, replicas=variant.replicas)
+        frozen = self.settings.order == "interleaved" and self.settings.turns == "frozen"
+        make: Callable[..., Cluster] = partial(Cluster, freezes=frozen)
+        if variant.replicas is not None:
+            make = partial(ReplicatedCluster, replicas=variant.replicas)
         return make(
             variant.server,
             variant.config,

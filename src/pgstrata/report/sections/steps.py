@@ -74,6 +74,9 @@ def _in_turn(measured: MeasuredStep) -> str:
     comparison, slices = measured.run.record.comparison, measured.record.slices
     if comparison is None or not slices:
         return ""
+    if not measured.record.reads_only and slices[0].started is None:
+        about = numbers.duration(comparison.window_seconds or 0.0)
+        return f"in frozen turns of about {about}, {numbers.count(len(slices))} pairs of the same work"
     if not measured.record.reads_only:
         return f"in turn, {numbers.count(len(slices))} rounds"
     return f"in turn, {numbers.count(len(slices))} slices of {numbers.duration(comparison.slice_seconds)}"

@@ -1,0 +1,274 @@
+"""Frozen turns: all clusters are up with the same data, and whoever has not the turn is frozen.
+
+Every process of a participant stops while others work, its driver too, whose clock stands still meanwhile: so
+all that it measures, and every schedule it keeps, knows its own time only. A pair is the same stretch of the
+step on both sides, so many operations of each connection: what comes up on the way (the table grows, a
+checkpoint begins) is at the same place of both.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import mmap
+import os
+import struct
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from pgstrata.campaign.plan.order import TURN_SECONDS, order_of_pair
+from pgstrata.driver.client import Driver
+from pgstrata.driver.events import Second, Stretch
+from pgstrata.driver.spec import FrozenSpec
+from pgstrata.errors import ServerError
+from pgstrata.measure.comparison.turns import BlockTurns, Counts, Measured, OwnTurns
+from pgstrata.measure.step import StepResult
+from pgstrata.server.freezer import Freezer
+from pgstrata.workload.core.language import Step
+
+WAIT_SECONDS = 0.1
+"""Longest wait for the end of a turn at a time."""
+
+OF_A_STEP = 250
+"""Stretches of a step that ends after its operations."""
+
+OF_A_TURN = 10
+"""Stretches of a turn elsewhere."""
+
+AGAIN_SECONDS = 0.01
+"""Of a frozen participant nobody knows when it goes on: it is looked at as often as this."""
+
+
+class ActiveClock:
+    """The time in which a participant could work; its driver reads its pauses in the same memory."""
+
+    def __init__(self) -> None:
+        self._file = os.fdopen(os.memfd_create("pgstrata-turns"), "r+b")
+        self._file.truncate(mmap.PAGESIZE)
+        self._memory = mmap.mmap(self._file.fileno(), mmap.PAGESIZE)
+        self.path = f"/proc/{os.getpid()}/fd/{self._file.fileno()}"
+        self._paused = 0
+        self._turns = [(0, 0)]
+        """When each turn began, and all pauses until then, in nanoseconds."""
+        self._stopped: int | None = None
+
+    def stop(self) -> None:
+        """From now on it stands still: whoever reads it is frozen already."""
+        self._stopped = time.monotonic_ns()
+
+    def go_on(self) -> None:
+        """It goes on; said before whoever reads it does."""
+        if self._stopped is not None:
+            now = time.monotonic_ns()
+            self._paused += now - self._stopped
+            struct.pack_into("=Q", self._memory, 0, self._paused)
+            self._turns.append((now, self._paused))
+            self._stopped = None
+
+    @property
+    def stands_still(self) -> bool:
+        return self._stopped is not None
+
+    def at(self, moment: float) -> float:
+        """What it says at a moment of the monotonic clock, both in seconds."""
+        then = int(moment * 1e9)
+        number = bisect.bisect_right(self._turns, then, key=lambda turn: turn[0]) - 1
+        paused = self._turns[number][1]
+        following = self._turns[number + 1] if number + 1 < len(self._turns) else None
+        if following is not None:
+            # It stopped so long before the next turn as that one's pauses are more.
+            then = min(then, following[0] - (following[1] - paused))
+        elif self._stopped is not None:
+            then = min(then, self._stopped)
+        return (then - paused) / 1e9
+
+
+class OwnStretches(OwnTurns):
+    """The turns of one participant. changed: said whenever it has come further."""
+
+    def __init__(
+        self,
+        step: Step,
+        freezer: Freezer,
+        participants: int,
+        changed: threading.Condition,
+    ) -> None:
+        super().__init__()
+        self.freezer, self.clock = freezer, ActiveClock()
+        self._role, self._warmup, self._participants = step.headline.role, step.warmup, participants
+        self._changed, self._zero = changed, 0.0
+        self.ended = 0
+        """Stretches that it has ended."""
+        self.seconds, self.operations = 0, 0
+        """That its driver has told, and what the judged role has done in them."""
+
+    def spec(self) -> FrozenSpec:
+        return FrozenSpec(self.clock.path, self._role)
+
+    def join(self) -> None:
+        """Its driver is ready, and frozen with its server from now on. Raises ServerError if that fails."""
+        if self.driver is not None:
+            self.driver.others_seconds = (self._participants - 1) * TURN_SECONDS
+            self.freezer.take(self.driver.pid)
+        self.stop()
+        self._zero = self.clock.at(time.monotonic()) + self._warmup
+
+    def start(self, driver: Driver) -> None:
+        driver.start()  # which it hears in its first turn
+
+    def moment(self, active: float) -> float:
+        now = time.monotonic()
+        left = self._zero + active - self.clock.at(now)
+        return now + max(left, AGAIN_SECONDS if self.clock.stands_still else left)
+
+    def passed(self, moment: float) -> float:
+        return self.clock.at(moment) - self._zero
+
+    def span(self, seconds: float) -> float:
+        return seconds * self._participants
+
+    def second(self, event: Second) -> None:
+        with self._changed:
+            self.seconds += 1
+            self.operations += sum(role.operations for role in event.roles if role.name == self._role)
+            self._changed.notify()
+
+    def stretch(self, event: Stretch) -> None:
+        with self._changed:
+            self.ended = max(self.ended, event.number + 1)
+            self._changed.notify()
+
+    def go_on(self) -> None:
+        self.clock.go_on()
+        self.freezer.thaw()
+
+    def stop(self) -> None:
+        """Raises ServerError where a process does not stop."""
+        self.freezer.freeze()
+        # What waited for its disk has worked until now.
+        self.clock.stop()
+
+
+class FrozenTurns(BlockTurns):
+    """Turns of so many seconds, and what others then do in theirs: as many stretches as the first of a pair.
+
+    A stretch of a step that ends after its operations is a fixed share of them; elsewhere the first second of
+    the first participant says how long one is.
+    """
+
+    stops_alone = False  # what comes after the step begins where it ends
+
+    def __init__(self, step: Step, freezers: Sequence[Freezer], window_seconds: float) -> None:
+        judged = next(role for role in step.roles if role.name == step.headline.role)
+        self._window_seconds, self._clients = window_seconds, judged.clients
+        self._changed = threading.Condition()
+        number = len(freezers)
+        self.own: list[OwnStretches] = [
+            OwnStretches(step, freezer, number, self._changed) for freezer in freezers
+        ]
+        self.operations = max(1, judged.operations // OF_A_STEP) if judged.operations else 0
+        """Of a stretch, of each connection; 0 until it is known."""
+        self.pairs: list[int] = []
+        """Up to which stretch each pair reaches."""
+        self._order = _turns(number)
+        self._turn, self._pair = next(self._order)
+        self._begun = 0.0
+
+    def begin(self) -> Mapping[int, ServerError]:
+        failed = {}
+        for number, own in enumerate(self.own):
+            try:
+                own.join()
+            except ServerError as error:
+                failed[number] = error
+        if self.operations:
+            self._tell_length()
+        for own in self.own:
+            own.tell(begin=True)
+        self._goes_on()
+        return failed
+
+    def go_on(self, over: Sequence[bool]) -> Mapping[int, ServerError]:
+        with self._changed:
+            if not self._is_done(over):
+                self._changed.wait(WAIT_SECONDS)
+                self._choose_length()
+                if not self._is_done(over):
+                    return {}
+        for own in (own for own, ended in zip(self.own, over, strict=True) if ended):
+            if own.driver is not None:
+                own.freezer.give_up(own.driver.pid)
+        if all(over):
+            return {}
+        before = self._turn
+        while True:
+            self._turn, self._pair = next(self._order)
+            self._begun = time.monotonic()
+            if not self._is_done(over):
+                break
+        if self._turn == before:
+            return {}
+        try:
+            self.own[before].stop()
+        except ServerError as error:
+            return {before: error}
+        finally:
+            self._goes_on()
+        return {}
+
+    def _goes_on(self) -> None:
+        self._begun = time.monotonic()
+        self.own[self._turn].go_on()
+
+    def _is_done(self, over: Sequence[bool]) -> bool:
+        own, passed = self.own[self._turn], time.monotonic() - self._begun
+        if over[self._turn] or passed > TURN_SECONDS:
+            return True
+        if self._pair < len(self.pairs):
+            return own.ended >= self.pairs[self._pair]
+        # The first of the pair, or the first that is left.
+        done = passed >= self._window_seconds and own.ended > (self.pairs[-1] if self.pairs else 0)
+        if done:
+            self.pairs.append(own.ended)
+        return done
+
+    def _choose_length(self) -> None:
+        first = self.own[self._turn]
+        if not self.operations and first.operations:
+            rate = first.operations / first.seconds / self._clients
+            self.operations = max(1, round(rate * self._window_seconds / OF_A_TURN))
+            self._tell_length()
+
+    def _tell_length(self) -> None:
+        for own in self.own:
+            if own.driver is not None:
+                own.driver.stretches_are(self.operations)
+
+    def end(self) -> None:
+        for own in self.own:
+            own.tell(begin=False)
+            own.go_on()
+
+    def measured(self, counts: Counts, result: StepResult, clients: int) -> list[Measured]:
+        """A pair of whose stretches one of the connections has not ended all, or not begun, is left out."""
+        role = next(one for one in result.done.roles if one.name == result.record.role)
+        rate, seconds = result.record.rate or 0.0, result.record.seconds
+        unit = rate * seconds / role.operations if role.operations else 0.0
+        found = []
+        for number, (begin, end) in enumerate(itertools.pairwise([0, *self.pairs])):
+            own = [counts.get(stretch, (0, 0.0)) for stretch in range(begin, end)]
+            operations, busy = sum(n for n, _ in own), sum(b for _, b in own)
+            if busy > 0 and min(n for n, _ in own) > (clients - 0.5) * self.operations:
+                found.append((number, busy / clients, operations * clients / busy * unit))
+        return found
+
+
+def _turns(participants: int) -> Iterator[tuple[int, int]]:
+    """Who works, and in which pair: A B, B A, …"""
+    for pair in itertools.count(1):
+        for number in order_of_pair(pair, participants):
+            yield number, pair - 1
+
+
+__all__ = ["FrozenTurns"]

@@ -1,0 +1,75 @@
+"""Turns in windows: all drivers work at the same time, each in its own windows of a common schedule."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+
+from pgstrata.campaign.plan.order import WindowSchedule
+from pgstrata.driver.client import Driver
+from pgstrata.driver.spec import WindowsSpec
+from pgstrata.errors import ServerError
+from pgstrata.measure.comparison.turns import BlockTurns, Counts, Measured, OwnTurns
+from pgstrata.measure.step import StepResult
+
+HEAD_START = 0.05
+"""Seconds from the word to begin until the first window."""
+
+
+class OwnWindows(OwnTurns):
+    """The windows of one participant in the schedule of all. number: of the participant, from 0."""
+
+    def __init__(self, schedule: WindowSchedule, number: int) -> None:
+        super().__init__()
+        self._schedule, self._number = schedule, number
+        self.zero = 0
+        """When the first window of all begins, in nanoseconds of the monotonic clock."""
+
+    def spec(self) -> WindowsSpec:
+        return self._schedule.spec(self._number)
+
+    def moment(self, active: float) -> float:
+        return self.zero / 1e9 + self._schedule.moment(self._number, active)
+
+    def passed(self, moment: float) -> float:
+        """On average: nearer than a few windows it is not known."""
+        return (moment - self.moment(0.0)) / self.span(1.0)
+
+    def span(self, seconds: float) -> float:
+        return self._schedule.moment(self._number, seconds) - self._schedule.moment(self._number, 0.0)
+
+    def start(self, driver: Driver) -> None:
+        driver.start(self.zero)
+
+
+class WindowTurns(BlockTurns):
+    """Windows of so many seconds. Made anew for each block. warmup: seconds before the first that counts."""
+
+    def __init__(self, slice_seconds: float, participants: int, warmup: float) -> None:
+        self._slice_seconds = slice_seconds
+        schedule = WindowSchedule(slice_seconds, participants, warmup, secrets.randbits(32))
+        self.own: list[OwnWindows] = [OwnWindows(schedule, number) for number in range(participants)]
+
+    def begin(self) -> Mapping[int, ServerError]:
+        zero = time.monotonic_ns() + int(HEAD_START * 1e9)
+        for own in self.own:
+            own.zero = zero
+            own.tell(begin=True)
+        return {}
+
+    def go_on(self, over: Sequence[bool]) -> Mapping[int, ServerError]:
+        time.sleep(0.1)  # drivers know their windows
+        return {}
+
+    def end(self) -> None:
+        for own in self.own:
+            own.tell(begin=False)
+
+    def measured(self, counts: Counts, result: StepResult, clients: int) -> list[Measured]:
+        """A window that was cut short is left out."""
+        operations = sum(n for n, _ in counts.values())
+        busy = sum(b for _, b in counts.values())
+        unit = (result.record.rate or 0.0) / (operations / busy) if operations else 0.0
+        least = 0.5 * self._slice_seconds * clients
+        return [(number, b / clients, n / b * unit) for number, (n, b) in sorted(counts.items()) if b > least]

@@ -1,0 +1,193 @@
+"""Frozen turns: whose turn it is, the clock that stands still, real servers, one that dies while frozen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgstrata.campaign.file.reading import read_campaign
+from pgstrata.campaign.plan.order import has_stretches, schedule_of
+from pgstrata.measure.comparison.frozen import ActiveClock, FrozenTurns, _turns
+from pgstrata.server.freezer import Freezer
+from pgstrata.server.model import Server
+from pgstrata.store import Results
+from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step
+from support_interleaved import by_variant, write
+from support_kills import groups_here
+from support_program import Program, Running
+
+FROZEN = 'turns = "frozen"\nwindow_seconds = 0.1\nwaits = 50'
+
+
+def step(operations: int | None = None, **more: Any) -> Step:
+    role = Role("w", 1, [Script(Sql("SELECT 1"))], operations=operations)
+    seconds = None if operations else 5.0
+    return Step("s", [role], Headline("w", "operations", "operations/s"), seconds=seconds, **more)
+
+
+def test_every_second_pair_is_the_one_before_it_backwards() -> None:
+    assert list(islice(_turns(2), 6)) == [(0, 0), (1, 0), (1, 1), (0, 1), (1, 2), (0, 2)]
+    assert {number for number, stretch in islice(_turns(3), 300) if stretch == 70} == {0, 1, 2}
+
+
+def test_steps_that_write_take_frozen_turns_where_there_is_enough_to_do(place: Path, pg17: Server) -> None:
+    spec = read_campaign(write(place, pg17, ["update-index"], more=FROZEN)).spec
+    assert schedule_of(step(), spec).how == "frozen"
+    assert schedule_of(step(operations=1000), spec).how == "frozen"
+    assert schedule_of(step(operations=1), spec).how == "rounds"
+    assert schedule_of(step(reads_only=True), spec).how == "slices"
+    assert not has_stretches(step(operations=1))
+
+
+def test_the_clock_stands_still_between_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [10_000_000_000]
+    monkeypatch.setattr("pgstrata.measure.comparison.frozen.time.monotonic_ns", lambda: now[0])
+    clock = ActiveClock()
+
+    def paused() -> int:
+        (said,) = struct.unpack("=Q", Path(clock.path).read_bytes()[:8])
+        return int(said)
+
+    assert (clock.at(9.5), paused()) == (9.5, 0)
+    clock.stop()
+    now[0] += 2_000_000_000
+    assert (clock.at(9.5), clock.at(11.0), clock.stands_still) == (9.5, 10.0, True)
+    clock.go_on()
+    now[0] += 1_000_000_000
+    assert (clock.at(13.0), clock.at(12.5), clock.at(11.0), paused()) == (11.0, 10.5, 10.0, 2_000_000_000)
+    clock.stop()
+    now[0] += 5_000_000_000
+    clock.go_on()
+    # Before, in and after each of its pauses.
+    assert [clock.at(m) for m in (9.0, 11.0, 12.5, 14.0, 18.0, 18.5)] == [9.0, 10.0, 10.5, 11.0, 11.0, 11.5]
+    assert paused() == 7_000_000_000
+
+
+def test_the_turn_goes_on_with_the_work() -> None:
+    """A B, B A: the first of a pair says how far it reaches, and one that has failed is left out."""
+    turns = FrozenTurns(step(), [Freezer("a"), Freezer("b"), Freezer("c")], 0.001)
+    over = [False] * 3
+    assert turns.begin() == {}
+    assert [own.clock.stands_still for own in turns.own] == [False, True, True]
+    turns.go_on(over)
+    assert turns.operations == 0 and not turns.own[0].clock.stands_still, "nobody knows how long a stretch is"
+    turns.own[0].seconds, turns.own[0].operations = 1, 50
+    turns.go_on(over)
+    assert turns.operations == 1 and turns.pairs == []
+    turns.own[0].ended = 7
+    turns.go_on(over)
+    assert turns.pairs == [7]
+    assert [own.clock.stands_still for own in turns.own] == [True, False, True]
+    turns.own[1].ended = 6
+    turns.go_on(over)
+    assert not turns.own[1].clock.stands_still, "it has not done as much yet"
+    over[1] = True
+    turns.go_on(over)
+    assert [own.clock.stands_still for own in turns.own] == [True, True, False]
+    turns.own[2].ended = 8  # its turn again, with which the second pair begins
+    turns.go_on(over)
+    turns.go_on(over)
+    assert turns.pairs == [7, 8]
+    assert [own.clock.stands_still for own in turns.own] == [False, True, True]
+    turns.end()
+    assert not any(own.clock.stands_still for own in turns.own)
+
+
+def test_steps_that_write_in_frozen_turns(place: Path, pgstrata: Program, pg17: Server) -> None:
+    file = write(place, pg17, ["update-index"], more=FROZEN, rounds=2, writes=2.0)
+    done = pgstrata("run", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = by_variant(place)
+    kinds = {run["comparison"]["freezer"] for run in runs.values()}
+    assert kinds <= {"cgroup2", "cgroup1", "signals"} and len(kinds) == 1
+    steps = {v: run["steps"][-1] for v, run in runs.items()}
+    pairs = {v: [s["pair"] for s in one["slices"]] for v, one in steps.items()}
+    common = set(pairs["a"]) & set(pairs["b"])
+    assert len(common) >= 4, pairs
+    for one in steps.values():
+        assert one["seconds"] >= 3.99, "two rounds, each as long as the step"
+        role = one["roles"][one["role"]]
+        # Were the time of others in it, the sum of all responses would be about twice the time of its own.
+        assert role["latency"]["mean"] * role["transactions"] <= one["seconds"] * role["clients"] * 1.02
+        assert all(s["seconds"] > 0 and s["rate"] > 0 for s in one["slices"])
+        assert one["server_cpu_seconds"] <= one["seconds"] * (os.cpu_count() or 1)
+        assert one["waits_cost"]["polls"] > 20
+    for run in Results(place / "results").runs():
+        series = run.table("series")
+        one = steps[run.variant]
+        rows = series.filter((series["step"] == one["name"]) & (series["role"] == one["role"]))
+        assert rows["operations"].sum() == one["operations"] > 0
+    compared = pgstrata("compare", "a", "b", "--format", "json")
+    assert compared.returncode == 0, compared.stderr
+    assert '"evidence": "slices"' in compared.stdout
+    assert list((place / "data").iterdir()) == []
+    page = next((place / "results").rglob("*.html")).read_text()
+    assert "in frozen turns" in page and "pairs of the same work" in page
+
+
+def test_one_that_dies_while_it_is_frozen(place: Path, pg17: Server) -> None:
+    """The others go on to the end of the step."""
+    running = Running(place, ["run", str(write(place, pg17, ["update-index"], more=FROZEN, writes=5.0))])
+
+    def frozen() -> int | None:
+        for group in groups_here():
+            events = group / "cgroup.events"
+            if f"{place}" in owner_of(group) and events.exists() and "frozen 1" in events.read_text():
+                return int((group / "cgroup.procs").read_text().split()[0])
+        return None
+
+    try:
+        if not any((group / "cgroup.events").exists() for group in running.wait_for(groups_here)):
+            pytest.skip("here the kind of freezer does not tell who is frozen")
+        victim = running.wait_for(frozen)
+        os.kill(victim, signal.SIGKILL)
+        running.process.wait(120)
+    finally:
+        if running.process.poll() is None:
+            running.process.kill()
+            running.process.wait()
+    assert running.process.returncode == 1, running.said
+    runs = by_variant(place)
+    assert sorted(run["status"] for run in runs.values()) == ["done", "failed"]
+    assert "FAILED and leaves the comparison" in running.said
+    survivor = next(run for run in runs.values() if run["status"] == "done")
+    assert survivor["steps"][-1]["seconds"] >= 4.99
+    assert not [group for group in groups_here() if f"{place}" in owner_of(group)]
+
+
+def owner_of(group: Path) -> str:
+    """Working folders of the processes in a group."""
+    found = []
+    for pid in (group / "cgroup.procs").read_text().split():
+        try:
+            found.append(os.readlink(f"/proc/{pid}/cwd"))  # noqa: PTH115
+        except OSError:
+            continue
+    return " ".join(found)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('turns = "icy"', "turns"),
+        ('turns = "frozen"\nwindow_seconds = 0', "window_seconds"),
+    ],
+)
+def test_nonsense_is_refused(place: Path, pgstrata: Program, pg17: Server, more: str, said: str) -> None:
+    done = pgstrata("run", write(place, pg17, ["update-index"], more=more), "--dry-run")
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_a_replica_takes_no_frozen_turns(place: Path, pgstrata: Program, pg17: Server) -> None:
+    file = write(place, pg17, ["update-index"], more=FROZEN)
+    file.write_text(file.read_text().replace('label = "b"', 'label = "b"\nreplicas = 1'))
+    done = pgstrata("run", file, "--dry-run")
+    assert done.returncode == 2
+    assert 'turns = "frozen": b has a replica' in done.stderr
