@@ -182,7 +182,10 @@ def _print(header: Header) -> None:
     from pgstrata.measure.record import iso
 
     span = (header.end - header.begin) / 1e6
-    print(f"from:        {iso(header.begin / 1e6)} to {iso(header.end / 1e6)}, {numbers.duration(span)}")
+    if header.synthetic:
+        print(f"length:      {numbers.duration(span)}")
+    else:
+        print(f"from:        {iso(header.begin / 1e6)} to {iso(header.end / 1e6)}, {numbers.duration(span)}")
     print(f"sessions:    {header.sessions:,}, at most {header.most_sessions:,} at the same time")
     rate = numbers.significant(header.statements / span) if span else numbers.UNKNOWN
     print(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -104,6 +105,24 @@ def test_files_that_are_none(tmp_path: Path, statements: str | None, columns: st
     with pytest.raises(UsageError, match=said) as caught:
         of_folder(tmp_path)
     assert caught.value.hint
+
+
+def test_no_value_of_a_statement_that_is_left_out_is_kept(tmp_path: Path) -> None:
+    """Utility statements have their constants in them, and texts may end within one."""
+    texts = (
+        "ALTER ROLE ann PASSWORD 'secret1'",
+        "SELECT 1 AS one WHERE 'secret2",
+        "SET x = 'secret3'",
+        "SELECT 1",
+    )
+    statements = [CalledStatement(text, 1, 1.0) for text in texts]
+    header = synthetic(Statistics("shop", statements, []), tmp_path / "a")
+    assert {one.example for one in header.left_out} == {
+        "ALTER ROLE ann PASSWORD $1",
+        "SELECT $1 AS one WHERE $2",
+        "SET x = $1",
+    }
+    assert "secret" not in msgspec.json.encode(header).decode()
 
 
 def test_files_of_pg_stats_alone_will_do(tmp_path: Path) -> None:

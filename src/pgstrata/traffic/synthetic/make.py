@@ -76,7 +76,8 @@ class _Found:
     def leave_out(self, called: CalledStatement, why: str, *, apart: bool) -> None:
         """apart: by itself, not with all others of which the same is true."""
         key = why, called.text if apart else ""
-        one = self.left_out.setdefault(key, LeftOut(why, example=called.text[:1000]))
+        # Utility statements have their constants, passwords among them.
+        one = self.left_out.setdefault(key, LeftOut(why, example=shape(called.text).text))
         one.count += called.calls
         one.seconds += called.seconds
 

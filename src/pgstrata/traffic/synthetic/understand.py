@@ -27,7 +27,9 @@ def understand(text: str, known_tables: Tables, *, masked: bool = False) -> Unde
     except ParseError as error:
         if (newer := _numbered(text)) != text:
             return understand(newer, known_tables, masked=masked)
-        raise NotUnderstoodError(f"it cannot be parsed, and may be cut off: {error.args[0]}") from None
+        # What it is near to may be a value.
+        why = str(error.args[0]).partition(" at or near")[0]
+        raise NotUnderstoodError(f"it cannot be parsed, and may be cut off: {why}") from None
     if len(statements) != 1:
         raise NotUnderstoodError("it is not one statement")
     node = statements[0].stmt
