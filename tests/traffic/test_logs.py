@@ -234,5 +234,13 @@ def test_what_is_no_log(tmp_path: Path) -> None:
         UsageError, match=r"several forms and tell the same twice: a.csv \(csvlog\), a.json \(jsonlog\)"
     ):
         find([tmp_path / "a.csv", tmp_path / "a.json"])
+    for other in ("notes.txt", "half.gz", "none"):
+        path = tmp_path / other
+        path.rmdir() if path.is_dir() else path.unlink()
+    (tmp_path / "a.log").write_text("2026-05-04 10:00:00.000 UTC [7] LOG:  ending log output to stderr\n")
+    both = find([tmp_path])
+    assert [file.path.name for file in both.files] == ["a.csv"]
+    assert sorted(file.path.name for file in both.beside) == ["a.json", "a.log"]
+    assert [file.form for file in find([tmp_path / "a.json", tmp_path]).files] == ["jsonlog"]
     with pytest.raises(UsageError, match="no encoding klingon"):
         find([tmp_path / "a.csv"], encoding="klingon")

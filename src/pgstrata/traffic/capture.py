@@ -14,6 +14,7 @@ from pgstrata.traffic.logs.files import Log, find
 from pgstrata.traffic.logs.line import Trouble
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.sessions import NO_PARAMETERS, Found, Reader
+from pgstrata.user_files import shown
 
 SETTINGS = (
     "log_min_duration_statement = 0, log_parameter_max_length = -1, log_parameter_max_length_on_error = -1, "
@@ -113,6 +114,10 @@ def _notes(log: Log, found: Found, header: Header, left_out: Sequence[LeftOut]) 
         notes.append(
             f"{trouble.recoded:,} entries are not UTF-8 and were read as {log.encoding.other} (--encoding)"
         )
+    if log.beside:
+        names = ", ".join(shown(file.path.name) for file in log.beside[:3])
+        more = f" and {len(log.beside) - 3} more" if len(log.beside) > 3 else ""
+        notes.append(f"not read beside the {log.form}, which tells the same: {names}{more}")
     if len(log.clock.zones) > 1:
         notes.append(f"the log's times are in several zones: {', '.join(sorted(log.clock.zones))}")
     if not header.timed:

@@ -18,6 +18,8 @@ from pgstrata.traffic.logs.line import LONGEST, Encoding, LogEntry, Trouble
 from pgstrata.user_files import shown, user_path
 
 Form = Literal["csvlog", "jsonlog", "stderr"]
+_FORMS: tuple[Form, ...] = ("csvlog", "jsonlog", "stderr")
+"""In the order in which they are taken where a folder holds several."""
 
 _HEAD_LINES = 200
 _HEAD_BYTES = 4 << 20
@@ -36,12 +38,14 @@ class LogFile:
 
 @dataclass(frozen=True)
 class Log:
-    """The files of a log in their order, and how they are read."""
+    """The files of a log in their order, and how they are read. beside: files of its folders that tell the
+    same in another form, and are not read."""
 
     files: Sequence[LogFile]
     clock: Clock
     encoding: Encoding
     trouble: Trouble
+    beside: Sequence[LogFile] = ()
 
     @property
     def form(self) -> Form:
@@ -92,8 +96,9 @@ def find(
 ) -> Log:
     """The files of a log in the order of their first entries, however they are named.
 
-    names: files, .gz among them, and folders, of which every file is one. Raises UsageError for what is no
-    log, and for logs in several forms: they tell the same twice.
+    names: files, .gz among them, and folders, of which every file is one. Where a folder holds several forms,
+    which tell the same twice, one of them is taken: a server that logs as CSV or JSON begins a text log, too.
+    Raises UsageError for what is no log, and for files of several forms that are named one by one.
     """
     try:
         codecs.lookup(encoding)
@@ -101,22 +106,26 @@ def find(
         raise UsageError(f"there is no encoding {shown(encoding)}", "latin-1, cp1252, euc_jp, …") from None
     clock, how = Clock(timezone), Encoding(encoding)
     wanted = stderr.prefix(prefix) if prefix else None
-    files = [f for path in _paths(names) if (f := _look(path, clock, how, wanted)) is not None]
-    if not files:
+    found = [(f, one) for path, one in _paths(names) if (f := _look(path, clock, how, wanted)) is not None]
+    if not found:
         raise UsageError(
             "there is no entry in the log", "a server writes them while it is asked for something"
         )
-    forms = {one.form: one.path for one in files}
-    if len(forms) > 1:
-        there = ", ".join(f"{shown(path.name)} ({form})" for form, path in forms.items())
+    named = {file.form: file.path for file, alone in found if alone}
+    if len(named) > 1:
+        there = ", ".join(f"{shown(path.name)} ({form})" for form, path in named.items())
         raise UsageError(
             f"the files are of several forms and tell the same twice: {there}", "name those of one form"
         )
-    files.sort(key=lambda one: (one.first, one.path.name))
-    return Log(files, clock, how, Trouble())
+    form = next(iter(named), None) or min((file.form for file, _ in found), key=_FORMS.index)
+    files = sorted(
+        (file for file, _ in found if file.form == form), key=lambda one: (one.first, one.path.name)
+    )
+    return Log(files, clock, how, Trouble(), [file for file, _ in found if file.form != form])
 
 
-def _paths(names: Sequence[Path]) -> Iterator[Path]:
+def _paths(names: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
+    """Each file once, and whether it was named itself."""
     seen: set[Path] = set()
     for name in names:
         path = user_path(name)
@@ -130,7 +139,7 @@ def _paths(names: Sequence[Path]) -> Iterator[Path]:
             real = Path(os.path.realpath(one))
             if real not in seen:
                 seen.add(real)
-                yield one
+                yield one, one is path
 
 
 def _look(path: Path, clock: Clock, encoding: Encoding, wanted: stderr.Prefix | None) -> LogFile | None:
