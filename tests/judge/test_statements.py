@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from pgstrata.judge.statements import Asked, Rounds, enough_known, judge_statements, totals
+from pgstrata.judge.statements import Executions, Rounds, enough_known, judge_statements, totals
 
 
 def rounds(
@@ -15,7 +15,7 @@ def rounds(
     dice = random.Random(seed)
     return {
         ("c", 1, number): {
-            name: Asked(100, errors, 100 * each * dice.lognormvariate(0, noise))
+            name: Executions(100, errors, 100 * each * dice.lognormvariate(0, noise))
             for name, each in seconds.items()
         }
         for number in range(1, count + 1)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pgstrata.cli.arguments import EncodingOption, PrefixOption, TimezoneOption
 from pgstrata.cli.output import TextOrJson
 from pgstrata.errors import UsageError
 from pgstrata.user_files import shown
@@ -69,21 +70,9 @@ def capture(
             "--mask", help="Other values for all values: same type and length, equal where they were."
         ),
     ] = False,
-    prefix: Annotated[
-        str | None,
-        typer.Option(
-            "--prefix", metavar="PREFIX", help="log_line_prefix of a log as text, if not a usual one."
-        ),
-    ] = None,
-    timezone: Annotated[
-        str | None,
-        typer.Option(
-            "--timezone", metavar="ZONE", help="Where abbreviations of time zones are at home: Asia/Kolkata."
-        ),
-    ] = None,
-    encoding: Annotated[
-        str, typer.Option("--encoding", metavar="NAME", help="Of what in the log is not UTF-8.")
-    ] = "latin-1",
+    prefix: PrefixOption = None,
+    timezone: TimezoneOption = None,
+    encoding: EncodingOption = "latin-1",
     format: Annotated[TextOrJson, typer.Option("--format", help="How it is printed.")] = TextOrJson.text,
 ) -> None:
     """What sessions asked of a server, from its logs or its statistics into one file that can be replayed.

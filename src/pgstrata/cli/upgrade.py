@@ -8,7 +8,13 @@ from typing import Annotated
 
 import typer
 
-from pgstrata.cli.arguments import DataDirOption, SetsOption
+from pgstrata.cli.arguments import (
+    DataDirOption,
+    EncodingOption,
+    PrefixOption,
+    SetsOption,
+    TimezoneOption,
+)
 from pgstrata.cli.output import TextOrJson
 
 
@@ -76,19 +82,9 @@ def upgrade(
         ),
     ] = None,
     set_: SetsOption = None,
-    prefix: Annotated[
-        str | None,
-        typer.Option("--prefix", metavar="PREFIX", help="log_line_prefix of a log as text, if no usual one."),
-    ] = None,
-    timezone: Annotated[
-        str | None,
-        typer.Option(
-            "--timezone", metavar="ZONE", help="Where the log's abbreviations of zones are at home."
-        ),
-    ] = None,
-    encoding: Annotated[
-        str, typer.Option("--encoding", metavar="NAME", help="Of what in the log is not UTF-8.")
-    ] = "latin-1",
+    prefix: PrefixOption = None,
+    timezone: TimezoneOption = None,
+    encoding: EncodingOption = "latin-1",
     data_dir: DataDirOption = None,
     results: Annotated[
         Path | None,
@@ -129,7 +125,7 @@ def upgrade(
     from pgstrata.report import upgrade as page
     from pgstrata.store import slug
     from pgstrata.upgrade.question import Question
-    from pgstrata.upgrade.trial import carry_out, prepare
+    from pgstrata.upgrade.tried import carry_out, prepare
     from pgstrata.user_files import real_path
 
     question = Question(
@@ -156,17 +152,17 @@ def upgrade(
     console = Console(stderr=True)
     try:
         with Interrupts(plain_lines(console)) as interrupts:
-            trial = prepare(question, console, interrupts)
-        for note in trial.notes:
+            tried = prepare(question, console, interrupts)
+        for note in tried.notes:
             plain_lines(console)(f"note: {note}")
         if dry_run:
-            show_plan(trial.campaign, fresh=False)
+            show_plan(tried.campaign, fresh=False)
             return
-        trial = carry_out(trial, console)
+        tried = carry_out(tried, console)
     except Interrupted as interrupted:
         print(stopped(), file=sys.stderr)
         raise Interruption(interrupted.exit_code) from interrupted
-    decision = page.decide(trial)
+    decision = page.decide(tried)
     html, report = page.write_pages(decision)
     if format is TextOrJson.json:
         print_json(page.record(decision, html, report))

@@ -28,16 +28,16 @@ FAILURES_APART = 0.01
 """A statement that fails more often by this share of its executions did not do the same on both sides."""
 
 
-class Asked(NamedTuple):
+class Executions(NamedTuple):
     """What executions of one statement came to. seconds: of all of them, those that failed too."""
 
     calls: int
     errors: int
     seconds: float
 
-    def plus(self, other: Asked) -> Asked:
+    def plus(self, other: Executions) -> Executions:
         """Both together."""
-        return Asked(self.calls + other.calls, self.errors + other.errors, self.seconds + other.seconds)
+        return Executions(self.calls + other.calls, self.errors + other.errors, self.seconds + other.seconds)
 
     @property
     def mean(self) -> float:
@@ -45,9 +45,9 @@ class Asked(NamedTuple):
         return self.seconds / self.calls if self.calls else 0.0
 
 
-NOTHING = Asked(0, 0, 0.0)
+NOTHING = Executions(0, 0, 0.0)
 
-Rounds = Mapping[tuple[str, int, int], Mapping[str, Asked]]
+Rounds = Mapping[tuple[str, int, int], Mapping[str, Executions]]
 """By comparison, repeat and round what each statement came to; of one variant. Only equal keys are pairs."""
 
 
@@ -57,8 +57,8 @@ class StatementVerdict:
     the time of all statements there, 0 to 1; rounds: in which both sides asked it."""
 
     name: str
-    base: Asked
-    other: Asked
+    base: Executions
+    other: Executions
     base_share: float
     other_share: float
     rounds: int
@@ -85,20 +85,20 @@ def rounds_of(measured: Sequence[MeasuredStep]) -> Rounds:
 
     Raises StoreError where a table is damaged.
     """
-    found: dict[tuple[str, int, int], dict[str, Asked]] = {}
+    found: dict[tuple[str, int, int], dict[str, Executions]] = {}
     for one in measured:
         table = one.run.table("statements", ["step", "part", "statement", "calls", "errors", "seconds"])
         for step, part, name, calls, errors, seconds in table.iter_rows():
             if step == one.record.name and calls:
-                found.setdefault((one.run.comparison or "", one.run.repeat, part), {})[name] = Asked(
+                found.setdefault((one.run.comparison or "", one.run.repeat, part), {})[name] = Executions(
                     calls, errors, seconds
                 )
     return found
 
 
-def totals(rounds: Rounds) -> dict[str, Asked]:
+def totals(rounds: Rounds) -> dict[str, Executions]:
     """What each statement came to in all rounds."""
-    found: dict[str, Asked] = {}
+    found: dict[str, Executions] = {}
     for statements in rounds.values():
         for name, asked in statements.items():
             found[name] = found.get(name, NOTHING).plus(asked)
@@ -177,14 +177,14 @@ def _paired(base: Rounds, other: Rounds, name: str) -> tuple[list[float], list[f
     return [one.calls / one.seconds for one, _ in pairs], [one.calls / one.seconds for _, one in pairs]
 
 
-def _both(base: Rounds, other: Rounds, name: str) -> Iterator[tuple[Asked, Asked]]:
+def _both(base: Rounds, other: Rounds, name: str) -> Iterator[tuple[Executions, Executions]]:
     for key in sorted(base.keys() & other.keys()):
         ours, theirs = base[key].get(name), other[key].get(name)
         if ours is not None and theirs is not None and ours.seconds > 0 and theirs.seconds > 0:
             yield ours, theirs
 
 
-def _aside(verdict: Verdict, base: Asked, other: Asked) -> Verdict:
+def _aside(verdict: Verdict, base: Executions, other: Executions) -> Verdict:
     """A statement that fails on one side only did other work there: its time says nothing."""
     if not base.calls or not other.calls:
         return set_aside(verdict, "only one side was asked it")
@@ -201,7 +201,7 @@ __all__ = [
     "FEW",
     "NOTHING",
     "WEIGHTY",
-    "Asked",
+    "Executions",
     "Rounds",
     "StatementVerdict",
     "enough_known",

@@ -16,13 +16,14 @@ from pgstrata.page.charts import color
 from pgstrata.page.results import RunSet, StepResults, anchor, read_results
 from pgstrata.report.export_html import Switch
 from pgstrata.report.sections.defaults import Defaults, changed_defaults, default_blocks
+from pgstrata.report.sections.settings import not_taken
 from pgstrata.report.sections.sizes import growth
 from pgstrata.report.sections.statement_plans import both_plans
 from pgstrata.report.write import write_page, write_report_of
 from pgstrata.store.choose import Side
 from pgstrata.store.record import RunRecord, Sizes
 from pgstrata.traffic.captured import text_of
-from pgstrata.upgrade.trial import Trial
+from pgstrata.upgrade.tried import TriedUpgrade
 from pgstrata.workload.replay.gaps import Gap, gap_table, gaps
 from pgstrata.workload.replay.judged import (
     MARKS,
@@ -41,6 +42,9 @@ Json = dict[str, Any]
 MOST_NAMED = 5
 """Statements of each kind that the first screenful and the terminal name."""
 
+MOST_SLOWER = 5
+"""Bounds beyond this many times say nothing but that there were too few rounds."""
+
 MOST_PLANS = 40
 MOST_LETTERS = 100
 
@@ -49,7 +53,7 @@ MOST_LETTERS = 100
 class Decision:
     """What an upgrade comes to. whole: of all statements together, by variant."""
 
-    trial: Trial
+    tried: TriedUpgrade
     results: RunSet
     step: StepResults
     whole: dict[str, StepVerdict]
@@ -76,7 +80,7 @@ class Decision:
         steady = [
             error for own in self.judged.values() for error in own.new_errors if error.steady(own.rounds)
         ]
-        if slower or steady or self.trial.failed:
+        if slower or steady or self.tried.failed:
             return 1
         weighty = [one.verdict for one in statements if one.share >= WEIGHTY]
         weighty += [one.verdict for one in self.whole.values()]
@@ -85,17 +89,17 @@ class Decision:
         return 3 if open_ else 0
 
 
-def decide(trial: Trial) -> Decision:
-    """What the runs of a trial say. Raises StoreError where they cannot be read."""
-    results = read_results(trial.runs, trial.campaign.name, trial.labels[0])
+def decide(tried: TriedUpgrade) -> Decision:
+    """What the runs of a tried say. Raises StoreError where they cannot be read."""
+    results = read_results(tried.runs, tried.campaign.name, tried.labels[0])
     (workload,) = results.workloads
     (step,) = workload.compared
     sides = {v: Side(v, tuple(r for r in results.runs if r.variant == v)) for v in results.variants}
     others = [sides[v] for v in results.others if sides[v].runs]
-    compared = compare_all(sides[results.base], others, margin=trial.question.margin)
+    compared = compare_all(sides[results.base], others, margin=tried.question.margin)
     found = judged(results, step)
     return Decision(
-        trial,
+        tried,
         results,
         step,
         {one.other: verdict for one in compared for verdict in one.steps},
@@ -110,7 +114,7 @@ def decide(trial: Trial) -> Decision:
 
 def write_pages(decision: Decision) -> tuple[Path, Path]:
     """The page, and the whole report of the runs beside it. Raises StoreError."""
-    folder = decision.trial.question.folder
+    folder = decision.tried.question.folder
     whole = write_report_of(decision.results, folder / "report")
     out = folder / "page"
     out.mkdir(parents=True, exist_ok=True)
@@ -145,13 +149,13 @@ def _version(decision: Decision, variant: str) -> str:
 
 def lede(decision: Decision) -> str:
     """What was done, in a few sentences."""
-    trial, header = decision.trial, decision.trial.header
-    dumps = " and ".join(dump.name for dump in trial.question.dumps)
+    tried, header = decision.tried, decision.tried.header
+    dumps = " and ".join(dump.name for dump in tried.question.dumps)
     asked = f"{numbers.count(header.statements)} statements of {numbers.count(header.sessions)} connections"
     if header.synthetic:
         source = f"{asked}, drawn from what the server has counted of them,"
     else:
-        logs = ", ".join(log.name for log in trial.question.logs)
+        logs = ", ".join(log.name for log in tried.question.logs)
         source = f"what {logs} holds, {asked} in {numbers.duration((header.end - header.begin) / 1e6)},"
     times = "once" if decision.rounds == 1 else f"{decision.rounds} times"
     host = next((run.record.host.hostname for run in decision.results.runs), None)
@@ -176,6 +180,8 @@ def _sections(decision: Decision) -> list[Section]:
     made.append(Section("plans", "Changed plans", [*_plan_blocks(decision)]))
     made.append(Section("errors", "New errors", error_blocks(base, decision.judged)))
     made.append(Section("defaults", "Settings whose default changed", [*_default_blocks(decision)]))
+    if (refused := not_taken(results)) is not None:
+        made.append(refused)
     grown = growth(results)
     if grown is not None:
         made.append(Section("sizes", "Sizes", [grown]))
@@ -185,8 +191,8 @@ def _sections(decision: Decision) -> list[Section]:
 
 
 def _answer(decision: Decision) -> Iterator[Block]:
-    trial, results = decision.trial, decision.results
-    for label, error in trial.failed.items():
+    tried, results = decision.tried, decision.results
+    for label, error in tried.failed.items():
         yield Prose(f"{label} could not be measured: {error}", "bad")
     found = []
     for variant, own in decision.judged.items():
@@ -207,7 +213,7 @@ def _answer(decision: Decision) -> Iterator[Block]:
         found.append(Finding(variant, results.color(variant), headline(decision, variant), items))
     yield Findings("", found)
     yield Facts([*_facts(decision)])
-    for note in trial.notes:
+    for note in tried.notes:
         yield Prose(note, "even")
 
 
@@ -232,7 +238,7 @@ def headline(decision: Decision, variant: str) -> str:
 def _at_most(statements: Sequence[StatementVerdict]) -> str:
     """What can be said all the same: how slow they are at the most."""
     lows = [one.verdict.low for one in statements]
-    if not 0 < min(lows) < 1 or any(one.verdict.aside for one in statements):
+    if not 1 / MOST_SLOWER < min(lows) < 1 or any(one.verdict.aside for one in statements):
         return ""
     return f", but probably none takes {numbers.longer(1 / min(lows))} or more"
 
@@ -342,13 +348,13 @@ def _gap_blocks(decision: Decision) -> Iterator[Block]:
     )
     if decision.gaps:
         yield gap_table(decision.gaps)
-    for text, names in decision.trial.servers.lacking.items():
+    for text, names in decision.tried.servers.lacking.items():
         yield Prose(f"PostgreSQL {text} was left out: it lacks {', '.join(names)}.", "bad")
 
 
 def _how(decision: Decision) -> Iterator[Block]:
-    trial = decision.trial
-    question = trial.question
+    tried = decision.tried
+    question = tried.question
     pace = (
         "as fast as answers came"
         if not question.speed
@@ -386,7 +392,7 @@ def _short(text: str) -> str:
 def text(decision: Decision) -> str:
     """For a terminal."""
     lines = [title(decision), lede(decision), ""]
-    for label, error in decision.trial.failed.items():
+    for label, error in decision.tried.failed.items():
         lines += [f"{label} could not be measured: {error}", ""]
     for variant, own in decision.judged.items():
         lines.append(f"{variant}: {headline(decision, variant)}")
@@ -415,7 +421,7 @@ def text(decision: Decision) -> str:
                 [f"{numbers.significant(100 * gap.share, 2)} % of the time"] if gap.share is not None else []
             )
             lines.append(f"  {gap.what}" + (f" ({', '.join(told)})" if told else ""))
-    lines += [f"note: {note}" for note in decision.trial.notes]
+    lines += [f"note: {note}" for note in decision.tried.notes]
     return "\n".join(lines) + "\n"
 
 
@@ -443,8 +449,8 @@ def record(decision: Decision, page: Path, report: Path) -> Json:
             }
             for variant, own in decision.judged.items()
         ],
-        "failed": dict(decision.trial.failed),
-        "left_out": {text: list(names) for text, names in decision.trial.servers.lacking.items()},
+        "failed": dict(decision.tried.failed),
+        "left_out": {text: list(names) for text, names in decision.tried.servers.lacking.items()},
         "settings": [{"name": one.name, "defaults": dict(one.values)} for one in defaults.changed]
         if defaults is not None
         else [],
@@ -459,7 +465,7 @@ def record(decision: Decision, page: Path, report: Path) -> Json:
             for variant in decision.results.variants
         },
         "not_covered": [vars(gap) for gap in decision.gaps],
-        "notes": list(decision.trial.notes),
+        "notes": list(decision.tried.notes),
         "page": str(page),
         "report": str(report),
     }

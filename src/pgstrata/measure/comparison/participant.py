@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pgstrata.errors import PgstrataError, ServerError
-from pgstrata.judge.statements import Asked, Rounds, enough_known
+from pgstrata.judge.statements import Executions, Rounds, enough_known
 from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.server.cluster import Cluster
@@ -142,7 +142,7 @@ class Participant:
         parts = self.measurement.parts if self.measurement is not None else []
         return {
             ("", 1, part.number): {
-                one.name: Asked(one.count, one.errors, one.seconds_total)
+                one.name: Executions(one.count, one.errors, one.seconds_total)
                 for role in part.done.roles
                 if role.replay is not None
                 for one in role.statements_by_name

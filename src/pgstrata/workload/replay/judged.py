@@ -17,6 +17,9 @@ from pgstrata.traffic.captured import text_of
 
 MOST_ROWS = 200
 
+WIDEST = 1000
+"""Bounds beyond so many times are none."""
+
 ORDER: tuple[Word, ...] = ("slower", "faster", "same", "unclear")
 """What a reader wants to know first."""
 
@@ -180,7 +183,7 @@ def change_cell(one: StatementVerdict) -> Cell:
     verdict = one.verdict
     if not one.rounds:
         return missing("nothing to compare")
-    known = verdict.low > 0 and verdict.high < float("inf")
+    known = verdict.low > 1 / WIDEST and verdict.high < WIDEST
     small = f"× {numbers.ratio(1 / verdict.high)} – {numbers.ratio(1 / verdict.low)}" if known else ""
     return Cell(one.longer, numbers.longer(one.longer), MARKS[verdict.word], verdict.reason, small=small)
 
@@ -195,7 +198,9 @@ def doubt(one: StatementVerdict) -> str:
     if not (verdict.low > 0 and verdict.high < float("inf")):
         return f"{one.rounds} round{'s' * (one.rounds != 1)} are too few"
     if verdict.low > 1 or verdict.high < 1:
-        return "it differs, but perhaps by too little to matter, or by chance"
+        if verdict.adjusted_p is not None and verdict.adjusted_p > 1 - verdict.confidence:
+            return "it differs, but among so many statements that may be chance: more rounds can tell"
+        return "it differs, but perhaps by too little to matter"
     return "its time differs too much from round to round"
 
 

@@ -34,7 +34,7 @@ RUNS = "runs"
 
 
 @dataclass(frozen=True)
-class Trial:
+class TriedUpgrade:
     """An upgrade that was tried. campaign: whose runs lie below `runs` of the folder; failed: by label why a
     version could not be measured."""
 
@@ -53,7 +53,7 @@ class Trial:
         return self.question.folder / RUNS
 
 
-def prepare(question: Question, console: Console, interrupts: Interrupts) -> Trial:
+def prepare(question: Question, console: Console, interrupts: Interrupts) -> TriedUpgrade:
     """Everything before the first server starts: what is wrong with the question is said here.
 
     Raises UsageError for it, ServerError for a server that is not to be had, StoreError where nothing can be
@@ -81,26 +81,26 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
             f"servers: only its first {numbers.duration(turns.seconds)} are replayed (--minutes, --seconds, "
             "--speed)"
         )
-    return Trial(question, made, servers, labels(question, servers), header, turns, notes)
+    return TriedUpgrade(question, made, servers, labels(question, servers), header, turns, notes)
 
 
-def carry_out(trial: Trial, console: Console) -> Trial:
+def carry_out(tried: TriedUpgrade, console: Console) -> TriedUpgrade:
     """Measures what is missing; a version that fails leaves, and the others go on.
 
     Raises ServerError where the old version, or all new ones, could not be measured; StoreError, Interrupted.
     """
-    with ResultsLock(trial.question.folder):
-        outcome = execute(trial.campaign, Results(trial.runs), console)
+    with ResultsLock(tried.question.folder):
+        outcome = execute(tried.campaign, Results(tried.runs), console)
     failed = {run.key.variant: error for run, error in outcome.failed}
-    base, *others = trial.labels
+    base, *others = tried.labels
     if base in failed or all(label in failed for label in others):
         label = base if base in failed else others[0]
         raise ServerError(
             f"{label} could not be measured: {failed[label]}",
-            f"its run, with the server's log, is below {shown(trial.runs)}; pgstrata runs --results "
-            f"{shown(trial.runs)} lists it",
+            f"its run, with the server's log, is below {shown(tried.runs)}; pgstrata runs --results "
+            f"{shown(tried.runs)} lists it",
         )
-    return replace(trial, failed=failed)
+    return replace(tried, failed=failed)
 
 
 def _written(question: Question) -> tuple[str, ...]:
@@ -166,4 +166,4 @@ def _name(question: Question, captured: Path) -> str:
     return f"upgrade-{question.base}-to-{'-'.join(question.targets)}-{digest}"
 
 
-__all__ = ["RUNS", "Trial", "carry_out", "prepare"]
+__all__ = ["RUNS", "TriedUpgrade", "carry_out", "prepare"]
