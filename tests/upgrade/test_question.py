@@ -9,7 +9,7 @@ import pytest
 
 from pgstrata.server.model import Server
 from pgstrata.traffic.captured import Header
-from pgstrata.upgrade.question import Question, Servers, labels, spec_of, turns
+from pgstrata.upgrade.question import Question, Servers, labels, rounds_in_time, spec_of
 from pgstrata.workload.replay.options import ReplayOptions
 
 
@@ -35,14 +35,16 @@ def test_as_many_rounds_as_the_time_holds(
     minutes: float, length: float, keys: dict[str, object], seconds: float | None
 ) -> None:
     header = Header(begin=10**15, end=10**15 + int(length * 1e6))
-    found = turns(question(minutes=minutes), ReplayOptions(), header, 2, 2.0)
+    found = rounds_in_time(question(minutes=minutes), ReplayOptions(), header, 2, 2.0)
     assert dict(found.keys) == keys and found.seconds == seconds and found.cut == (seconds is not None)
     # All of it, however long that takes, for those who say how often.
-    assert dict(turns(question(minutes=minutes, rounds=2), ReplayOptions(), header, 2, 2.0).keys) == {
-        "rounds": 2
-    }
+    assert dict(
+        rounds_in_time(question(minutes=minutes, rounds=2), ReplayOptions(), header, 2, 2.0).keys
+    ) == {"rounds": 2}
     # Ten times the pace is ten times the rounds.
-    quick = turns(question(minutes=minutes), ReplayOptions(speed=10), Header(begin=0, end=10**7), 2, 2.0)
+    quick = rounds_in_time(
+        question(minutes=minutes), ReplayOptions(speed=10), Header(begin=0, end=10**7), 2, 2.0
+    )
     assert "until" in quick.keys or minutes < 1
 
 

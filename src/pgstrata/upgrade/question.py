@@ -205,7 +205,7 @@ def _dump_notes(question: Question, base: Server, targets: Sequence[tuple[str, S
 
 
 @dataclass(frozen=True)
-class Turns:
+class RoundPlan:
     """How often the log is replayed. keys: of a campaign; seconds: of each round; cut: whether that is less
     than the log has."""
 
@@ -214,24 +214,26 @@ class Turns:
     cut: bool = False
 
 
-def turns(question: Question, options: ReplayOptions, header: Header, servers: int, around: float) -> Turns:
+def rounds_in_time(
+    question: Question, options: ReplayOptions, header: Header, servers: int, around: float
+) -> RoundPlan:
     """As many rounds as the time holds; where it holds enough for looking after each, until all is known.
 
     around: seconds between rounds, in which a server starts with a copy of the data.
     """
     if question.rounds is not None:
-        return Turns({"rounds": question.rounds}, options.seconds)
+        return RoundPlan({"rounds": question.rounds}, options.seconds)
     budget = question.minutes * 60
     length = max(0.1, seconds_of(options, header))
     rounds = int(budget / servers / (length + around))
     if rounds >= FIRST:
         measured = budget * length / (length + around)
-        return Turns({"until": "verdict", "max_seconds": measured}, options.seconds)
+        return RoundPlan({"until": "verdict", "max_seconds": measured}, options.seconds)
     if rounds >= LEAST_ROUNDS:
-        return Turns({"rounds": rounds - rounds % 2}, options.seconds)
+        return RoundPlan({"rounds": rounds - rounds % 2}, options.seconds)
     seconds = max(LEAST_SECONDS, budget / servers / LEAST_ROUNDS - around)
     cut = seconds < length
-    return Turns({"rounds": LEAST_ROUNDS}, seconds if cut else options.seconds, cut)
+    return RoundPlan({"rounds": LEAST_ROUNDS}, seconds if cut else options.seconds, cut)
 
 
 def labels(question: Question, servers: Servers) -> list[str]:
@@ -247,7 +249,7 @@ def labels(question: Question, servers: Servers) -> list[str]:
 
 def campaign(
     question: Question, name: str, servers: Servers, captured: Path, header: Header, results: Path
-) -> tuple[Campaign, Turns]:
+) -> tuple[Campaign, RoundPlan]:
     """What is measured, as a campaign. Raises UsageError for options that are not valid."""
     options: dict[str, object] = {
         "file": str(captured),
@@ -281,7 +283,7 @@ def campaign(
     overrides = Overrides(sets=question.sets)
     (chosen,) = campaign_of(dict(document), overrides).workloads
     around = AROUND_ROUND_SECONDS + chosen.cost.disk_bytes / COPIED_BYTES
-    taken = turns(question, chosen.options, header, len(found), around)
+    taken = rounds_in_time(question, chosen.options, header, len(found), around)
     document |= taken.keys
     if taken.cut:
         options["seconds"] = taken.seconds
@@ -313,11 +315,11 @@ __all__ = [
     "MARGIN",
     "MINUTES",
     "Question",
+    "RoundPlan",
     "Servers",
-    "Turns",
     "campaign",
     "fit",
     "labels",
+    "rounds_in_time",
     "spec_of",
-    "turns",
 ]

@@ -23,7 +23,7 @@ from pgstrata.store import Results
 from pgstrata.store.lock import ResultsLock
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import MAGIC, Captured, Header
-from pgstrata.upgrade.question import Question, Servers, Turns, campaign, fit, labels, spec_of
+from pgstrata.upgrade.question import Question, Servers, campaign, fit, labels, spec_of
 from pgstrata.user_files import shown
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.options import CustomOptions
@@ -43,7 +43,6 @@ class TriedUpgrade:
     servers: Servers
     labels: Sequence[str]
     header: Header
-    turns: Turns
     notes: Sequence[str]
     failed: Mapping[str, str] = field(default_factory=dict)
 
@@ -73,15 +72,15 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
     file = _captured(question, interrupts)
     with Captured(file) as captured:
         header = captured.header
-    made, turns = campaign(question, _name(question, file), servers, file, header, question.folder / RUNS)
+    made, rounds = campaign(question, _name(question, file), servers, file, header, question.folder / RUNS)
     notes = list(servers.notes)
-    if turns.cut:
+    if rounds.cut:
         notes.append(
             f"{numbers.duration(question.minutes * 60)} do not hold four rounds of the whole log on all "
-            f"servers: only its first {numbers.duration(turns.seconds)} are replayed (--minutes, --seconds, "
+            f"servers: only its first {numbers.duration(rounds.seconds)} are replayed (--minutes, --seconds, "
             "--speed)"
         )
-    return TriedUpgrade(question, made, servers, labels(question, servers), header, turns, notes)
+    return TriedUpgrade(question, made, servers, labels(question, servers), header, notes)
 
 
 def carry_out(tried: TriedUpgrade, console: Console) -> TriedUpgrade:
