@@ -151,10 +151,12 @@ class OwnStretches(OwnTurns):
 
 
 class FrozenTurns(BlockTurns):
-    """Turns of so many seconds, and what others then do in theirs: as many stretches as the first of a pair.
+    """Turns of about so many seconds, in which each does the same stretches.
 
     A stretch of a step that ends after its operations is a fixed share of them; elsewhere the first second of
-    the first participant says how long one is.
+    the first participant says how long one is. How many stretches make a pair is known before it begins, from
+    what all have needed until then: were it what the first one of a pair does in its window, a stall would
+    end the pair, and others would have next to nothing to do in theirs.
     """
 
     stops_alone = False  # what comes after the step begins where it ends
@@ -174,6 +176,8 @@ class FrozenTurns(BlockTurns):
         self._order = _turns(number)
         self._turn, self._pair = next(self._order)
         self._begun = 0.0
+        self._worked = 0.0
+        """Seconds of all turns that are over."""
 
     def begin(self) -> Mapping[int, ServerError]:
         failed = {}
@@ -203,8 +207,10 @@ class FrozenTurns(BlockTurns):
             return {}
         before = self._turn
         while True:
+            now = time.monotonic()
+            self._worked += now - self._begun
+            self._begun = now
             self._turn, self._pair = next(self._order)
-            self._begun = time.monotonic()
             if not self._is_done(over):
                 break
         if self._turn == before:
@@ -225,13 +231,19 @@ class FrozenTurns(BlockTurns):
         own, passed = self.own[self._turn], time.monotonic() - self._begun
         if over[self._turn] or passed > TURN_SECONDS:
             return True
-        if self._pair < len(self.pairs):
-            return own.ended >= self.pairs[self._pair]
-        # The first of the pair, or the first that is left.
-        done = passed >= self._window_seconds and own.ended > (self.pairs[-1] if self.pairs else 0)
-        if done:
-            self.pairs.append(own.ended)
-        return done
+        if self._pair >= len(self.pairs):
+            if self.pairs:
+                self.pairs.append(self.pairs[-1] + self._stretches_of_a_pair())
+            elif passed >= self._window_seconds and own.ended:
+                self.pairs.append(own.ended)
+            else:
+                return False
+        return own.ended >= self.pairs[self._pair]
+
+    def _stretches_of_a_pair(self) -> int:
+        """What takes a window, by what all have done until now."""
+        ended = sum(own.ended for own in self.own)
+        return max(1, round(self._window_seconds * ended / max(self._worked, 1e-3)))
 
     def _choose_length(self) -> None:
         first = self.own[self._turn]
