@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import psycopg
@@ -21,10 +22,11 @@ from pgstrata.server.cluster import USER, Cluster
 from pgstrata.server.model import Server
 from pgstrata.traffic.captured import PREPARED, Captured
 from pgstrata.traffic.shapes import shape
+from pgstrata.traffic.synthetic.draw import Distribution
 from pgstrata.traffic.synthetic.files import of_folder
 from pgstrata.traffic.synthetic.make import synthetic
 from pgstrata.traffic.synthetic.prepared import types_by
-from pgstrata.traffic.synthetic.statistics import Statistics, of_server
+from pgstrata.traffic.synthetic.statistics import Statistics, columns_of, of_server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 from support_program import Program
@@ -280,6 +282,36 @@ def assert_only_read(pgstrata: Program, place: Path, statements: int) -> None:
         step = next(step for step in json.loads(found.read_text())["steps"] if step["name"] == "replay")
         assert step["reads_only"] and len(step["slices"]) == 2
         assert step["operations"] == 2 * statements and not step["replay"]["failures"]
+
+
+EVERY_TYPE = """
+CREATE TABLE types AS SELECT g::smallint a, -g::bigint * 9007199254740 b, g::real / 3 c, g::float8 * 1e300 d,
+    (g * 1.5)::numeric(10, 3) e, g::money f, ('x' || g)::varchar(10) g, ('y' || g)::char(8) h,
+    ('z' || g)::name i, now() + g * interval '1 hour' j,
+    (now() + g * interval '1 hour')::timestamp k, current_date + g l,
+    '10:00'::time + g * interval '1 second' m, g * interval '1 minute' n, g % 2 = 0 o,
+    ('10.0.0.' || g % 250)::inet p, md5(g::text)::uuid q, decode(md5(g::text), 'hex') r, ARRAY[g, g + 1] s,
+    ARRAY['a' || g % 5, 'b,"c'] t, jsonb_build_object('k', g) x, (g % 8)::bit(3) y,
+    CASE g % 3 WHEN 0 THEN NULL WHEN 1 THEN 'NaN' ELSE g::numeric END z, ''::text ab, '-44-01-01'::text ac,
+    CASE WHEN g % 2 = 0 THEN 'infinity' ELSE timestamptz '0044-03-15 BC' + g * interval '1 day' END ad
+    FROM generate_series(1, 1000) g
+"""
+
+
+@pytest.mark.parametrize("version", ["13", "17"])
+def test_values_are_of_their_type(clusters: Mapping[str, Cluster], version: str) -> None:
+    """Whatever is drawn of a column, the server takes for a value of it."""
+    dice = Random(1)
+    with database(clusters[version], "types") as connection:
+        connection.execute(EVERY_TYPE.encode())
+        connection.execute("ANALYZE types")
+        columns = [one for one in columns_of(connection) if one.table == "types"]
+        assert len(columns) == 26
+        for column in columns:
+            distribution = Distribution(column)
+            drawn = [distribution.equal(dice) for _ in range(20)] + [distribution.at(n / 7) for n in range(8)]
+            asked = f"SELECT count(*) FROM unnest(%s::text[]) v WHERE v::{column.type} IS NOT NULL"
+            assert connection.execute(asked.encode(), (drawn,)).fetchone() == (len(drawn),), column.title
 
 
 def test_what_a_server_does_not_say(pg17: Server, tmp_path: Path) -> None:

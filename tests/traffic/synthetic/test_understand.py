@@ -170,6 +170,33 @@ def test_what_is_not_understood_is_said(text: str, why: str) -> None:
         told(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT substring(name FOR $1) FROM a", {1: "guessed: 10"}),
+        ("SELECT ROW() = ROW() FROM a WHERE id = $1", {1: "a.id"}),
+        ("INSERT INTO a (id, b) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET (id, b) = ROW (excluded.*)",
+         {1: "put into a.id", 2: "put into a.b"}),
+        ("UPDATE a SET (b, name) = (SELECT id, $1 FROM b WHERE price = $2)",
+         {1: "guessed: 1", 2: "b.price"}),
+        ("VALUES ($1, $2), ($3, $4)", None),
+        ("SELECT * FROM generate_series($1, $2) g, a WHERE a.id = g.g", None),
+        ("SELECT rank() OVER (PARTITION BY b ORDER BY id ROWS $1 PRECEDING) FROM a", None),
+        ("SELECT b FROM a GROUP BY GROUPING SETS ((b), ()) HAVING count(*) > $1", {1: "guessed: 1"}),
+        ("SELECT DISTINCT ON (a.b) a.* FROM a TABLESAMPLE SYSTEM ($1)", {1: "guessed: 10"}),
+        ("DELETE FROM a WHERE CURRENT OF c", {}),
+        ("UPDATE a SET b = DEFAULT WHERE tags[$1] = $2", None),
+    ],
+)  # fmt: skip
+def test_odd_statements(text: str, expected: dict[int, str] | None) -> None:
+    """None: it is said why it is not understood."""
+    if expected is not None:
+        assert told(text) == expected
+    else:
+        with pytest.raises(NotUnderstoodError):
+            told(text)
+
+
 def test_types_that_a_server_has_found_out() -> None:
     """Of what nothing else says anything."""
     text = "SELECT * FROM nowhere WHERE x = $1"

@@ -208,7 +208,7 @@ class Expressions(ABC):
 
     def _rows(self, left: Any, right: Any, kind: Kind, scope: Scope) -> None:
         """Rows, column by column: the first decides which of them come, the others only among equal ones."""
-        for place, (one, other) in enumerate(zip(left.args, right.args, strict=False)):
+        for place, (one, other) in enumerate(zip(left.args or (), right.args or (), strict=False)):
             self._compared(one, other, kind if place == 0 else "equal", scope)
 
     def _calculated(self, left: Any, right: Any, name: str, scope: Scope, use: Use | None) -> None:
@@ -251,7 +251,9 @@ class Expressions(ABC):
         inner = node.arg
         if isinstance(inner, ast.ParamRef):
             name = type_name(node.typeName)
-            if 0 <= node.typeName.location < inner.location:
+            begin = node.typeName.location
+            # A cast that the grammar adds by itself stands nowhere.
+            if begin is not None and 0 <= begin < inner.location:
                 self._turn(node, inner)
             self._use(
                 inner.number,

@@ -205,8 +205,9 @@ class _Reader(Expressions):
         for target in targets or ():
             value = target.val
             if isinstance(value, ast.MultiAssignRef):
-                if isinstance(value.source, ast.RowExpr):
-                    value = value.source.args[value.colno - 1]
+                row = value.source.args if isinstance(value.source, ast.RowExpr) else None
+                if row and len(row) == value.ncolumns:  # and not ROW (excluded.*)
+                    value = row[value.colno - 1]
                 elif value.colno > 1:
                     continue  # a SELECT, which is walked once
                 else:
