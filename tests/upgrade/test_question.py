@@ -48,6 +48,13 @@ def test_as_many_rounds_as_the_time_holds(
     assert "until" in quick.keys or minutes < 1
 
 
+def test_as_fast_as_answers_come_there_are_enough_rounds_to_look() -> None:
+    """The log's statements took a tenth of a second of its ten: how long they take now nobody knows."""
+    header = Header(begin=0, end=10**7, seconds=0.1, most_sessions=1)
+    found = rounds_in_time(question(), ReplayOptions(speed=0), header, 2, 2.0)
+    assert dict(found.keys) == {"until": "verdict", "max_seconds": 200.0}
+
+
 def test_versions_are_called_as_they_were_written() -> None:
     def server(spec: str, label: str, number: int) -> Server:
         return Server(spec, label, label.removeprefix("pg"), number, bin_dir=Path("/nowhere"))

@@ -416,7 +416,11 @@ def text(decision: Decision) -> str:
     if decision.gaps:
         lines += ["", "not covered:"]
         for gap in decision.gaps:
-            told = [f"{numbers.count(gap.count)} statements"] if gap.count is not None else []
+            told = (
+                [f"{numbers.count(gap.count)} statement{'s' * (gap.count != 1)}"]
+                if gap.count is not None
+                else []
+            )
             told += (
                 [f"{numbers.significant(100 * gap.share, 2)} % of the time"] if gap.share is not None else []
             )

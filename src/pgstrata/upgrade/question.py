@@ -33,7 +33,7 @@ LEAST_ROUNDS = 4
 """Fewer prove hardly anything: where they do not fit into the time, the log is cut."""
 
 LEAST_SECONDS = 1.0
-"""Of a round that is cut: what is shorter says nothing of any load."""
+"""Of a round: what is shorter says nothing of any load, and costs as much."""
 
 USUAL_CONNECTIONS = 90
 """That fit into a server whose max_connections nobody has set."""
@@ -227,8 +227,11 @@ def rounds_in_time(
     length = max(0.1, seconds_of(options, header))
     rounds = int(budget / servers / (length + around))
     if rounds >= FIRST:
-        measured = budget * length / (length + around)
-        return RoundPlan({"until": "verdict", "max_seconds": measured}, options.seconds)
+        # As fast as answers come nobody knows how long it takes, but hardly longer than the original: so many
+        # rounds there have to be that one may look.
+        span = max(LEAST_SECONDS, (header.end - header.begin) / 1e6 / (options.speed or 1.0))
+        measured = max(budget * length / (length + around), FIRST * servers * span)
+        return RoundPlan({"until": "verdict", "max_seconds": min(budget, measured)}, options.seconds)
     if rounds >= LEAST_ROUNDS:
         return RoundPlan({"rounds": rounds - rounds % 2}, options.seconds)
     seconds = max(LEAST_SECONDS, budget / servers / LEAST_ROUNDS - around)
