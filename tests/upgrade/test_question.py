@@ -21,26 +21,29 @@ def question(**more: Any) -> Question:
 @pytest.mark.parametrize(
     ("minutes", "length", "keys", "seconds"),
     [
-        (60, 2, {"until": "verdict", "max_seconds": 1800.0}, None),
-        (60, 178, {"until": "verdict", "max_seconds": 3560.0}, None),
-        (60, 190, {"rounds": 8}, None),
-        (60, 298, {"rounds": 6}, None),
-        (60, 448, {"rounds": 4}, None),
+        (60, 2, {"until": "verdict", "max_seconds": 1800.0}, 448.0),
+        (60, 178, {"until": "verdict", "max_seconds": 3560.0}, 448.0),
+        (60, 190, {"rounds": 8}, 223.0),
+        (60, 290, {"rounds": 6}, 320.0),
+        (60, 400, {"rounds": 4}, 448.0),
         (60, 449, {"rounds": 4}, 448.0),
         (60, 86_400, {"rounds": 4}, 448.0),
         (0.1, 60, {"rounds": 4}, 1.0),
     ],
 )
 def test_as_many_rounds_as_the_time_holds(
-    minutes: float, length: float, keys: dict[str, object], seconds: float | None
+    minutes: float, length: float, keys: dict[str, object], seconds: float
 ) -> None:
     header = Header(begin=10**15, end=10**15 + int(length * 1e6))
     found = rounds_in_time(question(minutes=minutes), ReplayOptions(), header, 2, 2.0)
-    assert dict(found.keys) == keys and found.seconds == seconds and found.cut == (seconds is not None)
+    # A version that does not keep the pace is ended where its share of the time is over.
+    assert dict(found.keys) == keys and found.seconds == seconds and found.cut == (seconds < length)
     # All of it, however long that takes, for those who say how often.
-    assert dict(
-        rounds_in_time(question(minutes=minutes, rounds=2), ReplayOptions(), header, 2, 2.0).keys
-    ) == {"rounds": 2}
+    asked = rounds_in_time(question(minutes=minutes, rounds=2), ReplayOptions(), header, 2, 2.0)
+    assert (dict(asked.keys), asked.seconds) == ({"rounds": 2}, None)
+    # Who asks for less gets less.
+    less = rounds_in_time(question(minutes=minutes), ReplayOptions(seconds=0.5), header, 2, 2.0)
+    assert less.seconds == 0.5
     # Ten times the pace is ten times the rounds.
     quick = rounds_in_time(
         question(minutes=minutes), ReplayOptions(speed=10), Header(begin=0, end=10**7), 2, 2.0

@@ -206,8 +206,8 @@ def _dump_notes(question: Question, base: Server, targets: Sequence[tuple[str, S
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """How often the log is replayed. keys: of a campaign; seconds: of each round; cut: whether that is less
-    than the log has."""
+    """How often the log is replayed. keys: of a campaign; seconds: after which each round is ended, where a
+    version is too slow for the pace; cut: whether that is less than the log has."""
 
     keys: Mapping[str, object]
     seconds: float | None
@@ -231,12 +231,17 @@ def rounds_in_time(
         # rounds there have to be that one may look.
         span = max(LEAST_SECONDS, (header.end - header.begin) / 1e6 / (options.speed or 1.0))
         measured = max(budget * length / (length + around), FIRST * servers * span)
-        return RoundPlan({"until": "verdict", "max_seconds": min(budget, measured)}, options.seconds)
-    if rounds >= LEAST_ROUNDS:
-        return RoundPlan({"rounds": rounds - rounds % 2}, options.seconds)
-    seconds = max(LEAST_SECONDS, budget / servers / LEAST_ROUNDS - around)
+        keys: dict[str, object] = {"until": "verdict", "max_seconds": min(budget, measured)}
+        share = budget / servers / LEAST_ROUNDS
+    else:
+        number = max(LEAST_ROUNDS, rounds - rounds % 2)
+        keys = {"rounds": number}
+        share = budget / servers / number
+    seconds = max(LEAST_SECONDS, share - around)
     cut = seconds < length
-    return RoundPlan({"rounds": LEAST_ROUNDS}, seconds if cut else options.seconds, cut)
+    # The last answers of a log that is replayed whole come a little behind its end.
+    seconds = seconds if cut else max(seconds, length * 1.1 + 1)
+    return RoundPlan(keys, min(seconds, options.seconds or seconds), cut)
 
 
 def labels(question: Question, servers: Servers) -> list[str]:
@@ -288,7 +293,7 @@ def campaign(
     around = AROUND_ROUND_SECONDS + chosen.cost.disk_bytes / COPIED_BYTES
     taken = rounds_in_time(question, chosen.options, header, len(found), around)
     document |= taken.keys
-    if taken.cut:
+    if taken.seconds is not None:
         options["seconds"] = taken.seconds
     return campaign_of(dict(document), overrides), taken
 

@@ -78,13 +78,13 @@ def schedule_of(step: Step, spec: CampaignSpec) -> Schedule:
     if not step.reads_only:
         frozen = spec.turns == "frozen" and has_stretches(step)
         return Schedule("frozen" if frozen else "rounds", spec.rounds, step)
-    if step.seconds is None:
+    if (seconds := step.divisible) is None:
         return Schedule("whole", spec.rounds, step)
     if spec.slice_seconds < SHORT_SECONDS and step.headline.fixed is None:
-        pairs = max(1, round(step.seconds / spec.slice_seconds))
+        pairs = max(1, round(seconds / spec.slice_seconds))
         return Schedule("windows", pairs, replace(step, warmup=max(step.warmup, FIRST_WARMUP_SECONDS)))
     # An even number: who comes first alternates, and what that does must cancel.
-    pairs = 2 * round(step.seconds / (2 * spec.slice_seconds)) or 1
+    pairs = 2 * round(seconds / (2 * spec.slice_seconds)) or 1
     return Schedule("slices", pairs, replace(step, seconds=spec.slice_seconds))
 
 
@@ -200,7 +200,7 @@ def warmed_up(step: Step, spec: CampaignSpec, first: bool) -> Step:
 
     A step that ends after its operations has none: the driver would count them off.
     """
-    if not step.reads_only or step.seconds is None:
+    if not step.reads_only or step.divisible is None:
         return step
     return replace(step, warmup=max(step.warmup, spec.slice_seconds) if first else AGAIN_SECONDS)
 

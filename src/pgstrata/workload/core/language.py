@@ -403,6 +403,12 @@ class Step:
     samples: Callable[[], Sequence[Sample]] | None = None
     digest: Callable[[Sequence[StatementDone], Path], Digest] | None = None
 
+    @property
+    def divisible(self) -> float | None:
+        """Seconds of which a part is like the whole; None where it ends by itself, or is a replay, of which
+        each part is another."""
+        return self.seconds if self.replay is None else None
+
     def spec(self) -> StepSpec:
         return StepSpec(
             step=self.name,

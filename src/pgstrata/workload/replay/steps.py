@@ -136,8 +136,7 @@ def replay_step(options: ReplayOptions, header: Header, tables: Sequence[str]) -
         Headline(NAME, "operations", "statements/s of their time", busy=True),
         seconds=options.seconds,
         tables=tables,
-        # A part of a replay is not one: it cannot be cut into slices.
-        reads_only=header.reads_only and options.seconds is None,
+        reads_only=header.reads_only,
         estimated_seconds=seconds_of(options, header),
         overtime=options.overtime,
         uncounted="how many statements are asked at a time is part of it",
