@@ -14,7 +14,9 @@ from pgstrata.fleet.tasks import Portable
 from pgstrata.server.model import Server
 from pgstrata.server.source.recipe import Build
 from pgstrata.store import Results
+from pgstrata.traffic.capture import capture
 from support_campaign import server
+from support_logs import START, log, plain
 
 SCRIPT = "\\set aid random(1, 1000)\nSELECT :aid;\n"
 
@@ -115,6 +117,28 @@ options = { setup = ["schema.sql"], queries = "queries" }
     found = there(place, travelled).runs[0].workload
     assert [phase.name for phase in found.phases(170006) if hasattr(phase, "name")] == ours
     assert found.all_options == plan.runs[0].workload.all_options
+
+
+def test_what_is_replayed_travels(place: Path) -> None:
+    (place / "schema.sql").write_text("CREATE TABLE t (a int);\n")
+    (place / "later.sql").write_text("CREATE INDEX ON t (a);\n")
+    (place / "postgresql.csv").write_text(log([plain(START, 1, "SELECT count(*) FROM t")]))
+    capture([place / "postgresql.csv"], place / "app.traffic")
+    _, travelled = sent(
+        place,
+        """
+servers = ["pg:17"]
+[[workloads]]
+name = "replay"
+options = { file = "app.traffic", setup = ["schema.sql"], after_load = { "17" = "later.sql" } }
+""",
+    )
+    for name in ("schema.sql", "later.sql", "app.traffic"):
+        (place / name).unlink()
+    options = there(place, travelled).runs[0].workload.options
+    found = [*options.setup, *options.after_load["17"]]
+    assert [Path(name).read_text()[:12] for name in found] == ["CREATE TABLE", "CREATE INDEX"]
+    assert Path(options.file).is_relative_to(place / "cache")
 
 
 def test_the_same_files_lie_at_the_same_place(place: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -78,11 +79,17 @@ class ReplayOptions(WorkloadOptions):
     @model_validator(mode="after")
     def _contents(self, info: ValidationInfo) -> ReplayOptions:
         if (info.context or {}).get("folder"):
-            files = [self.file] if self.file else []
-            later = [name for names in self.after_load.values() for name in names]
-            found = {name: digest_of(Path(name)) for name in sorted({*files, *self.setup, *later})}
+            found = {name: digest_of(Path(name)) for name in sorted(set(self.files()))}
             object.__setattr__(self, "contents", found)
         return self
+
+    def files(self) -> Iterator[str]:
+        """Every file that the options name."""
+        if self.file:
+            yield self.file
+        yield from self.setup
+        for names in self.after_load.values():
+            yield from names
 
     def of_setup(self) -> CustomOptions:
         """What workload `custom` loads the same data by."""
