@@ -25,7 +25,7 @@ from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.config.mapping import MANAGED
 from pgstrata.server.config.resolve import UNITS_SINCE, Resolved, quoted
 from pgstrata.server.config.settings import major_of, setting
-from pgstrata.server.config.timers import Turns, longer_timers
+from pgstrata.server.config.timers import TurnLengths, longer_timers
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.freezer import Freezer
@@ -215,7 +215,7 @@ class Cluster:
             self.stop("immediate")
             raise
 
-    def set_timers(self, turns: Turns | None) -> dict[str, str]:
+    def set_timers(self, turns: TurnLengths | None) -> dict[str, str]:
         """The running server counts by its clock as it should with such turns from now on; None: as
         configured. Returns the settings that are others, none for servers before 8.2. Raises ServerError."""
         version = self.server.version_num
@@ -231,7 +231,7 @@ class Cluster:
             assert self._process is not None
             self._process.send_signal(signal.SIGHUP)
             # Processes hear of it one by one; new sessions have it when the postmaster does.
-            alone = longer_timers(self.config.settings, version, Turns(1, 0.0, 0.0))
+            alone = longer_timers(self.config.settings, version, TurnLengths(1, 0.0, 0.0))
             for name in {**before, **self._timers}:
                 self._await_setting(name, self._timers.get(name, alone[name]))
         return self._timers

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import Resolved
-from pgstrata.server.config.timers import PERIODS, Turns, longer_timers
+from pgstrata.server.config.timers import PERIODS, TurnLengths, longer_timers
 from pgstrata.server.model import Server
 
-TWO = Turns(2, 0.5, 30.0)
+TWO = TurnLengths(2, 0.5, 30.0)
 
 
 def test_what_is_longer_than_a_turn_becomes_longer() -> None:
@@ -26,7 +26,7 @@ def test_what_is_longer_than_a_turn_becomes_longer() -> None:
         "statement_timeout": "90s",
         "lock_timeout": "10ms",
     }
-    found = longer_timers(given, 170000, Turns(3, 0.5, 30.0))
+    found = longer_timers(given, 170000, TurnLengths(3, 0.5, 30.0))
     assert found["checkpoint_timeout"] == "90s"
     assert found["bgwriter_delay"] == "2400ms"
     assert found["statement_timeout"] == "330s"

@@ -39,7 +39,7 @@ from pgstrata.measure.comparison.frozen import FrozenTurns
 from pgstrata.measure.comparison.participant import Participant, known
 from pgstrata.measure.comparison.windows import WindowTurns
 from pgstrata.measure.run.active import ActiveRun
-from pgstrata.server.config.timers import Turns
+from pgstrata.server.config.timers import TurnLengths
 from pgstrata.server.loaded import find
 from pgstrata.store.record import ComparisonRecord
 from pgstrata.workload.core.language import Step
@@ -266,7 +266,7 @@ class Comparison:
 
     def _set_timers(self, participant: Participant) -> None:
         """The server's own clock runs on while it is frozen."""
-        turns = Turns(len(self.here), self.settings.window_seconds, TURN_SECONDS)
+        turns = TurnLengths(len(self.here), self.settings.window_seconds, TURN_SECONDS)
         timers = participant.cluster.set_timers(turns)
         if (comparison := participant.run.comparison) is not None:
             participant.run.comparison = structs.replace(comparison, timers=timers)

@@ -35,7 +35,7 @@ TIMEOUTS = (
 
 
 @dataclass(frozen=True)
-class Turns:
+class TurnLengths:
     """What frozen turns are to a server's clock: of so many variants, about so long, and at most so long."""
 
     variants: int
@@ -43,7 +43,7 @@ class Turns:
     longest: float
 
 
-def longer_timers(settings: Mapping[str, str], version_num: int, turns: Turns) -> dict[str, str]:
+def longer_timers(settings: Mapping[str, str], version_num: int, turns: TurnLengths) -> dict[str, str]:
     """Timers as they are to be with such turns; as long as a version allows. settings: of a config that has
     been checked."""
     found = {}
@@ -64,4 +64,4 @@ def longer_timers(settings: Mapping[str, str], version_num: int, turns: Turns) -
     return found
 
 
-__all__ = ["Turns", "longer_timers"]
+__all__ = ["TurnLengths", "longer_timers"]
