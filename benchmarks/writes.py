@@ -215,7 +215,7 @@ def main() -> None:
     parser.add_argument("--turns", choices=("frozen", "rounds"), default="frozen")
     parser.add_argument("--comparisons", type=int, default=20, help="of each kind; base against base: twice")
     parser.add_argument("--budget", type=float, default=240.0, help="measured seconds of a comparison")
-    parser.add_argument("--window", type=float, default=0.5, help="seconds of a frozen turn")
+    parser.add_argument("--window", type=float, default=0.1, help="seconds of a frozen turn")
     parser.add_argument("--calibrate", type=float, default=60.0, help="measured seconds of each trial")
     parser.add_argument("--out", type=Path, help="default: writes-STEP.jsonl")
     parser.add_argument("--print", action="store_true", help="only the table of what is there")

@@ -420,7 +420,7 @@ class CampaignSpec(Strict):
         "step (see docs/verdicts.md).",
     )
     window_seconds: float = Field(
-        default=0.5,
+        default=0.1,
         ge=0.05,
         le=10,
         description='About how long a turn is with `turns = "frozen"`.',

@@ -33,7 +33,7 @@ WAIT_SECONDS = 0.1
 OF_A_STEP = 250
 """Stretches of a step that ends after its operations."""
 
-OF_A_TURN = 10
+OF_A_TURN = 5
 """Stretches of a turn elsewhere."""
 
 AGAIN_SECONDS = 0.01
