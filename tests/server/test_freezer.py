@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from pgstrata.observe.backends import cpu_seconds
+from pgstrata.server import control_groups
 from pgstrata.server.cluster import Cluster, clear_leftovers
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.freezer import Freezer, FreezerKind
@@ -154,3 +155,31 @@ def wait_for_end(pids: list[int]) -> None:
     while any(alive(pid) for pid in pids):
         assert time.monotonic() < until
         time.sleep(0.02)
+
+
+def test_processes_that_are_in_a_group_of_version_2_stay_in_it() -> None:
+    """A process can be in one only, and would leave the limit of its memory behind."""
+    places = control_groups.version_2()
+    group = places[0].parent / "pgstrata-c-turns-test" if places else Path("/nowhere/group")
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("no group of version 2 can be made here")
+    state = group / "cgroup.freeze"
+    busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    try:
+        control_groups.take(group, busy.pid, list)
+        freezer = Freezer("c", within=lambda: group)
+        freezer.take(busy.pid)
+        assert freezer.kind == "cgroup2"
+        freezer.freeze()
+        before = cpu_seconds(busy.pid)
+        time.sleep(0.1)
+        assert state.read_text().strip() == "1" and cpu_seconds(busy.pid) == before
+        freezer.end()
+        assert state.read_text().strip() == "0"
+        assert str(busy.pid) in (group / "cgroup.procs").read_text().split()
+    finally:
+        busy.kill()
+        busy.wait()
+        control_groups.remove_group(group)
