@@ -11,7 +11,7 @@ import pytest
 
 from pgstrata.driver.spec import LockstepSpec, document
 from pgstrata.errors import ServerError
-from pgstrata.measure.instructions.callgrind import CallGraph, mean, own_processes, read_part, timed
+from pgstrata.measure.instructions.callgrind import Arc, CallGraph, mean, own_processes, read_part, timed
 from pgstrata.measure.instructions.count import _length
 from pgstrata.measure.instructions.marks import Length, NotCountedError, apart, counted
 from pgstrata.measure.instructions.rows import cycles, function_rows, start_row, symbols_of
@@ -94,6 +94,21 @@ def test_what_runs_by_the_clock_is_told_apart(tmp_path: Path) -> None:
     # asking whether a second has passed belongs to the operation, what is done then does not;
     # pages of WAL are prepared by the WAL writer where it was quicker
     assert timed(part(tmp_path / "part")) == 70 + 20
+
+
+def test_sending_statistics_is_told_apart_from_asking_whether_it_is_time() -> None:
+    """On 14 and older one function does both: whichever start sends while it is counted, the same is judged."""
+
+    def start(own: float) -> CallGraph:
+        report, main = ("postgres", "pgstat_report_stat"), ("postgres", "PostgresMain")
+        return CallGraph(
+            totals=[1000 + own], own={report: own, main: 1000.0}, arcs={(main, report): Arc(2.0, own)}
+        )
+
+    judged = [graph.instructions - timed(graph) for graph in (start(76), start(9000))]
+    assert judged[0] == judged[1] == 1000 + 2 * 32
+    rows = function_rows("query", start(9000))
+    assert sum(row["instructions"] for row in rows) == judged[1]
 
 
 def test_the_difference_of_two_parts_is_an_operation(tmp_path: Path) -> None:

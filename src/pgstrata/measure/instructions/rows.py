@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pgstrata.measure.instructions.callgrind import CallGraph, runs_by_clock, timed
+from pgstrata.measure.instructions.callgrind import CallGraph, timed, untimed
 
 Row = dict[str, Any]
 
@@ -44,15 +44,15 @@ def cycles(instructions: float, l1_misses: float, ll_misses: float, mispredicted
 
 def function_rows(role: str, graph: CallGraph) -> list[Row]:
     """Table `functions`: instructions per operation in each function itself, and with its callees. Those of a
-    function itself are 0 where it runs by the clock, so that they account for the difference that is judged.
+    function itself are less what runs by the clock, so that they account for the difference that is judged.
     """
-    inclusive, calls = graph.inclusive(), graph.calls()
+    inclusive, calls, own = graph.inclusive(), graph.calls(), untimed(graph)
     return [
         {
             "role": role,
             "object": path,
             "function": function,
-            "instructions": 0.0 if runs_by_clock(function) else graph.own.get((path, function), 0.0),
+            "instructions": own.get((path, function), 0.0),
             "inclusive": whole,
             "calls": calls.get((path, function), 0.0),
         }
