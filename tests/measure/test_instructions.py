@@ -97,7 +97,7 @@ def test_what_runs_by_the_clock_is_told_apart(tmp_path: Path) -> None:
 
 
 def test_sending_statistics_is_told_apart_from_asking_whether_it_is_time() -> None:
-    """On 14 and older one function does both: whichever start sends while it is counted, the same is judged."""
+    """On 14 and older one function does both: whichever start sends meanwhile, the same is judged."""
 
     def start(own: float) -> CallGraph:
         report, main = ("postgres", "pgstat_report_stat"), ("postgres", "PostgresMain")
