@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pgstrata.errors import UsageError
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.traffic.captured import Header
 from pgstrata.traffic.synthetic.files import of_folder
-from pgstrata.traffic.synthetic.make import CALLS, TypesOf, synthetic
-from pgstrata.traffic.synthetic.prepared import types_by
 from pgstrata.traffic.synthetic.statistics import Statistics, of_server
 from pgstrata.user_files import shown, user_path
+
+if TYPE_CHECKING:
+    from pgstrata.traffic.synthetic.make import TypesOf
 
 
 def capture_statistics(
@@ -25,7 +28,15 @@ def capture_statistics(
     seed: int = 1,
 ) -> Header:
     """Writes a synthetic file to `to`. source: a folder, or how to connect to a server; the others as for
-    `synthetic`. Raises UsageError for what is neither, and what reading statistics and connecting raises."""
+    `synthetic`. Raises UsageError for what is neither and without the parser, and what reading statistics
+    and connecting raises."""
+    if find_spec("pglast") is None:
+        raise UsageError(
+            "statements of pg_stat_statements need PostgreSQL's parser, which is not installed",
+            "pip install 'pgstrata[statistics]'",
+        )
+    from pgstrata.traffic.synthetic.make import CALLS, synthetic
+    from pgstrata.traffic.synthetic.prepared import types_by
 
     def make(statistics: Statistics, types_of: TypesOf | None) -> Header:
         return synthetic(
