@@ -8,7 +8,7 @@ use std::time::Duration;
 use pgbench_script::Rng;
 
 use crate::clock::{self, Nanos, SECOND};
-use crate::spec::{RateSpec, Schedule};
+use crate::spec::{Arrivals, RateSpec};
 
 /// Each engine's thread takes one of these from the eventfd, a semaphore, when the step is stopped.
 const WAKINGS: u64 = 1 << 32;
@@ -116,7 +116,7 @@ impl Control {
 #[derive(Debug, Clone)]
 pub struct Pace {
     interval: f64,
-    schedule: Schedule,
+    arrivals: Arrivals,
     /// Nanoseconds since the barrier opened.
     next: f64,
 }
@@ -125,7 +125,7 @@ impl Pace {
     /// `phase` in [0, 1) spreads the connections of a role over the first interval.
     pub fn new(rate: RateSpec, phase: f64) -> Pace {
         let interval = SECOND as f64 / rate.per_client;
-        Pace { interval, schedule: rate.schedule, next: phase * interval }
+        Pace { interval, arrivals: rate.arrivals, next: phase * interval }
     }
 
     /// The next intended start, in nanoseconds since the barrier opened.
@@ -133,9 +133,9 @@ impl Pace {
     /// `Poisson` draws exponential gaps (memoryless arrivals, as pgbench's `--rate`).
     pub fn next(&mut self, rng: &mut Rng) -> Nanos {
         let start = self.next;
-        self.next += match self.schedule {
-            Schedule::Even => self.interval,
-            Schedule::Poisson => -(1.0 - rng.double()).ln() * self.interval,
+        self.next += match self.arrivals {
+            Arrivals::Even => self.interval,
+            Arrivals::Poisson => -(1.0 - rng.double()).ln() * self.interval,
         };
         start as Nanos
     }
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn even_pace_does_not_drift() {
-        let rate = RateSpec { per_client: 3.0, schedule: Schedule::Even };
+        let rate = RateSpec { per_client: 3.0, arrivals: Arrivals::Even };
         let mut pace = Pace::new(rate, 0.0);
         let mut rng = Rng::new(1);
         let last = (0..3001).map(|_| pace.next(&mut rng)).last().unwrap();
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn poisson_pace_keeps_its_mean() {
-        let rate = RateSpec { per_client: 1000.0, schedule: Schedule::Poisson };
+        let rate = RateSpec { per_client: 1000.0, arrivals: Arrivals::Poisson };
         let mut pace = Pace::new(rate, 0.0);
         let mut rng = Rng::new(7);
         let last = (0..100_000).map(|_| pace.next(&mut rng)).last().unwrap();

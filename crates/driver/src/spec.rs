@@ -471,12 +471,12 @@ pub struct RateSpec {
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub per_client: f64,
     #[serde(default)]
-    pub schedule: Schedule,
+    pub arrivals: Arrivals,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Schedule {
+pub enum Arrivals {
     #[default]
     Even,
     Poisson,

@@ -144,7 +144,7 @@ class RateSpec(_Object, frozen=True):
     """Transactions per second for each client."""
 
     per_client: float
-    schedule: Literal["even", "poisson"]
+    arrivals: Literal["even", "poisson"]
 
 
 class RetrySpec(_Object, frozen=True):

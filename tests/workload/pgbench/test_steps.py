@@ -141,7 +141,7 @@ def test_partitions_and_foreign_keys_need_versions_that_have_them() -> None:
 
 def test_a_rate_is_shared_by_the_connections() -> None:
     (step,) = measured(rate=100, builtin="select-only", modes="simple", clients=8)
-    assert document(step.spec())["roles"][0]["rate"] == {"per_client": 12.5, "schedule": "poisson"}
+    assert document(step.spec())["roles"][0]["rate"] == {"per_client": 12.5, "arrivals": "poisson"}
 
 
 def test_a_scale_by_memory_becomes_a_number_that_grows_with_it() -> None:

@@ -249,10 +249,10 @@ class FixedRate:
     """A fixed rate: transactions per second for each client; latency counts from the intended start."""
 
     per_client: float
-    schedule: Literal["even", "poisson"] = "even"
+    arrivals: Literal["even", "poisson"] = "even"
 
     def spec(self) -> RateSpec:
-        return RateSpec(self.per_client, self.schedule)
+        return RateSpec(self.per_client, self.arrivals)
 
 
 @dataclass(frozen=True)
