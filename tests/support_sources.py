@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +17,19 @@ import pytest
 from pgstrata.server.cache import cache_dir
 
 APT = Path("/etc/apt")
+
+# For the days on which a mirror lists a new version that it does not serve yet: one that it served
+# before, by the digest that the signed list gave then.
+EARLIER = {
+    "postgresql-15": (
+        "postgresql-15_15.18.orig.tar.bz2",
+        "11df0df97fe3ea4ba9a791faaf39cee1d2fe571e78885b5b55d8517d27c323b4",
+    ),
+    "postgresql-17": (
+        "postgresql-17_17.11.orig.tar.bz2",
+        "dd27f2b3c59e73ed14aa3324901242bf69a032a6347805f274e6260322d42979",
+    ),
+}
 
 
 def _mirrors() -> Iterator[tuple[str, str]]:
@@ -28,6 +44,20 @@ def _mirrors() -> Iterator[tuple[str, str]]:
             field = dict(re.findall(r"^(URIs|Components|Signed-By):\s*(\S+)", block, re.MULTILINE))
             if field.get("Components") == "main" and "URIs" in field:
                 yield field["URIs"], field.get("Signed-By", "")
+
+
+def _earlier(package: str, where: str, folder: Path) -> Path | None:
+    """The archive of `EARLIER` from the mirror's pool, if it is still there and is the one known."""
+    name, digest = EARLIER.get(package, ("", ""))
+    try:
+        with urllib.request.urlopen(f"{where}/pool/main/p/{package}/{name}", timeout=300) as answer:
+            content = answer.read()
+    except (urllib.error.URLError, OSError):
+        return None
+    if hashlib.sha256(content).hexdigest() != digest:
+        return None
+    (folder / name).write_bytes(content)
+    return folder / name
 
 
 def debian_archive(major: int, suite: str) -> Path:
@@ -59,9 +89,12 @@ def debian_source(package: str, suite: str) -> Path:
             "APT::Sandbox::User=root",
         ]
         apt = ["apt-get", *(word for option in options for word in ("-o", option)), "-q"]
+        said = []
         for command in (["update"], ["source", "--download-only", package]):
-            subprocess.run([*apt, *command], cwd=own, check=True, capture_output=True, timeout=600)
-        (archive,) = own.glob("*.orig.tar.*[!c]")
+            done = subprocess.run([*apt, *command], cwd=own, capture_output=True, text=True, timeout=600)
+            said.append(done.stderr)
+        archive = next(own.glob("*.orig.tar.*[!c]"), None) or _earlier(package, where, own)
+        assert archive, f"apt has no source of {package} from {suite}:\n{''.join(said)}"
         archive.rename(kept / archive.name)
         return kept / archive.name
     finally:

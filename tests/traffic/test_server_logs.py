@@ -139,7 +139,7 @@ def test_the_command_and_what_it_says(
         assert re.search(expected, made.stdout), made.stdout
     assert '"masked": true' in pgstrata("capture", "a.traffic", "--format", "json").stdout
     for arguments, why in (
-        ((folder, "-o", "b.traffic"), "several forms"),
+        ((folder / "postgresql.csv", folder / "postgresql.json", "-o", "b.traffic"), "several forms"),
         ((folder / "postgresql.csv", "-o", "a.traffic"), "is there already"),
         ((folder / "postgresql.csv",), "no captured file"),
         ((folder / "postgresql.csv", folder / "postgresql.json"), "not said where"),
