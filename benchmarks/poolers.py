@@ -1,4 +1,4 @@
-"""What a pooler costs: the same queries direct, through pgbouncer's sessions, and through its transactions.
+"""What a pooler costs: the same queries direct, through its sessions, and through its transactions.
 
     .venv/bin/python benchmarks/poolers.py                          about two minutes
     .venv/bin/python benchmarks/poolers.py --pooler pgbouncer:PROGRAM --mode prepared
@@ -28,7 +28,7 @@ from pgstrata.observe.backends import ServerCpu, cpu_seconds
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.pooler import Pooler, find_through
-from pgstrata.server.poolers import PORT
+from pgstrata.server.poolers import KINDS, PORT
 
 SCALE = 10
 WAYS = ("direct", "session", "transaction")
@@ -55,7 +55,9 @@ def standing_between(
         yield None
         return
     size = clients if way == "session" else min(pool, clients)
-    through = find_through(program, {"pool_mode": way, "default_pool_size": str(size)})
+    kind = KINDS[program.partition(":")[0]]
+    mode = {kind.sharing.mode: way} if kind.sharing else {}
+    through = find_through(program, {**mode, kind.sessions: str(size)})
     assert through is not None
     pooler = Pooler(cluster, through)
     pooler.start()
@@ -121,7 +123,7 @@ def sample(cluster: Cluster, pooler: Pooler | None, mode: str, clients: int, sec
 
 def main() -> None:
     parser = options(__doc__ or "", seconds=3, rounds=5)
-    parser.add_argument("--pooler", default="pgbouncer", help="pgbouncer or pgbouncer:PROGRAM")
+    parser.add_argument("--pooler", default="pgbouncer", help="a pooler, or pgbouncer:PROGRAM")
     parser.add_argument("--mode", default="extended", help="protocol: simple, extended, prepared")
     parser.add_argument("--pool", type=int, default=4, help="server connections in transaction mode (4)")
     args = parser.parse_args()

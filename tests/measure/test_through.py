@@ -1,4 +1,4 @@
-"""What stands between driver and server: pgbouncer, started for a run, and addresses of poolers."""
+"""What stands between driver and server: poolers, started for a run, and addresses of others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pgstrata.server.config.resolve import resolve
 from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.model import Server
 from pgstrata.server.pooler import Through, check_through, find_through
-from pgstrata.server.poolers import PORT
+from pgstrata.server.poolers import KINDS, PORT, Place
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step
 from support_program import Program, Running
@@ -34,7 +34,9 @@ CANARY = "c4naryPa55"
         ("pgpool2", {"port": "1"}, True, "port is pgstrata's own"),
         ("pgpool2", {"backend_port1": "1"}, True, "backend_port1 is pgstrata's own"),
         ("pgpool2:", {}, True, "is nothing that pgstrata can start"),
-        ("odyssey", {}, True, "'odyssey' is nothing that pgstrata can start"),
+        ("pgcat", {}, True, "'pgcat' is nothing that pgstrata can start"),
+        ("odyssey", {"pool": "often"}, True, "pool = often"),
+        ("odyssey", {"storage_user": "x"}, True, "storage_user is pgstrata's own"),
         ("pgbouncer", {}, False, "only before servers that it starts itself"),
         ("host=h port=6432", {}, True, "`through` is an address"),
         (
@@ -60,13 +62,23 @@ def test_what_cannot_stand_between_is_refused(
     check_through(f"postgresql://u:{CANARY}@h:6432/", {}, managed=False)
 
 
-def test_a_pooler_that_is_not_there_or_is_something_else_is_named(tmp_path: Path) -> None:
+def test_a_pooler_that_is_not_there_or_is_something_else_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ServerError, match="does not run"):
         find_through(f"pgbouncer:{tmp_path}/nowhere", {})
     with pytest.raises(ServerError, match="is no pgbouncer"):
         find_through("pgbouncer:/bin/echo", {})
     with pytest.raises(ServerError, match="is no pgpool2"):
         find_through("pgpool2:/bin/echo", {})
+    with pytest.raises(ServerError, match="is no odyssey"):
+        find_through("odyssey:/bin/echo", {})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("pgstrata.server.pooler.SYSTEM", str(tmp_path))
+    for kind in KINDS.values():
+        with pytest.raises(ServerError, match="the program is not there") as caught:
+            find_through(kind.name, {})
+        assert caught.value.hint.startswith(kind.install)
     address = find_through(f"postgresql://u:{CANARY}@h:6432/d", {})
     assert address and CANARY not in address.name and address.name.startswith("user=u")
 
@@ -86,6 +98,22 @@ def test_prepared_statements_are_kept_where_pgbouncer_keeps_them(
     version: str, settings: Mapping[str, str], keeps: bool
 ) -> None:
     assert Through("pgbouncer", version, settings).prepares == keeps
+
+
+def test_prepared_statements_are_kept_where_odyssey_is_told_to() -> None:
+    assert Through("odyssey", "1.5.3", {}).prepares, "it keeps sessions"
+    assert not Through("odyssey", "1.5.3", {"pool": "transaction"}).prepares
+    kept = {"pool": "transaction", "pool_reserve_prepared_statement": "yes"}
+    assert Through("odyssey", "1.5.3", kept).prepares
+
+
+def test_settings_of_odyssey_go_where_they_belong(tmp_path: Path) -> None:
+    settings = {"pool": "transaction", "pool_size": "3", "workers": "2", "pool_discard_query": 'SET x = "y"'}
+    (file,) = KINDS["odyssey"].configure(Place(tmp_path, tmp_path / "s", 5433, "me", None), settings)
+    program, _, route = Path(file).read_text().partition("listen {")
+    assert "workers 2\n" in program and "pool" not in program and 'unix_socket_mode "0700"' in program
+    assert "port 5433\n" in route and 'pool "transaction"\npool_size 3\n' in route
+    assert 'pool_discard_query "SET x = \\"y\\""\n' in route
 
 
 OPTIONS = 'scale = 1, seconds = 1, clients = 3, warmup = 0, builtin = "select-only"'
@@ -129,12 +157,53 @@ def test_a_run_goes_through_pgbouncer_and_says_what_it_cost(
     assert "through pgbouncer" in page
 
 
-@pytest.fixture
-def pgpool() -> None:
+def on_this_machine(pooler: str) -> None:
     try:
-        find_through("pgpool2", {})
+        find_through(pooler, {})
     except ServerError as error:
         pytest.skip(error.message)
+
+
+@pytest.fixture
+def pgpool() -> None:
+    on_this_machine("pgpool2")
+
+
+@pytest.fixture
+def odyssey() -> None:
+    on_this_machine("odyssey")
+
+
+def test_a_run_goes_through_odyssey_with_its_prepared_statements(
+    place: Path, odyssey: None, pgstrata: Program, pg17: Server
+) -> None:
+    session, shared = (
+        'through = "odyssey"\npooler = { workers = 2 }',
+        'through = "odyssey"\npooler = { pool = "transaction", pool_size = 2KEEPS }',
+    )
+    keeps = ', pool_reserve_prepared_statement = "yes"'
+    prepared = ', modes = ["prepared"]'
+    forgetful = campaign(place, shared.replace("KEEPS", ""), options=prepared)
+    done = pgstrata("run", forgetful)
+    assert done.returncode == 2 and "prepares its statements, which odyssey" in done.stderr
+    assert "pool_reserve_prepared_statement" in done.stderr
+    done = pgstrata("run", campaign(place, session, shared.replace("KEEPS", keeps), options=prepared))
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = Results(place / "results").runs()
+    assert [run.variant for run in runs] == ["pg17.11.odyssey", "pg17.11.odyssey-transaction"]
+    for run in runs:
+        through, step = run.record.through, run.record.steps[-1]
+        assert through and through.name == "odyssey" and through.version[0].isdigit()
+        assert step.operations and step.pooler_cpu_seconds and step.pooler_cpu_seconds > 0.01
+    assert "through odyssey" in next((place / "results").rglob("*.html")).read_text()
+
+
+def test_what_odyssey_does_not_understand_is_said_in_its_words(
+    place: Path, odyssey: None, pgstrata: Program, pg17: Server
+) -> None:
+    done = pgstrata("run", campaign(place, 'through = "odyssey"\npooler = { no_such_thing = 1 }'))
+    assert done.returncode == 1 and "odyssey ended while it started" in done.stderr, done.stderr
+    assert "no_such_thing" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_run_goes_through_pgpool_with_its_prepared_statements(
@@ -219,15 +288,17 @@ def test_what_a_pooler_cannot_do_for_a_workload_is_said_before_anything_starts(
     assert not (place / "results").exists() or not Results(place / "results").runs()
 
 
-def test_a_pooler_that_dies_ends_the_run_with_its_name(place: Path, pg17: Server) -> None:
-    file = campaign(place, 'through = "pgbouncer"')
+@pytest.mark.parametrize("name", ["pgbouncer", "odyssey"])
+def test_a_pooler_that_dies_ends_the_run_with_its_name(place: Path, name: str, pg17: Server) -> None:
+    on_this_machine(name)
+    file = campaign(place, f'through = "{name}"')
     file.write_text(file.read_text().replace("seconds = 1", "seconds = 60"))
     running = Running(place, ["run", str(file), "--data-dir", str(place)])
     running.wait_for(lambda: running.child("pgstrata-driver"))
-    pooler = running.wait_for(lambda: running.child("pgbouncer"))
+    pooler = running.wait_for(lambda: running.child(name))
     os.kill(pooler.pid, signal.SIGKILL)
     assert running.end() == 1
-    assert "pgbouncer died" in running.said and "Traceback" not in running.said
+    assert f"{name} died" in running.said and "Traceback" not in running.said
 
 
 def test_the_driver_goes_to_the_address_before_a_running_server(place: Path, pg17: Server) -> None:

@@ -18,23 +18,21 @@ from pgstrata.errors import ServerError, UsageError
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.log_end import tail
-from pgstrata.server.poolers import KINDS, PGBOUNCER, PORT, Kind, Place
+from pgstrata.server.poolers import KINDS, MODES, PORT, Kind, Place
 from pgstrata.server.process import server_env, spawn
 from pgstrata.server.secrets import shown, without_secrets
 
 START_SECONDS = 15.0
 END_SECONDS = 5.0
+SYSTEM = "/usr/sbin:/usr/local/sbin"
+"""Where poolers are that a user's PATH may leave out."""
 
 _SETTING = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
-_PREPARES_SINCE = (1, 21)
-"""From this version on pgbouncer keeps prepared statements in transaction mode, if told how many …"""
-_PREPARES_UNTOLD = (1, 24)
-"""… and from this one on without being told. Source: pgbouncer's changelog."""
 
 
 @dataclass(frozen=True)
 class Through:
-    """What stands between. name: `pgbouncer`, `pgpool2`, or an address with its secrets hidden; version: of
+    """What stands between. name: of a kind of pooler, or an address with its secrets hidden; version: of
     the program, empty for an address; settings: of the pooler, as they were asked for."""
 
     name: str
@@ -54,9 +52,15 @@ class Through:
         return KINDS.get(self.name) if self.address is None else None
 
     @property
+    def mode(self) -> str:
+        """For how long a client keeps a connection of the server; `session` where nobody knows."""
+        sharing = self.kind.sharing if self.kind is not None else None
+        return self.setting(sharing.mode) if sharing is not None else "session"
+
+    @property
     def sessions(self) -> int | None:
         """How many connections a pool of sessions has room for; None where it is none, or has no limit."""
-        if self.kind is None or self.setting("pool_mode") in ("transaction", "statement"):
+        if self.kind is None or self.mode != "session":
             return None
         size = self.setting(self.kind.sessions)
         return (int(size) or None) if size.isdigit() else None
@@ -64,19 +68,17 @@ class Through:
     @property
     def prepares(self) -> bool:
         """Whether statements that a client has prepared are there when it uses them."""
-        if self.kind is not PGBOUNCER or self.setting("pool_mode") == "session":
+        if self.kind is None or self.kind.sharing is None or self.mode == "session":
             return True
         version = tuple(int(part) for part in re.findall(r"\d+", self.version)[:2])
-        usual = "200" if version >= _PREPARES_UNTOLD else "0"
-        return version >= _PREPARES_SINCE and (self.setting("max_prepared_statements") or usual) != "0"
+        return self.kind.sharing.keeps(version, self.setting)
 
     @property
     def label(self) -> str:
         """What it adds to the label of a variant."""
         if self.address is not None:
             return "through"
-        mode = self.setting("pool_mode")
-        return self.name if mode in ("", "session") else f"{self.name}-{mode}"
+        return self.name if self.mode == "session" else f"{self.name}-{self.mode}"
 
 
 def is_address(through: str) -> bool:
@@ -104,7 +106,7 @@ def check_through(through: str, settings: Mapping[str, str], *, managed: bool) -
     if kind is None or (colon and not program):
         raise UsageError(
             f"`through`: {without_secrets(through)!r} is nothing that pgstrata can start",
-            "write pgbouncer or pgpool2, pgbouncer:PROGRAM, or the address of a pooler that runs before a "
+            f"write {' or '.join(KINDS)}, pgbouncer:PROGRAM, or the address of a pooler that runs before a "
             "dsn: server",
         )
     if not managed:
@@ -119,12 +121,8 @@ def check_through(through: str, settings: Mapping[str, str], *, managed: bool) -
             raise UsageError(f"`pooler`: {name} has more than one line")
         if kind.ours.fullmatch(name):
             raise UsageError(f"`pooler`: {name} is pgstrata's own", "it listens on a Unix socket of the run")
-    if kind is PGBOUNCER and (mode := settings.get("pool_mode", "session")) not in (
-        "session",
-        "transaction",
-        "statement",
-    ):
-        raise UsageError(f"`pooler`: pool_mode = {mode}", "it is session, transaction or statement")
+    if (sharing := kind.sharing) and (mode := settings.get(sharing.mode, MODES[0])) not in MODES:
+        raise UsageError(f"`pooler`: {sharing.mode} = {mode}", f"it is one of {', '.join(MODES)}")
 
 
 def find_through(through: str | None, settings: Mapping[str, str]) -> Through | None:
@@ -135,9 +133,8 @@ def find_through(through: str | None, settings: Mapping[str, str]) -> Through | 
         return Through(shown(through), address=through)
     name, _, named = through.partition(":")
     kind = KINDS[name]
-    beside = "/usr/sbin:/usr/local/sbin"
-    found = named or shutil.which(kind.program) or shutil.which(kind.program, path=beside)
-    advice = f"apt-get install {kind.package}, or {kind.name}:PROGRAM"
+    found = named or shutil.which(kind.program) or shutil.which(kind.program, path=SYSTEM)
+    advice = f"{kind.install}, or name it: {kind.name}:PROGRAM"
     if not found:
         raise ServerError(f'through = "{kind.name}": the program is not there', advice)
     program = Path(found).expanduser().absolute()

@@ -518,7 +518,7 @@ class Host(Struct, frozen=True, kw_only=True):
 
 
 class ThroughRecord(Struct, frozen=True, kw_only=True):
-    """What stands between driver and server. name: `pgbouncer`, or an address without secrets; version: of
+    """What stands between driver and server. name: of a pooler, or an address without secrets; version: of
     the program, empty for an address; settings: as they were asked for."""
 
     name: str

@@ -23,6 +23,7 @@ from pydantic import (
 
 from pgstrata.driver.spec import EngineChoice
 from pgstrata.errors import UsageError
+from pgstrata.server.poolers import KINDS
 from pgstrata.server.source.recipe import DEFAULT, Build, find_build
 from pgstrata.server.source.spec import is_source
 from pgstrata.store.record import MachineRecord, PlacementRecord
@@ -211,9 +212,10 @@ class VariantSpec(BuildKeys):
         default=None,
         min_length=1,
         max_length=LONGEST_TEXT,
-        description="What stands between driver and server: `pgbouncer` or `pgpool2` (or "
-        "`pgbouncer:PROGRAM`), which is started before it; of a `dsn:` server the address of its pooler. "
-        "Only the driver goes through it.",
+        description="What stands between driver and server: "
+        + " or ".join(f"`{name}`" for name in KINDS)
+        + " (or `pgbouncer:PROGRAM`), which is started before it; of a `dsn:` server the address of its "
+        "pooler. Only the driver goes through it.",
     )
     pooler: dict[str, str | int | float] = Field(
         default={},
@@ -224,7 +226,7 @@ class VariantSpec(BuildKeys):
 
     @property
     def pooler_settings(self) -> dict[str, str]:
-        """`pooler` as pgbouncer reads it."""
+        """`pooler` as it is written into the configuration."""
         return {name: str(value) for name, value in self.pooler.items()}
 
 

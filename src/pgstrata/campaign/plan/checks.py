@@ -114,18 +114,20 @@ def _check_pooled(step: Step, through: Through, label: str) -> None:
             "sessions: the others would wait for ever",
             f"pooler = {{ {through.kind.sessions if through.kind else ''} = {clients} }}",
         )
-    if through.setting("pool_mode") in ("transaction", "statement") and any(r.start for r in step.roles):
+    sharing = through.kind.sharing if through.kind is not None else None
+    if sharing is None or through.mode == "session":
+        return
+    if any(role.start for role in step.roles):
         raise UsageError(
             f"{label}: {step.name} begins each connection with statements of its own, which {through.name} "
-            f"would give to any connection of the server in {through.setting('pool_mode')} mode",
-            "pool_mode = session",
+            f"would give to any connection of the server in {through.mode} mode",
+            f"{sharing.mode} = session",
         )
     if not through.prepares and _prepares(step):
         raise UsageError(
-            f"{label}: {step.name} prepares its statements, which pgbouncer {through.version} does not keep "
-            f"in {through.setting('pool_mode')} mode",
-            "pool_mode = session; or pgbouncer 1.21 and later with max_prepared_statements; or a workload "
-            "that prepares none",
+            f"{label}: {step.name} prepares its statements, which {through.name} {through.version} does not "
+            f"keep in {through.mode} mode",
+            f"{sharing.mode} = session; or {sharing.how}; or a workload that prepares none",
         )
 
 
