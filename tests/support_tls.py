@@ -25,6 +25,14 @@ def _key(file: Path) -> Path:
     return file
 
 
+def encrypted_key(file: Path, password: str, *how: str) -> Path:
+    """A copy of a key that needs a password; how: options of `openssl pkcs8`."""
+    locked = file.with_suffix(".locked")
+    _openssl("pkcs8", "-topk8", *how, "-in", file, "-out", locked, "-passout", f"pass:{password}")
+    locked.chmod(0o600)
+    return locked
+
+
 @dataclass(frozen=True)
 class Signed:
     """A certificate and its key."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec import json, structs
 
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Done, Failure
@@ -22,9 +22,10 @@ from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.model import Server
+from pgstrata.server.secrets import public
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step
 from support_program import Program
-from support_tls import PAST, Authority, Signed, give_certificate, own_authority, speak_tls
+from support_tls import PAST, Authority, Signed, encrypted_key, give_certificate, own_authority, speak_tls
 
 CANARY = "c4naryPa55"
 HBA = "hostssl all certified all cert\nhostssl all canary all scram-sha-256\nhost all open all scram-sha-256"
@@ -343,9 +344,65 @@ def test_a_key_that_cannot_be_used_is_named(server: Secured) -> None:
     locked = server.home / "locked.key"
     locked.write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
     error = refused(certificate, f"sslkey={locked}")
-    assert "is encrypted" in error.message and "openssl pkey" in error.hint
+    assert "is encrypted, and no password was given" in error.message and "sslpassword" in error.hint
+    locked.write_text("-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n")
+    error = refused(certificate, f"sslkey={locked}", f"sslpassword={CANARY}")
+    assert "in the old way of PEM" in error.message and "openssl pkcs8 -topk8" in error.hint
     error = refused("sslmode=verify-full", f"sslrootcert={server.home}/nowhere")
     assert "sslmode=verify-full needs the certificate of the authority" in error.message
+
+
+@pytest.mark.parametrize(
+    "how", [["-v2", "aes256"], ["-scrypt"], ["-v2", "aes-128-cbc", "-v2prf", "hmacWithSHA1"]]
+)
+def test_an_encrypted_key_is_read_with_its_password_which_nobody_else_sees(
+    server: Secured, how: list[str]
+) -> None:
+    own = server.authority.sign("certified", file="locked")
+    locked = encrypted_key(own.key, CANARY, *how)
+    words = ["sslmode=require", f"sslcert={own.certificate}", f"sslkey={locked}"]
+    own_password = f"sslpassword={CANARY}"
+    description = Conninfo.parse(server.url(*words, own_password, user="certified"))
+    connection = description.for_driver()
+    assert connection.tls and connection.tls.key_password == CANARY
+    is_encrypted(connection)
+    assert CANARY not in f"{connection!r} {connection.tls!r} {json.encode(public(connection)).decode()}"
+    wrong = structs.replace(connection.tls, key_password="another")
+    with pytest.raises(DriverError, match="cannot be decrypted") as told:
+        is_encrypted(structs.replace(connection, tls=wrong))
+    assert "another" not in told.value.message
+    without = structs.replace(connection.tls, key_password=None)
+    with pytest.raises(DriverError, match="is encrypted, and there is no `key_password`"):
+        is_encrypted(structs.replace(connection, tls=without))
+    with pytest.raises(UsageError, match=r"the password of the key .* is wrong") as caught:
+        Conninfo.parse(server.url(*words, "sslpassword=another", user="certified")).connect()
+    assert "\n" not in caught.value.message and "sslpassword" in caught.value.hint
+
+
+def test_the_password_of_a_key_comes_from_a_service_file_and_goes_nowhere(
+    server: Secured, pgstrata: Program, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = server.authority.sign("certified", file="served")
+    locked = encrypted_key(own.key, CANARY, "-v2", "aes256")
+    lines = server.url(
+        f"sslcert={own.certificate}", f"sslkey={locked}", f"sslpassword={CANARY}", "sslmode=require"
+    )
+    services = place / "services.conf"
+    services.write_text(
+        "[locked]\n" + "\n".join(lines.replace("user=canary", "user=certified").split()) + "\n"
+    )
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+    (place / "s.sql").write_text("SELECT 1;\n")
+    file = place / "campaign.toml"
+    file.write_text(
+        'servers = ["dsn:service=locked"]\n[[workloads]]\nname = "custom"\n'
+        'options = { steps = [{ scripts = ["s.sql"], clients = 1, seconds = 0.5, warmup = 0 }] }\n'
+    )
+    done = pgstrata("run", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    services.unlink()
+    kept = [path for path in place.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]
+    assert not kept and CANARY not in done.stdout + done.stderr
 
 
 # --- what the server sees -----------------------------------------------------------------------

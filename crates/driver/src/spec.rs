@@ -250,6 +250,9 @@ pub struct TlsSpec {
     pub certificate: Option<String>,
     #[serde(default)]
     pub key: Option<String>,
+    /// Of an encrypted key (PKCS #8).
+    #[serde(default)]
+    pub key_password: Option<String>,
     #[serde(default)]
     pub channel_binding: ChannelBinding,
     #[serde(default = "yes")]

@@ -232,10 +232,16 @@ class TlsSpec(_Short, frozen=True, kw_only=True):
     revocation_list: str | None = None
     certificate: str | None = None
     key: str | None = None
+    key_password: str | None = None
+    """Of an encrypted key."""
     channel_binding: ChannelBinding = "prefer"
     sni: bool = True
     least_version: TlsVersion = "TLSv1.2"
     most_version: TlsVersion = "TLSv1.3"
+
+    def __repr__(self) -> str:
+        # As a connection's: without the password.
+        return f"TlsSpec({self.mode} {self.server_name})"
 
 
 class Connection(_Short, frozen=True, kw_only=True):

@@ -66,6 +66,12 @@ _RULES = (
         ours=True,
     ),
     _Rule(
+        r'could not load private key file "(.+?)": (?:bad decrypt|.*maybe wrong password|.*BAD_DECRYPT)',
+        "the password of the key {1} is wrong",
+        "look at sslpassword",
+        ours=True,
+    ),
+    _Rule(
         r'could not load private key file "(.+?)": ([^\n]+)',
         "the key {1} cannot be used ({2})",
         "sslcert and sslkey must belong together",

@@ -58,4 +58,5 @@ def shown_words(words: Iterable[str]) -> list[str]:
 
 def public(connection: Connection) -> Connection:
     """The driver's connection as it is kept with a run."""
-    return structs.replace(connection, password=None)
+    tls = structs.replace(connection.tls, key_password=None) if connection.tls else None
+    return structs.replace(connection, password=None, tls=tls)

@@ -6,7 +6,6 @@ in `fe-secure-openssl.c`). What of it the driver cannot do is refused.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -54,11 +53,8 @@ def check(values: Mapping[str, str], named: Named) -> None:
         )
     if (key := values.get("sslkey", "")) and not Path(key).exists() and ":" in key.partition("/")[0]:
         raise UsageError(f"{named('sslkey')} = {key}: the driver reads keys from files only")
-    if values.get("sslcertmode") != "disable" and (own := _own_certificate(values)) and _encrypted(own[1]):
-        raise UsageError(
-            f"the key {own[1]} is encrypted, and the driver cannot read it",
-            f"decrypt it for the measurement: openssl pkey -in {own[1]} -out FILE, then sslkey=FILE",
-        )
+    if values.get("sslcertmode") != "disable" and (own := _own_certificate(values)):
+        _check_key(own[1], values.get("sslpassword", ""))
 
 
 def of_session(session: psycopg.Connection[Any], values: Mapping[str, str]) -> TlsSpec | None:
@@ -87,6 +83,7 @@ def of_session(session: psycopg.Connection[Any], values: Mapping[str, str]) -> T
         revocation_list=str(revoked.absolute()) if roots and revoked.is_file() else None,
         certificate=str(own[0].absolute()) if own else None,
         key=str(own[1].absolute()) if own else None,
+        key_password=(values.get("sslpassword") or None) if own else None,
         channel_binding=binding[values.get("channel_binding") or "prefer"],
         sni=values.get("sslsni") != "0",
         least_version=versions.get(values.get("ssl_min_protocol_version", "").upper(), "TLSv1.2"),
@@ -117,8 +114,21 @@ def _own_certificate(values: Mapping[str, str]) -> tuple[Path, Path] | None:
     return certificate, Path(key) if key else _home("postgresql.key")
 
 
-def _encrypted(key: Path) -> bool:
-    """Whether a password belongs to a key; not of one that cannot be read, which libpq says better."""
-    with contextlib.suppress(OSError), key.open("rb") as file:
-        return b"ENCRYPTED" in file.read(1000)
-    return False
+def _check_key(key: Path, password: str) -> None:
+    """Raises UsageError for an encrypted key without its password, or encrypted as the driver cannot read it;
+    not for one that cannot be opened, which libpq says better."""
+    try:
+        with key.open("rb") as file:
+            begin = file.read(1000)
+    except OSError:
+        return
+    if b"Proc-Type: 4,ENCRYPTED" in begin:  # RFC 1421, as `openssl ec -aes256` has it
+        raise UsageError(
+            f"the key {key} is encrypted in the old way of PEM, which the driver does not read",
+            f"openssl pkcs8 -topk8 -v2 aes256 -in {key} -out FILE keeps its password; then sslkey=FILE",
+        )
+    if b"ENCRYPTED" in begin and not password:
+        raise UsageError(
+            f"the key {key} is encrypted, and no password was given",
+            "put it as sslpassword into a service file (~/.pg_service.conf), or into the connection string",
+        )

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use pkcs8::der::SecretDocument;
+use pkcs8::der::pem::PemLabel;
+use pkcs8::{self, EncryptedPrivateKeyInfoRef};
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{ResolvesClientCert, Resumption, VerifierBuilderError, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
@@ -97,14 +100,33 @@ fn own_certificate(
 ) -> Result<Option<Arc<dyn ResolvesClientCert>>, Failure> {
     let (Some(path), Some(key_path)) = (&spec.certificate, &spec.key) else { return Ok(None) };
     let chain = read_certificates(path)?;
-    let key = PrivateKeyDer::from_pem_file(key_path)
-        .map_err(|e| unusable(format!("the key {key_path} cannot be read: {e}")))?;
     let key = provider
         .key_provider
-        .load_private_key(key)
+        .load_private_key(private_key(key_path, spec.key_password.as_deref())?)
         .map_err(|e| unusable(format!("the key {key_path} cannot be used: {e}")))?;
     // The server is to judge whether they fit: certificates of the first version are not understood here.
     Ok(Some(Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain, key)))))
+}
+
+/// A key as it is in its file, decrypted where it is encrypted.
+fn private_key(path: &str, password: Option<&str>) -> Result<PrivateKeyDer<'static>, Failure> {
+    let encrypted = match SecretDocument::read_pem_file(path) {
+        Ok((label, document)) if label == EncryptedPrivateKeyInfoRef::PEM_LABEL => document,
+        _ => {
+            return PrivateKeyDer::from_pem_file(path)
+                .map_err(|e| unusable(format!("the key {path} cannot be read: {e}")));
+        }
+    };
+    let Some(password) = password else {
+        return Err(unusable(format!("the key {path} is encrypted, and there is no `key_password`")));
+    };
+    let failed = |e: pkcs8::Error| unusable(format!("the key {path} cannot be decrypted: {e}"));
+    let key = encrypted
+        .decode_msg::<EncryptedPrivateKeyInfoRef<'_>>()
+        .map_err(|e| failed(e.into()))?
+        .decrypt(password)
+        .map_err(failed)?;
+    Ok(PrivateKeyDer::Pkcs8(key.as_bytes().to_vec().into()))
 }
 
 fn read_certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, Failure> {
