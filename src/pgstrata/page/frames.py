@@ -181,11 +181,22 @@ def _lag(runs: Iterable[Run]) -> dict[tuple[str, str], LagSeconds]:
 
 def _buckets(runs: Iterable[Run]) -> dict[Key, list[int]]:
     table = _read(runs, "histograms", ("run_id", "step", "role", "bucket_order", "responses"))
+    if table.is_empty():
+        return {}
+    whole = list(range(1, len(BUCKETS) + 1))
+    known = table.with_columns(pl.col("responses").fill_null(0))
+    parts = known.group_by("run_id", "step", "role").agg(
+        pl.col("bucket_order", "responses").sort_by("bucket_order")
+    )
     found: dict[Key, list[int]] = {}
-    for run, step, role, order, responses in table.iter_rows():
-        counts = found.setdefault((str(run), str(step), str(role)), [0] * len(BUCKETS))
-        if order is not None and 1 <= order <= len(counts):
-            counts[order - 1] += responses or 0
+    for run, step, role, orders, responses in parts.iter_rows():
+        counts = responses
+        if orders != whole:
+            counts = [0] * len(whole)
+            for order, number in zip(orders, responses, strict=True):
+                if order is not None and 1 <= order <= len(counts):
+                    counts[order - 1] += number
+        found[str(run), str(step), str(role)] = counts
     return found
 
 

@@ -204,6 +204,7 @@ _OUTER, _INNER = 0x1C849314, 0x1C849313
 _HEADER = struct.Struct(">iiqqd")
 _BEFORE = _BEGIN.size + _HEADER.size
 _WORD = 8
+_ROOM = 1024  # bytes that nearly every histogram of a second fits in
 
 
 def total(texts: Sequence[str]) -> Histogram:
@@ -226,15 +227,18 @@ def _total(texts: Sequence[str]) -> Histogram | None:
     widths: dict[bytes, int] = {}
     geometry = (LOWEST_US, LOWEST_US, DIGITS)
     counts = one = np.zeros(0, dtype=np.int64)
+    address = 0
     for text in texts:
         raw = binascii.a2b_base64(text)
-        if raw[: _BEGIN.size] != _BEGIN.pack(_OUTER, len(raw) - _BEGIN.size):
+        if _BEGIN.unpack_from(raw) != (_OUTER, len(raw) - _BEGIN.size):
             return None
-        payload = zlib.decompress(raw[_BEGIN.size :])
-        if payload[: _BEGIN.size] != _BEGIN.pack(_INNER, len(payload) - _BEFORE):
+        payload = zlib.decompress(raw[_BEGIN.size :], bufsize=_ROOM)
+        cookie, length = _BEGIN.unpack_from(payload)
+        if cookie != _INNER or length != len(payload) - _BEFORE:
             return None
         header = payload[_BEGIN.size : _BEFORE]
-        if header not in widths:
+        width = widths.get(header)
+        if width is None:
             offset, digits, lowest, highest, ratio = _HEADER.unpack(header)
             if (offset, ratio, lowest, digits) != (0, 1.0, LOWEST_US, DIGITS):
                 return None
@@ -243,9 +247,11 @@ def _total(texts: Sequence[str]) -> Histogram | None:
                 geometry = (lowest, highest, digits)
                 counts = np.concatenate((counts, np.zeros(width - len(counts), dtype=np.int64)))
                 one = np.zeros(width, dtype=np.int64)
-        if len(payload) > _BEFORE:
-            used = read_counters(payload, _BEFORE, one.ctypes.data, widths[header], _WORD)
-            part = slice(used["min_nonzero_index"], used["max_nonzero_index"] + 1)
-            counts[part] += one[part]
-            one[part] = 0
+                address = one.ctypes.data
+        if length:
+            used = read_counters(payload, _BEFORE, address, width, _WORD)
+            begin, end = used["min_nonzero_index"], used["max_nonzero_index"] + 1
+            part = one[begin:end]
+            counts[begin:end] += part
+            part[:] = 0
     return Histogram(counts, geometry) if widths else None
