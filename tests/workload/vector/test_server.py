@@ -85,6 +85,12 @@ def test_a_server_without_it_is_said_before_anything_starts(
     done = pgstrata("run", file)
     assert done.returncode == 2
     assert "pg17.11.vector lacks the extension vector" in done.stderr
+    # Nothing is written to somebody's installation.
+    (place / "source").mkdir()
+    (place / "source" / "Makefile").touch()
+    file.write_text(file.read_text().replace("pg:17", f"path:{pg17.bin_dir}").replace("pgvector", "source"))
+    done = pgstrata("run", file)
+    assert done.returncode == 2 and "PG_CONFIG=DIR/bin/pg_config install" in done.stderr, done.stderr
     assert not (place / "results").exists() or not Results(place / "results").runs()
 
 

@@ -609,9 +609,12 @@ class Campaign(BaseModel):
         if not is_source(variant.server):
             key = "build" if variant.build else next(iter(given), None)
             if key:
+                advice = "name a source tree: release:17.11, tar:FILE, src:DIR or git:DIR#REF"
+                if key == "extensions" and variant.server.startswith("path:"):
+                    advice += "; or make USE_PGXS=1 PG_CONFIG=DIR/bin/pg_config install, and its name here"
                 raise UsageError(
                     f"`{key}` is for servers that are built, not for {variant.server.partition(':')[0]}:",
-                    "name a source tree: release:17.11, tar:FILE, src:DIR or git:DIR#REF",
+                    advice,
                 )
             return None
         name = variant.build or DEFAULT
