@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime
+from datetime import date, datetime, timedelta
+from string import ascii_uppercase
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,6 +69,24 @@ def test_documents_keep_their_form_and_keys(value: dict[str, object]) -> None:
     made = json.loads(Mask()(json.dumps(value)))
     assert list(made) == list(value)
     assert [type(one) for one in made.values()] == [type(one) for one in value.values()]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [str(number) for number in range(12_000)],
+        [f"{first}{second}" for first in ascii_uppercase for second in ascii_uppercase],
+        [str(date(2024, 1, 1) + timedelta(n)) for n in range(366)],
+        [f"{date(2023, 1, 1) + timedelta(n):%Y%m%d}" for n in range(365)],
+        [f"10.0.{n // 250}.{n % 250}" for n in range(1000)],
+        [f"{n / 100:.2f}" for n in range(1000)],
+    ],
+    ids=["numbers", "letters", "days", "days as numbers", "addresses", "fractions"],
+)
+def test_what_was_unique_still_is(values: list[str]) -> None:
+    mask = Mask()
+    made = [mask(value) for value in values]
+    assert len(set(made)) == len(values) and made != values
 
 
 def test_nothing_is_left_of_what_a_value_said() -> None:

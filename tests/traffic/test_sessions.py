@@ -23,6 +23,7 @@ from pgstrata.traffic.captured import (
     Header,
     Statement,
 )
+from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.sessions import parameters
 from support_logs import FORMS, PREFIX, START, Told, extended, listed, log, plain
 
@@ -37,7 +38,7 @@ def taken(
     file, to = folder / "log", folder / "log.traffic"
     file.write_text(log(told, form))
     to.unlink(missing_ok=True)
-    capture([file], to, mask=mask, prefix=PREFIX if form == "stderr" else None)
+    capture([file], to, mask=Mask() if mask else None, prefix=PREFIX if form == "stderr" else None)
     with Captured(to) as found:
         return found.header, [(entry, list(found.statements(entry))) for entry in found.sessions()]
 

@@ -70,6 +70,14 @@ def capture(
             "--mask", help="Other values for all values: same type and length, equal where they were."
         ),
     ] = False,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keep",
+            metavar="VALUE",
+            help="With --mask: a value that stays, say a label of an enum; repeated.",
+        ),
+    ] = None,
     prefix: PrefixOption = None,
     timezone: TimezoneOption = None,
     encoding: EncodingOption = "latin-1",
@@ -87,7 +95,7 @@ def capture(
     \b
     Examples:
       pgstrata capture /var/log/postgresql/*.csv -o monday.traffic
-      pgstrata capture log/ -o monday.traffic --mask
+      pgstrata capture log/ -o monday.traffic --mask --keep open --keep paid
       pgstrata capture postgresql.log --prefix '%t:%r:%u@%d:[%p]:' -o monday.traffic
       pgstrata capture --from-statistics postgresql://me@db/shop -o shop.traffic
       pgstrata capture --export-script > export.sql; psql -d shop -f export.sql
@@ -96,8 +104,11 @@ def capture(
     """
     from pgstrata.cli.output import print_json
     from pgstrata.traffic.captured import Captured
+    from pgstrata.traffic.mask import Mask
     from pgstrata.user_files import user_path
 
+    if keep and not mask:
+        raise UsageError("--keep says which values --mask leaves as they are", "add --mask")
     if export_script:
         from pgstrata.traffic.synthetic.files import export_script as script
 
@@ -115,7 +126,7 @@ def capture(
             user_path(to),
             calls=calls,
             sessions=sessions,
-            mask=mask,
+            mask=Mask(keep=keep or ()) if mask else None,
             reads_only=reads_only,
             seed=seed,
         )
@@ -136,7 +147,7 @@ def capture(
         header = make(
             logs,
             user_path(to),
-            mask=mask,
+            mask=Mask(keep=keep or ()) if mask else None,
             prefix=prefix,
             timezone=timezone,
             encoding=encoding,

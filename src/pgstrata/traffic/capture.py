@@ -34,7 +34,7 @@ def capture(
     logs: Sequence[Path],
     to: Path,
     *,
-    mask: bool = False,
+    mask: Mask | None = None,
     prefix: str | None = None,
     timezone: str | None = None,
     encoding: str = "latin-1",
@@ -43,7 +43,7 @@ def capture(
 ) -> Header:
     """Writes what the sessions of a log asked for into the file `to`, and returns its header.
 
-    mask: with other values in the place of literals and parameters. prefix: log_line_prefix, where it is
+    mask: puts other values in the place of literals and parameters. prefix: log_line_prefix, where it is
     not a usual one. timezone: where ambiguous abbreviations are at home; encoding: of what is not UTF-8.
     read: is told how many of how many bytes have been read; check: raises when the user has asked for the
     end.
@@ -61,7 +61,7 @@ def capture(
         check()
 
     with Writer(to) as writer:
-        reader = Reader(writer, Mask() if mask else None)
+        reader = Reader(writer, mask)
         other: list[str] = []
         for entry in log.entries(progress):
             reader.take(entry)
@@ -74,7 +74,7 @@ def capture(
             made=datetime.now(UTC).isoformat(timespec="seconds"),
             source=log.form,
             files=[one.path.name for one in log.files],
-            masked=mask,
+            masked=mask is not None,
             left_out=sorted(reader.found.left_out.values(), key=lambda one: (-one.seconds, -one.count)),
         )
         header.notes = _notes(log, reader.found, writer.header, header.left_out)
@@ -150,6 +150,10 @@ def _notes(log: Log, found: Found, header: Header, left_out: Sequence[LeftOut]) 
         notes.append(
             f"of {found.ellipses:,} statements a parameter ends in three dots: perhaps cut "
             "(log_parameter_max_length = -1)"
+        )
+    if found.constants:
+        notes.append(
+            f"{len(found.constants):,} statements that define tables, types or functions keep their constants"
         )
     if any(one.why == NO_PARAMETERS for one in left_out):
         notes.append(

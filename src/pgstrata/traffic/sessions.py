@@ -9,8 +9,9 @@ took.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pgstrata.traffic import shapes
 from pgstrata.traffic.captured import (
@@ -24,7 +25,10 @@ from pgstrata.traffic.captured import (
     Statement,
     Writer,
 )
+from pgstrata.traffic.literals import Role
 from pgstrata.traffic.logs.line import LogEntry
+from pgstrata.traffic.mask import Mask
+from pgstrata.traffic.masked import masked
 
 MOST_SESSIONS = 20_000
 """Sessions that are kept in mind at the same time; of more, those are taken for ended that have been silent
@@ -96,6 +100,21 @@ class _Waiting:
     values: tuple[str | None, ...] | None
 
 
+class _Known(NamedTuple):
+    """Of a statement: its text as it is kept, the number of its shape, whether the text will come again, its
+    highest parameter, its kind, and the roles of parameters that are no plain values, where it is masked."""
+
+    text: str
+    shape: int
+    common: bool
+    parameters: int
+    kind: str
+    roles: Mapping[int, Role]
+
+
+_NO_ROLES: Mapping[int, Role] = {}
+
+
 class _Open:
     """A session that is being read. before: microseconds of parse and bind for the statement that comes,
     since `since`; held: the last statement, which a fetch may still make longer; connected: when, where the
@@ -137,7 +156,8 @@ class Found:
 
     open_before: transactions whose beginning is before the log; open_behind: whose end is behind it; resumed:
     sessions that were taken for ended; untimed: statements that went well in an unknown time; ellipses:
-    parameters that end in three dots; shortest: microseconds of the fastest statement.
+    parameters that end in three dots; shortest: microseconds of the fastest statement. constants: numbers of
+    the shapes whose constants stay in a masked file.
     """
 
     left_out: dict[str, LeftOut] = field(default_factory=dict)
@@ -147,6 +167,7 @@ class Found:
     untimed: int = 0
     ellipses: int = 0
     shortest: int | None = None
+    constants: set[int] = field(default_factory=set)
     entries: int = 0
     own: int = 0
     connections: int = 0
@@ -160,15 +181,15 @@ class Found:
 
 
 class Reader:
-    """Takes entries in their order and writes the statements of every session. mask: makes another value of a
-    value, where they are to be masked."""
+    """Takes entries in their order and writes the statements of every session. mask: of values, where they
+    are to be masked."""
 
-    def __init__(self, writer: Writer, mask: Callable[[str], str] | None = None) -> None:
+    def __init__(self, writer: Writer, mask: Mask | None = None) -> None:
         self.found = Found()
         self._writer, self._mask = writer, mask
         self._sessions: dict[str, _Open] = {}
         self._first: int | None = None
-        self._known: dict[str, tuple[str, int, bool, int, str]] = {}
+        self._known: dict[str, _Known] = {}
         self._forgotten: set[str] = set()
 
     # --- entries ------------------------------------------------------------------------------
@@ -308,7 +329,7 @@ class Reader:
             self._emit_waiting(session, took, entry.sqlstate)
         elif entry.query:
             values = _of_context(entry.context)
-            protocol = EXTENDED if values is not None or self._what(entry.query)[3] else SIMPLE
+            protocol = EXTENDED if values is not None or self._what(entry.query).parameters else SIMPLE
             if protocol == SIMPLE and session.since is not None:
                 protocol = EXTENDED
                 values = values or ()
@@ -336,8 +357,9 @@ class Reader:
             start = min(start, session.since)
             took = None if took is None else took + session.before
             session.before, session.since = 0, None
-        shaped, number, common, highest, kind = self._what(text)
-        if (why := self._not_kept(session, kind, protocol, values, highest, text)) is not None:
+        known = self._what(text)
+        kind = known.kind
+        if (why := self._not_kept(session, kind, protocol, values, known.parameters, text)) is not None:
             example = shapes.shape(text).text if self._mask or kind == shapes.PASSWORD else text
             self.found.leave_out(why, (took or 0) / 1e6, example)
             return
@@ -359,9 +381,12 @@ class Reader:
         if given and any(value is not None and value.endswith("...") for value in given):
             self.found.ellipses += 1
         if self._mask is not None:
-            given = tuple(None if value is None else self._mask(value) for value in given)
-        statement = Statement(start, took, protocol, number, shaped, given, sqlstate, kind == shapes.FORGETS)
-        session.held = (statement, common)
+            given = self._masked_values(given, known.roles, self._mask)
+        forgets = kind == shapes.FORGETS
+        session.held = (
+            Statement(start, took, protocol, known.shape, known.text, given, sqlstate, forgets),
+            known.common,
+        )
 
     def _not_kept(
         self,
@@ -420,18 +445,33 @@ class Reader:
         if session.written is not None:
             self._writer.end(session.written, at, 0 if at is not None else OPEN_BEHIND)
 
-    def _what(self, text: str) -> tuple[str, int, bool, int, str]:
-        """Of a statement: its text as it is kept, the number of its shape, whether the text will come
-        again, its highest parameter, and its kind."""
-        known = self._known.get(text)
-        if known is not None:
-            return known
+    @staticmethod
+    def _masked_values(
+        values: tuple[str | None, ...], roles: Mapping[int, Role], mask: Mask
+    ) -> tuple[str | None, ...]:
+        made: list[str | None] = []
+        for number, value in enumerate(values, 1):
+            role = roles.get(number, Role.VALUE)
+            if value is None or role is Role.SETTING:
+                made.append(value)
+            else:
+                made.append(mask.pattern(value) if role is Role.PATTERN else mask(value))
+        return tuple(made)
+
+    def _what(self, text: str) -> _Known:
+        found = self._known.get(text)
+        if found is not None:
+            return found
         shape = shapes.shape(text)
-        kept = shapes.masked(text, self._mask) if self._mask is not None else text
+        kept, roles, constants = text, _NO_ROLES, False
+        if self._mask is not None:
+            kept, roles, constants = masked(text, self._mask)
         writer = self._writer
         full = len(writer.shapes) >= MOST_SHAPES and not writer.has_shape(shape.text)
         number = writer.shape(OTHERS if full else shape.text)
-        found = (kept, number, not shape.literals, shape.parameters, shape.kind)
+        if constants:
+            self.found.constants.add(number)
+        found = _Known(kept, number, not shape.literals, shape.parameters, shape.kind, roles)
         if len(text) <= 4096:
             if len(self._known) >= 50_000:
                 self._known.clear()

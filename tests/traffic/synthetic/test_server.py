@@ -21,6 +21,7 @@ from pgstrata.errors import UsageError
 from pgstrata.server.cluster import USER, Cluster
 from pgstrata.server.model import Server
 from pgstrata.traffic.captured import PREPARED, Captured
+from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.shapes import shape
 from pgstrata.traffic.synthetic.draw import Distribution
 from pgstrata.traffic.synthetic.files import of_folder
@@ -150,13 +151,12 @@ def test_shares_of_the_calls_are_those_of_the_original(
 ) -> None:
     """Half as many calls as the original had; times are printed."""
     file = tmp_path / "shop.traffic"
+    mask = Mask() if masked else None
     with worked.cluster.connect("shop") as connection:
         types_of = types_by(connection)
-        exact = synthetic(worked.statistics, tmp_path / "all", mask=masked, types_of=types_of)
+        exact = synthetic(worked.statistics, tmp_path / "all", mask=mask, types_of=types_of)
         assert all(one.calls == worked.counted[one.text].calls for one in exact.shapes)
-        header = synthetic(
-            worked.statistics, file, calls=exact.statements // 2, mask=masked, types_of=types_of
-        )
+        header = synthetic(worked.statistics, file, calls=exact.statements // 2, mask=mask, types_of=types_of)
     seen, done = replayed(clusters[version], file)
     texts = sent(file)
     asked = [one for one in header.shapes if one.calls]

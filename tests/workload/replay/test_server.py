@@ -26,6 +26,7 @@ from pgstrata.server.model import Server
 from pgstrata.store.record import StepRecord
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import Captured, Header, Statement, Writer, text_of
+from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.shapes import shape
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
@@ -174,7 +175,7 @@ def test_ten_times_the_pace_and_a_part_of_it(original: Original, clusters: dict[
 def test_a_masked_file_is_replayed_as_one_that_is_not(
     original: Original, clusters: dict[str, Cluster], tmp_path: Path
 ) -> None:
-    header = capture([original.file.parent / "postgresql.csv"], tmp_path / "m.traffic", mask=True)
+    header = capture([original.file.parent / "postgresql.csv"], tmp_path / "m.traffic", mask=Mask())
     with database(clusters["17"], "shop") as connection:
         connection.execute(SCHEMA.encode())
         outcome = run_step(clusters["17"], "shop", replay(tmp_path / "m.traffic", speed=0))

@@ -9,7 +9,6 @@ from typing import Any
 from pglast import ast
 from pglast.enums import A_Expr_Kind, BoolExprType, SubLinkType
 
-from pgstrata.traffic.shapes import tokens
 from pgstrata.traffic.synthetic.functions import (
     AGGREGATES,
     ARITHMETIC,
@@ -27,6 +26,7 @@ from pgstrata.traffic.synthetic.functions import (
 )
 from pgstrata.traffic.synthetic.names import OutputColumn, Scope, Tables
 from pgstrata.traffic.synthetic.use import Kind, NotUnderstoodError, Understood, Use
+from pgstrata.traffic.tokens import tokens
 
 
 class Expressions(ABC):

@@ -88,7 +88,7 @@ def synthetic(
     *,
     calls: int = CALLS,
     sessions: int | None = None,
-    mask: bool = False,
+    mask: Mask | None = None,
     reads_only: bool = False,
     seed: int = 1,
     types_of: TypesOf | None = None,
@@ -96,13 +96,13 @@ def synthetic(
     """Writes the captured file `to` of what a server knows, and returns its header.
 
     calls: in the file, fewer where the original had fewer. sessions: None: as many as the original's time
-    lets one think. mask: other values for those that are drawn. reads_only: statements that change nothing.
-    types_of: asks a server.
+    lets one think. mask: makes other values of those that are drawn. reads_only: statements that change
+    nothing. types_of: asks a server.
 
     Raises UsageError where no statement can be understood.
     """
-    hide: Hide = Mask() if mask else str
-    found = _understood(statistics, types_of, masked=mask, reads_only=reads_only)
+    hide: Hide = mask or str
+    found = _understood(statistics, types_of, masked=mask is not None, reads_only=reads_only)
     if not found.shares:
         raise _nothing(found)
     shares = shared_out(found.shares, calls)
@@ -131,7 +131,7 @@ def synthetic(
             made=datetime.now(UTC).isoformat(timespec="seconds"),
             source=STATISTICS,
             files=[f"database {statistics.database}"],
-            masked=mask,
+            masked=mask is not None,
             left_out=sorted(found.left_out.values(), key=lambda one: (-one.seconds, -one.count)),
         )
         header.notes = _notes(statistics, shares, header.left_out, paced=paced)

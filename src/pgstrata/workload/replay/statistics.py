@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pgstrata.errors import UsageError
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.traffic.captured import Header
+from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.synthetic.files import of_folder
 from pgstrata.traffic.synthetic.statistics import Statistics, of_server
 from pgstrata.user_files import shown, user_path
@@ -23,7 +24,7 @@ def capture_statistics(
     *,
     calls: int | None = None,
     sessions: int | None = None,
-    mask: bool = False,
+    mask: Mask | None = None,
     reads_only: bool = False,
     seed: int = 1,
 ) -> Header:

@@ -1,0 +1,147 @@
+"""Statements with other values in the place of their literals, that parse and run as they did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from pgstrata.traffic.literals import Role, roles
+from pgstrata.traffic.mask import Mask
+from pgstrata.traffic.tokens import Token, tokens
+
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_ESCAPE = re.compile(
+    r"\\(?:(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9a-fA-F]{1,2})|u(?P<u>[0-9a-fA-F]{4})|U(?P<U>[0-9a-fA-F]{8})"
+    r"|(?P<letter>.))|''",
+    re.DOTALL,
+)
+_LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_ESCAPED = str.maketrans({value: f"\\{name}" for name, value in _LETTERS.items()} | {"\\": "\\\\", "'": "''"})
+_OF_SCHEMA = frozenset(("create", "alter", "do"))
+
+
+class Masked(NamedTuple):
+    """text: the statement. parameters: the roles of those that are no plain values, by number. kept: string
+    constants that stay, as they are a schema's or code."""
+
+    text: str
+    parameters: Mapping[int, Role]
+    kept: bool
+
+
+def masked(text: str, mask: Mask) -> Masked:
+    """The statement with other literals in it, without its comments."""
+    pieces = tokens(text)
+    found = dict(roles(pieces))
+    made: list[str] = []
+    parameters: dict[int, Role] = {}
+    kept = False
+    for number, (kind, piece) in enumerate(pieces):
+        role = found.get(number)
+        if kind == "comment":
+            made.append(" ")
+        elif kind == "space":
+            made.append(" " if "--" in piece else piece)
+        elif kind == "other" and piece[0] in "'\"":
+            made.append(piece[0])  # never closed: whatever it is
+        elif role is None:
+            made.append(piece)
+        elif kind == "parameter":
+            made.append(piece)
+            if role is not Role.VALUE:
+                parameters[int(piece[1:8])] = role
+        elif role in (Role.SETTING, Role.PLACE):
+            kept = kept or (kind in ("string", "dollar") and _first_word(pieces) in _OF_SCHEMA)
+            made.append(piece)
+        elif kind == "number":
+            made.append(mask(piece) if _NUMBER.fullmatch(piece) else piece)
+        else:
+            other = mask.pattern if role is Role.PATTERN else mask
+            made.append(
+                _dollar(piece, other) if kind == "dollar" else _string(piece, other, _uescape(pieces, number))
+            )
+    return Masked("".join(made), parameters, kept)
+
+
+def _first_word(pieces: Sequence[Token]) -> str:
+    return next((text.lower() for kind, text in pieces if kind == "word"), "")
+
+
+# --- strings ------------------------------------------------------------------------------------
+
+Change = Callable[[str], str]
+"""Makes another value of a value."""
+
+
+def _dollar(text: str, change: Change) -> str:
+    tag = text[: text.index("$", 1) + 1]
+    if not text.endswith(tag) or len(text) < 2 * len(tag):
+        return tag  # never closed
+    body = change(text[len(tag) : len(text) - len(tag)])
+    # Letters that have come to be the tag would end the string.
+    return f"{tag}{body.replace('$', '_') if tag in (body + tag)[:-1] else body}{tag}"
+
+
+def _string(text: str, change: Change, uescape: str) -> str:
+    opening = text.index("'")
+    prefix, inner = text[:opening], text[opening + 1 : -1]
+    match prefix:
+        case "b" | "B":
+            return text
+        case "e" | "E":
+            return f"{prefix}'{_unescaped(inner, change)}'"
+        case "u&" | "U&":
+            value = change(_of_unicode(inner, uescape))
+            return f"{prefix}'{value.replace(uescape, 2 * uescape).replace(QUOTE, 2 * QUOTE)}'"
+    return f"{prefix}'{change(inner.replace(2 * QUOTE, QUOTE)).replace(QUOTE, 2 * QUOTE)}'"
+
+
+QUOTE = "'"
+
+
+def _unescaped(inner: str, change: Change) -> str:
+    """Of E'…': the value that it stands for is changed, so that it stays equal to the same one without
+    escapes."""
+    made = bytearray()
+    at = 0
+    for match in _ESCAPE.finditer(inner):
+        made += inner[at : match.start()].encode("utf-8", "replace")
+        at = match.end()
+        if code := match["u"] or match["U"]:
+            number = int(code, 16)
+            made += chr(number if number <= 0x10FFFF else 0xFFFD).encode("utf-8", "surrogatepass")
+        elif match["octal"] or match["hex"]:
+            made.append((int(match["octal"], 8) if match["octal"] else int(match["hex"], 16)) & 255)
+        else:
+            letter = match["letter"] or QUOTE
+            made += _LETTERS.get(letter, letter).encode("utf-8", "replace")
+    made += inner[at:].encode("utf-8", "replace")
+    return change(made.decode("utf-8", "replace")).translate(_ESCAPED)
+
+
+def _of_unicode(inner: str, escape: str) -> str:
+    one = re.escape(escape)
+
+    def letter(match: re.Match[str]) -> str:
+        code = match[1] or match[2]
+        number = int(code, 16) if code else 0
+        return escape if not code else chr(number if number <= 0x10FFFF else 0xFFFD)
+
+    found = re.sub(
+        rf"{one}(?:\+([0-9a-fA-F]{{6}})|([0-9a-fA-F]{{4}})|{one})", letter, inner.replace("''", QUOTE)
+    )
+    return found.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _uescape(pieces: Sequence[Token], number: int) -> str:
+    """What stands in the place of the backslash of this string: `U&'d!0061' UESCAPE '!'`."""
+    behind = [piece for piece in pieces[number + 1 : number + 5] if piece.kind not in ("space", "comment")][
+        :2
+    ]
+    if len(behind) == 2 and behind[0].text.lower() == "uescape" and len(behind[1].text) == 3:
+        return behind[1].text[1]
+    return "\\"
+
+
+__all__ = ["Masked", "masked"]
