@@ -7,7 +7,8 @@
 A captured file is made of so many sessions that together ask for so many statements a second, evenly; the
 driver replays it at its pace. Without --server the other end is `answering` (crates/driver/examples), which
 does nothing but answer: a real server on the same two CPUs would be what is measured. For each rate:
-statements a second as they came out, the lag (how late the replayer was) and its CPU for each statement.
+statements a second that were answered in its whole seconds, how long after it was meant to begin the last one
+had its answer, the lag (how late the replayer was) and its CPU for each statement.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pgstrata.driver.client import Driver
-from pgstrata.driver.events import Done, Failure
+from pgstrata.driver.events import Done, Failure, Second
 from pgstrata.driver.spec import Connection, ReplaySpec, Spec
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
@@ -32,8 +33,9 @@ from pgstrata.traffic.captured import EXTENDED, PREPARED, SIMPLE, Header, Statem
 ROOT = Path(__file__).parents[1]
 
 
-def made(path: Path, rate: int, sessions: int, seconds: float) -> None:
-    """A captured file of an even load; a third of each protocol."""
+def made(path: Path, rate: int, sessions: int, seconds: float) -> float:
+    """A captured file of an even load; a third of each protocol. Returns when its last statement is meant to
+    start, in seconds."""
     with Writer(path) as writer:
         database = writer.database("postgres")
         kinds = (
@@ -51,6 +53,7 @@ def made(path: Path, rate: int, sessions: int, seconds: float) -> None:
                 writer.add(session, statement, common=True)
             writer.end(session)
         writer.finish(Header())
+    return statement.start / 1e6
 
 
 @contextmanager
@@ -74,8 +77,10 @@ def other_end(server: str | None, folder: Path) -> Iterator[Connection]:
         process.wait()
 
 
-def replayed(connection: Connection, file: Path, sessions: int, threads: int) -> Done:
-    """Raises SystemExit where the replay fails."""
+def replayed(connection: Connection, file: Path, sessions: int, threads: int) -> tuple[Done, list[int]]:
+    """What the driver says at the end, and the statements that ended in each second. Raises SystemExit where
+    the replay fails."""
+    seconds: list[int] = []
     replay = ReplaySpec(file=str(file), role="replay", speed=1.0, database=None, sessions=sessions)
     spec = Spec(
         step="replay", seconds=None, roles=[], replay=replay, connection=connection, seed=1, threads=threads
@@ -86,9 +91,11 @@ def replayed(connection: Connection, file: Path, sessions: int, threads: int) ->
         for event in driver.events():
             if isinstance(event, Failure):
                 sys.exit(event.message)
+            if isinstance(event, Second):
+                seconds.append(event.roles[0].operations)
             if isinstance(event, Done):
                 driver.close()
-                return event
+                return event, seconds
     raise AssertionError("a replay ends with `done`")
 
 
@@ -100,21 +107,23 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0, help="of the driver; 0: as it chooses")
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
-    print("wanted/s    came/s  lag p50 ms  lag p99 ms  longest ms  CPU us/statement  peak MB")
+    print("wanted/s    came/s  end ms  lag p50 ms  lag p99 ms  longest ms  CPU us/statement  peak MB")
     folder = Path(tempfile.mkdtemp(prefix="pgs", dir="/tmp"))
     folder.chmod(0o755)
     with other_end(options.server, folder) as connection:
         for rate in map(int, options.rates.split(",")):
             file = folder / f"{rate}.traffic"
-            made(file, rate, options.sessions, options.seconds)
-            done = replayed(connection, file, options.sessions, options.threads)
+            last = made(file, rate, options.sessions, options.seconds)
+            done, seconds = replayed(connection, file, options.sessions, options.threads)
             (role,) = done.roles
             assert role.replay is not None
             lag, cpu = role.replay.lag, done.driver_cpu_seconds / role.operations * 1e6
-            came = role.operations / done.seconds
+            # The last second is cut where the file ends.
+            whole = seconds[: int(done.seconds)]
+            came, end = sum(whole) / len(whole), 1e3 * (done.seconds - last)
             lags = "  ".join(f"{1e3 * time:10.3f}" for time in (lag.p50, lag.p99, lag.max))
             peak = done.driver_peak_rss_bytes / 1e6
-            print(f"{rate:8,}  {came:8,.0f}  {lags}  {cpu:16.2f}  {peak:7.1f}")
+            print(f"{rate:8,}  {came:8,.0f}  {end:6.1f}  {lags}  {cpu:16.2f}  {peak:7.1f}")
             file.unlink()
 
 

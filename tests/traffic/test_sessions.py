@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -19,6 +21,7 @@ from pgstrata.traffic.captured import (
     PREPARED,
     SIMPLE,
     Captured,
+    CapturedError,
     Entry,
     Header,
     Statement,
@@ -278,6 +281,25 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.M
     header, found = taken(tmp_path, told)
     assert sum(len(own) for _, own in found) == header.statements == 3000
     assert max(held) < 120_000
+
+
+def test_a_disk_that_fills_and_what_is_said_before(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgstrata.traffic.capture.SAID_EVERY", 0.0)
+    dice = Random(1)
+    told = [plain(START + n * MS, 0.1, f"SELECT '{dice.randbytes(200).hex()}'") for n in range(12_000)]
+    (small_disk / "log").write_text(log(told))
+    free = shutil.disk_usage(small_disk).free
+    (small_disk / "filled").write_bytes(b"x" * (free - (1500 << 10)))
+    said: list[str] = []
+    with pytest.raises(
+        CapturedError, match=r"no space left for .*a\.traffic, of which .* were written"
+    ) as caught:
+        capture([small_disk / "log"], small_disk / "a.traffic", say=said.append)
+    assert "another disk" in caught.value.hint
+    assert sorted(path.name for path in small_disk.iterdir()) == ["filled", "log"]
+    assert any("left; the file will have about" in one and "its disk has" in one for one in said), said
+    (small_disk / "filled").unlink()
+    assert capture([small_disk / "log"], small_disk / "a.traffic").statements == 12_000
 
 
 def test_a_log_without_what_is_needed_says_what_to_set(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -151,7 +150,7 @@ def capture(
             prefix=prefix,
             timezone=timezone,
             encoding=encoding,
-            read=_Progress().told,
+            say=(lambda text: print(text, file=sys.stderr)) if sys.stderr.isatty() else None,
         )
     if format is TextOrJson.json:
         import msgspec
@@ -159,21 +158,6 @@ def capture(
         print_json(msgspec.to_builtins(header))
         return
     _print(header)
-
-
-class _Progress:
-    """Says on a terminal how much of a long log has been read."""
-
-    def __init__(self) -> None:
-        self._said = time.monotonic()
-
-    def told(self, done: int, whole: int) -> None:
-        from pgstrata import numbers
-
-        now = time.monotonic()
-        if now - self._said >= 5.0 and sys.stderr.isatty():
-            self._said = now
-            print(f"{numbers.size(done)} of {numbers.size(whole)} read", file=sys.stderr)
 
 
 def _print(header: Header) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,29 +41,27 @@ def capture(
     prefix: str | None = None,
     timezone: str | None = None,
     encoding: str = "latin-1",
-    read: Callable[[int, int], None] = lambda done, whole: None,
+    say: Callable[[str], None] | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> Header:
     """Writes what the sessions of a log asked for into the file `to`, and returns its header.
 
     mask: puts other values in the place of literals and parameters. prefix: log_line_prefix, where it is
     not a usual one. timezone: where ambiguous abbreviations are at home; encoding: of what is not UTF-8.
-    read: is told how many of how many bytes have been read; check: raises when the user has asked for the
-    end.
+    say: is told now and then how much has been read, how long the rest will take, and how large the file will
+    be; check: raises when the user has asked for the end.
 
-    Raises UsageError for what is no log, and for a log that has no statements.
+    Raises UsageError for what is no log, and for a log that has no statements; CapturedError where the disk
+    of the file is full.
     """
     log = find(logs, prefix=prefix, timezone=timezone, encoding=encoding)
-    whole = sum(one.bytes for one in log.files)
-    done = 0
-
-    def progress(more: int) -> None:
-        nonlocal done
-        done += more
-        read(done, whole)
-        check()
-
     with Writer(to) as writer:
+        told = _Progress(sum(one.bytes for one in log.files), writer, say or (lambda text: None))
+
+        def progress(more: int) -> None:
+            told.read(more)
+            check()
+
         reader = Reader(writer, mask)
         other: list[str] = []
         for entry in log.entries(progress):
@@ -79,6 +80,41 @@ def capture(
         )
         header.notes = _notes(log, reader.found, writer.header, header.left_out)
         return writer.finish(header)
+
+
+SAID_EVERY = 5.0
+"""Seconds."""
+
+
+@dataclass
+class _Progress:
+    """Of a long log. whole: its bytes."""
+
+    whole: int
+    writer: Writer
+    say: Callable[[str], None]
+    done: int = 0
+    begun: float = field(default_factory=time.monotonic)
+    said: float = field(default_factory=time.monotonic)
+
+    def read(self, more: int) -> None:
+        """So many bytes more have been read."""
+        self.done += more
+        now = time.monotonic()
+        if now - self.said < SAID_EVERY or not self.done:
+            return
+        self.said = now
+        rest = self.whole / self.done - 1
+        expected = round(self.writer.written * (1 + rest))
+        free = shutil.disk_usage(self.writer.path.parent).free
+        short = (
+            f", and its disk has {numbers.size(free)} free" if expected - self.writer.written > free else ""
+        )
+        self.say(
+            f"{numbers.size(self.done)} of {numbers.size(self.whole)} read, "
+            f"{numbers.duration(rest * (now - self.begun))} left; the file will have about "
+            f"{numbers.size(expected)}{short}"
+        )
 
 
 def nothing(log: Log, found: Found, other: Sequence[str]) -> UsageError:

@@ -8,12 +8,14 @@ often, and the header, which says what the file holds. docs/capture.md has every
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import struct
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple
@@ -21,6 +23,7 @@ from typing import IO, NamedTuple
 import msgspec
 import numpy as np
 
+from pgstrata import numbers
 from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.user_files import shown
 
@@ -205,7 +208,7 @@ class Writer:
     """Writes a captured file beside its place and puts it there when it is whole.
 
     Leaving the block without `finish` leaves nothing behind. Raises UsageError where the place is taken or
-    cannot be written.
+    cannot be written, CapturedError where its disk is full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -238,9 +241,23 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
-        self._directory.close()
+        # What is still to be written may fail again, and nothing of it is wanted.
+        for file in (self._file, self._directory):
+            with suppress(OSError):
+                file.close()
         Path(self._file.name).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise CapturedError(
+                    f"no space left for {shown(self.path)}, of which {numbers.size(self._at)} were written",
+                    "free some, or name a file on another disk",
+                ) from error
+            raise CapturedError(f"{shown(self.path)} cannot be written: {error.strerror}") from error
+
+    @property
+    def written(self) -> int:
+        """Bytes so far."""
+        return self._at
 
     def shape(self, text: str) -> int:
         """The number of a shape."""

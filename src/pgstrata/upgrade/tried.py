@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
     extensions = setup(_load(question), 999_999).extensions
     found = [acquire(spec_of(text), say=say, check=interrupts.check) for text in _written(question)]
     servers = fit(question, found, extensions)
-    file = _captured(question, interrupts)
+    file = _captured(question, say, interrupts)
     with Captured(file) as captured:
         header = captured.header
     made, rounds = campaign(question, _name(question, file), servers, file, header, question.folder / RUNS)
@@ -113,7 +113,7 @@ def _load(question: Question) -> CustomOptions:
     return CustomOptions.model_construct(setup=files, contents=contents)
 
 
-def _captured(question: Question, interrupts: Interrupts) -> Path:
+def _captured(question: Question, say: Callable[[str], None], interrupts: Interrupts) -> Path:
     """The captured file: the one that was named, one that was made of the same logs before, or a new one."""
     logs = question.logs
     if question.statements is not None:
@@ -139,6 +139,7 @@ def _captured(question: Question, interrupts: Interrupts) -> Path:
             prefix=question.prefix,
             timezone=question.timezone,
             encoding=question.encoding,
+            say=say,
             check=interrupts.check,
         )
     return file.absolute()

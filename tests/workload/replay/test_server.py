@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -329,8 +330,10 @@ def test_a_server_that_dies(pg17: Server, tmp_path: Path) -> None:
         def kill(driver: Driver) -> None:
             def later() -> None:
                 time.sleep(0.5)
-                for process in [*postmaster.children(recursive=True), postmaster]:
-                    process.send_signal(signal.SIGKILL)
+                # The postmaster before its children: it would mend what they have left, and go on.
+                for process in [postmaster, *postmaster.children(recursive=True)]:
+                    with suppress(psutil.NoSuchProcess):
+                        process.send_signal(signal.SIGKILL)
 
             threading.Thread(target=later).start()
 
@@ -339,7 +342,7 @@ def test_a_server_that_dies(pg17: Server, tmp_path: Path) -> None:
     assert len(errors) == 1 and errors[0].kind == "connection" and "lost" in errors[0].message
     done = found[-1]
     assert isinstance(done, Done) and done.roles[0].replay is not None
-    assert 0 < done.roles[0].operations < 1500 and done.seconds < 20
+    assert 0 < done.roles[0].operations < 1500 and done.seconds < 30  # as the log
     assert done.roles[0].replay.lost == 5 and done.roles[0].replay.unsent > 500
 
 
