@@ -69,6 +69,53 @@ def test_a_synchronous_replica_costs_waits_and_serves_what_only_reads(
     assert asked.returncode == 0 and "yes" in asked.stdout, asked.stdout + asked.stderr
 
 
+def beside(place: Path, look: str, *variants: str, keys: str = "") -> Path:
+    """A campaign of a step in which `look` only reads and `buy` writes."""
+    (place / "look.sql").write_text(look)
+    (place / "buy.sql").write_text("INSERT INTO bought VALUES (:client_id);\n")
+    (place / "shop.sql").write_text("CREATE TABLE bought (client int);\n")
+    file = campaign(place, *variants, keys=keys)
+    step = (
+        'setup = ["shop.sql"], settle = "none", steps = [{ seconds = 2, warmup = 0, roles = ['
+        '{ name = "look", scripts = ["look.sql"], clients = 2, reads_only = true }, '
+        '{ name = "buy", scripts = ["buy.sql"], clients = 1 }] }]'
+    )
+    file.write_text(file.read_text().replace('"sysbench"', '"custom"').replace(OPTIONS, step))
+    return file
+
+
+def test_roles_that_read_have_the_replica_while_others_write(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    only_there = "SELECT 1 / pg_is_in_recovery()::int FROM bought LIMIT 1;\n"
+    done = pgstrata("run", beside(place, only_there, SYNC))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = Results(place / "results").runs()
+    step = run.steps[-1]
+    assert step.replica and not step.replica.served and step.replica.roles == ("look",)
+    looked, bought = (step.roles[name] for name in ("look", "buy"))
+    assert looked.operations and bought.operations
+    assert looked.cpu_seconds and bought.cpu_seconds
+    assert step.replica.cpu_seconds and step.replica.cpu_seconds >= looked.cpu_seconds
+    lag = run.table("lag").filter(pl.col("step") == step.name)
+    assert len(lag) >= 1 and step.replica.lag_bytes == lag["lag_bytes"].max()
+    backends = run.table("backends").filter(pl.col("step") == step.name)
+    assert sorted(backends["role"].to_list()) == ["buy", "look", "look", "server"]
+    assert any(note.startswith("look: on the replica") for note in step.notes)
+
+
+def test_roles_that_read_stay_on_a_primary_whose_replica_only_follows(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    only_here = "SELECT 1 / (NOT pg_is_in_recovery())::int;\n"
+    done = pgstrata("run", beside(place, only_here, "replicas = 1"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = Results(place / "results").runs()
+    assert run.steps[-1].replica and run.steps[-1].replica.roles == ()
+    done = pgstrata("run", beside(place, "DELETE FROM bought;\n", "replicas = 1"), "--fresh")
+    assert done.returncode == 1 and "read-only transaction" in done.stdout + done.stderr
+
+
 def test_a_replica_that_dies_fails_the_run_with_a_sentence_and_nothing_hangs(
     place: Path, pg17: Server
 ) -> None:

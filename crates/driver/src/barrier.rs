@@ -19,11 +19,11 @@ use crate::windows::WindowSchedule;
 use crate::{cancel, clock, connect};
 
 /// Opens every connection and brings it up to the barrier; sessions grouped by the thread that will
-/// serve them. Those in lockstep share a thread where threads serve several.
+/// serve them. Those in lockstep share a thread where threads serve several. servers: by role.
 #[allow(clippy::type_complexity, clippy::too_many_arguments)]
 pub fn connect_all<'a>(
     spec: &'a Spec,
-    server: &'a Server,
+    servers: &'a [Server],
     roles: &'a [Role],
     engine: Engine,
     control: &'a Control,
@@ -46,7 +46,7 @@ pub fn connect_all<'a>(
     let mut pids: Vec<Vec<i32>> = Vec::new();
     let mut next = 0;
     for role in roles {
-        let record = &mut records[role.index];
+        let (record, server) = (&mut records[role.index], &servers[role.index]);
         let recorders: Vec<_> = match engine {
             Engine::Blocking => Vec::new(),
             Engine::IoUring { threads } => (0..threads).map(|_| record.recorder()).collect(),

@@ -22,7 +22,7 @@ use crate::pace::Control;
 use crate::program::Role;
 use crate::record::RoleRecord;
 use crate::replay;
-use crate::spec::{Spec, VERSION};
+use crate::spec::{Connection, Spec, VERSION};
 use crate::statements::StatementWriter;
 use crate::stretches::Stretches;
 use crate::windows::WindowSchedule;
@@ -68,13 +68,14 @@ pub fn run() -> i32 {
         return 2;
     }
     let prepared = parse(&line).and_then(|mut spec| {
+        let apart: Vec<_> = spec.roles.iter_mut().map(|role| role.connection.take()).collect();
         let roles = compile_roles(&mut spec)?;
         let (windows, stretches) = (WindowSchedule::of(&spec)?, Stretches::of(&spec, &roles, &events)?);
         if let Some(frozen) = &spec.frozen {
             let bad = |e| Failure::spec(format!("frozen: {} cannot be mapped: {e}", frozen.clock));
             clock::stands_still_by(&frozen.clock).map_err(bad)?;
         }
-        Ok((roles, windows, stretches, spec))
+        Ok((roles, apart, windows, stretches, spec))
     });
     match prepared {
         Ok((.., spec)) if spec.replay.is_some() => {
@@ -87,8 +88,8 @@ pub fn run() -> i32 {
                 }
             }
         }
-        Ok((roles, windows, stretches, spec)) => {
-            match step(&spec, windows.as_ref(), stretches.as_ref(), &roles, &events) {
+        Ok((roles, apart, windows, stretches, spec)) => {
+            match step(&spec, &apart, windows.as_ref(), stretches.as_ref(), &roles, &events) {
                 Ok(code) => code,
                 Err(failure) => {
                     events.say(&Event::Error(failure));
@@ -142,8 +143,10 @@ fn compile_roles(spec: &mut Spec) -> Result<Vec<Role>, Failure> {
     roles.map(|(index, role)| compile::role(role, index, &spec.shared)).collect()
 }
 
+/// apart: by role, where its connections lead if not where the others do.
 fn step(
     spec: &Spec,
+    apart: &[Option<Connection>],
     windows: Option<&WindowSchedule>,
     stretches: Option<&Stretches<'_>>,
     roles: &[Role],
@@ -169,10 +172,11 @@ fn step(
         Some(wanted) => log::open(wanted, engine.threads(connections), spec.seed)?,
         None => Vec::new(),
     };
-    let server = Server::new(&spec.connection)?;
+    let leads = apart.iter().map(|own| Server::new(own.as_ref().unwrap_or(&spec.connection)));
+    let servers = leads.collect::<Result<Vec<_>, _>>()?;
     let begun = clock::now();
     let (workers, pids) =
-        connect_all(spec, &server, roles, engine, &control, windows, stretches, &mut records, &logs)?;
+        connect_all(spec, &servers, roles, engine, &control, windows, stretches, &mut records, &logs)?;
     let connect_seconds = clock::seconds(clock::now() - begun);
     std::thread::scope(|scope| {
         let threads = workers.len();

@@ -413,6 +413,9 @@ pub struct RoleSpec {
     /// Connections.
     #[schemars(range(min = 1))]
     pub clients: u32,
+    /// Where they lead; null: where all others do.
+    #[serde(default)]
+    pub connection: Option<Connection>,
     #[serde(default)]
     pub mode: Mode,
     #[serde(default)]

@@ -157,6 +157,8 @@ class RetrySpec(_Object, frozen=True):
 class RoleSpec(_Object, frozen=True, kw_only=True):
     name: str
     clients: int
+    connection: Connection | None = None
+    """Where its connections lead; None: where all others do."""
     mode: Mode
     prepare: Literal["eager", "lazy"]
     declare_types: bool

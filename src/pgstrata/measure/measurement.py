@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -158,7 +158,11 @@ class StepMeasurement:
         """
         where, settings, turns = self._where, self._where.settings, part.turns
         server = where.cluster.serving(reads_only=part.step.reads_only)
-        spec = self._driver_spec(part, server.connection(where.database))
+        reading = {role.name for role in part.step.roles if role.reads_only}
+        reader = where.cluster.serving(reads_only=True) if reading else server
+        away = reading if reader is not server else set()
+        apart = dict.fromkeys(away, reader.connection(where.database)) if away else {}
+        spec = self._driver_spec(part, server.connection(where.database), apart)
         span, interval = part.step.seconds, 1.0
         if turns is not None:
             # A second of one variant takes that of all the others, too.
@@ -172,6 +176,7 @@ class StepMeasurement:
             bloat_bytes=BLOAT_BYTES if self._last and server is where.cluster else 0,
             waits_hertz=settings.waits,
             windows=turns,
+            away=away,
         )
         begun = time.monotonic()
         with where.builder.scratch("perf") as recordings:
@@ -190,7 +195,7 @@ class StepMeasurement:
         where.cluster.check()
         result.number = part.number
         result.record = structs.replace(
-            result.record, replica=replica_step(result.observed, where.cluster, server)
+            result.record, replica=replica_step(result.observed, where.cluster, server, away)
         )
         where.timings.add("observe", result.observed.observe_seconds)
         if turns is None:
@@ -199,7 +204,7 @@ class StepMeasurement:
         self.parts.append(result)
         return result
 
-    def _driver_spec(self, part: Part, connection: Connection) -> Spec:
+    def _driver_spec(self, part: Part, connection: Connection, apart: Mapping[str, Connection]) -> Spec:
         """That of the first part is kept with the run."""
         where = self._where
         spec = driver_spec(
@@ -207,6 +212,7 @@ class StepMeasurement:
             connection,
             (self._seed + part.number) % 2**48,
             where.settings.engine,
+            apart=apart,
             results_dir=str(self._rows) if self._rows else None,
             turns=part.turns.spec() if part.turns is not None else None,
         )
@@ -288,4 +294,7 @@ def cut_short(step: Step, error: DriverError) -> DriverError:
 
 def without_secrets(spec: Spec) -> Spec:
     """The driver's spec as it is kept with a run."""
-    return structs.replace(spec, connection=public(spec.connection))
+    roles = [
+        structs.replace(role, connection=role.connection and public(role.connection)) for role in spec.roles
+    ]
+    return structs.replace(spec, connection=public(spec.connection), roles=roles)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -218,13 +218,18 @@ def step_record(
 
 
 def replica_step(
-    observed: StepObserved, cluster: Cluster | ForeignCluster, server: Cluster | ForeignCluster
+    observed: StepObserved,
+    cluster: Cluster | ForeignCluster,
+    server: Cluster | ForeignCluster,
+    away: Collection[str],
 ) -> ReplicaStep | None:
-    """`replica` of a step record; None without one. server: the one that was measured."""
+    """`replica` of a step record; None without one. server: the one that was measured; away: roles that read
+    from the replica meanwhile."""
     if cluster.replica_pid is None:
         return None
     return ReplicaStep(
         served=server is not cluster,
+        roles=tuple(sorted(away)),
         cpu_seconds=observed.replica_cpu_seconds,
         lag_bytes=max((row["lag_bytes"] for row in observed.lag), default=None),
         lag_seconds=max(
@@ -241,6 +246,7 @@ def merged_replica(parts: Sequence[ReplicaStep | None]) -> ReplicaStep | None:
     cpu = [part.cpu_seconds for part in known]
     return ReplicaStep(
         served=known[-1].served,
+        roles=known[-1].roles,
         cpu_seconds=sum(c for c in cpu if c is not None) if None not in cpu else None,
         lag_bytes=max((part.lag_bytes for part in known if part.lag_bytes is not None), default=None),
         lag_seconds=max((part.lag_seconds for part in known if part.lag_seconds is not None), default=None),

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from msgspec import structs
 
@@ -57,18 +58,22 @@ def driver_spec(
     seed: int,
     engine: EngineChoice,
     *,
+    apart: Mapping[str, Connection] = MappingProxyType({}),
     results_dir: str | None = None,
     turns: WindowsSpec | FrozenSpec | None = None,
 ) -> Spec:
     """The whole spec: what the step says of itself, and where and how it runs.
 
-    engine: `auto` is `blocking` where rows are kept. A thread of its own keeps them before its next query's
-    clock starts; one that serves many connections would keep them while the clocks of the others run.
+    apart: of roles whose connections lead elsewhere. engine: `auto` is `blocking` where rows are kept. A
+    thread of its own keeps them before its next query's clock starts; one that serves many connections would
+    keep them while the clocks of the others run.
     """
     if engine == "auto" and results_dir is not None:
         engine = "blocking"
+    told = step.spec()
+    roles = [structs.replace(role, connection=apart.get(role.name)) for role in told.roles]
     return Spec(
-        **structs.asdict(step.spec()),
+        **structs.asdict(structs.replace(told, roles=roles)),
         connection=connection,
         seed=seed,
         engine=engine,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -103,7 +103,8 @@ class StepWatch:
     the last second of their statistics when they end. `bloat_bytes`: largest table with its indexes
     that is read whole for pgstattuple; 0 never. `windows`: the step's own time where others are measured in
     between; counters of the whole host say nothing about one step then, and those of the cluster's own
-    processes take their place. Whatever fails is noted; nothing is ever raised.
+    processes take their place. `away`: roles whose connections are the replica's, which is seen as far as CPU
+    goes. Whatever fails is noted; nothing is ever raised.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class StepWatch:
         bloat_bytes: int = 0,
         waits_hertz: float = 0.0,
         windows: OwnTime | None = None,
+        away: Collection[str] = (),
     ) -> None:
         self._cluster = cluster
         self._tables = list(tables)
@@ -142,7 +144,8 @@ class StepWatch:
         self._pooler = ServerCpu(cluster.pooler_pid, {})
         self._pooler_begin: float | None = None
         self._replica = ServerCpu(cluster.replica_pid, {})
-        self._replica_begin: float | None = None
+        self._replica_begin = CpuReading()
+        self._away = away
         self._unix_begin = self._unix_end = 0.0
 
     # --- the four calls ---
@@ -154,6 +157,13 @@ class StepWatch:
             # What a pooler says of its backends is made up.
             pids = {}
             self._result.notes.append("which backend works for which connection a pooler does not tell")
+        if self._away:
+            there = {role: pids[role] for role in pids if role in self._away}
+            pids = {role: pids[role] for role in pids if role not in self._away}
+            self._replica = ServerCpu(self._cluster.replica_pid, there)
+            self._result.notes.append(
+                f"{', '.join(sorted(self._away))}: on the replica; counters, waits, plans are the primary's"
+            )
         if self._managed:
             self._cpu = ServerCpu(self._cluster.pid, pids)
             self._counters = self._try("host", self._open_host)
@@ -181,7 +191,7 @@ class StepWatch:
         if self._managed:
             self._cpu_begin = self._try("CPU", self._cpu.read) or CpuReading()
         self._pooler_begin = self._cpu_beside("pooler", self._pooler)
-        self._replica_begin = self._cpu_beside("replica", self._replica)
+        self._replica_begin = self._try("CPU of the replica", self._replica.read) or CpuReading()
         if self._counters is not None:
             self._host_begin = self._try("host", self._counters.read)
         if self._windows is not None:
@@ -205,9 +215,12 @@ class StepWatch:
         pooler = self._cpu_beside("pooler", self._pooler)
         if pooler is not None and self._pooler_begin is not None:
             result.pooler_cpu_seconds = pooler - self._pooler_begin
-        replica = self._cpu_beside("replica", self._replica)
-        if replica is not None and self._replica_begin is not None:
-            result.replica_cpu_seconds = replica - self._replica_begin
+        replica = self._try("CPU of the replica", self._replica.read)
+        if replica is not None:
+            there = self._replica.used(self._replica_begin, replica)
+            result.replica_cpu_seconds = there.total
+            result.backends += [row for row in there.rows if row["role"] in self._away]
+            result.cpu_by_role.update({role: there.by_role[role] for role in self._away})
         if self._windows is None:
             result.lag = lag_rows(
                 self._cluster.lag_between(self._unix_begin, self._unix_end), self._unix_begin

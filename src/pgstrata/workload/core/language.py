@@ -264,7 +264,8 @@ class Role:
     them apart: the driver sets `client` (1-based) and `client_id` (0-based) for each connection.
     target_rows: rows/s over all clients the role must reach 95 % of (the SLA), if it has a rate.
     latency_limit_seconds: longer transactions are late, ones due longer ago are skipped. reconnect: each
-    transaction has a connection of its own.
+    transaction has a connection of its own. reads_only: it leaves the data as it is, so a replica can serve
+    it while other roles write.
     """
 
     name: str
@@ -283,6 +284,7 @@ class Role:
     max_tries: int = 1
     latency_limit_seconds: float | None = None
     reconnect: bool = False
+    reads_only: bool = False
     variables: Mapping[str, int | float | str | bool | None] = field(default_factory=dict)
     start: Sequence[Op] = ()
 

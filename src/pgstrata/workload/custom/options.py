@@ -82,6 +82,11 @@ class ScriptRole(Part):
         description="transactions/s of all its connections; null: as fast as possible",
     )
     mode: Mode | None = Field(None, description="`simple`, `extended` or `prepared`; null: that of the step")
+    reads_only: bool = Field(
+        False,
+        description="this role leaves the data as it is, whatever others of the step do, and the server "
+        "holds it to that",
+    )
 
 
 class ScriptStep(Part):

@@ -90,12 +90,17 @@ def script_steps(o: CustomOptions, step: ScriptStep, tables: Sequence[str]) -> I
     reads_only = o.reads_only if step.reads_only is None else step.reads_only
     rate = step.rate if step.rate is not None else o.rate
     roles = step.roles or [
-        ScriptRole.model_construct(name="query", scripts=step.scripts, clients=None, rate=rate, mode=None)
+        ScriptRole.model_construct(
+            name="query", scripts=step.scripts, clients=None, rate=rate, mode=None, reads_only=False
+        )
     ]
     for title, clients in zip(o.titles(step), o.clients_of(step), strict=True):
         yield Step(
             title,
-            [_role(o, step, role, role.clients or clients, reads_only=reads_only) for role in roles],
+            [
+                _role(o, step, role, role.clients or clients, reads_only=reads_only or role.reads_only)
+                for role in roles
+            ],
             Headline(step.headline or roles[0].name, "operations", "transactions/s"),
             seconds=step.seconds or o.seconds,
             warmup=o.warmup if step.warmup is None else step.warmup,
@@ -118,5 +123,6 @@ def _role(o: CustomOptions, step: ScriptStep, role: ScriptRole, clients: int, *,
         retry_sqlstates=RETRIED if o.max_tries > 1 else (),
         max_tries=o.max_tries,
         variables={"scale": 1, "random_seed": o.seed, "default_seed": o.seed, **o.define},
+        reads_only=reads_only,
         start=[READ_ONLY] if reads_only else [],
     )

@@ -227,7 +227,7 @@ def _range_queries(o: InsertOptions) -> Role:
         prepare, send = one.ops(o)
         start += prepare
         scripts.append(Script(send, name=one.name))
-    return Role("query", o.clients, scripts, mode=_query_mode(o), start=start)
+    return Role("query", o.clients, scripts, mode=_query_mode(o), reads_only=True, start=start)
 
 
 def _point_queries(o: InsertOptions, *, deleted: bool) -> Role:
@@ -253,6 +253,7 @@ def _point_queries(o: InsertOptions, *, deleted: bool) -> Role:
         o.clients,
         [Script(send, before=before, name="point")],
         mode=_query_mode(o),
+        reads_only=True,
         start=[*prepare, read_max, about if deleted else _read_min(o)],
     )
 
