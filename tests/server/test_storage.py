@@ -142,6 +142,17 @@ def test_a_delay_that_the_kernel_cannot_make_is_said() -> None:
     assert 'io_delay = "' in refused.value.hint
 
 
+def test_who_delays_is_said_with_the_reason(tmp_path: Path) -> None:
+    found = find_delay("2ms")
+    devices = tmp_path / "misc"
+    devices.write_text("237 loop-control\n236 device-mapper\n")
+    mapped = delay.no_other_way(devices)
+    devices.write_text("237 loop-control\n")
+    assert mapped == "the kernel's device mapper delays whole disks only"
+    assert delay.no_other_way(devices) == "this kernel has no device mapper"
+    assert found and found.by == f"a preloaded library, since {delay.no_other_way()}"
+
+
 def test_without_a_compiler_the_sentence_says_what_to_install(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,9 @@ LONGEST_SECONDS = 10.0
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s)", re.ASCII)
 
+DEVICES = Path("/proc/misc")
+"""Names the device mapper where a kernel has one."""
+
 _TRIES = 20
 _TOO_LONG = 1.5
 """A sleep that takes so many times what was asked for is another delay."""
@@ -40,12 +43,12 @@ _PR_SET_TIMERSLACK = 29
 @dataclass(frozen=True)
 class Delay:
     """What a wait for the disk takes longer. library: the compiled one that makes it so; by: what
-    people are told of it."""
+    people are told of it, and why it is no other."""
 
     written: str
     seconds: float
     library: Path
-    by: str = "a preloaded library"
+    by: str
 
     def env(self, data: Path, wal: Path | None, env: Mapping[str, str]) -> dict[str, str]:
         """The environment of a server whose files in these folders answer later, with what it has anyway."""
@@ -89,7 +92,18 @@ def find_delay(text: str | None) -> Delay | None:
         )
     library = _library()
     check_reachable(library.parent, server_account(), "the library that delays")
-    return Delay(text.strip(), seconds, library)
+    return Delay(text.strip(), seconds, library, f"a preloaded library, since {no_other_way()}")
+
+
+def no_other_way(devices: Path = DEVICES) -> str:
+    """Why the kernel itself delays nothing. Its device mapper would have to be given a disk, by root."""
+    try:
+        there = re.search(r"^\s*\d+ device-mapper$", devices.read_text(), re.MULTILINE)
+    except OSError:
+        there = None
+    return (
+        "the kernel's device mapper delays whole disks only" if there else "this kernel has no device mapper"
+    )
 
 
 def shortest_sleep(seconds: float) -> float:
