@@ -25,6 +25,7 @@ _CHUNK = 1 << 20
 
 # What was found right before, by path: a command looks at a run several times.
 _seen: dict[str, tuple[int, ...]] = {}
+_MOST_SEEN = 20_000
 
 
 def text(sums: Mapping[str, str]) -> bytes:
@@ -109,5 +110,7 @@ def _wrong(path: Path, digest: str) -> str | None:
         return "is missing"
     except OSError as cause:
         return f"cannot be read: {os.strerror(cause.errno) if cause.errno else cause}"
+    if len(_seen) >= _MOST_SEEN:
+        _seen.clear()
     _seen[str(path)] = now
     return None
