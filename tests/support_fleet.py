@@ -12,12 +12,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.conductor import Conductor
 from pgstrata.fleet.dispatch import Dispatcher
 from pgstrata.fleet.engine import Engine
+from pgstrata.fleet.home import ARRIVED
+from pgstrata.fleet.job import QUALIFIED, Known
+from pgstrata.fleet.machine import look
 from pgstrata.fleet.roles import Machine, RetryError
+from pgstrata.fleet.tasks import Look
+from pgstrata.store.record import Qualification
+from pgstrata.store.write import now
 from support_program import environment
+
+
+def present(text: bytes) -> bytes:
+    """What a worker answers that is there."""
+    return text
 
 
 def simulated(text: bytes) -> bytes:
@@ -27,7 +40,7 @@ def simulated(text: bytes) -> bytes:
 
     task = json.loads(text)
     folder = Path(task["folder"])
-    me = {"id": task["id"], "attempt": task["attempt"], "pid": os.getpid(), "address": get_worker().address}
+    me = {"id": task["id"], "attempt": task["attempt"], "pid": os.getpid(), "name": get_worker().name}
     with (folder / "begun").open("a") as file:
         file.write(json.dumps(me) + "\n")
     if task.get("refuse") == get_worker().name:
@@ -40,17 +53,22 @@ def simulated(text: bytes) -> bytes:
 
 
 class Sleeping:
-    """A job of simulated comparisons, and what became of it."""
+    """A job of simulated comparisons, and what became of it. refuse: name of a worker that does none;
+    machines: so many have come before any is ready."""
 
-    def __init__(self, folder: Path, refuse: str = "") -> None:
-        self.folder, self._refuse = folder, refuse
+    def __init__(self, folder: Path, refuse: str = "", machines: int = 1) -> None:
+        self.folder, self._refuse, self._machines = folder, refuse, machines
+        self._come: set[str] = set()
         self.home: list[dict[str, Any]] = []
         self.failures: list[tuple[str, str]] = []
         self.open: set[str] | None = None
 
     def admit(self, machine: Machine, others: Sequence[Machine]) -> Generator[bytes | None, Any, None]:
         machine.kind = machine.host = "simulated"
+        self._come.add(machine.address)
         yield None
+        while len(self._come) < self._machines:
+            yield None
 
     def task(self, assignment: Assignment, machine: Machine, attempt: int) -> bytes:
         return json.dumps(
@@ -106,8 +124,10 @@ class Noting:
 
 
 @contextmanager
-def engine_at(address: str, owner: str = "tests") -> Iterator[Engine]:
-    engine = Engine(address, owner, simulated)
+def engine_at(
+    address: str, owner: str = "tests", perform: Callable[[bytes], bytes] = simulated
+) -> Iterator[Engine]:
+    engine = Engine(address, owner, perform)
     try:
         yield engine
     finally:
@@ -144,17 +164,16 @@ def engine_on_loopback(
     one_host: bool = False,
     environ: Mapping[str, str] | None = None,
     own: Mapping[str, Mapping[str, str]] | None = None,
-    inside: Sequence[str] = (),
+    inside: Mapping[str, Sequence[str]] | None = None,
 ) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """A scheduler and workers as a user starts them, by the engine's own commands. options: of the scheduler;
     environ: of all, own: of one worker (`w1`, `w2`, …). one_host: the workers do not pass for machines of
-    their own. inside: a command that starts the workers."""
+    their own. inside: of one worker the command that starts it."""
     environ = environ or {}
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(*words: str, **more: str) -> None:
+    def start(*words: str, by: Sequence[str] = (), **more: str) -> None:
         with (place / f"engine-{len(started)}.log").open("wb") as log:
-            by = inside if words[0] == "worker" else ()
             command = [*by, str(Path(sys.executable).parent / "dask"), *words]
             started.append(
                 subprocess.Popen(
@@ -173,13 +192,14 @@ def engine_on_loopback(
             assert time.monotonic() < until
             time.sleep(0.1)
         address = str(json.loads((place / "s.json").read_text())["address"])
-        for number in range(1, workers + 1):
+        for name in (f"w{number}" for number in range(1, workers + 1)):
             start(
                 *("worker", address, "--nthreads", "1", "--resources", "machine=1", "--no-nanny"),
-                *("--no-dashboard", "--name", f"w{number}", "--memory-limit", "0"),
-                **({} if one_host else {"PGSTRATA_MACHINE": f"w{number}"}),
+                *("--no-dashboard", "--name", name, "--memory-limit", "0"),
+                by=(inside or {}).get(name, ()),
+                **({} if one_host else {"PGSTRATA_MACHINE": name}),
                 **environ,
-                **(own or {}).get(f"w{number}", {}),
+                **(own or {}).get(name, {}),
             )
         yield address, started
     finally:
@@ -187,3 +207,12 @@ def engine_on_loopback(
             if process.poll() is None:
                 process.kill()
             process.wait()
+
+
+def qualified(place: Path, *names: str) -> None:
+    """Lets machines of these names be known to see enough, as after an earlier start of a client."""
+    seen = look(Look(data_dir="data", servers=()))
+    found = Qualification(at=now(), seen=0.01, minutes=1.0, margin=0.9, offset=0.0)
+    known = {f"{seen.host}/{name}": Known(seen.fingerprint, seen.pgstrata, found) for name in names}
+    (place / "results" / ARRIVED).mkdir(parents=True)
+    (place / "results" / ARRIVED / QUALIFIED).write_bytes(msgspec.json.encode(known))

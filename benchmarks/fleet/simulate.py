@@ -5,7 +5,8 @@
 The engine, the client's loop and the rules of who gets what are the real ones; a comparison is two sleeps
 that stand for its two variants, and notes where each took place. Says how many were lost, came home twice
 or had their variants on two machines, what share of the machines' time went into anything but comparisons
-while comparisons waited, and how long all took against what those machines could have done at best.
+while comparisons waited, how long all took against what those machines could have done at best, and how busy
+this machine was: all of it shares its CPUs with whatever else runs here.
 `--check` exits 1 where a goal is missed: none lost, none twice, no pair across machines, overhead under 2 %,
 at most 1.1 times the bound.
 """
@@ -17,6 +18,7 @@ import asyncio
 import itertools
 import json
 import logging
+import math
 import multiprocessing
 import os
 import random
@@ -32,6 +34,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import dask
+import psutil
 from distributed import LocalCluster, Worker
 
 from pgstrata.fleet.assignments import Assignment
@@ -153,18 +156,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
         killer = threading.Thread(
             target=_kill, args=(workers, round(options.killed * options.workers), ideal, dice, deaths)
         )
-        cpu = time.process_time()
+        cpu, machine = time.process_time(), psutil.cpu_times()
         begun = time.monotonic()
         killer.start()
         Conductor(engine, Dispatcher(assignments, 5), job, Silent()).run()
         ended = time.monotonic()
         cpu = time.process_time() - cpu
+        by_workers = [_cpu(worker.pid) for worker in workers if worker.pid]
+        busy = _busy(machine, psutil.cpu_times(), math.fsum([cpu, *by_workers]))
         killer.join()
         engine.close()
         for worker in workers:
             worker.kill()
             worker.join()
+    print(busy)
     return _report(options, assignments, job, workers, deaths, begun, ended, cpu)
+
+
+def _cpu(pid: int) -> float:
+    """Seconds of CPU that a worker has used; those that were killed are not counted."""
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
+
+
+def _busy(before: Any, after: Any, own: float) -> str:
+    """What the CPUs of this machine did meanwhile. own: seconds of CPU of this benchmark, the start of its
+    workers among them."""
+    spent = {name: getattr(after, name) - getattr(before, name) for name in after._fields}
+    # Those of virtual machines that run here are in `user` already.
+    every = sum(seconds for name, seconds in spent.items() if not name.startswith("guest"))
+    idle = spent["idle"] + spent.get("iowait", 0.0)
+    return (
+        f"CPUs busy {1 - idle / every:.0%} of the time, {own / every:.0%} for this benchmark; "
+        f"stolen {spent.get('steal', 0.0) / every:.1%}"
+    )
 
 
 def _kill(

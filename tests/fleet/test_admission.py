@@ -244,11 +244,6 @@ def test_the_machine_of_a_running_server(place: Path) -> None:
         admitted(job, machine(), seen(name="another"))
 
 
-def test_a_kind_for_a_workload_that_is_none(place: Path) -> None:
-    with pytest.raises(UsageError, match="there is no workload `sysbenc`"):
-        job_of(place, '[fleet]\nkinds = { sysbenc = "*EPYC*" }')
-
-
 def test_counts_are_not_for_fleets(place: Path) -> None:
     with pytest.raises(UsageError, match="counted on one machine"):
         job_of(place, "count = true")

@@ -27,7 +27,7 @@ def test_runs_come_through_the_engine(place: Path, pgstrata: Program, pg17: Serv
     (place / "results").mkdir()
     hide = f'mount -t tmpfs none {place}/results && exec "$@"'
     inside = ["unshare", "--mount", "--propagation", "private", "sh", "-c", hide, "sh"]
-    with engine_on_loopback(place, 1, inside=inside) as (address, _):
+    with engine_on_loopback(place, 1, inside={"w1": inside}) as (address, _):
         done = pgstrata("run", "apart.toml", "--fleet", address, "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = Results(place / "results").runs()

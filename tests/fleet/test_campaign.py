@@ -8,19 +8,12 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import psutil
 import pytest
 
-from pgstrata.fleet.home import ARRIVED
-from pgstrata.fleet.job import QUALIFIED, Known
-from pgstrata.fleet.machine import look
-from pgstrata.fleet.tasks import Look
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from pgstrata.store.record import Qualification
-from pgstrata.store.write import now
-from support_fleet import engine_on_loopback
+from support_fleet import engine_on_loopback, qualified
 from support_interleaved import write
 from support_program import Program, Running
 
@@ -43,15 +36,6 @@ def campaign(place: Path, server: Server, *, repeats: int = 1, seconds: float = 
         slice_=0.1,
         more=MORE.format(repeats=repeats, fleet=fleet),
     )
-
-
-def qualified(place: Path, *names: str) -> None:
-    """Lets machines of these names be known to see enough, as after an earlier start of a client."""
-    seen = look(Look(data_dir="data", servers=()))
-    found = Qualification(at=now(), seen=0.01, minutes=1.0, margin=0.9, offset=0.0)
-    known = {f"{seen.host}/{name}": Known(seen.fingerprint, seen.pgstrata, found) for name in names}
-    (place / "results" / ARRIVED).mkdir(parents=True)
-    (place / "results" / ARRIVED / QUALIFIED).write_bytes(msgspec.json.encode(known))
 
 
 def below(pid: int) -> list[psutil.Process]:

@@ -64,6 +64,7 @@ def show_forecast(campaign: Campaign, fleet: str, fresh: bool) -> None:
     from pgstrata.errors import UsageError
     from pgstrata.fleet.assignments import assignments_of
     from pgstrata.fleet.forecast import enough, forecast
+    from pgstrata.fleet.kinds import parts
     from pgstrata.fleet.planning import plan_of
     from pgstrata.store import Results
 
@@ -77,11 +78,19 @@ def show_forecast(campaign: Campaign, fleet: str, fresh: bool) -> None:
     plan = plan_of(campaign, results, fresh=fresh)
     assignments = assignments_of(plan, results)
     rows = [
-        [one.workload, one.repeat, len(one.runs), numbers.clock(one.seconds), numbers.size(one.disk_bytes)]
+        [
+            *(one.workload, one.repeat, len(one.runs)),
+            *(numbers.clock(one.seconds), numbers.size(one.disk_bytes), one.kind),
+        ]
         for one in sorted(assignments, key=lambda one: -one.seconds)
     ]
-    for line in aligned(["workload", "repeat", "runs", "time about", "disk about"], rows):
+    head = ["workload", "repeat", "runs", "time about", "disk about"]
+    if any(one.kind for one in assignments):
+        head.append("kind of machine")
+    for line in aligned(head, [row[: len(head)] for row in rows]):
         print(line)
+    for label, steps in parts(plan.campaign, campaign).items():
+        print(f"{label}: {', '.join(steps)}")
     print()
     if not assignments:
         print(f"campaign {campaign.name}: everything is there")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
 
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan
-from pgstrata.errors import UsageError
+from pgstrata.fleet.kinds import kind_of
 from pgstrata.store import Results
 from pgstrata.store.read import Run, read_run
-from pgstrata.suggest import meant
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,14 @@ class Assignment:
     kind: str = ""
     runs: tuple[PlannedRun, ...] = ()
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The same each time that the campaign is started."""
         return hashlib.sha256(f"{self.workload}\0{self.repeat}".encode()).hexdigest()[:16]
+
+    def suits(self, kind: str) -> bool:
+        """Whether a machine of a kind may have it."""
+        return not self.kind or fnmatchcase(kind.lower(), self.kind.lower())
 
     def __str__(self) -> str:
         return f"{self.workload}, repeat {self.repeat}"
@@ -41,15 +46,8 @@ class Assignment:
 def assignments_of(plan: Plan, results: Results) -> list[Assignment]:
     """What of a plan is to do, in its order.
 
-    What is there of an assignment counts as a whole, where all of it was measured on one machine. Raises
-    UsageError for a kind that is named for a workload the campaign does not have.
+    What is there of an assignment counts as a whole, where all of it was measured on one machine.
     """
-    kinds = plan.campaign.spec.fleet.kinds
-    labels = [chosen.label for chosen in plan.campaign.workloads]
-    if unknown := next((label for label in kinds if label not in labels), None):
-        raise UsageError(
-            f"`fleet.kinds`: there is no workload `{unknown}`", meant(unknown, labels, "workloads")
-        )
     grouped: dict[tuple[str, int], list[PlannedRun]] = {}
     for run in plan.runs:
         grouped.setdefault((run.key.workload, run.key.repeat), []).append(run)
@@ -69,7 +67,7 @@ def assignments_of(plan: Plan, results: Results) -> list[Assignment]:
                 repeat,
                 sum(run.seconds for run in able),
                 sum(disk) if in_turn else max(disk),
-                kinds.get(workload, ""),
+                kind_of(plan.campaign, workload),
                 again,
             )
         )

@@ -58,6 +58,8 @@ class Conductor:
         """By the identity of the call: what an earlier client has begun."""
         self._taken: list[Call] = []
         """Answers that are home, to be forgotten by the engine when no machine waits for us."""
+        self._waits_said: set[str] = set()
+        """Assignments of which was said that no machine is of their kind."""
         self._looked = -LOOK_SECONDS
         self._alone_since = time.monotonic()
 
@@ -148,6 +150,7 @@ class Conductor:
                 self._adopted.pop(id(call))
                 self._engine.drop(call)
                 self._begin_again(assignment, "the worker is gone")
+        self._say_what_waits()
 
     def _new(self, worker: WorkerInfo) -> Machine:
         machine = Machine(worker, worker.name or worker.address)
@@ -248,7 +251,7 @@ class Conductor:
 
     def _listen(self) -> None:
         """Takes what has come: what machines tell of themselves, and one answer, so that its machine does not
-        wait for those of others to be fetched."""
+        wait for those of others to be taken in."""
         while not self._engine.events.empty():
             self._on_event(self._engine.events.get())
         try:
@@ -363,15 +366,40 @@ class Conductor:
         """Assignments that none of the machines here may do, when nothing else is left to wait for."""
         if self._adopted or any(machine.state != "ready" for machine in usable):
             return
-        for assignment in self._dispatcher.waiting:
-            if not any(self._dispatcher.fits(assignment, machine.candidate) for machine in usable):
-                if not self._dispatcher.reason(assignment):
-                    there = "; ".join(sorted({machine.kind for machine in usable}))
-                    raise UsageError(
-                        f"{assignment}: no machine is of the kind {assignment.kind!r}", f"there is: {there}"
-                    )
+        waiting, fits = self._dispatcher.waiting, self._dispatcher.fits
+        if any(fits(assignment, machine.candidate) for assignment in waiting for machine in usable):
+            return  # it is given out in a moment
+        of_no_kind = [assignment for assignment in waiting if not self._dispatcher.reason(assignment)]
+        for assignment in waiting:
+            if assignment not in of_no_kind:
                 self._dispatcher.give_up(assignment)
                 self._fail(assignment, "")
+        for assignment in of_no_kind:
+            raise UsageError(
+                f"{assignment}: {_no_kind(assignment)}",
+                f"there is: {_kinds(usable)}; the same command goes on when there is one",
+            )
+
+    def _say_what_waits(self) -> None:
+        """At once, not when all else is done: a machine may still come, but a kind may be misspelt, too."""
+        usable = [machine for machine in self.machines.values() if machine.state in ("ready", "measuring")]
+        if not usable or any(machine.state == "arriving" for machine in self.machines.values()):
+            return
+        for assignment in self._dispatcher.waiting:
+            if assignment.id not in self._waits_said and not any(
+                assignment.suits(machine.kind) for machine in usable
+            ):
+                self._waits_said.add(assignment.id)
+                reason = f"{_no_kind(assignment)}; there is: {_kinds(usable)}"
+                self._watcher.assignment(assignment, "waits", "", reason)
+
+
+def _no_kind(assignment: Assignment) -> str:
+    return f"no machine is of the kind {assignment.kind!r}"
+
+
+def _kinds(machines: Sequence[Machine]) -> str:
+    return "; ".join(sorted({machine.kind for machine in machines}))
 
 
 __all__ = ["Conductor"]

@@ -6,10 +6,11 @@ and what is known already can wait. Repeats of one workload go to different mach
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from itertools import chain
 
 from pgstrata.fleet.assignments import Assignment
 
@@ -44,9 +45,14 @@ class Dispatcher:
         most: int,
         had: Iterable[tuple[str, str]] = (),
     ) -> None:
-        self._waiting = {one.id: one for one in assignments}
+        self._waiting: dict[tuple[str, str], list[Assignment]] = {}
+        """By workload and kind, the best of each first: looking for the next one takes no longer where there
+        are many."""
         self._running: dict[str, tuple[Assignment, str]] = {}
-        self._attempts = {id_: Attempts() for id_ in self._waiting}
+        self._attempts: dict[str, Attempts] = {}
+        for one in assignments:
+            self._attempts[one.id] = Attempts()
+            self._wait(one)
         self._had: Counter[tuple[str, str]] = Counter(had)
         self._most = most
         self.known: set[str] = set()
@@ -55,7 +61,7 @@ class Dispatcher:
     @property
     def waiting(self) -> list[Assignment]:
         """Those that nobody works at, in the order of their value."""
-        return sorted(self._waiting.values(), key=self._value)
+        return sorted(chain.from_iterable(self._waiting.values()), key=self._value)
 
     @property
     def running(self) -> list[tuple[Assignment, str]]:
@@ -71,12 +77,21 @@ class Dispatcher:
         return self._attempts[assignment.id].begun
 
     def _value(self, assignment: Assignment) -> tuple[bool, float, int]:
-        return assignment.workload in self.known, -assignment.seconds, assignment.repeat
+        return assignment.workload in self.known, *_length(assignment)
+
+    def _wait(self, assignment: Assignment) -> None:
+        group = self._waiting.setdefault((assignment.workload, assignment.kind), [])
+        insort(group, assignment, key=_length)
+
+    def _take(self, assignment: Assignment) -> None:
+        group = self._waiting[assignment.workload, assignment.kind]
+        group.remove(assignment)
+        if not group:
+            del self._waiting[assignment.workload, assignment.kind]
 
     def fits(self, assignment: Assignment, machine: Candidate) -> bool:
         """Whether this machine may do it at all."""
-        fits_kind = not assignment.kind or fnmatchcase(machine.kind.lower(), assignment.kind.lower())
-        return fits_kind and machine.name not in self._attempts[assignment.id].unfit
+        return assignment.suits(machine.kind) and machine.name not in self._attempts[assignment.id].unfit
 
     def next_for(self, machine: Candidate, coming: Collection[Candidate] = ()) -> Assignment | None:
         """What this machine does next; None where nothing is for it.
@@ -84,30 +99,35 @@ class Dispatcher:
         coming: other machines that will be free in a moment. A further repeat of what this machine has
         measured already is left to them.
         """
-        best: tuple[int, tuple[bool, float, int], Assignment] | None = None
-        for assignment in self._waiting.values():
+        others = [other for other in coming if other.name != machine.name]
+        found = (self._first_of(group, machine, others) for group in self._waiting.values())
+
+        def key(assignment: Assignment) -> tuple[bool, int, tuple[bool, float, int]]:
+            """Open verdicts before anything, then who has not measured it yet."""
+            value = self._value(assignment)
+            return value[0], self._had[assignment.workload, machine.name], value
+
+        return min((one for one in found if one is not None), key=key, default=None)
+
+    def _first_of(
+        self, group: Sequence[Assignment], machine: Candidate, others: Sequence[Candidate]
+    ) -> Assignment | None:
+        """The best of one workload that this machine does and is not to leave to others."""
+        for assignment in group:
             if not self.fits(assignment, machine):
                 continue
             here = self._had[assignment.workload, machine.name]
-            others = (other for other in coming if other.name != machine.name)
-            if here and any(
-                self.fits(assignment, other) and self._had[assignment.workload, other.name] < here
-                for other in others
-            ):
-                continue
-            value = self._value(assignment)
-            # Open verdicts before anything, then who has not measured it yet.
-            key = (int(value[0]) * 1_000_000 + here, value, assignment)
-            if best is None or key[:2] < best[:2]:
-                best = key
-        return best[2] if best is not None else None
+            fewer = [one for one in others if self._had[assignment.workload, one.name] < here]
+            if not any(self.fits(assignment, other) for other in fewer):
+                return assignment
+        return None
 
     def begin(self, assignment: Assignment, machine: str, *, begun: int | None = None) -> int:
         """A machine works at it from now on. Returns which attempt that is, from 1.
 
         begun: of one that an earlier client has begun.
         """
-        del self._waiting[assignment.id]
+        self._take(assignment)
         self._running[assignment.id] = assignment, machine
         self._had[assignment.workload, machine] += 1
         attempts = self._attempts[assignment.id]
@@ -136,7 +156,7 @@ class Dispatcher:
         """It waits again, as if it had not been begun."""
         self._stop(assignment)
         self._attempts[assignment.id].begun -= 1
-        self._waiting[assignment.id] = assignment
+        self._wait(assignment)
 
     def reason(self, assignment: Assignment) -> str:
         """Why it was not done the last time."""
@@ -144,7 +164,7 @@ class Dispatcher:
 
     def give_up(self, assignment: Assignment) -> None:
         """It has failed: no machine is left that could do it."""
-        del self._waiting[assignment.id]
+        self._take(assignment)
 
     def _stop(self, assignment: Assignment) -> str:
         _, machine = self._running.pop(assignment.id)
@@ -154,8 +174,12 @@ class Dispatcher:
     def _again(self, assignment: Assignment) -> bool:
         again = self._attempts[assignment.id].begun < self._most
         if again:
-            self._waiting[assignment.id] = assignment
+            self._wait(assignment)
         return again
+
+
+def _length(assignment: Assignment) -> tuple[float, int]:
+    return -assignment.seconds, assignment.repeat
 
 
 __all__ = ["Candidate", "Dispatcher"]

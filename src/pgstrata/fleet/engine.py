@@ -62,11 +62,13 @@ class WorkerInfo:
 
 @dataclass
 class Call:
-    """Something that a machine was asked. published: its name where it outlives the client."""
+    """Something that a machine was asked. published: its name where it outlives the client; answer: what came
+    of it, once it is here."""
 
     address: str
     future: Any
     published: str = ""
+    answer: bytes | None = None
     asked: float = field(default_factory=time.monotonic)
 
 
@@ -135,7 +137,7 @@ class Engine:
     ) -> None:
         self.address, self._owner, self._perform = address, owner, perform
         self.answers: queue.SimpleQueue[Call] = queue.SimpleQueue()
-        """Calls that have come to an end."""
+        """Calls that have come to an end, with their answers."""
         self.events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         """What machines tell of what they do."""
         self.topic = f"{_PREFIX}-{owner}"
@@ -251,7 +253,16 @@ class Engine:
         return call
 
     def _watch(self, call: Call) -> None:
-        call.future.add_done_callback(lambda future: self.answers.put(call))
+        call.future.add_done_callback(lambda future: self._later(self._fetch(call)))
+
+    async def _fetch(self, call: Call) -> None:
+        """Fetches beside all others, so that no machine waits for the answer of another."""
+        if call.future.status == "finished":
+            # Lost between its end and our asking, in one of many ways: then there is none.
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(FETCH_SECONDS):
+                    call.answer = await self._client.gather(call.future, asynchronous=True)
+        self.answers.put(call)
 
     def answer(self, call: Call) -> bytes | None:
         """What came of a call; None where the machine was lost.
@@ -270,13 +281,7 @@ class Engine:
                     "install the same pgstrata[fleet] on every machine",
                 )
             raise ServerError(f"{name}: {server_said(error, 300)}")
-        if future.status != "finished":
-            return None
-        try:
-            found: bytes = future.result(timeout=FETCH_SECONDS)
-        except Exception:  # lost between its end and our asking, in one of many ways
-            return None
-        return found
+        return call.answer
 
     def drop(self, call: Call) -> None:
         """Forgets a call; one that is not done is ended on its machine."""

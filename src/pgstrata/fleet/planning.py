@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.runs import Plan, make_plan
+from pgstrata.fleet.kinds import divided
 from pgstrata.server.lookup import look_up
 from pgstrata.store import Results
 
 
 def plan_of(campaign: Campaign, results: Results, *, fresh: bool = False) -> Plan:
-    """Servers are looked up and not fetched. Raises what `make_plan` raises."""
+    """Servers are looked up and not fetched. Raises what `divided` and `make_plan` raise."""
     return make_plan(
-        campaign,
+        divided(campaign),
         results,
         lambda spec, how: look_up(spec, how, folder=campaign.folder),
         fresh=fresh,

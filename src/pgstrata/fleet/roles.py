@@ -93,7 +93,7 @@ class Watcher(Protocol):
         ...
 
     def assignment(self, assignment: Assignment, event: str, machine: str, reason: str) -> None:
-        """`begins`, `found`, `home`, `again`, `failed`."""
+        """`begins`, `found`, `home`, `again`, `failed`, `waits` (for a machine of its kind)."""
         ...
 
     def refresh(self, machines: Sequence[Machine]) -> None:

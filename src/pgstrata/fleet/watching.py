@@ -68,6 +68,8 @@ class Lines:
                 self.say(f"{assignment} begins again elsewhere: {machine}: {reason}")
             case "failed":
                 self.say(f"{assignment} FAILED: {reason}")
+            case "waits":
+                self.say(f"{assignment} waits: {reason}")
 
     def refresh(self, machines: Sequence[Machine]) -> None:
         if time.monotonic() - self._told < EVERY_SECONDS:

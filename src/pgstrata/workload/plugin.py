@@ -24,6 +24,7 @@ from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.user_files import read_text, real_path, shown
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work
 from pgstrata.workload.core.options import (
+    Divisible,
     NeedsExtensions,
     OwnReport,
     RunCost,
@@ -49,9 +50,9 @@ class PluginError(UsageError):
 class Plugin:
     """A workload from outside, and where its code is.
 
-    Has what a Workload has, and `only`, `extensions` and `report` where that one has them; each of them
-    raises PluginError where the code raises anything but a PgstrataError. digest: of its source, empty where
-    that is a package.
+    Has what a Workload has, and `only`, `part`, `extensions` and `report` where that one has them; each of
+    them raises PluginError where the code raises anything but a PgstrataError. digest: of its source, empty
+    where that is a package.
     """
 
     def __init__(self, inner: Workload, name: str, where: Path, digest: str) -> None:
@@ -64,6 +65,8 @@ class Plugin:
         # On the instance: protocols look for them there.
         if isinstance(inner, Selectable):
             self.only = self._guarded(inner.only)
+        if isinstance(inner, Divisible):
+            self.part = self._guarded(inner.part)
         if isinstance(inner, NeedsExtensions):
             self.extensions = self._guarded(inner.extensions)
         if isinstance(inner, OwnReport):

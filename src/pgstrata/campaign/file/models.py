@@ -323,11 +323,12 @@ class FleetSpec(Strict):
         description="Names or globs of the only machines that take part. `[]`: all. A campaign with `dsn:` "
         "servers names the one machine that they are measured from.",
     )
-    kinds: dict[str, str] = Field(
+    kinds: dict[str, str | dict[str, str]] = Field(
         default={},
         max_length=MOST_WORKLOADS,
         description="By label of a workload the kind of machine it is measured on, a glob: `{ sysbench = "
-        '"*EPYC*" }`. `pgstrata fleet status` shows the kinds.',
+        '"*EPYC*" }`; or of its steps, by their names or globs: `{ sysbench = { point-query = "*EPYC*" } }`. '
+        "`pgstrata fleet status` shows the kinds.",
     )
     qualify_hours: float = Field(
         default=12.0,

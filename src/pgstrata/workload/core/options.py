@@ -127,6 +127,15 @@ class Selectable(Protocol):
 
 
 @runtime_checkable
+class Divisible(Protocol):
+    """A workload whose steps do without one another: some of them can be measured on another machine."""
+
+    def part(self, steps: Sequence[str]) -> Mapping[str, Any]:
+        """Options with which only these of its steps are measured, each for as long as ever."""
+        ...
+
+
+@runtime_checkable
 class NeedsExtensions(Protocol):
     """A workload that some servers cannot run because they lack an extension."""
 

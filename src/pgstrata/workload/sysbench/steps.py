@@ -425,8 +425,11 @@ class Sysbench:
     def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
         """What reads can be of any length; what writes has the length that the data are made for."""
         names = {m.name for m in ALL}
-        alone = {"steps": list(steps)} if steps and names.issuperset(steps) else {}
+        alone = self.part(steps) if steps and names.issuperset(steps) else {}
         return {"read_seconds": seconds, **alone}
+
+    def part(self, steps: Sequence[str]) -> Mapping[str, Any]:
+        return {"steps": list(steps)}
 
     def estimate(self, options: SysbenchOptions) -> RunCost:
         """A row takes 24 bytes of header, 4 of line pointer, 191 of columns; index entries 20 bytes in
