@@ -1,0 +1,102 @@
+"""Workers that really are what a machine must not be: each takes no part and says why; another measures."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pgstrata
+from pgstrata.driver.path import find_driver
+from pgstrata.fleet.machine import driver_version
+from pgstrata.server.model import Server
+from pgstrata.store import Results
+from support_fleet import engine_on_loopback, qualified
+from support_interleaved import write
+from support_program import Running
+
+CLOCK = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+"""Gives a process another clock."""
+
+MORE = """
+margin = 0.9
+server_cpus = [{cpu}]
+[fleet]
+qualify_seconds = 2
+machines = ["w*"]
+"""
+
+OTHER = "9.9.9"
+
+
+def other_pgstrata(place: Path) -> dict[str, str]:
+    """An installation of another release, before the one here."""
+    source = Path(pgstrata.__file__).parent
+    copy = shutil.copytree(source, place / "other" / "pgstrata", ignore=shutil.ignore_patterns("__pycache__"))
+    first = copy / "__init__.py"
+    text = first.read_text()
+    assert pgstrata.__version__ in text
+    first.write_text(text.replace(pgstrata.__version__, OTHER))
+    return {"PYTHONPATH": str(place / "other")}
+
+
+def other_driver(place: Path) -> dict[str, str]:
+    """A driver of another release: the one here but for what it says of itself."""
+    copy = place / "pgstrata-driver"
+    said = driver_version().encode()
+    assert len(pgstrata.__version__) == len(OTHER) and pgstrata.__version__.encode() in said
+    copy.write_bytes(find_driver().read_bytes().replace(pgstrata.__version__.encode(), OTHER.encode()))
+    copy.chmod(0o755)
+    return {"PGSTRATA_DRIVER": str(copy)}
+
+
+def slow_clock() -> dict[str, str]:
+    """One that is an hour behind; what is measured by seconds goes on as ever."""
+    return {"LD_PRELOAD": str(CLOCK), "FAKETIME": "-1h", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+
+@pytest.fixture(scope="module")
+def last_cpu() -> int:
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2 or shutil.which("taskset") is None:
+        pytest.skip("a worker that lacks a CPU needs two of them, and taskset")
+    return cpus[-1]
+
+
+def out(client: Running) -> dict[str, str]:
+    """Who takes no part, and why."""
+    events = [json.loads(line) for line in client.said.splitlines() if line.startswith("{")]
+    return {one["machine"]: one["reason"] for one in events if one["event"] == "machine-out"}
+
+
+@pytest.fixture
+def said(place: Path, pg17: Server, last_cpu: int) -> Iterator[dict[str, str]]:
+    """What was said of the workers of a campaign, of which one is as it should be."""
+    own = {"w1": other_pgstrata(place), "w2": other_driver(place)}
+    if CLOCK is not None:
+        own["w5"] = slow_clock()
+    inside = {"w3": ["taskset", "-c", str(min(os.sched_getaffinity(0)))]}
+    qualified(place, "w4")
+    file = write(place, pg17, ["point-query"], seconds=1, slice_=0.1, more=MORE.format(cpu=last_cpu))
+    with engine_on_loopback(place, 5 if CLOCK else 4, own=own, inside=inside) as (address, _):
+        client = Running(place, ["run", str(file), "--fleet", address, "--format", "json"])
+        assert client.end() == 0, client.said
+    runs = Results(place / "results").runs()
+    assert [(run.done, run.machine) for run in runs] == [(True, "w4")] * 2
+    yield out(client)
+
+
+def test_each_says_why(said: dict[str, str], last_cpu: int) -> None:
+    installed = f"pgstrata {pgstrata.__version__} with {driver_version()}"
+    assert f"it has pgstrata {OTHER} with " in said["w1"] and f"the client {installed}" in said["w1"]
+    assert f"with pgstrata-driver {OTHER}, and the client {installed}" in said["w2"]
+    assert f"`server_cpus`: it has no CPU {last_cpu}; it has 0" in said["w3"]
+    if CLOCK is None:
+        pytest.skip("libfaketime is not here (Debian's faketime): no worker has another clock")
+    assert re.match(r"its clock is (1:00 h|5\d:\d\d min) behind: set it", said["w5"]), said["w5"]
+    assert sorted(said) == ["w1", "w2", "w3", "w5"]
