@@ -27,9 +27,8 @@ from pgstrata.server.model import Server
 from pgstrata.server.secrets import SECRETS, public, shown, shown_spec, shown_words, without_secrets
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step
+from support_passwords import CANARY, passwords_only, tcp_url
 from support_program import Program, Running, living_in
-
-CANARY = "c4naryPa55"
 
 
 @pytest.fixture
@@ -218,27 +217,6 @@ def test_services_password_files_and_several_hosts_lead_the_driver_where_libpq_w
     assert connection.options == "-c work_mem=5MB"
     assert shown_by_driver(connection, "work_mem", folder=tmp_path) == ["5MB"]
     assert CANARY not in repr(conninfo) + str(document(public(connection)))
-
-
-def passwords_only(cluster: Cluster, way: str) -> None:
-    """Lets TCP in with a password of this kind only."""
-    with cluster.connect() as session:
-        session.execute(
-            f"SET password_encryption = '{'scram-sha-256' if way == 'scram-sha-256' else 'md5'}'".encode()
-        )
-        session.execute("DROP ROLE IF EXISTS canary")
-        session.execute(f"CREATE ROLE canary SUPERUSER LOGIN PASSWORD '{CANARY}'".encode())
-    hba = cluster.data_dir / "pg_hba.conf"
-    hba.write_text(f"local all all trust\nhost all all 127.0.0.1/32 {way}\n")
-    with cluster.connect() as session:
-        session.execute("SELECT pg_reload_conf()")
-    time.sleep(0.2)
-
-
-def tcp_url(cluster: Cluster, *more: str) -> str:
-    return (
-        f"postgresql://canary:{CANARY}@127.0.0.1:{cluster.port}/postgres{'?' if more else ''}{'&'.join(more)}"
-    )
 
 
 def test_passwords_go_out_only_in_the_ways_that_are_allowed(cluster: Cluster, tmp_path: Path) -> None:

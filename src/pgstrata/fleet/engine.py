@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+import dask
 from distributed import Client, Future
 from distributed.security import Security
 
@@ -144,6 +145,8 @@ class Engine:
         # What goes wrong is said here, in one sentence, and not by each part of the engine.
         for name in ("distributed", "distributed.client", "distributed.comm", "asyncio", "tornado"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
+        # A server on its way is large, and has to be.
+        dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
         _reach(address)
         try:
             self._client = Client(
