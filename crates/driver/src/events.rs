@@ -2,6 +2,7 @@
 //!
 //! `docs/driver-events.schema.json` is made from these types, their comments included.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Mutex;
 
@@ -240,6 +241,8 @@ pub struct Replayed {
     pub unsent: u64,
     /// Statements that failed in the original, now, or both times.
     pub failures: Vec<ReplayFailure>,
+    /// Executions that went well and had or changed no row, by statement as in `statements_by_name`.
+    pub found_nothing: BTreeMap<String, u64>,
 }
 
 /// Statements of one shape that ended in the same way.

@@ -59,6 +59,13 @@ def capture(
     seed: Annotated[
         int, typer.Option("--seed", min=0, help="From statistics: the same seed draws the same values.")
     ] = 1,
+    sample: Annotated[
+        bool,
+        typer.Option(
+            "--sample/--no-sample",
+            help="From statistics of a server: reads rows of its tables, for values that belong together.",
+        ),
+    ] = True,
     export_script: Annotated[
         bool,
         typer.Option("--export-script", help="Prints a script for psql that makes FOLDER's files, and ends."),
@@ -128,12 +135,14 @@ def capture(
             mask=Mask(keep=keep or ()) if mask else None,
             reads_only=reads_only,
             seed=seed,
+            sample=sample,
         )
     elif not logs:
         raise UsageError("there is no log to read", "name one, a captured file, or --from-statistics")
-    elif calls is not None or sessions is not None or reads_only:
+    elif calls is not None or sessions is not None or reads_only or not sample:
         raise UsageError(
-            "--calls, --sessions and --reads-only are of --from-statistics", "a log has calls of its own"
+            "--calls, --sessions, --reads-only and --no-sample are of --from-statistics",
+            "a log has calls of its own",
         )
     elif to is None:
         if len(logs) > 1:

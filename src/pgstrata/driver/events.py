@@ -119,13 +119,15 @@ class ReplayFailure(_Object, frozen=True):
 
 class Replayed(_Object, frozen=True):
     """What a replay has to say beside what every step says. lost: sessions that the server has ended before
-    their time; unsent: statements that were not sent; failures: of the original, of now, or both times."""
+    their time; unsent: statements that were not sent; failures: of the original, of now, or both times;
+    found_nothing: executions that went well and had or changed no row, by statement."""
 
     lag: ReplayLag
     sessions: int
     lost: int
     unsent: int
     failures: list[ReplayFailure]
+    found_nothing: dict[str, int]
 
 
 class RoleSecond(RoleCounts, frozen=True, kw_only=True):

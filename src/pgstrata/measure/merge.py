@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,12 +94,16 @@ def _replayed(parts: Sequence[Replayed]) -> Replayed | None:
         key = (one.statement, one.then, one.now)
         seen = failures.get(key)
         failures[key] = one if seen is None else structs.replace(seen, count=seen.count + one.count)
+    found_nothing: Counter[str] = Counter()
+    for part in parts:
+        found_nothing.update(part.found_nothing)
     return Replayed(
         lag=lag,
         sessions=sum(part.sessions for part in parts),
         lost=sum(part.lost for part in parts),
         unsent=sum(part.unsent for part in parts),
         failures=list(failures.values()),
+        found_nothing=dict(found_nothing),
     )
 
 

@@ -109,6 +109,7 @@ def replay_record(replayed: Replayed) -> ReplayRecord:
         lost=replayed.lost,
         unsent=replayed.unsent,
         failures=tuple(ReplayFailureRecord(**structs.asdict(one)) for one in replayed.failures),
+        found_nothing=replayed.found_nothing,
     )
 
 

@@ -24,6 +24,7 @@ from pgstrata.store.choose import Side
 from pgstrata.store.record import RunRecord, Sizes
 from pgstrata.traffic.captured import text_of
 from pgstrata.upgrade.tried import TriedUpgrade
+from pgstrata.workload.replay.emptiness import emptiness_in, emptiness_table
 from pgstrata.workload.replay.gaps import Gap, gap_table, gaps
 from pgstrata.workload.replay.judged import (
     MARKS,
@@ -161,8 +162,8 @@ def lede(decision: Decision) -> str:
     host = next((run.record.host.hostname for run in decision.results.runs), None)
     return (
         f"{dumps} was loaded into every version. Then {source} {'were' if header.synthetic else 'was'} asked "
-        f"again {times} on each, in turns{f', on {host}' if host else ''}. Everything is held against "
-        f"{decision.base}."
+        f"again {times} on each, in turns{f', on {host}' if host else ''}: each time is called a round. "
+        f"Everything is compared with {decision.base}."
     )
 
 
@@ -209,7 +210,9 @@ def _answer(decision: Decision) -> Iterator[Block]:
             if len(statements) > MOST_NAMED:
                 named.append((f"and {len(statements) - MOST_NAMED} more", "", where))
             share = numbers.significant(100 * own.share(word), 2)
-            items.append((MARKS[word], f"{SAID[word]} ({len(statements)}, {share} % of the time)", named))
+            count = f"{len(statements)} statement{'s' * (len(statements) != 1)}"
+            said = f"{SAID[word]}: {count}, {share} % of the time on {decision.base}"
+            items.append((MARKS[word], said, named))
         found.append(Finding(variant, results.color(variant), headline(decision, variant), items))
     yield Findings("", found)
     yield Facts([*_facts(decision)])
@@ -279,7 +282,8 @@ def _counted_errors(own: Judged) -> str:
     if not own.new_errors:
         return "none"
     count = sum(error.count for error in own.new_errors)
-    return f"{len(own.new_errors)} kinds, {numbers.count(count)} times in {own.rounds} rounds"
+    kinds = f"{len(own.new_errors)} kind{'s' * (len(own.new_errors) != 1)}"
+    return f"{kinds}, {numbers.count(count)} times in {own.rounds} rounds"
 
 
 def _loaded(decision: Decision, variant: str) -> Sizes | None:
@@ -308,9 +312,11 @@ def _plan_blocks(decision: Decision) -> Iterator[Block]:
             yield Prose(f"All {own.planned} statements that have a plan have the same one on {variant}.")
             continue
         yield Prose(
-            f"On {variant}, {_of(len(own.plans), own.planned)} executed in another way: other "
+            "A plan is the way in which the server looks for the rows of a statement. On "
+            f"{variant}, {_of(len(own.plans), own.planned)} executed in another way: other "
             f"indexes, joins or orders. Both ways stand side by side, {base} on the left; lines that differ "
-            "have a mark. Another plan is not a worse one: the table above says how long it takes."
+            "have a mark. Seq Scan reads the whole table, an Index Scan only what an index points to. "
+            "Another plan is not a worse one: the table above says how long it takes."
         )
         there = {plan.name: plan for plan in plans_of(decision.step.by_variant[variant])}
         by_name = {one.name: one for one in own.statements}
@@ -344,10 +350,14 @@ def _default_blocks(decision: Decision) -> Iterator[Block]:
 def _gap_blocks(decision: Decision) -> Iterator[Block]:
     yield Prose(
         "Nothing was looked at but how these statements do on this data: not the upgrade itself (pg_upgrade, "
-        "downtime), not backups, replicas and jobs that are not in the log, and not other machines."
+        "downtime), not backups, replicas and jobs that are not in the log, and not other machines. Here the "
+        "data is freshly loaded, and most of it in memory after the first statements: a database that has "
+        "grown for years, is larger than its memory, or has many more users at a time may do otherwise."
     )
     if decision.gaps:
         yield gap_table(decision.gaps)
+    if (without := emptiness_table(emptiness_in(decision.step))) is not None:
+        yield without
     for text, names in decision.tried.servers.lacking.items():
         yield Prose(f"PostgreSQL {text} was left out: it lacks {', '.join(names)}.", "bad")
 

@@ -109,13 +109,15 @@ class ReplayFailureRecord(Struct, frozen=True, kw_only=True):
 
 class ReplayRecord(Struct, frozen=True, kw_only=True):
     """`lost`: sessions that the server has ended before their time; `unsent`: statements that were not sent;
-    `failures`: of the original, of now, or both times."""
+    `failures`: of the original, of now, or both times; `found_nothing`: executions that went well and had or
+    changed no row, by statement, None where the driver did not count them yet."""
 
     lateness: LatenessRecord
     sessions: Count
     lost: Count
     unsent: Count
     failures: tuple[ReplayFailureRecord, ...]
+    found_nothing: dict[str, Count] | None = None
 
 
 class ProfileRecord(Struct, frozen=True, kw_only=True):

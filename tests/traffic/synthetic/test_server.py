@@ -27,6 +27,7 @@ from pgstrata.traffic.synthetic.draw import Distribution
 from pgstrata.traffic.synthetic.files import of_folder
 from pgstrata.traffic.synthetic.make import synthetic
 from pgstrata.traffic.synthetic.prepared import types_by
+from pgstrata.traffic.synthetic.rows import rows_by
 from pgstrata.traffic.synthetic.statistics import Statistics, columns_of, of_server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
@@ -229,6 +230,44 @@ def test_values_are_those_of_the_columns(worked: Worked, tmp_path: Path) -> None
         )  # ANALYZE has seen the rows of the beginning, and of these none was NULL
         states = [one[1] for one in own["SELECT * FROM events WHERE lower(name) = $1 OR state = $2 LIMIT $3"]]
         assert 20 <= states.count("paid") <= 60  # a half of 80
+
+
+TOGETHER = """
+CREATE TABLE documents (tenant int, id text, kind int, PRIMARY KEY (tenant, id));
+INSERT INTO documents SELECT g / 100, md5(g::text), g % 7 FROM generate_series(1, 20000) g;
+ANALYZE documents;
+"""
+
+
+def test_columns_that_are_compared_together_come_from_one_row(pg17: Server, tmp_path: Path) -> None:
+    """As a rule of the application's: what no statistics of single columns say."""
+    with running(pg17) as cluster, database(cluster, "shop") as admin:
+        admin.execute(TOGETHER.encode())
+        admin.execute("SELECT pg_stat_statements_reset()")
+        for number in range(300):
+            admin.execute(f"SELECT kind FROM documents WHERE tenant = {number} AND id = 'x{number}'".encode())
+            admin.execute(f"SELECT tenant FROM documents WHERE id = 'x{number}'".encode())
+        statistics = of_server(admin)
+        for sampled in (False, True):
+            file = tmp_path / str(sampled)
+            rows_of = rows_by(admin) if sampled else None
+            header = synthetic(statistics, file, types_of=types_by(admin), rows_of=rows_of)
+            with Captured(file) as captured:
+                told = [one for entry in captured.sessions() for one in captured.statements(entry)]
+            (number,) = [n for n, one in enumerate(header.shapes) if "tenant = $1 AND id = $2" in one.text]
+            assert ("of one row" in str(header.shapes[number].parameters)) == sampled
+            keys = [one.parameters for one in told if one.shape == number]
+            there = admin.execute(
+                "SELECT count(*) FROM unnest(%s::int[], %s::text[]) k (tenant, id) "
+                "JOIN documents USING (tenant, id)",
+                ([key[0] for key in keys], [key[1] for key in keys]),
+            ).fetchone()
+            assert len(keys) == 300 and there is not None
+            assert there[0] == 300 if sampled else there[0] < 30
+            # Of a text that is nowhere common the statistics have a hundred values, the table has more.
+            (single,) = [n for n, one in enumerate(header.shapes) if "WHERE id = $1" in one.text]
+            values = {one.parameters for one in told if one.shape == single}
+            assert (len(values) > 200) == sampled
 
 
 def test_files_of_statistics_say_the_same(worked: Worked, pgstrata: Program, place: Path) -> None:

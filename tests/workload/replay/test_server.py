@@ -31,6 +31,7 @@ from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.shapes import shape
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
+from support_page import PageReader
 from support_program import Program
 from support_steps import database, run_step, running
 from support_traffic import SCHEMA, SETTINGS, Calls, Shop, counted, state, take_logs
@@ -528,3 +529,14 @@ def test_keys_that_a_sequence_has_given_otherwise(pg17: Server, pgstrata: Progra
     page = next(place.glob("results/**/*.html")).read_text()
     assert "No call of 1 statement found a row on" in page
     assert "no log says" in page and "UPDATE parents SET name" in page
+    # How many in all, and of each statement: two updates, and one of two questions.
+    nothing = {text_of(name): count for name, count in step["replay"]["found_nothing"].items()}
+    assert nothing["UPDATE parents SET name = $1 WHERE id = $2"] == 2
+    assert nothing["SELECT name FROM parents WHERE id = $1"] == 1
+    reader = PageReader(next(place.glob("results/**/*.html")))
+    (table,) = [one for one in reader.tables if one.caption.startswith("Statements that found no row")]
+    assert sorted([cell.text for cell in row] for row in table.rows) == [
+        ["SELECT name FROM parents WHERE id = $1", "2", "1"],
+        ["UPDATE parents SET name = $1 WHERE id = $2", "2", "2"],
+    ]
+    assert "75 % of the 4 executions that look for rows, of 2 statements" in " ".join(reader.text)

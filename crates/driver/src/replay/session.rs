@@ -234,6 +234,9 @@ impl<'a> ReplaySession<'a> {
             ..Transaction::default()
         };
         recorder.transaction(now, &transaction);
+        if rows == 0 && code.is_none() {
+            tally.found_nothing(current.shape);
+        }
         if code.is_some() || current.then.is_some() {
             tally.failed(current.shape, current.then, code, error.as_ref().map_or("", |(_, text)| text));
         }

@@ -58,6 +58,8 @@ struct Counters {
     begin: Nanos,
     seconds: BTreeMap<u64, Lags>,
     failures: BTreeMap<FailureKey, (u64, String)>,
+    /// By shape.
+    found_nothing: Vec<u64>,
     sessions: u64,
     lost: u64,
     unsent: u64,
@@ -72,6 +74,7 @@ impl ReplayTally {
             begin: 0,
             seconds: BTreeMap::new(),
             failures: BTreeMap::new(),
+            found_nothing: Vec::new(),
             sessions: 0,
             lost: 0,
             unsent: 0,
@@ -103,6 +106,15 @@ impl ReplayTally {
         }
         let seen = counters.failures.entry(key).or_insert_with(|| (0, message.to_owned()));
         seen.0 += 1;
+    }
+
+    /// A statement went well, and had or changed no row.
+    pub fn found_nothing(&self, shape: usize) {
+        let mut counters = self.lock();
+        if counters.found_nothing.len() <= shape {
+            counters.found_nothing.resize(shape + 1, 0);
+        }
+        counters.found_nothing[shape] += 1;
     }
 
     /// A session has been begun.
@@ -152,12 +164,18 @@ impl<'a> ReplayTotals<'a> {
     pub fn done(&mut self) -> Replayed {
         self.second(u64::MAX - 1);
         let mut failures: BTreeMap<FailureKey, (u64, String)> = BTreeMap::new();
+        let mut found_nothing: BTreeMap<String, u64> = BTreeMap::new();
         let (mut sessions, mut lost, mut unsent) = (0, 0, 0);
         for tally in self.tallies {
             let counters = tally.lock();
             sessions += counters.sessions;
             lost += counters.lost;
             unsent += counters.unsent;
+            for (shape, &count) in counters.found_nothing.iter().enumerate().filter(|&(_, &count)| count > 0)
+            {
+                *found_nothing.entry(self.shapes.get(shape).cloned().unwrap_or_default()).or_default() +=
+                    count;
+            }
             for (key, (count, message)) in &counters.failures {
                 failures.entry(*key).or_insert_with(|| (0, message.clone())).0 += count;
             }
@@ -170,6 +188,13 @@ impl<'a> ReplayTotals<'a> {
             count,
             message,
         });
-        Replayed { lag: self.whole.told(), sessions, lost, unsent, failures: failures.collect() }
+        Replayed {
+            lag: self.whole.told(),
+            sessions,
+            lost,
+            unsent,
+            failures: failures.collect(),
+            found_nothing,
+        }
     }
 }

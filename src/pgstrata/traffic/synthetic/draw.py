@@ -91,6 +91,11 @@ class Distribution:
         span = self._numbering.number(bounds[-1]) - self._numbering.number(bounds[0]) + 1
         return ((column.distinct or 0.0) - common) / span >= DENSE
 
+    @property
+    def knows_all(self) -> bool:
+        """Whether its values are known, or can be told from those that are."""
+        return self._dense or len(self.column.bounds) < 2
+
     def equal(self, dice: Random) -> str:
         """A value that is there, as far as that is known."""
         stretch = self._stretches[self._place(dice.random())]

@@ -21,6 +21,7 @@ from pgstrata.traffic.shapes import shape
 from pgstrata.traffic.synthetic.names import Tables
 from pgstrata.traffic.synthetic.origins import Hide, Origin, Value
 from pgstrata.traffic.synthetic.parameters import KnownValues, origins
+from pgstrata.traffic.synthetic.rows import RowsOf
 from pgstrata.traffic.synthetic.statistics import MARK, CalledStatement, Statistics
 from pgstrata.traffic.synthetic.understand import understand
 from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood
@@ -92,17 +93,18 @@ def synthetic(
     reads_only: bool = False,
     seed: int = 1,
     types_of: TypesOf | None = None,
+    rows_of: RowsOf | None = None,
 ) -> Header:
     """Writes the captured file `to` of what a server knows, and returns its header.
 
     calls: in the file, fewer where the original had fewer. sessions: None: as many as the original's time
     lets one think. mask: makes other values of those that are drawn. reads_only: statements that change
-    nothing. types_of: asks a server.
+    nothing. types_of: asks a server; rows_of: samples rows of its tables.
 
     Raises UsageError where no statement can be understood.
     """
     hide: Hide = mask or str
-    found = _understood(statistics, types_of, masked=mask is not None, reads_only=reads_only)
+    found = _understood(statistics, types_of, rows_of, masked=mask is not None, reads_only=reads_only)
     if not found.shares:
         raise _nothing(found)
     shares = shared_out(found.shares, calls)
@@ -139,7 +141,12 @@ def synthetic(
 
 
 def _understood(
-    statistics: Statistics, types_of: TypesOf | None, *, masked: bool, reads_only: bool
+    statistics: Statistics,
+    types_of: TypesOf | None,
+    rows_of: RowsOf | None,
+    *,
+    masked: bool,
+    reads_only: bool,
 ) -> _Found:
     found = _Found()
     known_tables, known = Tables(statistics.columns), KnownValues()
@@ -159,7 +166,9 @@ def _understood(
                     found.leave_out(called, "it changes data, or may", apart=True)
                     continue
                 types = None if types_of is None else types_of(understood.text)
-                found.shares.append(Share(called, understood, origins(understood, called, known, types)))
+                found.shares.append(
+                    Share(called, understood, origins(understood, called, known, types, rows_of))
+                )
             except NotUnderstoodError as error:
                 found.leave_out(called, str(error), apart=not str(error).startswith("utility"))
     return found

@@ -54,6 +54,21 @@ def drawn_from(number: int, distribution: Distribution, change: Callable[[str], 
     return Origin((number,), draw, column.title)
 
 
+def drawn_together(
+    numbers: tuple[int, ...],
+    columns: Sequence[KnownColumn],
+    changes: Sequence[Callable[[str], str] | None],
+    rows: Sequence[tuple[str, ...]],
+) -> Origin:
+    """Values that one row has."""
+
+    def draw(dice: Random, hide: Hide) -> Sequence[Value]:
+        row = zip(dice.choice(rows), columns, changes, strict=True)
+        return [hidden(changed(value, change), column, hide) for value, column, change in row]
+
+    return Origin(numbers, draw, " and ".join(column.title for column in columns) + " of one row")
+
+
 def put_into(number: int, distribution: Distribution) -> Origin:
     column = distribution.column
 
@@ -127,6 +142,7 @@ __all__ = [
     "changed",
     "constant",
     "drawn_from",
+    "drawn_together",
     "hidden",
     "put_into",
     "range_between",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -20,12 +20,14 @@ from pgstrata.traffic.synthetic.origins import (
     changed,
     constant,
     drawn_from,
+    drawn_together,
     hidden,
     put_into,
     range_between,
     range_beyond,
     whole,
 )
+from pgstrata.traffic.synthetic.rows import RowsOf
 from pgstrata.traffic.synthetic.statistics import CalledStatement, KnownColumn
 from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood, Use, numbers_in
 
@@ -79,21 +81,31 @@ class KnownValues:
 
 
 def origins(
-    understood: Understood, called: CalledStatement, known: KnownValues, types: Sequence[str] | None
+    understood: Understood,
+    called: CalledStatement,
+    known: KnownValues,
+    types: Sequence[str] | None,
+    rows_of: RowsOf | None = None,
 ) -> list[Origin]:
     """Where the values of every parameter come from. types: as a server has found them out, None where none
-    was asked.
+    was asked. rows_of: samples rows of its tables.
 
     Raises NotUnderstoodError for a parameter of which nothing is known.
     """
-    return _Origins(understood, called, known, types).origins()
+    return _Origins(understood, called, known, types, rows_of).origins()
 
 
 class _Origins:
     def __init__(
-        self, understood: Understood, called: CalledStatement, known: KnownValues, types: Sequence[str] | None
+        self,
+        understood: Understood,
+        called: CalledStatement,
+        known: KnownValues,
+        types: Sequence[str] | None,
+        rows_of: RowsOf | None,
     ) -> None:
         self._understood, self._called, self._known, self._types = understood, called, known, types
+        self._rows_of = rows_of
         count = max(numbers_in(understood.text), *understood.uses, 0, 0)
         self._uses = {number: self._best(number) for number in range(1, count + 1)}
         self._rows = called.rows / max(1, called.calls)
@@ -101,9 +113,9 @@ class _Origins:
         self._fresh = self._fresh_columns()
 
     def origins(self) -> list[Origin]:
-        ranges = self._ranges()
-        done = {number for origin in ranges for number in origin.numbers}
-        return ranges + [self._single(n, use) for n, use in self._uses.items() if n not in done]
+        found = self._ranges() + self._of_rows()
+        done = {number for origin in found for number in origin.numbers}
+        return found + [self._single(n, use) for n, use in self._uses.items() if n not in done]
 
     def _best(self, number: int) -> Use:
         """Of several uses the one that says most."""
@@ -203,6 +215,37 @@ class _Origins:
             return None
         return float(min(1.0, found / (table.rows * share)) ** (1 / ranges))
 
+    # --- rows ---------------------------------------------------------------------------------------
+
+    def _of_rows(self) -> list[Origin]:
+        """Columns of one table that are compared with values, drawn from one row: `tenant = $1 AND id = $2`.
+        Of a single one only where its statistics have too few values."""
+        if self._rows_of is None:
+            return []
+        by_table: dict[tuple[str, str], dict[KnownColumn, int]] = {}
+        for number, use in self._uses.items():
+            column = use.column
+            if use.kind == "equal" and column is not None and not column.elements and not column.definition:
+                by_table.setdefault((column.schema, column.table), {}).setdefault(column, number)
+        found: list[Origin] = []
+        for uses in by_table.values():
+            columns = list(uses)
+            if len(columns) == 1 and not self._few_are_known(columns[0]):
+                continue
+            if rows := self._rows_of(columns):
+                changes = [self._change(uses[column]) for column in columns]
+                found.append(drawn_together(tuple(uses.values()), columns, changes, rows))
+        return found
+
+    def _few_are_known(self, column: KnownColumn) -> bool:
+        distribution = self._known.distribution(column)
+        return distribution is not None and not distribution.knows_all
+
+    def _change(self, number: int) -> Callable[[str], str] | None:
+        use = self._uses[number]
+        assert use.column is not None
+        return whole if self._to_whole(use, use.column) else use.change
+
     # --- one parameter ------------------------------------------------------------------------------
 
     def _single(self, number: int, use: Use) -> Origin:
@@ -236,7 +279,7 @@ class _Origins:
                 return beginning_pattern(number, distribution, use)
             case "insert" | "set":
                 return put_into(number, distribution)
-        return drawn_from(number, distribution, whole if self._to_whole(use, column) else use.change)
+        return drawn_from(number, distribution, self._change(number))
 
     def _to_whole(self, use: Use, column: KnownColumn) -> bool:
         """Whether a column of fractions is compared with a whole number, `price = $1::int`."""

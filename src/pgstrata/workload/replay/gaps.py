@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,12 +12,11 @@ from pgstrata.page.results import RunSet, StepResults
 from pgstrata.store.record import ReplayRecord
 from pgstrata.traffic.captured import text_of
 from pgstrata.workload.replay.coverage import Coverage, coverage_in
+from pgstrata.workload.replay.emptiness import emptiness_in, finds
 from pgstrata.workload.replay.judged import Judged, doubt, replays_of, rounds_in
 from pgstrata.workload.replay.totals import StatementTotal, totals_of
 
 MOST_EXAMPLE = 120
-
-_FINDS = re.compile(r"(?:SELECT|UPDATE|DELETE|WITH)\b", re.IGNORECASE)
 
 LATE = 0.01
 """Seconds of lateness (p99) from which on the original's pace was not kept: sessions met otherwise."""
@@ -43,6 +41,7 @@ def gaps(results: RunSet, step: StepResults, judged: Mapping[str, Judged]) -> li
         found += _of_replay(variant, replays_of(own), rounds_in(own))
     found += _failed_always(step)
     found += _found_nothing(step, coverage)
+    found += _found_nothing_in_all(step)
     for one in judged.values():
         found += _not_known(one, several=len(judged) > 1)
     if coverage is not None:
@@ -120,7 +119,7 @@ def _found_nothing(step: StepResults, coverage: Coverage | None) -> Iterator[Gap
         empty = frozenset(
             name
             for name, one in mine.items()
-            if one.succeeded and not one.rows and name not in none_before and _FINDS.match(text_of(name))
+            if one.succeeded and not one.rows and name not in none_before and finds(name)
         )
         by_names.setdefault(empty, []).append(variant)
     whole = sum(one.seconds for one in totals.values())
@@ -136,6 +135,18 @@ def _found_nothing(step: StepResults, coverage: Coverage | None) -> Iterator[Gap
                 round(sum(totals[name].succeeded for name in empty) / rounds),
                 seconds / whole if whole else None,
                 text_of(first)[:MOST_EXAMPLE],
+            )
+
+
+def _found_nothing_in_all(step: StepResults) -> Iterator[Gap]:
+    for one in emptiness_in(step):
+        if one.all_empty:
+            share = numbers.significant(100 * one.all_empty / one.all_asked, 2)
+            yield Gap(
+                f"Found no row on {one.variant}, as may be right: {share} % of the "
+                f"{numbers.count(round(one.all_asked))} executions that look for rows, of "
+                f"{len(one.found_nothing)} statements",
+                round(one.all_empty),
             )
 
 

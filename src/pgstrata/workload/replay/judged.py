@@ -171,11 +171,16 @@ def _cells(one: StatementVerdict, found: Judged) -> Iterator[Cell]:
         yield (
             Cell(asked.mean * 1000, numbers.milliseconds(asked.mean)) if asked.calls else missing("not asked")
         )
-    each = one.other.calls / max(1, found.rounds)
-    yield Cell(each, numbers.significant(each))
+    yield per_round(one.other.calls / max(1, found.rounds))
     remarks = ["another plan"] if one.name in found.plans else []
     remarks += [doubt(one)] if verdict.word == "unclear" else []
     yield words("; ".join(remarks))
+
+
+def per_round(value: float) -> Cell:
+    """How many in a round: a whole number mostly."""
+    whole = round(value) == value
+    return Cell(value, numbers.count(round(value)) if whole else numbers.significant(value))
 
 
 def change_cell(one: StatementVerdict) -> Cell:
@@ -273,6 +278,7 @@ __all__ = [
     "judged",
     "judged_blocks",
     "judged_table",
+    "per_round",
     "plans_of",
     "replays_of",
     "rounds_in",

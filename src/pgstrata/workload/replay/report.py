@@ -9,6 +9,7 @@ from pgstrata.page.blocks import Block, Cell, Column, Row, Section, Table, missi
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.store.record import ReplayRecord, StepRecord
 from pgstrata.traffic.captured import text_of
+from pgstrata.workload.replay.emptiness import emptiness_in, emptiness_table
 from pgstrata.workload.replay.gaps import gap_table, gaps
 from pgstrata.workload.replay.judged import error_blocks, judged, judged_blocks
 from pgstrata.workload.replay.totals import StatementTotal, totals_of
@@ -53,6 +54,8 @@ def replays(results: RunSet, workload: WorkloadResults) -> Section | None:
             blocks += error_blocks(results.base, found, keys)
             if not_covered := gaps(results, step, found):
                 blocks.append(gap_table(not_covered, keys))
+            if (without := emptiness_table(emptiness_in(step), keys)) is not None:
+                blocks.append(without)
     return Section(anchor("replay", workload.name), f"Replay ({workload.name})", blocks) if blocks else None
 
 

@@ -16,6 +16,7 @@ from pgstrata.user_files import shown, user_path
 
 if TYPE_CHECKING:
     from pgstrata.traffic.synthetic.make import TypesOf
+    from pgstrata.traffic.synthetic.rows import RowsOf
 
 
 def capture_statistics(
@@ -27,10 +28,11 @@ def capture_statistics(
     mask: Mask | None = None,
     reads_only: bool = False,
     seed: int = 1,
+    sample: bool = True,
 ) -> Header:
-    """Writes a synthetic file to `to`. source: a folder, or how to connect to a server; the others as for
-    `synthetic`. Raises UsageError for what is neither and without the parser, and what reading statistics
-    and connecting raises."""
+    """Writes a synthetic file to `to`. source: a folder, or how to connect to a server; sample: reads rows of
+    its tables; the others as for `synthetic`. Raises UsageError for what is neither and without the parser,
+    and what reading statistics and connecting raises."""
     if find_spec("pglast") is None:
         raise UsageError(
             "statements of pg_stat_statements need PostgreSQL's parser, which is not installed",
@@ -38,8 +40,11 @@ def capture_statistics(
         )
     from pgstrata.traffic.synthetic.make import CALLS, synthetic
     from pgstrata.traffic.synthetic.prepared import types_by
+    from pgstrata.traffic.synthetic.rows import rows_by
 
-    def make(statistics: Statistics, types_of: TypesOf | None) -> Header:
+    def make(
+        statistics: Statistics, types_of: TypesOf | None = None, rows_of: RowsOf | None = None
+    ) -> Header:
         return synthetic(
             statistics,
             to,
@@ -49,6 +54,7 @@ def capture_statistics(
             reads_only=reads_only,
             seed=seed,
             types_of=types_of,
+            rows_of=rows_of,
         )
 
     if "=" not in source and "://" not in source:
@@ -58,9 +64,9 @@ def capture_statistics(
                 f"{shown(source)} is no folder, and no way to connect to a server",
                 "postgresql://user@host/database, or a folder with what --export-script has written",
             )
-        return make(of_folder(folder), None)
+        return make(of_folder(folder))
     with Conninfo.parse(source.removeprefix("dsn:")).connect() as connection:
-        return make(of_server(connection), types_by(connection))
+        return make(of_server(connection), types_by(connection), rows_by(connection) if sample else None)
 
 
 __all__ = ["capture_statistics"]

@@ -1,0 +1,105 @@
+"""Executions of a replay that found no row: many where the data is older or newer than the log, or its keys
+are others."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pgstrata.page.blocks import Column, Row, Table, words
+from pgstrata.page.results import StepResults
+from pgstrata.traffic.captured import text_of
+from pgstrata.workload.replay.judged import per_round, replays_of, rounds_in
+from pgstrata.workload.replay.totals import totals_of
+
+MOST_ROWS = 100
+
+_FINDS = re.compile(r"(?:SELECT|UPDATE|DELETE|WITH|MERGE|TABLE)\b", re.IGNORECASE)
+
+
+def finds(name: str) -> bool:
+    """Whether a statement looks for rows, and so may find none."""
+    return _FINDS.match(text_of(name)) is not None
+
+
+@dataclass(frozen=True)
+class Emptiness:
+    """Of the statements of a replay on one variant that look for rows, in one round. asked: executions of
+    each that went well; found_nothing: those of them that found no row, of statements that had such;
+    seconds: of all executions of each."""
+
+    variant: str
+    asked: dict[str, float]
+    found_nothing: dict[str, float]
+    seconds: dict[str, float]
+
+    @property
+    def all_asked(self) -> float:
+        """Executions of a round."""
+        return sum(self.asked.values())
+
+    @property
+    def all_empty(self) -> float:
+        """Of these, those that found no row."""
+        return sum(self.found_nothing.values())
+
+
+def emptiness_in(step: StepResults) -> list[Emptiness]:
+    """By variant; none of one whose driver did not count it."""
+    return list(_by_variant(step))
+
+
+def _by_variant(step: StepResults) -> Iterator[Emptiness]:
+    for variant, own in step.by_variant.items():
+        replays = replays_of(own)
+        if not replays or any(one.found_nothing is None for one in replays):
+            continue
+        rounds = max(1, rounds_in(own))
+        empty: Counter[str] = Counter()
+        for one in replays:
+            empty.update(one.found_nothing or {})
+        totals = {name: t for name, t in totals_of(m.record for m in own.repeats).items() if finds(name)}
+        yield Emptiness(
+            variant,
+            {name: total.succeeded / rounds for name, total in totals.items()},
+            {name: empty[name] / rounds for name in totals if empty[name]},
+            {name: total.seconds for name, total in totals.items()},
+        )
+
+
+def emptiness_table(found: Sequence[Emptiness], keys: Sequence[tuple[str, str]] = ()) -> Table | None:
+    """Each statement of which an execution found no row on any variant; None where there is none."""
+    names = {name for one in found for name in one.found_nothing}
+    if not names:
+        return None
+    first = found[0]
+    ordered = sorted(names, key=lambda name: (-first.seconds.get(name, 0.0), name))
+    return Table(
+        name="replay_found_nothing",
+        title="Statements that found no row",
+        columns=[
+            Column("statement", "Statement", align="left"),
+            Column("asked", "Asked", "a round"),
+            *(Column(f"empty_{n}", f"No row, {one.variant}", "a round") for n, one in enumerate(found)),
+        ],
+        rows=[
+            Row(
+                [
+                    words(text_of(name)),
+                    per_round(first.asked.get(name, 0.0)),
+                    *(per_round(one.found_nothing.get(name, 0.0)) for one in found),
+                ]
+            )
+            for name in ordered[:MOST_ROWS]
+        ],
+        how="Of statements that look for rows, those with the largest share of the time first. Finding none "
+        "may be right: the log does not say whether the original found one. Many more than the application "
+        "expects mean that the data is older or newer than the log, or has other keys.",
+        keys=keys,
+        notes=[f"{len(ordered) - MOST_ROWS} more take less time."] if len(ordered) > MOST_ROWS else [],
+    )
+
+
+__all__ = ["Emptiness", "emptiness_in", "emptiness_table", "finds"]
