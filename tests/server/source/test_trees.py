@@ -106,6 +106,11 @@ def test_a_commit_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         tree_of(folder, "REL17_STABLE")
     assert "REL_17_STABLE" in caught.value.hint
+    first = git(folder, "rev-parse", "HEAD")
+    slip = first[:9] + ("0" if first[9] != "0" else "1")
+    with pytest.raises(UsageError, match="no commit") as caught:
+        tree_of(folder, slip)
+    assert caught.value.hint == f"near are {first[:12]}"
     with pytest.raises(UsageError, match="does not name a commit"):
         find_tree(f"git:{folder}#--upload-pack=touch")
 

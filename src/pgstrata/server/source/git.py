@@ -76,7 +76,7 @@ def _no_ref(repo: Path, ref: str) -> UsageError:
     listed = run_git(repo, "for-each-ref", "--format=%(refname:lstrip=2)").decode(errors="replace").split()
     names = sorted({name.removeprefix("origin/") for name in listed} - {"HEAD"})
     near = get_close_matches(ref, names, n=4, cutoff=0.5)
-    near = near or [name for name in names if ref.lower() in name.lower()][:4]
+    near = near or [name for name in names if ref.lower() in name.lower()][:4] or _commits_like(repo, ref)
     if run_git(repo, "rev-parse", "--is-shallow-repository").strip() == b"true":
         hint = f"the clone is shallow, it lacks most of the history: git -C {repo} fetch --unshallow"
     elif near:
@@ -84,6 +84,19 @@ def _no_ref(repo: Path, ref: str) -> UsageError:
     else:
         hint = f"there are {', '.join(names[:8])}" + (" …" if len(names) > 8 else "")
     return UsageError(f"there is no commit {ref!r} in {repo}", hint)
+
+
+def _commits_like(repo: Path, ref: str) -> list[str]:
+    """Commits whose hash begins like what may be one with a slip in it: the longest such beginning, of six
+    digits at least."""
+    if not re.fullmatch(r"[0-9a-fA-F]{7,64}", ref):
+        return []
+    for length in range(len(ref) - 1, 5, -1):
+        objects = run_git(repo, "rev-parse", f"--disambiguate={ref[:length]}").decode().split()
+        kinds = {name: run_git(repo, "cat-file", "-t", name).strip() for name in objects}
+        if near := [name[:12] for name, kind in kinds.items() if kind == b"commit"]:
+            return near[:4]
+    return []
 
 
 def tree_of(repo: Path, ref: str, origin: str = "") -> Tree:
