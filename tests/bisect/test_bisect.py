@@ -99,6 +99,16 @@ def test_what_comes_is_shown_without_doing_it(delays: list[str], place: Path, pg
     assert not (place / "search").exists()
 
 
+def test_scripts_of_ones_own_have_no_scale_and_can_be_counted(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    (place / "one.sql").write_text("SELECT 1;\n")
+    line = ["bisect", "--releases", "pg:16,pg:17", "--by", "instructions", "--dry-run"]
+    assert invoke([*line, "--workload", "custom", "--set", 'scripts=["one.sql"]', "--step", "one"]) == 0
+    assert "comparisons of two starts of each" in capsys.readouterr().out
+
+
 @pytest.fixture
 def repo(place: Path) -> Path:
     """Two commits, tagged v1 and v2, of a tree that is no PostgreSQL to be measured."""

@@ -124,6 +124,7 @@ class Asked:
     scale: str | None
     sets: Sequence[str] | None
     fields: Mapping[str, Any]
+    small: str | None = None
 
     def read(self) -> Campaign:
         """The campaign, checked. Raises UsageError."""
@@ -140,6 +141,7 @@ class Asked:
             configs=self.configs or [],
             workloads=workloads,
             scale=self.scale,
+            small=self.small,
             sets=sets,
             fields=self.fields,
         )

@@ -122,9 +122,8 @@ def bisect(
 
     if by == "instructions" and runner:
         raise UsageError("--runner judges rates", "leave --by out")
-    if by == "instructions" and scale is None:
-        scale = "count"
-    work = work_of([step], workload, scale, set_, seconds, seed, data_dir)
+    small = "count" if by == "instructions" else "quick"
+    work = work_of([step], workload, scale, set_, seconds, seed, data_dir, small=small)
     variant = variant_of(config, build)
     if runner:
         try:
@@ -154,9 +153,12 @@ def work_of(
     seconds: float,
     seed: int,
     data_dir: Path | None,
+    *,
+    small: str = "quick",
     **more: float,
 ) -> Work:
-    """The work that options of the command line ask for. Raises UsageError."""
+    """The work that options of the command line ask for, at the scale `small` where none is asked for and the
+    workload has it. Raises UsageError."""
     from pgstrata.errors import UsageError
     from pgstrata.measure.two_servers import Work
     from pgstrata.suggest import meant
@@ -164,8 +166,8 @@ def work_of(
 
     if not catalog.is_known(workload):
         raise UsageError(f"there is no workload {workload!r}", meant(workload, catalog.names(), "workloads"))
-    if scale is None and "quick" in catalog.find(workload).scales:
-        scale = "quick"
+    if scale is None and small in catalog.find(workload).scales:
+        scale = small
     if not 0.1 <= seconds <= 86_400:
         raise UsageError(f"--seconds {seconds:g}: between 0.1 and 86400")
     return Work(
@@ -278,10 +280,10 @@ def _show_plan(search: Search) -> None:
         print(f"next: {line.stops[task.other].name} against {line.stops[task.base].name}")
     if not procedure.seen:
         expected = line.n.bit_length() + 3
-        print(
-            f"about {expected} builds, {expected + 3} comparisons of {2 * search.work.seconds:.0f} s each, "
-            "beside loading"
+        each = (
+            "two starts of each" if search.by == "instructions" else f"{2 * search.work.seconds:.0f} s each"
         )
+        print(f"about {expected} builds, {expected + 3} comparisons of {each}, beside loading")
 
 
 def _run_runner(

@@ -87,7 +87,6 @@ def count(
 
     if campaign is None:
         workload = workload or (None if script else ["sysbench"])
-        scale = scale or "count"
     chosen = Asked(
         campaign,
         server,
@@ -103,6 +102,7 @@ def count(
             "data_dir": str(data_dir) if data_dir else None,
             "build": build or None,
         },
+        small=None if campaign else "count",
     ).read()
     given = {
         "engine": engine,

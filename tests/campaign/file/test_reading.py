@@ -66,6 +66,19 @@ def test_a_verdict_asked_for_ad_hoc_takes_small_data(tmp_path: Path) -> None:
     assert chosen.options.rows == chosen.workload.scales["small"]["rows"]
 
 
+def test_a_small_scale_is_for_the_workloads_that_have_it(tmp_path: Path) -> None:
+    (tmp_path / "one.sql").write_text("SELECT 1;\n")
+    sets = [f'custom.scripts=["{tmp_path}/one.sql"]']
+    asked = {"servers": ["pg:17"], "workloads": ["sysbench", "custom"], "sets": sets}
+    campaign = adhoc_campaign(Overrides(**asked, small="count"))  # type: ignore[arg-type]
+    assert campaign.name == "sysbench+custom-count"
+    counted, own = campaign.workloads
+    assert counted.options.rows == counted.workload.scales["count"]["rows"]
+    assert own.options.scripts == (f"{tmp_path}/one.sql",)
+    with pytest.raises(UsageError, match="no scale `count`"):
+        adhoc_campaign(Overrides(**asked, scale="count"))  # type: ignore[arg-type]
+
+
 def test_servers_times_configs_come_before_variants(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.conf").write_text("work_mem = 8MB\n")

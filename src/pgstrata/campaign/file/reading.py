@@ -38,14 +38,16 @@ SMALLEST_SCALE = "quick"
 class Overrides:
     """What the command line says beside, or instead of, a file.
 
-    servers, configs and workloads replace those of the file. sets: `key=value` or
-    `workload.key=value`. fields: other keys of the campaign (None: not given).
+    servers, configs and workloads replace those of the file. scale: of all workloads; small: without a file
+    and a scale, that of the workloads which have it. sets: `key=value` or `workload.key=value`. fields: other
+    keys of the campaign (None: not given).
     """
 
     servers: Sequence[str] = ()
     configs: Sequence[str] = ()
     workloads: Sequence[str] = ()
     scale: str | None = None
+    small: str | None = None
     sets: Sequence[str] = ()
     fields: Mapping[str, Any] = field(default_factory=dict)
 
@@ -68,12 +70,15 @@ def adhoc_campaign(overrides: Overrides) -> Campaign:
             "try: pgstrata run --server pg:12 --server pg:17 --workload insert --scale quick",
         )
     document: dict[str, Any] = {}
-    if overrides.fields.get("until") == "verdict" and not overrides.scale and not overrides.sets:
+    small = overrides.small
+    if overrides.fields.get("until") == "verdict" and not overrides.sets:
+        small = small or SMALLEST_SCALE
+    if small and not overrides.scale:
         names = overrides.workloads or [DEFAULT_WORKLOAD]
         document["workloads"] = [
-            {"name": name, "scale": SMALLEST_SCALE}
+            {"name": name, "scale": small}
             for name in names
-            if catalog.is_known(name) and SMALLEST_SCALE in catalog.find(name).scales
+            if catalog.is_known(name) and small in catalog.find(name).scales
         ]
     return _check(document, "command line", None, overrides)
 
@@ -281,4 +286,5 @@ def _parse_set(text: str) -> tuple[str | None, str, Any]:
 
 def _name_of(workloads: list[ChosenWorkload], overrides: Overrides) -> str:
     name = "+".join(w.label for w in workloads)
-    return f"{name}-{overrides.scale}" if overrides.scale else name
+    scale = overrides.scale or overrides.small
+    return f"{name}-{scale}" if scale else name
