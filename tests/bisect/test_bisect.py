@@ -61,6 +61,9 @@ def test_a_search_that_is_killed_goes_on_and_finds_the_slow_config(
     assert measured(place) == len(found["measured"])
     other = pgstrata(*delays, "--seed", "2")
     assert other.returncode == 2 and "differs in seed" in other.stderr
+    (place / "delay.sql").write_text("SELECT 1;\n")
+    edited = pgstrata(*delays)
+    assert edited.returncode == 2 and "differs in files" in edited.stderr
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")

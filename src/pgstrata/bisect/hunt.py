@@ -16,6 +16,7 @@ from pgstrata.bisect import state as states
 from pgstrata.bisect.line import Line, Stop
 from pgstrata.bisect.procedure import By, Conclusion, Procedure, Seen, Task, change_of
 from pgstrata.bisect.state import Measurement, SetAside, State
+from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.file.reading import campaign_of
 from pgstrata.errors import ServerError
 from pgstrata.measure.instructions.two_servers import count_two
@@ -24,8 +25,11 @@ from pgstrata.measure.progress import plain_lines
 from pgstrata.measure.two_servers import Measured, OtherFailedError, TwoServers, Work
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.acquire import acquire
+from pgstrata.server.config.resolve import find_fragment
 from pgstrata.server.source import BuildError
 from pgstrata.store.lock import ResultsLock
+from pgstrata.workload.core.options import NamesFiles
+from pgstrata.workload.custom.contents import digest_of
 
 RUNS = "runs"
 """Folder of the runs, below that of the search."""
@@ -76,9 +80,9 @@ def hunt(search: Search, console: Console) -> Found:
     """
     begun = time.monotonic()
     say = plain_lines(console)
-    check(search)
+    question = search.question() | _files(check(search), search.line)
     with ResultsLock(search.folder), Interrupts(say) as interrupts:
-        state = states.begin(search.folder, search.line, search.question())
+        state = states.begin(search.folder, search.line, question)
         states.save(search.folder, state)
         for note in search.line.notes:
             say(f"note: {note}")
@@ -98,10 +102,20 @@ def hunt(search: Search, console: Console) -> Found:
             states.save(search.folder, state)
 
 
-def check(search: Search) -> None:
-    """Raises UsageError for a workload, step, config or build that is not there, before anything is built."""
+def check(search: Search) -> Campaign:
+    """The campaign of both ends. Raises UsageError for a workload, step, config or build that is not there,
+    before anything is built."""
     first, last = search.line.stops[0], search.line.stops[-1]
-    TwoServers(search.work, first.variant, last.variant, "check", search.folder / RUNS).campaign()
+    return TwoServers(search.work, first.variant, last.variant, "check", search.folder / RUNS).campaign()
+
+
+def _files(campaign: Campaign, line: Line) -> dict[str, dict[str, str]]:
+    """The content of scripts and configs, for the question: one that is edited asks another."""
+    options = campaign.workloads[0].options
+    names = set(options.files()) if isinstance(options, NamesFiles) else set()
+    fragments = {name for stop in line.stops for name in stop.variant.get("config", ())}
+    names |= {str(own) for name in fragments if (own := find_fragment(name, Path.cwd()).path)}
+    return {"files": {name: digest_of(Path(name)) for name in sorted(names)}} if names else {}
 
 
 def _do(
