@@ -324,6 +324,8 @@ pub enum FailureKind {
     Script,
     Sql,
     Connection,
+    /// Statements have had the time that they may take after the step's end.
+    Overtime,
     Io,
 }
 

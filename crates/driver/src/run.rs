@@ -389,6 +389,21 @@ impl Coordinator<'_> {
         early
     }
 
+    /// Statements have had their time.
+    fn endless(&self, overtime: f64) -> Failure {
+        let names: Vec<_> = self.roles.iter().map(|role| role.name.as_str()).collect();
+        let of = names.join(", ");
+        Failure {
+            hint: Some("a statement takes longer than that, or a script does not come to an end".to_owned()),
+            ..Failure::new(
+                FailureKind::Overtime,
+                format!(
+                    "{overtime} s after the end of the step there are statements without an answer ({of})"
+                ),
+            )
+        }
+    }
+
     /// Reports every second until all workers have ended, or have had their time for that; early: what came
     /// before the first.
     fn measure(
@@ -414,12 +429,7 @@ impl Coordinator<'_> {
             if now >= give_up {
                 if !failed && !stopped {
                     failed = true;
-                    self.events.say(&Event::Error(Failure::new(
-                        FailureKind::Connection,
-                        format!(
-                            "{overtime} s after the end of the step there are statements without an answer"
-                        ),
-                    )));
+                    self.events.say(&Event::Error(self.endless(overtime)));
                 }
                 break;
             }

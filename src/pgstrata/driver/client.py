@@ -65,7 +65,7 @@ def driver_failure(failure: Failure) -> DriverError:
             sentence = f"the server rejected a statement{who}: {message}"
         case "connection":
             sentence = f"the connection to the server broke{who}: {message}"
-        case "script":
+        case "script" | "overtime":
             sentence = message
         case "spec":
             sentence = f"the driver does not accept the step: {message}"

@@ -235,7 +235,7 @@ class Done(_Event, frozen=True, tag="done"):
 class Failure(_Event, frozen=True, tag="error", kw_only=True):
     """Why a step ended before its time."""
 
-    kind: Literal["spec", "script", "sql", "connection", "io"]
+    kind: Literal["spec", "script", "sql", "connection", "overtime", "io"]
     message: str
     sqlstate: str | None = None
     detail: str | None = None

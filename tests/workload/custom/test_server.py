@@ -221,7 +221,9 @@ def test_what_a_server_refuses_and_a_script_that_never_ends_say_why(
     third = pgstrata("run", "c.toml", "--no-report")
     assert third.returncode == 1 and "in a read-only transaction" in third.stderr
     second = pgstrata("run", "b.toml", "--no-report")
-    assert second.returncode == 1 and "statements without an answer" in second.stderr
+    assert second.returncode == 1 and "the connection" not in second.stderr
+    assert "0.5 s after the end of the step there are statements without an answer (query)" in second.stderr
+    assert "a script does not come to an end" in second.stderr
 
 
 def test_a_running_server_keeps_what_it_has(
