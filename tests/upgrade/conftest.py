@@ -16,7 +16,7 @@ from support_traffic import SCHEMA, SETTINGS, Shop, take_logs
 
 MORE_ORDERS = """
 INSERT INTO orders (account, amount, note) SELECT 1 + g % 500, g % 90, md5(g::text)
-FROM generate_series(1, 150000) g
+FROM generate_series(1, 60000) g
 """
 """With so many an index is worth something."""
 
@@ -46,7 +46,7 @@ def original(pg13: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         plain = dump(cluster, "shop", folder / "shop.sql")
         cluster.stop()
         cluster.start(settings={**SETTINGS, "log_destination": "csvlog"})
-        Shop(cluster, "shop", sessions=2, rounds=30, think=0.01).work()
+        Shop(cluster, "shop", sessions=2, rounds=20, think=0.01).work()
         with cluster.connect("shop") as connection:
             connection.execute(NOT_FROM_15_ON.encode())
         cluster.stop()

@@ -148,6 +148,11 @@ def test_what_the_original_left_is_left_again(
     lags = [second["roles"][0]["replay"] for second in outcome.seconds]
     assert sum(lag["sent"] for lag in lags) == told["lag"]["sent"] == header.statements
     assert max(lag["max"] for lag in lags) == told["lag"]["max"]
+    lag = told["lag"]
+    print(
+        f"{outcome.done['seconds']:.3f} s, in the original {original.seconds:.3f} s; lag "
+        f"{1000 * lag['p50']:.3f} ms p50, {1000 * lag['p99']:.3f} ms p99, {1000 * lag['max']:.3f} ms longest"
+    )
     if speed:
         # The pace is the original's, but for what the replayer was late at the end, which it says.
         late = told["lag"]["max"]
