@@ -21,6 +21,9 @@ from pgstrata.fleet.local import QUIET
 from pgstrata.fleet.perform import RESOURCE
 from pgstrata.fleet.putting_up import Fleet, Host, Wish, keeping, write
 
+DASHBOARD = "127.0.0.1:0"
+"""Where the pages of the scheduler and of each worker listen: they ask nobody who he is."""
+
 SSH_SECONDS = 20.0
 """How long a host may take to answer."""
 
@@ -53,7 +56,7 @@ def main() -> None:
 
 def _scheduler_options(wish: Wish, usual: str = "") -> dict[str, Any]:
     """usual: the address on which it listens unless it was told another one; empty for all."""
-    options: dict[str, Any] = {"dashboard_address": "127.0.0.1:0"}
+    options: dict[str, Any] = {"dashboard_address": DASHBOARD}
     if host := wish.listen or usual:
         options["host"] = host
     if wish.tls:
@@ -78,7 +81,10 @@ def _ssh(wish: Wish, fleet: Fleet) -> Any:
     return SSHCluster(
         [host.host for host in hosts],
         connect_options=[_connect_options(host) for host in hosts],
-        worker_options={"nthreads": 1, "resources": {RESOURCE: 1}, "memory_limit": 0},
+        worker_options={
+            **{"nthreads": 1, "resources": {RESOURCE: 1}, "memory_limit": 0},
+            "dashboard_address": DASHBOARD,
+        },
         scheduler_options={"port": 0, **_scheduler_options(wish, _address(hosts[0]))},
         remote_python=[host.python or sys.executable for host in hosts],
     )
@@ -137,7 +143,10 @@ def _slurm(wish: Wish, fleet: Fleet) -> Any:
         job_mem="0",  # all of the node's
         walltime=wish.walltime,
         job_extra_directives=["--exclusive", *wish.directives],
-        worker_extra_args=["--resources", f"{RESOURCE}=1", "--memory-limit", "0"],
+        worker_extra_args=[
+            *("--resources", f"{RESOURCE}=1", "--memory-limit", "0"),
+            *("--dashboard-address", DASHBOARD),
+        ],
         python=sys.executable,
         protocol="tls://" if wish.tls else "tcp://",
         scheduler_options=_scheduler_options(wish),
