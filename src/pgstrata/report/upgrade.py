@@ -210,9 +210,7 @@ def _answer(decision: Decision) -> Iterator[Block]:
             if len(statements) > MOST_NAMED:
                 named.append((f"and {len(statements) - MOST_NAMED} more", "", where))
             share = numbers.significant(100 * own.share(word), 2)
-            count = f"{len(statements)} statement{'s' * (len(statements) != 1)}"
-            said = f"{SAID[word]}: {count}, {share} % of the time on {decision.base}"
-            items.append((MARKS[word], said, named))
+            items.append((MARKS[word], f"{SAID[word]}: {len(statements)}, {share} % of the time", named))
         found.append(Finding(variant, results.color(variant), headline(decision, variant), items))
     yield Findings("", found)
     yield Facts([*_facts(decision)])
