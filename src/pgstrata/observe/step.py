@@ -69,9 +69,9 @@ class StepObserved:
     processes, without reads and writes. rss_bytes: of all server processes at the end (see `resident_bytes`).
     sampler_cpu_seconds: CPU the per-second sampling used. observe_seconds: time `before` and `after` took.
     waits: shares of time by wait event, None unless asked for. pooler_cpu_seconds: of a pooler that pgstrata
-    has put between driver and server. replica_cpu_seconds: of a replica beside the server; lag: how far one
-    was behind, the columns of the view lag. changed_rows: by table, inserted, updated and deleted; empty also
-    where nobody can say, as on a server of somebody else.
+    has put between driver and server. replica_cpu_seconds: of a replica, but for what serves roles; lag:
+    how far one was behind, the columns of the view lag. changed_rows: by table, inserted, updated
+    and deleted; empty also where nobody can say, as on a server of somebody else.
     """
 
     backends: list[Json] = field(default_factory=list)
@@ -218,9 +218,13 @@ class StepWatch:
         replica = self._try("CPU of the replica", self._replica.read)
         if replica is not None:
             there = self._replica.used(self._replica_begin, replica)
-            result.replica_cpu_seconds = there.total
+            result.replica_cpu_seconds = there.by_role.get("server")
+            # Backends that serve operations of the step are the server's, wherever they are.
             result.backends += [row for row in there.rows if row["role"] in self._away]
-            result.cpu_by_role.update({role: there.by_role[role] for role in self._away})
+            serving = {role: there.by_role[role] for role in self._away}
+            result.cpu_by_role.update(serving)
+            if result.server_cpu_seconds is not None:
+                result.server_cpu_seconds += sum(serving.values())
         if self._windows is None:
             result.lag = lag_rows(
                 self._cluster.lag_between(self._unix_begin, self._unix_end), self._unix_begin
