@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pgstrata.server.model import Server
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import Captured
-from pgstrata.traffic.literals import Role
+from pgstrata.traffic.literals import Purpose
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.masked import masked
 from pgstrata.traffic.shapes import shape
@@ -353,4 +353,4 @@ def test_values_do_not_stay(text: str) -> None:
 
 def test_what_parameters_are_for() -> None:
     found = masked("SELECT $1 FROM t WHERE a ~ $2 AND b > now() - $3::interval LIMIT $4", Mask()).parameters
-    assert found == {2: Role.PATTERN, 3: Role.SETTING, 4: Role.SETTING}
+    assert found == {2: Purpose.PATTERN, 3: Purpose.SETTING, 4: Purpose.SETTING}

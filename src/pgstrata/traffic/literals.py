@@ -15,7 +15,7 @@ from enum import Enum, auto
 from pgstrata.traffic.tokens import Token
 
 
-class Role(Enum):
+class Purpose(Enum):
     """VALUE: data. PATTERN: a regular expression, whose letters are data. SETTING: says how something is
     computed, how many rows, or by which name: `LIMIT 10`, `date_trunc('day', …)`, `a -> 'key'`, `INTERVAL '1
     day'`. PLACE: a column by its number or a modifier of a type, which no parameter could stand for:
@@ -158,9 +158,9 @@ class _Frame:
     subscript: bool = False
 
 
-def roles(pieces: Sequence[Token]) -> Iterator[tuple[int, Role]]:
-    """Each literal and parameter of a statement: its place among the pieces, and its role."""
-    yield from _Reading(pieces).roles()
+def purposes(pieces: Sequence[Token]) -> Iterator[tuple[int, Purpose]]:
+    """Each literal and parameter of a statement: its place among the pieces, and its purpose."""
+    yield from _Reading(pieces).purposes()
 
 
 class _Reading:
@@ -174,11 +174,11 @@ class _Reading:
         self._command = ""
         self._in_query = False
 
-    def roles(self) -> Iterator[tuple[int, Role]]:
+    def purposes(self) -> Iterator[tuple[int, Purpose]]:
         for number, place in enumerate(self._at):
             kind, word = self._pieces[place].kind, self._words[number]
             if kind in _LITERALS:
-                yield place, self._role(number, kind)
+                yield place, self._purpose(number, kind)
             elif kind == "word":
                 self._takes(number, word)
             elif kind == "other":
@@ -234,23 +234,23 @@ class _Reading:
 
     # --- one literal --------------------------------------------------------------------------------
 
-    def _role(self, number: int, kind: str) -> Role:
+    def _purpose(self, number: int, kind: str) -> Purpose:
         frame, before = self._frames[-1], self._before(number)
         if kind == "number" and self._is_place(number, frame):
-            return Role.PLACE
+            return Purpose.PLACE
         if self._kept_by_command(kind) or self._type_of(number) in _KEPT_TYPES:
-            return Role.SETTING
+            return Purpose.SETTING
         if before in ("limit", "offset", "first", "next", "escape", "uescape", "interval") or frame.subscript:
-            return Role.SETTING
+            return Purpose.SETTING
         if before == "zone" and self._words[max(0, number - 3) : number - 1] == ["at", "time"]:
-            return Role.SETTING
+            return Purpose.SETTING
         if before == ")" and kind == "string" and self._behind_modifier(number) == "interval":
-            return Role.SETTING
+            return Purpose.SETTING
         operator = self._operator(number)
         if operator in _KEYED:
-            return Role.SETTING
+            return Purpose.SETTING
         if operator in _MATCHED or (before == "to" and self._before(number - 1) == "similar"):
-            return Role.PATTERN
+            return Purpose.PATTERN
         return self._of_argument(number, kind, frame)
 
     def _is_place(self, number: int, frame: _Frame) -> bool:
@@ -300,25 +300,25 @@ class _Reading:
             place -= 1
         return found if found in _KEYED else found.rstrip("+-")
 
-    def _of_argument(self, number: int, kind: str, frame: _Frame) -> Role:
+    def _of_argument(self, number: int, kind: str, frame: _Frame) -> Purpose:
         name = frame.opened
         if frame.argument in _SETTINGS.get(name, ()):
-            return Role.SETTING
+            return Purpose.SETTING
         if name == "extract" and self._before(number) == "(":
-            return Role.SETTING
+            return Purpose.SETTING
         if name in _COUNTING and kind in ("number", "parameter"):
-            return Role.SETTING
+            return Purpose.SETTING
         if name in _CONFIGURED and frame.argument == 1 and self._behind(number) == ",":
-            return Role.SETTING
+            return Purpose.SETTING
         if name.startswith(("to_reg", "has_")):
-            return Role.SETTING
+            return Purpose.SETTING
         if name.startswith("pg_") and kind == "string" and name != "pg_notify":
-            return Role.SETTING
+            return Purpose.SETTING
         if name in _PATTERN_ARGUMENT and frame.argument == 2:
-            return Role.PATTERN
+            return Purpose.PATTERN
         if name == "substring" and kind == "string" and self._before(number) == "from":
-            return Role.PATTERN
-        return Role.VALUE
+            return Purpose.PATTERN
+        return Purpose.VALUE
 
 
-__all__ = ["Role", "may_have_places", "roles"]
+__all__ = ["Purpose", "may_have_places", "purposes"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from pgstrata.traffic.literals import Role, roles
+from pgstrata.traffic.literals import Purpose, purposes
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.tokens import Token, tokens
 
@@ -22,42 +22,42 @@ _OF_SCHEMA = frozenset(("create", "alter", "do"))
 
 
 class Masked(NamedTuple):
-    """text: the statement. parameters: the roles of those that are no plain values, by number. kept: string
-    constants that stay, as they are a schema's or code."""
+    """text: the statement. parameters: the purposes of those that are no plain values, by number. kept: it has
+    string constants that stay, as they are a schema's or code."""
 
     text: str
-    parameters: Mapping[int, Role]
+    parameters: Mapping[int, Purpose]
     kept: bool
 
 
 def masked(text: str, mask: Mask) -> Masked:
     """The statement with other literals in it, without its comments."""
     pieces = tokens(text)
-    found = dict(roles(pieces))
+    found = dict(purposes(pieces))
     made: list[str] = []
-    parameters: dict[int, Role] = {}
+    parameters: dict[int, Purpose] = {}
     kept = False
     for number, (kind, piece) in enumerate(pieces):
-        role = found.get(number)
+        purpose = found.get(number)
         if kind == "comment":
             made.append(" ")
         elif kind == "space":
             made.append(" " if "--" in piece else piece)
         elif kind == "other" and piece[0] in "'\"":
             made.append(piece[0])  # never closed: whatever it is
-        elif role is None:
+        elif purpose is None:
             made.append(piece)
         elif kind == "parameter":
             made.append(piece)
-            if role is not Role.VALUE:
-                parameters[int(piece[1:8])] = role
-        elif role in (Role.SETTING, Role.PLACE):
+            if purpose is not Purpose.VALUE:
+                parameters[int(piece[1:8])] = purpose
+        elif purpose in (Purpose.SETTING, Purpose.PLACE):
             kept = kept or (kind in ("string", "dollar") and _first_word(pieces) in _OF_SCHEMA)
             made.append(piece)
         elif kind == "number":
             made.append(mask(piece) if _NUMBER.fullmatch(piece) else piece)
         else:
-            other = mask.pattern if role is Role.PATTERN else mask
+            other = mask.pattern if purpose is Purpose.PATTERN else mask
             made.append(
                 _dollar(piece, other) if kind == "dollar" else _string(piece, other, _uescape(pieces, number))
             )

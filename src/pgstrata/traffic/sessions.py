@@ -25,7 +25,7 @@ from pgstrata.traffic.captured import (
     Statement,
     Writer,
 )
-from pgstrata.traffic.literals import Role
+from pgstrata.traffic.literals import Purpose
 from pgstrata.traffic.logs.line import LogEntry
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.masked import masked
@@ -102,17 +102,17 @@ class _Waiting:
 
 class _Known(NamedTuple):
     """Of a statement: its text as it is kept, the number of its shape, whether the text will come again, its
-    highest parameter, its kind, and the roles of parameters that are no plain values, where it is masked."""
+    highest parameter, its kind, and where it is masked the purposes of parameters that are no plain values."""
 
     text: str
     shape: int
     common: bool
     parameters: int
     kind: str
-    roles: Mapping[int, Role]
+    purposes: Mapping[int, Purpose]
 
 
-_NO_ROLES: Mapping[int, Role] = {}
+_NO_PURPOSES: Mapping[int, Purpose] = {}
 
 
 class _Open:
@@ -381,7 +381,7 @@ class Reader:
         if given and any(value is not None and value.endswith("...") for value in given):
             self.found.ellipses += 1
         if self._mask is not None:
-            given = self._masked_values(given, known.roles, self._mask)
+            given = self._masked_values(given, known.purposes, self._mask)
         forgets = kind == shapes.FORGETS
         session.held = (
             Statement(start, took, protocol, known.shape, known.text, given, sqlstate, forgets),
@@ -447,15 +447,15 @@ class Reader:
 
     @staticmethod
     def _masked_values(
-        values: tuple[str | None, ...], roles: Mapping[int, Role], mask: Mask
+        values: tuple[str | None, ...], purposes: Mapping[int, Purpose], mask: Mask
     ) -> tuple[str | None, ...]:
         made: list[str | None] = []
         for number, value in enumerate(values, 1):
-            role = roles.get(number, Role.VALUE)
-            if value is None or role is Role.SETTING:
+            purpose = purposes.get(number, Purpose.VALUE)
+            if value is None or purpose is Purpose.SETTING:
                 made.append(value)
             else:
-                made.append(mask.pattern(value) if role is Role.PATTERN else mask(value))
+                made.append(mask.pattern(value) if purpose is Purpose.PATTERN else mask(value))
         return tuple(made)
 
     def _what(self, text: str) -> _Known:
@@ -463,15 +463,15 @@ class Reader:
         if found is not None:
             return found
         shape = shapes.shape(text)
-        kept, roles, constants = text, _NO_ROLES, False
+        kept, purposes, constants = text, _NO_PURPOSES, False
         if self._mask is not None:
-            kept, roles, constants = masked(text, self._mask)
+            kept, purposes, constants = masked(text, self._mask)
         writer = self._writer
         full = len(writer.shapes) >= MOST_SHAPES and not writer.has_shape(shape.text)
         number = writer.shape(OTHERS if full else shape.text)
         if constants:
             self.found.constants.add(number)
-        found = _Known(kept, number, not shape.literals, shape.parameters, shape.kind, roles)
+        found = _Known(kept, number, not shape.literals, shape.parameters, shape.kind, purposes)
         if len(text) <= 4096:
             if len(self._known) >= 50_000:
                 self._known.clear()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from pgstrata.traffic.literals import Role, may_have_places, roles
+from pgstrata.traffic.literals import Purpose, may_have_places, purposes
 from pgstrata.traffic.tokens import Token, tokens
 
 LONGEST_SHAPE = 4000
@@ -72,7 +72,9 @@ def shape(text: str) -> Shape:
     before = Token("", "")
     pieces = tokens(text)
     kept = (
-        {number for number, role in roles(pieces) if role is Role.PLACE} if may_have_places(text) else set()
+        {number for number, purpose in purposes(pieces) if purpose is Purpose.PLACE}
+        if may_have_places(text)
+        else set()
     )
     for number, token in enumerate(pieces):
         kind, word = token
