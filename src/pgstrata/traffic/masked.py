@@ -22,8 +22,8 @@ _OF_SCHEMA = frozenset(("create", "alter", "do"))
 
 
 class Masked(NamedTuple):
-    """text: the statement. parameters: the purposes of those that are no plain values, by number. kept: it has
-    string constants that stay, as they are a schema's or code."""
+    """text: the statement. parameters: the purposes of those that are no plain values, by number. kept: it
+    has string constants that stay, as they are a schema's or code."""
 
     text: str
     parameters: Mapping[int, Purpose]

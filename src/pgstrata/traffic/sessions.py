@@ -102,7 +102,8 @@ class _Waiting:
 
 class _Known(NamedTuple):
     """Of a statement: its text as it is kept, the number of its shape, whether the text will come again, its
-    highest parameter, its kind, and where it is masked the purposes of parameters that are no plain values."""
+    highest parameter, its kind, and where it is masked the purposes of parameters that are no plain
+    values."""
 
     text: str
     shape: int
