@@ -227,7 +227,7 @@ class Slice(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ReplicaStep(Struct, frozen=True, kw_only=True):
     """What a step was to the replica. served: it was the server that was measured; roles: that read from it
     where others wrote to the primary; cpu_seconds: of the replica where the primary was measured, without its
-    backends of `roles`; lag_bytes, lag_seconds: the largest of the step's seconds, None where none was seen."""
+    backends of `roles`; lag_bytes, lag_seconds: the largest of the step's seconds, None if none was seen."""
 
     served: bool
     roles: tuple[str, ...] = ()
