@@ -103,10 +103,12 @@ class RunContext:
 
 @dataclass(frozen=True)
 class StoredStep:
-    """A step that is over and in its run folder. plans: of recorded statements (`plans.json`)."""
+    """A step that is over and in its run folder. plans: of recorded statements (`plans.json`); rejected: by
+    name of a recorded statement what the server said instead of an answer."""
 
     result: StepResult
     plans: Sequence[Json]
+    rejected: Mapping[str, str]
 
 
 class StepMeasurement:
@@ -256,7 +258,12 @@ class StepMeasurement:
                 driver_version=result.ready.driver,
                 keep=keep and reachable and result.error is None,
             )
-        return StoredStep(result, digest.plans)
+        rejected = {
+            row["query"]: row["error"]
+            for row in digest.queries
+            if row.get("error") and not row.get("timed_out")
+        }
+        return StoredStep(result, digest.plans, rejected)
 
     def _ask_why(self, result: StepResult, reachable: bool) -> None:
         record = result.record

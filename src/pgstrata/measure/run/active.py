@@ -365,6 +365,10 @@ class ActiveRun:
         if slices is not None:
             self.progress.say(f"  {self.planned.key.variant}, {len(slices)} slices:")
         self.progress.step_ended(result.record)
+        if stored.rejected:
+            name, words = next(iter(stored.rejected.items()))
+            more = f", and {len(stored.rejected) - 1} more" if len(stored.rejected) > 1 else ""
+            self.progress.say(f"  {'':<10} rejected: {name}: {server_said(words, 200)}{more}")
         if slices is None and result.error is not None:
             raise cut_short(measurement.step, result.error)
 
