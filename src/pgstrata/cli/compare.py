@@ -60,7 +60,9 @@ def compare(
     margin: Annotated[
         str | None,
         typer.Option(
-            "--margin", metavar="SHARE", help="Smaller differences are none (2%; 0.2% of instructions)."
+            "--margin",
+            metavar="SHARE",
+            help="Smaller differences are none (default: the campaign's, else 2%; 0.2% of instructions).",
         ),
     ] = None,
     by: ByOption = "time",
@@ -83,6 +85,7 @@ def compare(
       pgstrata compare pg16.10 pg17.11 --by instructions --callers hash_bytes
     """
     from pgstrata.cli.output import left_out
+    from pgstrata.judge.compare import margin_of
     from pgstrata.store import Results
     from pgstrata.store.choose import choose
 
@@ -98,7 +101,7 @@ def compare(
         first,
         [second],
         step or [],
-        share("--margin", margin or "2%"),
+        share("--margin", margin) if margin else margin_of((*first.runs, *second.runs)),
         confidence,
         across_hosts,
         despite_options,

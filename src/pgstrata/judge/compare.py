@@ -98,6 +98,13 @@ class SideComparison:
 _Steps = dict[tuple[str, str], dict[int, MeasuredStep]]
 
 
+def margin_of(runs: Iterable[Run]) -> float:
+    """The margin that runs were compared with while they were measured, that of the newest; the usual one of
+    runs that were measured by themselves."""
+    own = [(run.record.started, run.record.comparison.margin) for run in runs if run.record.comparison]
+    return max(((started, margin) for started, margin in own if 0 < margin < 1), default=("", MARGIN))[1]
+
+
 def compare_all(
     base: Side,
     others: Sequence[Side],

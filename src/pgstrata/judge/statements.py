@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pgstrata.judge.compare import margin_of
 from pgstrata.stats import sequential
 from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, compare, set_aside
@@ -151,12 +152,12 @@ def judge_measured(
     base: Sequence[MeasuredStep], others: Mapping[str, Sequence[MeasuredStep]]
 ) -> dict[str, list[StatementVerdict]]:
     """The same from runs, with the margin of their comparison. Raises StoreError where a table is damaged."""
-    turns = [one.run.record.comparison for one in base if one.run.record.comparison is not None]
+    runs = [one.run for one in base]
     return judge_statements(
         rounds_of(base),
         {variant: rounds_of(measured) for variant, measured in others.items()},
-        watched=any(one.until == "verdict" for one in turns),
-        margin=turns[-1].margin if turns else MARGIN,
+        watched=any(run.record.comparison and run.record.comparison.until == "verdict" for run in runs),
+        margin=margin_of(runs),
     )
 
 

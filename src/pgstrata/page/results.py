@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import StoreError, UsageError
-from pgstrata.judge.compare import StepVerdict, compare_all
+from pgstrata.judge.compare import StepVerdict, compare_all, margin_of
 from pgstrata.judge.instructions import (
     CountComparison,
     CountVerdict,
@@ -185,6 +185,11 @@ class RunSet:
         return self._ratios.get((step.workload, variant, step.name), SummaryCell(None, "missing"))
 
     @cached_property
+    def margin(self) -> float:
+        """Smaller differences are none: that of the campaign."""
+        return margin_of(self.runs)
+
+    @cached_property
     def verdicts(self) -> Mapping[tuple[str, str, str], StepVerdict]:
         """Of every variant but the base, by (workload, variant, step); adjusted for their number."""
         sides = {v: Side(v, tuple(r for r in self.runs if r.variant == v)) for v in self.variants}
@@ -193,7 +198,7 @@ class RunSet:
             return {}
         return {
             (s.workload, comparison.other, s.step): s
-            for comparison in compare_all(sides[self.base], others, known=self.known)
+            for comparison in compare_all(sides[self.base], others, margin=self.margin, known=self.known)
             for s in comparison.steps
         }
 

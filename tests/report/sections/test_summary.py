@@ -17,9 +17,11 @@ from pgstrata.campaign.file.reading import Overrides, adhoc_campaign
 from pgstrata.cli.main import invoke
 from pgstrata.page.results import RunSet, read_results
 from pgstrata.report.sections.settle import settle
+from pgstrata.report.sections.summary import relative_table
 from pgstrata.report.terminal import print_summary
 from pgstrata.report.write import write_report
 from pgstrata.store import RunKey
+from pgstrata.store.record import ComparisonRecord
 from support_page import PageReader, ReadCell, Written
 from support_runs import clone_run, make_run
 
@@ -95,6 +97,27 @@ def test_the_first_sentence_is_about_what_is_proven(proven: Written) -> None:
     assert "alike proven the same at 10 of 10 steps against base" in first
     assert "rough nothing proven: unclear at all of 10 steps against base" in first
     assert "would settle it" not in first
+
+
+def test_the_margin_is_that_of_the_campaign(proven: Written) -> None:
+    results = read_results(proven.results, base="base")
+    record = ComparisonRecord(
+        id="1",
+        variants=("base", "slow"),
+        base="base",
+        slice_seconds=1.0,
+        rounds=1,
+        until="time",
+        max_seconds=None,
+        margin=0.3,
+    )
+    runs = [replace(run, record=structs.replace(run.record, comparison=record)) for run in results.runs]
+    wide = replace(results, runs=tuple(runs))
+    (step,) = (step for step in wide.workloads[0].steps if step.name == "l.i0")
+    assert (results.margin, results.word(step, "slow")) == (0.02, "slower")
+    assert (wide.margin, wide.word(step, "slow")) == (0.3, "same")
+    table = relative_table(wide, wide.workloads[0])
+    assert table is not None and "margin 30 %" in table.how
 
 
 def test_the_thresholds_of_the_field_stay_an_option(

@@ -11,7 +11,6 @@ from pgstrata.page.blocks import Chart
 from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, label, trace
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.report.sections.summary import relative_cell
-from pgstrata.stats.verdict import MARGIN
 
 # The field's axis: small differences show, and one outlier does not flatten the rest.
 FLOOR, CEILING = 0.80, 1.50
@@ -80,8 +79,9 @@ def _chart(results: RunSet, workload: WorkloadResults, group: str, steps: Sequen
             )
         )
     what = f"{workload.name}, {group}" if group else workload.name
-    margin = MARGIN
+    margin = results.margin
     low, high = results.thresholds if results.by_thresholds else (1 - margin, 1 / (1 - margin))
+    dotted = "the thresholds of the table" if results.by_thresholds else f"the margin, {100 * margin:.3g} %"
     layout = {
         "barmode": "group",
         "bargap": 0.28,
@@ -104,9 +104,8 @@ def _chart(results: RunSet, workload: WorkloadResults, group: str, steps: Sequen
         height=330,
         how=f"Bars start at 1, the rate of {results.base}. The axis goes from 0.80 to 1.50 so that small "
         "differences show; a bar that would go further is cut, and its value is written on it. The "
-        f"dotted lines are {'the thresholds of the table' if results.by_thresholds else 'the margin, 2 %'}, "
-        "the thin lines at the ends of the other bars 95 % "
-        "intervals. ✕ marks steps in which one of the two missed its SLA.",
+        f"dotted lines are {dotted}, the thin lines at the ends of the other bars 95 % intervals. ✕ marks "
+        "steps in which one of the two missed its SLA.",
     )
 
 

@@ -36,9 +36,9 @@ _ACROSS = (
 _RELATIVE_HOW = (
     "Each number is the rate of a variant divided by the rate of {base} in the same step: 0.90 means "
     "that it does 90 % of the work in the same time. {colours} Below it stands "
-    "the verdict with its 95 % interval (margin 2 %, adjusted for the number of comparisons): from pairs of "
-    "slices, whose ratio is the number above it, or of repeats. One run each proves nothing, unless it is "
-    "known how much runs differ from one to the next on this host. In grey cells with ✕ one of the two "
+    "the verdict with its 95 % interval (margin {margin} %, adjusted for the number of comparisons): from "
+    "pairs of slices, whose ratio is the number above it, or of repeats. One run each proves nothing, unless "
+    "it is known how much runs differ from one to the next on this host. In grey cells with ✕ one of the two "
     "missed its SLA."
 )
 _BACKGROUND_HOW = (
@@ -108,7 +108,7 @@ def relative_table(results: RunSet, workload: WorkloadResults) -> Table | None:
         f"{f', across {len(workload.machines)} machines' if len(workload.machines) > 1 else ''} — above 1 is "
         "better",
         keys=(("workload", workload.name),),
-        how=_RELATIVE_HOW.format(base=results.base, colours=colours)
+        how=_RELATIVE_HOW.format(base=results.base, colours=colours, margin=f"{100 * results.margin:.3g}")
         + (_ACROSS if len(workload.machines) > 1 else ""),
         legend=(
             ("bad", f"slower, ≤ {low:g}" if results.by_thresholds else "proven slower"),
