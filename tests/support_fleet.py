@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -188,10 +189,13 @@ def engine_on_loopback(
             **environ,
         )
         until = time.monotonic() + 60
-        while not (place / "s.json").exists():
+        address = ""
+        while not address:
             assert time.monotonic() < until
+            # It may not be there yet, nor whole.
+            with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+                address = str(json.loads((place / "s.json").read_text())["address"])
             time.sleep(0.1)
-        address = str(json.loads((place / "s.json").read_text())["address"])
         for name in (f"w{number}" for number in range(1, workers + 1)):
             start(
                 *("worker", address, "--nthreads", "1", "--resources", "machine=1", "--no-nanny"),
