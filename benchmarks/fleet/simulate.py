@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--tasks", type=int, default=2000)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of a comparison, on average")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of a comparison, on average")
     parser.add_argument("--killed", type=float, default=0.2, help="share of the workers")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--check", action="store_true")
