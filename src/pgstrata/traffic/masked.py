@@ -30,9 +30,10 @@ class Masked(NamedTuple):
     kept: bool
 
 
-def masked(text: str, mask: Mask) -> Masked:
-    """The statement with other literals in it, without its comments."""
-    pieces = tokens(text)
+def masked(text: str, mask: Mask, pieces: Sequence[Token] | None = None) -> Masked:
+    """The statement with other literals in it, without its comments. pieces: its tokens, where they are there
+    already."""
+    pieces = tokens(text) if pieces is None else pieces
     found = dict(purposes(pieces))
     made: list[str] = []
     parameters: dict[int, Purpose] = {}

@@ -29,6 +29,7 @@ from pgstrata.traffic.literals import Purpose
 from pgstrata.traffic.logs.line import LogEntry
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.masked import masked
+from pgstrata.traffic.tokens import tokens
 
 MOST_SESSIONS = 20_000
 """Sessions that are kept in mind at the same time; of more, those are taken for ended that have been silent
@@ -463,10 +464,11 @@ class Reader:
         found = self._known.get(text)
         if found is not None:
             return found
-        shape = shapes.shape(text)
+        pieces = tokens(text)
+        shape = shapes.shape(text, pieces)
         kept, purposes, constants = text, _NO_PURPOSES, False
         if self._mask is not None:
-            kept, purposes, constants = masked(text, self._mask)
+            kept, purposes, constants = masked(text, self._mask, pieces)
         writer = self._writer
         full = len(writer.shapes) >= MOST_SHAPES and not writer.has_shape(shape.text)
         number = writer.shape(OTHERS if full else shape.text)

@@ -8,6 +8,7 @@ number (`ORDER BY 1`) and modifiers of types (`varchar(20)`) are no literals.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pgstrata.traffic.literals import Purpose, may_have_places, purposes
@@ -64,13 +65,13 @@ class Shape(NamedTuple):
     kind: str
 
 
-def shape(text: str) -> Shape:
-    """The shape of a statement."""
+def shape(text: str, pieces: Sequence[Token] | None = None) -> Shape:
+    """The shape of a statement. pieces: its tokens, where they are there already."""
     made: list[str] = []
     literals = 0
     highest = 0
     before = Token("", "")
-    pieces = tokens(text)
+    pieces = tokens(text) if pieces is None else pieces
     kept = (
         {number for number, purpose in purposes(pieces) if purpose is Purpose.PLACE}
         if may_have_places(text)
