@@ -160,10 +160,11 @@ class StepMeasurement:
         """
         where, settings, turns = self._where, self._where.settings, part.turns
         server = where.cluster.serving(reads_only=part.step.reads_only)
-        reading = {role.name for role in part.step.roles if role.reads_only}
-        reader = where.cluster.serving(reads_only=True) if reading else server
-        away = reading if reader is not server else set()
-        apart = dict.fromkeys(away, reader.connection(where.database)) if away else {}
+        apart: dict[str, Connection] = {}
+        if not part.step.reads_only and (reading := [r.name for r in part.step.roles if r.reads_only]):
+            reader = where.cluster.serving(reads_only=True)
+            if reader is not server:
+                apart = dict.fromkeys(reading, reader.connection(where.database))
         spec = self._driver_spec(part, server.connection(where.database), apart)
         span, interval = part.step.seconds, 1.0
         if turns is not None:
@@ -178,7 +179,7 @@ class StepMeasurement:
             bloat_bytes=BLOAT_BYTES if self._last and server is where.cluster else 0,
             waits_hertz=settings.waits,
             windows=turns,
-            away=away,
+            away=apart.keys(),
         )
         begun = time.monotonic()
         with where.builder.scratch("perf") as recordings:
@@ -197,7 +198,7 @@ class StepMeasurement:
         where.cluster.check()
         result.number = part.number
         result.record = structs.replace(
-            result.record, replica=replica_step(result.observed, where.cluster, server, away)
+            result.record, replica=replica_step(result.observed, where.cluster, server, apart.keys())
         )
         where.timings.add("observe", result.observed.observe_seconds)
         if turns is None:
