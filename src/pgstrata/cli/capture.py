@@ -115,6 +115,7 @@ def capture(
 
     if keep and not mask:
         raise UsageError("--keep says which values --mask leaves as they are", "add --mask")
+    masking = Mask(keep=keep or ()) if mask else None
     if export_script:
         from pgstrata.traffic.synthetic.files import export_script as script
 
@@ -132,7 +133,7 @@ def capture(
             user_path(to),
             calls=calls,
             sessions=sessions,
-            mask=Mask(keep=keep or ()) if mask else None,
+            mask=masking,
             reads_only=reads_only,
             seed=seed,
             sample=sample,
@@ -155,7 +156,7 @@ def capture(
         header = make(
             logs,
             user_path(to),
-            mask=Mask(keep=keep or ()) if mask else None,
+            mask=masking,
             prefix=prefix,
             timezone=timezone,
             encoding=encoding,
