@@ -11,6 +11,7 @@ from pgstrata.store import Run
 from pgstrata.store.record import (
     FORMAT,
     Circumstances,
+    ComparisonRecord,
     ConfigRecord,
     Cpus,
     Host,
@@ -103,6 +104,20 @@ _CIRCUMSTANCES: Mapping[str, Any] = {
     "sizes": Sizes(),
     "facts": {},
 }
+
+
+def comparison_record(*variants: str, **changes: Any) -> ComparisonRecord:
+    """What variants share that took turns; the first is the base."""
+    usual: dict[str, Any] = {
+        "id": "c",
+        "base": variants[0],
+        "slice_seconds": 1.0,
+        "rounds": 1,
+        "until": "time",
+        "max_seconds": None,
+        "margin": 0.02,
+    }
+    return ComparisonRecord(variants=variants, **(usual | changes))
 
 
 def circumstances(**changes: Any) -> Circumstances:

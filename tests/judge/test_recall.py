@@ -11,8 +11,8 @@ from pgstrata.judge.compare import compare_all
 from pgstrata.judge.recall import recall_of
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
-from pgstrata.store.record import ComparisonRecord, Slice
-from support_records import role_record, step_record, stored_run
+from pgstrata.store.record import Slice
+from support_records import comparison_record, role_record, step_record, stored_run
 
 
 def runs(variant: str, rate: float, recall: float | None) -> tuple[Run, ...]:
@@ -57,16 +57,7 @@ def test_turns_within_a_run_say_nothing_of_an_index_that_was_drawn_once() -> Non
         record = structs.replace(
             run.record,
             steps=(structs.replace(run.steps[0], slices=slices),),
-            comparison=ComparisonRecord(
-                id="c",
-                variants=("a", "b"),
-                base="a",
-                slice_seconds=1.0,
-                rounds=1,
-                until="time",
-                max_seconds=None,
-                margin=0.02,
-            ),
+            comparison=comparison_record("a", "b"),
         )
         return (Run(run.folder, record),)
 

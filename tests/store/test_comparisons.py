@@ -8,22 +8,13 @@ from pathlib import Path
 from pgstrata.store import Results, RunKey
 from pgstrata.store.comparisons import complete, counted, replace_older
 from pgstrata.store.record import ComparisonRecord, Host
-from support_records import circumstances
+from support_records import circumstances, comparison_record
 
 KEYS = [RunKey("study", variant, "insert", 1) for variant in "ab"]
 
 
 def comparison(name: str) -> ComparisonRecord:
-    return ComparisonRecord(
-        id=name,
-        variants=("a", "b"),
-        base="a",
-        slice_seconds=1.0,
-        rounds=3,
-        until="time",
-        max_seconds=None,
-        margin=0.01,
-    )
+    return comparison_record("a", "b", id=name, rounds=3, margin=0.01)
 
 
 def measured(root: Path, name: str, failed: str = "", variants: str = "ab") -> dict[RunKey, Path]:

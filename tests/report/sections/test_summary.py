@@ -21,8 +21,8 @@ from pgstrata.report.sections.summary import relative_table
 from pgstrata.report.terminal import print_summary
 from pgstrata.report.write import write_report
 from pgstrata.store import RunKey
-from pgstrata.store.record import ComparisonRecord
 from support_page import PageReader, ReadCell, Written
+from support_records import comparison_record
 from support_runs import clone_run, make_run
 
 FACTORS = {
@@ -101,16 +101,7 @@ def test_the_first_sentence_is_about_what_is_proven(proven: Written) -> None:
 
 def test_the_margin_is_that_of_the_campaign(proven: Written) -> None:
     results = read_results(proven.results, base="base")
-    record = ComparisonRecord(
-        id="1",
-        variants=("base", "slow"),
-        base="base",
-        slice_seconds=1.0,
-        rounds=1,
-        until="time",
-        max_seconds=None,
-        margin=0.3,
-    )
+    record = comparison_record("base", "slow", margin=0.3)
     runs = [replace(run, record=structs.replace(run.record, comparison=record)) for run in results.runs]
     wide = replace(results, runs=tuple(runs))
     (step,) = (step for step in wide.workloads[0].steps if step.name == "l.i0")
