@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import unicodedata
 
 LONGEST = 16_000
@@ -11,6 +12,11 @@ LONGEST = 16_000
 def shown(text: str) -> str:
     """The text, or the beginning of one that nobody could read."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} … (cut: {len(text):,} characters)"
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether nothing more could be written: the disk has no room, or none for this user."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 SAID_LENGTH = 1000

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgstrata.errors import UsageError
+from pgstrata.errors import UsageError, is_disk_full
 from pgstrata.ownership import own_folder
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.delay import Delay, delay_seconds, find_delay
@@ -74,7 +73,7 @@ def _folder(text: str | None, key: str) -> Path | None:
             probe.write(b"\0" * 4096)
             probe.flush()
     except OSError as error:
-        why = "its disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
+        why = "its disk is full" if is_disk_full(error) else error.strerror
         raise UsageError(f"`{key}`: nothing can be written into {folder}: {why}", advice) from error
     return folder.resolve()
 

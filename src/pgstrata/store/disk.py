@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pgstrata.errors import StoreError
-
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+from pgstrata.errors import StoreError, is_disk_full
 
 
 @contextmanager
@@ -25,7 +23,7 @@ def storing(deed: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as cause:
-        if cause.errno in _FULL:
+        if is_disk_full(cause) or cause.errno == errno.EFBIG:
             raise StoreError(
                 f"no space left to {deed} in {path}",
                 "free some space or choose another folder with --results; the run has to be done again",

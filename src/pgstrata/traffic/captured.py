@@ -8,7 +8,6 @@ often, and the header, which says what the file holds. docs/capture.md has every
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import struct
@@ -24,7 +23,7 @@ import msgspec
 import numpy as np
 
 from pgstrata import numbers
-from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.errors import PgstrataError, UsageError, is_disk_full
 from pgstrata.user_files import shown
 
 MAGIC = b"pgstrata traffic"
@@ -247,7 +246,7 @@ class Writer:
                 file.close()
         Path(self._file.name).unlink(missing_ok=True)
         if isinstance(error, OSError):
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if is_disk_full(error):
                 raise CapturedError(
                     f"no space left for {shown(self.path)}, of which {numbers.size(self._at)} were written",
                     "free some, or name a file on another disk",

@@ -6,7 +6,6 @@ Blocks within SQL files and dumps are written into files of the cache before the
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import shutil
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pgstrata import numbers
-from pgstrata.errors import ServerError
+from pgstrata.errors import ServerError, is_disk_full
 from pgstrata.server.cache import building, cache_folder, discard, publish
 from pgstrata.workload.custom.sql import Statement
 
@@ -82,7 +81,7 @@ def unpacked(
             (place / ABOUT).write_text(json.dumps({"file": path.name}) + "\n")
             publish(place, folder)  # where another one was faster, what it made is the same
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             raise ServerError(
                 f"the disk of {folder.parent} became full while {path.name} was unpacked",
                 "its space has been freed; make room, or name another folder with PGSTRATA_CACHE",

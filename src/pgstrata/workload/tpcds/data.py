@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
 import subprocess
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pgstrata import numbers
-from pgstrata.errors import ServerError
+from pgstrata.errors import ServerError, is_disk_full
 from pgstrata.server.cache import building, cache_folder, publish
 from pgstrata.server.process import start
 from pgstrata.workload.tpcds.source import tables
@@ -149,7 +148,7 @@ def _check_disk(where: Path, needed: int) -> None:
 
 
 def _disk_error(error: OSError, where: Path) -> ServerError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_disk_full(error):
         return ServerError(
             f"the disk of {where.parent} became full while the data was made",
             "its space has been freed; make room, or name another folder with PGSTRATA_CACHE",

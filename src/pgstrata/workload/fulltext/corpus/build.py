@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import shutil
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata import numbers
-from pgstrata.errors import ServerError, UsageError
+from pgstrata.errors import ServerError, UsageError, is_disk_full
 from pgstrata.server.cache import building, cache_folder, publish
 from pgstrata.user_files import shown
 from pgstrata.workload.fulltext.corpus import rows, sources
@@ -97,7 +96,7 @@ class Corpus:
                 publish(place, self.folder)
             return made
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if is_disk_full(error):
                 raise ServerError(
                     f"the disk of {self.folder.parent} became full while the corpus was made",
                     "its space has been freed; make room, or name another folder with PGSTRATA_CACHE",
