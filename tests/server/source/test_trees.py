@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -98,6 +101,33 @@ def test_the_tree_of_a_commit_is_written_as_it_was(tmp_path: Path) -> None:
     tree_of(folder, first).write(copy)
     assert "17.5" in (copy / "src/backend/main.c").read_text()
     assert (copy / "configure").stat().st_mode & 0o100
+
+
+def test_the_end_of_an_archive_in_two_blocks_is_read_to_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive ends with two empty records, and is written in blocks of twenty: where the first of the two
+    is the last of a block, a block with nothing else in it follows."""
+    folder = repository(tmp_path / "pg")
+    archived = b""
+    while len(archived.rstrip(b"\0")) // 512 % 20 != 18:
+        with (folder / "filling").open("ab") as file:
+            file.write(b"x" * 512)
+        commit(folder, "longer")
+        archived = subprocess.check_output(["git", "-C", str(folder), "archive", "--format=tar", "HEAD"])
+    (tmp_path / "bin").mkdir()
+    late = tmp_path / "bin/git"
+    late.write_text(
+        "#!/bin/bash\n"
+        f'git() {{ {shutil.which("git")} "$@"; }}\nset -o pipefail\n'
+        'case "$*" in *" archive "*) git "$@" | '
+        f'{{ head -c {len(archived) - 10240}; sleep 0.5; cat; }};; *) git "$@";; esac\n'
+    )
+    late.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{late.parent}:{os.environ['PATH']}")
+    (copy := tmp_path / "copy").mkdir()
+    tree_of(folder, "HEAD").write(copy)
+    assert (copy / "filling").stat().st_size == (folder / "filling").stat().st_size
 
 
 def test_a_commit_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:

@@ -146,6 +146,9 @@ def _export(repo: Path, commit: str, target: Path) -> None:
                 for member in archive:
                     if member.isreg() or member.isdir():  # PostgreSQL's trees have no links
                         archive.extract(member, target, **_FULLY)
+            # The end of an archive may lie in two blocks, and tarfile reads the first: git must not find the
+            # pipe closed when it writes the second.
+            process.stdout.read()
         except tarfile.TarError as error:
             process.kill()
             said = process.stderr.read().decode(errors="replace").strip()
