@@ -66,6 +66,20 @@ def test_what_is_built_otherwise_is_another_server(place: Path) -> None:
     assert len(folders) == 4
 
 
+def test_two_trees_are_configured_by_the_same_words(place: Path) -> None:
+    """configure writes them into a header that nearly every file includes: the compiler's cache would know
+    none of them again."""
+    asked = CONFIGURE + """printf '#define OPTIONS "%s"\\n' "$*" > src/backend/options.h\n"""
+    prints = '#include <stdio.h>\n#include "options.h"\nint main(void) { puts(OPTIONS); return %d; }\n'
+    first, second = (
+        build(tree_of_folder(small_tree(place / f"pg{n}", configure=asked, main=prints % n)), SHIPPED["o2"])
+        for n in (0, 1)
+    )
+    assert first.folder != second.folder
+    said = [subprocess.run([s.bin_dir / "postgres"], capture_output=True).stdout for s in (first, second)]
+    assert b"--prefix=" in said[0] and said[0] == said[1]
+
+
 def test_the_users_tree_is_never_written_to(place: Path) -> None:
     folder = small_tree(place / "pg")
     before = {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in folder.rglob("*")}

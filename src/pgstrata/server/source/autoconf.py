@@ -181,7 +181,10 @@ class _ConfigCache:
         name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
         self._kept = job.cache / "configure" / f"{name}.cache"
         self._own = job.folder / "config.cache"
-        self.option = [f"--cache-file={self._own}"] if job.tree.version_num >= 80000 else []
+        # configure writes its options into a header. A name that differs from build to build would make
+        # that header, and what includes it, new to the compiler's cache.
+        own = os.path.relpath(self._own, job.source)
+        self.option = [f"--cache-file={own}"] if job.tree.version_num >= 80000 else []
 
     def __enter__(self) -> _ConfigCache:
         if self._kept.is_file():
