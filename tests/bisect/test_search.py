@@ -39,7 +39,8 @@ def searched(n: int, culprit: int, effect: float, seed: int, broken: frozenset[i
 
 
 def found_by(search: Search) -> list[tuple[int, int]]:
-    return [(interval.first, interval.last) for interval in search.knowledge().credible()]
+    """The ends of each change's credible set."""
+    return [(one[0].first, one[-1].last) for one in search.knowledge().credible()]
 
 
 @given(n=st.integers(1, 400), data=st.data(), seed=st.integers(0, 2**32 - 1))
@@ -70,6 +71,20 @@ def test_two_changes_are_found_as_two() -> None:
         search.add(position, Outcome(levels[position], ERROR))
     assert search.knowledge().several > 0.9
     assert found_by(search) == [(20, 20), (70, 70)]
+
+
+def test_a_change_that_is_one_of_two_neighbours_is_measured_until_it_is_known_which() -> None:
+    search = Search(100)
+    for position, level in ((20, 0.0), (21, -0.05), (60, -0.05), (62, -0.1), (100, -0.1)):
+        search.add(position, Outcome(level, ERROR))
+    search.add(61, Outcome(-0.075, 3 * ERROR))
+    assert search.knowledge().suspected == 2
+    assert found_by(search) == [(21, 21), (61, 62)]
+    assert not search.found()
+    assert search.next_position(ERROR) == 61
+    search.add(61, Outcome(-0.1, ERROR / 3))
+    assert search.found()
+    assert found_by(search) == [(21, 21), (61, 61)]
 
 
 def test_measurements_that_contradict_each_other_are_weighed() -> None:

@@ -204,7 +204,7 @@ def _announced(line: Line, procedure: Procedure, task: Task) -> str:
         case "doubt":
             return f"{number}: {other.name} once more, because neighbours did not differ"
     known = procedure.conclusion()
-    left = sum(group.last - group.first + 1 for group in known.groups)
+    left = sum(group.size for group in known.groups)
     return f"{number}: {other.name} ({task.other} of {line.n}), {left} {line.kind}s in question"
 
 

@@ -79,14 +79,16 @@ class Seen:
 
 @dataclass(frozen=True)
 class Group:
-    """Commits first … last, one of which made a change; one commit where first is last.
+    """The credible set of a change: commits first … last, one of which made it; one where first is last.
 
-    probability: that a change is among them. against_parent: the last against the one before the first, log
-    ratio and error, None where it was not measured.
+    size: how many of them are in it: not those that measurements have cleared. probability: that a change is
+    among them. against_parent: the last against the one before the first, log ratio and error, None where it
+    was not measured.
     """
 
     first: int
     last: int
+    size: int
     probability: float
     against_parent: Outcome | None = None
 
@@ -103,7 +105,8 @@ class Conclusion:
 
     state: `ends` while these are measured, `none` where they do not differ, `open` during the search,
     `found`. effect: log ratio of bad to good with its standard error. visible: the smallest log ratio that
-    would have been proven in 9 of 10 cases. groups: the credible set, in the order of the commits.
+    would have been proven in 9 of 10 cases. groups: of each change that is suspected, in the order of the
+    commits.
     """
 
     state: Literal["ends", "none", "open", "found"]
@@ -195,17 +198,15 @@ class Procedure:
         return "none" if within or times >= MOST_ENDS else "ends"
 
     def _groups(self) -> list[Group]:
-        groups = self.search.groups()
-        if not self.search.found():
-            return [Group(g[0].first, g[-1].last, sum(i.probability for i in g)) for g in groups]
         return [
             Group(
                 g[0].first,
                 g[-1].last,
+                sum(i.size for i in g),
                 min(1.0, sum(i.probability for i in g)),
                 self._against_parent(g[0].first - 1, g[-1].last),
             )
-            for g in groups
+            for g in self.search.knowledge().credible()
         ]
 
     def _against_parent(self, base: int, other: int) -> Outcome | None:

@@ -29,13 +29,16 @@ CHANGES_PRIOR = (0.90, 0.09, 0.01)
 """How likely one, two, three changes are, once both ends are known to differ."""
 
 SURE = 0.9
-"""Probability of several changes from which on neighbouring intervals are told apart."""
+"""Probability of several changes from which on those in neighbouring intervals are told apart."""
 
 MEASURING_COST = 0.25
 """Of measuring a commit that is built already; building and measuring another one costs 1."""
 
 BROKEN_REACH = 6.0
 """Commits around one that does not build over which others are likely not to, either (exponential decay)."""
+
+MOST_AGAIN = 8
+"""How often a position is measured to tell apart where one of several changes is."""
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
@@ -74,34 +77,59 @@ class Knowledge:
     """What the measurements say.
 
     intervals: in order, together all commits. changes: probability of one, two, three changes. effect: log
-    ratio of the bad end to the good one, and its standard error.
+    ratio of the bad end to the good one, and its standard error. placed: by change, in their order, and by
+    interval: the probability that it is there, were there as many as `suspected`.
     """
 
     intervals: Sequence[Interval]
     changes: Sequence[float]
     effect: tuple[float, float]
+    placed: Sequence[Sequence[float]]
 
     @property
     def several(self) -> float:
         """Probability of more than one change."""
         return sum(self.changes[1:])
 
-    def credible(self, level: float = 0.95) -> list[Interval]:
-        """The fewest commits that hold the change with probability `level`, in their order.
+    @property
+    def suspected(self) -> int:
+        """How many changes there are: one, unless several are more likely."""
+        return suspected(self.changes)
 
-        With several changes: those of every change that is more likely there than not.
+    def credible(self, level: float = 0.95) -> list[list[Interval]]:
+        """Of each change that is suspected, the fewest commits that hold it with probability `level`.
+
+        Both in their order. Sets that touch are one, unless there are several changes for sure.
         """
-        if self.several > 0.5:
-            return [one for one in self.intervals if one.probability > 0.5]
-        # What a second change would add takes no part: it is unlikely, and the level would never be reached.
+        sets: list[list[Interval]] = []
+        for held in self.placed:
+            new = self._fewest(held, level)
+            if sets and self.several <= SURE and new[0].first <= sets[-1][-1].last + 1:
+                both = {one.first: one for one in (*sets[-1], *new)}
+                sets[-1] = [both[first] for first in sorted(both)]
+            else:
+                sets.append(new)
+        return sets
+
+    def _fewest(self, held: Sequence[float], level: float) -> list[Interval]:
         chosen: list[Interval] = []
-        held = 0.0
-        for one in sorted(self.intervals, key=lambda i: i.alone / i.size, reverse=True):
-            if held >= level:
+        together = 0.0
+        densest = sorted(
+            zip(held, self.intervals, strict=True), key=lambda pair: pair[0] / pair[1].size, reverse=True
+        )
+        for probability, one in densest:
+            if together >= level:
                 break
             chosen.append(one)
-            held += one.alone
+            together += probability
         return sorted(chosen, key=lambda i: i.first)
+
+
+def suspected(changes: Sequence[float]) -> int:
+    """Of probabilities of one, two, three changes how many are taken to be there."""
+    if sum(changes[1:]) <= 0.5:
+        return 1
+    return 1 + max(range(1, len(changes)), key=lambda k: changes[k])
 
 
 @dataclass
@@ -143,20 +171,22 @@ class Search:
         sizes = np.diff(edges).astype(float)
         evidence = _Evidence([pooled(self.outcomes[p]) for p in measured])
         most = min(len(CHANGES_PRIOR), len(measured))
-        inclusion = np.zeros((most, len(measured)))
+        placed: list[Floats] = []
         log_total = np.full(most, -np.inf)
         log_share = np.log(sizes / sizes.sum())
         for k in range(1, most + 1):
-            log_total[k - 1], inclusion[k - 1] = evidence.changes(k, log_share)
-            log_total[k - 1] += math.log(CHANGES_PRIOR[k - 1])
+            log_evidence, where = evidence.changes(k, log_share)
+            log_total[k - 1] = log_evidence + math.log(CHANGES_PRIOR[k - 1])
+            placed.append(where)
         changes = np.exp(log_total - np.logaddexp.reduce(log_total))
-        probability = changes @ inclusion
+        probability = changes @ np.array([where.sum(axis=0) for where in placed])
         intervals = [
-            Interval(edges[j] + 1, edges[j + 1], float(probability[j]), float(inclusion[0, j]))
+            Interval(edges[j] + 1, edges[j + 1], float(probability[j]), float(placed[0][0, j]))
             for j in range(len(measured))
         ]
         end = pooled(self.outcomes[self.n])
-        return Knowledge(intervals, [float(c) for c in changes], (end.log_ratio, end.error))
+        known = [float(c) for c in changes]
+        return Knowledge(intervals, known, (end.log_ratio, end.error), placed[suspected(known) - 1].tolist())
 
     # --- what to do next ----------------------------------------------------------------------
 
@@ -181,22 +211,10 @@ class Search:
 
     def found(self, level: float = 0.95) -> bool:
         """Whether each change is down to one commit, or to commits of which none can be built."""
-        credible = self.knowledge().credible(level)
-        if not credible:
-            return False
-        groups = self.groups(level)
-        if self.knowledge().several <= 0.5 and len(groups) > 1:
-            return False
         return all(
-            all(position in self.broken for position in range(group[0].first, group[-1].last))
-            for group in groups
+            all(position in self.broken for position in range(one[0].first, one[-1].last))
+            for one in self.knowledge().credible(level)
         )
-
-    def groups(self, level: float = 0.95) -> list[list[Interval]]:
-        """The credible set, neighbouring intervals together; one by one where several changes are sure."""
-        known = self.knowledge()
-        credible = known.credible(level)
-        return [[one] for one in credible] if known.several > SURE else _adjacent(credible)
 
     def _cumulated(self, known: Knowledge) -> Floats:
         """By position: probability that the change is at or before it, were there one change."""
@@ -220,7 +238,8 @@ class Search:
                 yield position
 
     def _middle_of(self, known: Knowledge) -> int | None:
-        """With several changes: the middle of the interval that holds most of what is not known."""
+        """With several changes: the middle of the interval that holds most of what is not known, else what
+        tells apart the intervals in which one of them may be."""
         open_ = sorted(
             (one for one in known.intervals if one.size > 1),
             key=lambda one: one.probability * math.log2(one.size),
@@ -233,6 +252,10 @@ class Search:
             if inside:
                 middle = (one.first + one.last - 1) / 2
                 return max(inside, key=lambda p: self._buildable(p) * (1 - abs(p - middle) / (one.size + 1)))
+        for credible in known.credible():
+            between = [one.last for one in credible[:-1] if len(self.outcomes[one.last]) < MOST_AGAIN]
+            if between:
+                return between[len(between) // 2]
         return None
 
     def _buildable(self, position: int) -> float:
@@ -270,16 +293,6 @@ def pooled(outcomes: Sequence[Outcome]) -> Outcome:
     return Outcome(mean, scale * precision**-0.5)
 
 
-def _adjacent(intervals: Sequence[Interval]) -> list[list[Interval]]:
-    groups: list[list[Interval]] = []
-    for one in intervals:
-        if groups and groups[-1][-1].last + 1 == one.first:
-            groups[-1].append(one)
-        else:
-            groups.append([one])
-    return groups
-
-
 class _Evidence:
     """Log evidence of step functions over measured positions, of which the first level is 0."""
 
@@ -308,7 +321,7 @@ class _Evidence:
         )
 
     def changes(self, k: int, log_share: Floats) -> tuple[float, Floats]:
-        """Log evidence of k changes, and for each interval the probability that one of them is in it.
+        """Log evidence of k changes, and for each of them, in their order, the probability of each interval.
 
         log_share: log of each interval's share of all commits. At most one change is in an interval: two of
         them without a measurement between are one.
@@ -331,11 +344,9 @@ class _Evidence:
                     behind[c, j] = np.logaddexp.reduce(after)
         total = float(np.logaddexp.reduce(ahead[k] + behind[0]))
         if not math.isfinite(total):
-            return -math.inf, np.zeros(self.n)
-        inclusion = np.zeros(self.n)
-        for c in range(1, k + 1):
-            inclusion += np.exp(ahead[c] + behind[k - c] - total)
-        return total + math.lgamma(k + 1), inclusion
+            return -math.inf, np.zeros((k, self.n))
+        placed = np.exp(np.array([ahead[c] + behind[k - c] for c in range(1, k + 1)]) - total)
+        return total + math.lgamma(k + 1), placed
 
 
 __all__ = ["Interval", "Knowledge", "Outcome", "Search", "information", "pooled"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from pgstrata.bisect import state as states
 from pgstrata.bisect.hunt import Found, Search
@@ -77,6 +78,27 @@ def test_the_answer_is_one_sentence_with_its_interval(found: Found) -> None:
     assert headline(found).endswith(f"since {stop.name} (change 12 {EVIL}).")
     assert "slower (" in headline(found)
     assert any("tester" in text and "against what is before it" in text for text in sentences(found))
+
+
+def test_a_search_that_is_not_at_its_end_tells_how_many_changes_there_are_and_where(found: Found) -> None:
+    def after(*levels: tuple[int, int, float]) -> str:
+        measured = [
+            structs.replace(found.state.measured[0], base=base, other=place, log_ratio=level)
+            for base, place, level in levels
+        ]
+        state = structs.replace(found.state, measured=measured, set_aside=[])
+        return headline(Found(found.search, state, state.procedure(0.01).conclusion()))
+
+    names = [stop.name for stop in found.search.line.stops]
+    one = after((0, COMMITS, -0.04), (0, COMMITS, -0.04), (0, 4, 0.0))
+    assert f"not down to one commit yet: one of 16 commits, {names[5]} … {names[20]}, made" in one
+    levels = [(0, 4, 0.0), (0, 8, -0.04), (0, 12, -0.04), (0, 13, -0.08)]
+    two = after((0, COMMITS, -0.08), (0, COMMITS, -0.08), *levels)
+    assert "2 changes are suspected" in two
+    assert f"1. one of 4 commits, {names[5]} … {names[8]}; 2. {names[13]} (change 13)" in two
+    ends = [(0, COMMITS, -0.04), (0, COMMITS, -0.04)]
+    doubted = after(*ends, (0, 4, 0.0), (0, 5, -0.04), (4, 5, 0.0))
+    assert f"one change is suspected, in {names[5]} (change 5)." in doubted
 
 
 def test_json_holds_everything_that_was_measured(found: Found) -> None:

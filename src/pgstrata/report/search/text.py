@@ -65,14 +65,23 @@ def headline(found: Found) -> str:
         word = "No difference is proven" if known.state == "none" else "No difference is proven so far"
         return f"{word}: {ends} {verb} {changed(known.effect, found.search.by)}; {seen}."
     if known.state == "open":
-        most = sum(g.last - g.first + 1 for g in known.groups)
-        return (
-            f"{ends} {verb} {changed(known.effect, found.search.by)}; not down to one {line.kind} yet: "
-            f"{most} hold the change with 95 % probability."
-        )
+        return f"{ends} {verb} {changed(known.effect, found.search.by)}; {_suspected(found)}."
     if len(known.groups) > 1:
         return f"{ends} {verb} {changed(known.effect, found.search.by)}, by {len(known.groups)} changes."
     return f"{ends} {verb} {changed(known.effect, found.search.by)}, since {named(found, known.groups[0])}."
+
+
+def _suspected(found: Found) -> str:
+    """How many changes there are during a search, and where each of them may be."""
+    line, known = found.search.line, found.conclusion
+    places = [named(found, group) for group in known.groups]
+    if len(places) == 1:
+        (group,) = known.groups
+        if group.first == group.last:
+            return f"one change is suspected, in {places[0]}"
+        return f"not down to one {line.kind} yet: {places[0]}, made the change with 95 % probability"
+    each = "; ".join(f"{number}. {place}" for number, place in enumerate(places, 1))
+    return f"{len(places)} changes are suspected, each with 95 % probability in: {each}"
 
 
 def named(found: Found, group: Group) -> str:
@@ -81,11 +90,8 @@ def named(found: Found, group: Group) -> str:
     last = stops[group.last]
     if group.first == group.last:
         return f"{last.name} ({last.subject})" if last.subject else last.name
-    size = group.last - group.first + 1
-    between = "of which only the last can be measured" if found.conclusion.state == "found" else ""
-    return f"one of {size} {found.search.line.kind}s, {stops[group.first].name} … {last.name}" + (
-        f", {between}" if between else ""
-    )
+    between = ", of which only the last can be measured" if found.conclusion.state == "found" else ""
+    return f"one of {group.size} {found.search.line.kind}s, {stops[group.first].name} … {last.name}{between}"
 
 
 def sentences(found: Found) -> list[str]:
