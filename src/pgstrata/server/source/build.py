@@ -29,8 +29,9 @@ from pgstrata.server.source.tree import Tree
 from pgstrata.store.record import BuiltRecord, ExtensionRecord, PatchRecord
 
 Json = dict[str, Any]
-DEBUG = "-g"
-"""Always among the flags: it changes no code, and profiles name functions by it."""
+DEBUG = {"gcc": ("-g",), "clang": ("-g", "-grecord-command-line")}
+"""Always among the flags: they change no code, profiles name functions by them, and the binary's debug data
+tells the flags it was compiled with, as gcc's does unasked."""
 CCACHE_MOST = "5G"
 
 
@@ -206,7 +207,11 @@ def _build(
     for patch in recipe.patches:
         apply_patch(job.source, patch)
     mended = apply_edits(job.source, mends)
-    job.cflags = [*shlex.split(recipe.cflags), DEBUG, *(flag for need in mended for flag in need.flags)]
+    job.cflags = [
+        *shlex.split(recipe.cflags),
+        *DEBUG[compiler.family],
+        *(flag for need in mended for flag in need.flags),
+    ]
     _with_ccache(job)
     system = _system(tree, recipe)
     (meson if system == "meson" else autoconf).build(job)

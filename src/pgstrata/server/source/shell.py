@@ -21,6 +21,8 @@ LIMIT_SECONDS = 7200.0
 """Most time for one command, `PGSTRATA_BUILD_SECONDS` for another limit."""
 NICE = 5
 POLL_SECONDS = 0.1
+GONE_SECONDS = 5.0
+"""Most time for killed processes to be gone."""
 _LOG_MOST = 64 << 20
 
 
@@ -194,6 +196,12 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
+    # What was killed is gone only when the kernel has come to it; the folder of the build is removed next.
+    until = time.monotonic() + GONE_SECONDS
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        while time.monotonic() < until:
+            os.killpg(process.pid, 0)
+            time.sleep(0.01)
 
 
 __all__ = ["Shell", "build_environment", "limit_seconds"]
