@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 AS_LEFT_OUT_SINCE = 80400
 """From here on AS before a column's name can be left out (release notes of 8.4)."""
+CONCAT_SINCE = 90100
+"""From here on there is concat() (release notes of 9.1)."""
+NULLS_PLACED_SINCE = 80300
+"""From here on ORDER BY understands NULLS FIRST and NULLS LAST (release notes of 8.3)."""
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\n]*)|(?P<operand>'(?:[^']|'')*'|"[^"]*"|\d+(?:\.\d+)?)|(?P<word>[A-Za-z_]\w*)|(?P<other>.)""",
@@ -60,8 +65,15 @@ _NO_NAMES = frozenset(
 
 
 def for_version(text: str, version_num: int) -> str:
-    """A query with AS before each column's name, for versions that do not understand it without."""
-    return text if version_num >= AS_LEFT_OUT_SINCE else _with_as(text)
+    """A query as a version understands it, with the same answer: || for concat(), AS before column names,
+    and rows whose keys are NULL sorted by what they are where a version has no words for their place."""
+    if version_num < CONCAT_SINCE:
+        text = _with_operators(text)
+    if version_num < AS_LEFT_OUT_SINCE:
+        text = _with_as(text)
+    if version_num < NULLS_PLACED_SINCE:
+        text = _with_nulls_placed(text)
+    return text
 
 
 def _with_as(text: str) -> str:
@@ -90,3 +102,93 @@ def _with_as(text: str) -> str:
         )
         made.append(token)
     return "".join(made)
+
+
+def _with_operators(text: str) -> str:
+    """`||` for concat(), which takes NULL for an empty text."""
+    words = [match[0] for match in _TOKEN.finditer(text)]
+    while (at := next((i for i, word in enumerate(words) if word.lower() == "concat"), None)) is not None:
+        begin = words.index("(", at) + 1
+        end = begin + _closing(words[begin:])
+        inside = words[begin:end]
+        parts = _listed(inside, _outermost(inside), 0, len(inside))
+        joined = " || ".join(f"coalesce({part}, '')" for part in parts)
+        words = [
+            match[0]
+            for match in _TOKEN.finditer(f"{''.join(words[:at])}({joined}){''.join(words[end + 1 :])}")
+        ]
+    return "".join(words)
+
+
+def _closing(words: list[str]) -> int:
+    """Where the parenthesis is closed behind which these words stand."""
+    depth = 1
+    for at, word in enumerate(words):
+        depth += (word == "(") - (word == ")")
+        if depth == 0:
+            return at
+    return len(words)
+
+
+def _with_nulls_placed(text: str) -> str:
+    """The outermost ORDER BY without NULLS FIRST and NULLS LAST.
+
+    NULL is sorted above everything else, so that these say nothing new of one direction; in the other
+    whether the key is NULL is a key of its own before it.
+    """
+    words = [match[0] for match in _TOKEN.finditer(text)]
+    outer = _outermost(words)
+    begin = next((at for at in outer if words[at].lower() == "order"), None)
+    if begin is None or "nulls" not in (word.lower() for word in words[begin:]):
+        return text
+    first = next(at for at in outer if at > begin and words[at].lower() == "by") + 1
+    last = next((at for at in outer if at > first and words[at].lower() in ("limit", "offset")), len(words))
+    columns = _columns(words, outer)
+    keys = [_key(key.split(), columns) for key in _listed(words, outer, first, last)]
+    rest = "".join(words[last:])
+    return "".join(words[:first]) + " " + ", ".join(keys) + (f" {rest}" if rest else "")
+
+
+def _key(words: list[str], columns: list[tuple[str, str]]) -> str:
+    """A key of ORDER BY. columns: of SELECT, each with its name; a key can be a name or a number of theirs,
+    but nothing can be computed of these."""
+    if [word.lower() for word in words[-2:-1]] != ["nulls"]:
+        return " ".join(words)
+    nulls_first, words = words[-1].lower() == "first", words[:-2]
+    descending = words[-1].lower() == "desc"
+    key = " ".join(words[:-1] if words[-1].lower() in ("asc", "desc") else words)
+    if descending == nulls_first:
+        return " ".join(words)
+    if key.isdigit():
+        computed = columns[int(key) - 1][0]
+    else:
+        computed = next((column for column, name in columns if name.lower() == key.lower()), key)
+    return f"({computed}) IS NULL{' DESC' if nulls_first else ''}, {' '.join(words)}"
+
+
+def _columns(words: list[str], outer: list[int]) -> list[tuple[str, str]]:
+    """The columns of the outermost SELECT, without their names, and these; AS stands before each name."""
+    first = next(at for at in outer if words[at].lower() == "select") + 1
+    last = next(at for at in outer if at > first and words[at].lower() == "from")
+    found = []
+    for column in _listed(words, outer, first, last):
+        computed, _, name = column.rpartition(" AS ")
+        found.append((computed, name) if computed else (column, column))
+    return found
+
+
+def _outermost(words: list[str]) -> list[int]:
+    """Where the words stand that are in no parentheses."""
+    depth, found = 0, []
+    for at, word in enumerate(words):
+        depth += (word == "(") - (word == ")")
+        if depth == 0 and word != ")":
+            found.append(at)
+    return found
+
+
+def _listed(words: list[str], outer: list[int], first: int, last: int) -> list[str]:
+    """What stands between the commas from `first` to before `last`, one blank between its words."""
+    commas = [at for at in outer if first <= at < last and words[at] == ","]
+    bounds = [first - 1, *commas, last]
+    return [" ".join("".join(words[begin + 1 : end]).split()) for begin, end in pairwise(bounds)]
