@@ -9,6 +9,8 @@ AS_LEFT_OUT_SINCE = 80400
 """From here on AS before a column's name can be left out (release notes of 8.4)."""
 CONCAT_SINCE = 90100
 """From here on there is concat() (release notes of 9.1)."""
+SAMPLES_SINCE = 80200
+"""From here on stddev(), which is of samples, has the name of SQL:2003 besides (release notes of 8.2)."""
 NULLS_PLACED_SINCE = 80300
 """From here on ORDER BY understands NULLS FIRST and NULLS LAST (release notes of 8.3)."""
 
@@ -71,6 +73,8 @@ def for_version(text: str, version_num: int) -> str:
         text = _with_operators(text)
     if version_num < AS_LEFT_OUT_SINCE:
         text = _with_as(text)
+    if version_num < SAMPLES_SINCE:
+        text = re.sub(r"\bstddev_samp\b", "stddev", text)
     if version_num < NULLS_PLACED_SINCE:
         text = _with_nulls_placed(text)
     return text
