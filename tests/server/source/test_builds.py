@@ -297,3 +297,35 @@ def test_a_spec_of_a_tree_is_a_server_like_any_other(place: Path) -> None:
 def test_the_cache_belongs_to_this_account(place: Path) -> None:
     build(tree_of_folder(small_tree(place / "pg")), SHIPPED["o2"])
     assert (place / "cache/building").stat().st_uid == os.geteuid()
+
+
+@pytest.mark.skipif(shutil.which("ccache") is None, reason="apt-get install ccache")
+def test_what_was_compiled_once_is_not_compiled_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CCACHE_DIR", raising=False)
+    folder = small_tree(place / "pg")
+    first = build(tree_of_folder(folder), SHIPPED["o2"])
+    (folder / "README").write_text("another tree, the same program\n")
+    second = build(tree_of_folder(folder), SHIPPED["o2"])
+    told = subprocess.run(
+        ["ccache", "--print-stats"],
+        env={**os.environ, "CCACHE_DIR": str(place / "cache/ccache")},
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    counted = dict(zip(told[::2], told[1::2], strict=True))
+    hits = int(counted["direct_cache_hit"]) + int(counted["preprocessed_cache_hit"])
+    assert second.key != first.key and hits == int(counted["cache_miss"]) == 1
+    assert first.configured == second.configured and "ccache" not in first.configured
+
+
+def test_a_long_build_says_how_much_time_is_left(place: Path) -> None:
+    seen: list[BuildProgress] = []
+    compiles = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo cc -c part$$i.c; done"
+    folder = small_tree(place / "pg")
+    makefile = folder / "src/backend/Makefile"
+    makefile.write_text(
+        makefile.read_text().replace("main.o: main.c\n", f"main.o: main.c\n\t@sleep 2; {compiles}\n")
+    )
+    build(tree_of_folder(folder), SHIPPED["o2"], progress=seen.append)
+    last = seen[[p.stage for p in seen].index("install") - 1]
+    assert last.left is not None and last.done >= 20 and "s left" in str(last)

@@ -1,0 +1,75 @@
+"""Building with meson and ninja: what is built of a tree, its options, and its flags."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pgstrata.errors import UsageError
+from pgstrata.server.source import SHIPPED, Build, build, failures, tree_of_folder
+from support_tree import small_tree
+
+TOP = """project('postgresql', ['c'], version: '17.5')
+subdir('src/bin')
+executable('postgres', 'src/backend/main.c', install: true)
+"""
+
+OPTIONS = """option('rpath', type: 'boolean', value: true)
+option('lz4', type: 'feature', value: 'auto')
+option('cassert', type: 'boolean', value: false)
+"""
+
+
+@pytest.fixture
+def tree(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree with both build systems, and programs of which a server needs one."""
+    monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))
+    folder = small_tree(place / "pg")
+    (folder / "meson.build").write_text(TOP)
+    (folder / "meson_options.txt").write_text(OPTIONS)
+    for program in ("initdb", "psql"):
+        (folder / "src/bin" / program).mkdir(parents=True)
+    (folder / "src/bin/meson.build").write_text("subdir('initdb')\nsubdir('psql')\n")
+    (folder / "src/bin/initdb/meson.build").write_text(
+        "executable('initdb', '../../backend/main.c', install: true)\n"
+    )
+    (folder / "src/bin/psql/meson.build").write_text("error('nobody needs psql here')\n")
+    return folder
+
+
+def test_a_tree_becomes_a_server_by_meson_too(tree: Path) -> None:
+    before = {p: p.stat().st_mtime_ns for p in tree.rglob("*")}
+    made = build(tree_of_folder(tree), Build(system="meson"))
+    assert subprocess.run([made.bin_dir / "postgres"], capture_output=True).stdout.startswith(b"postgres (")
+    assert sorted(p.name for p in made.bin_dir.iterdir()) == ["initdb", "postgres"]
+    assert made.record.system == "meson" and made.record.cflags == "-O2 -g"
+    assert {p: p.stat().st_mtime_ns for p in tree.rglob("*")} == before
+    assert build(tree_of_folder(tree), SHIPPED["o2"]).key != made.key
+
+
+def test_options_that_only_meson_has_choose_it(tree: Path) -> None:
+    made = build(tree_of_folder(tree), Build(meson=("-Dlz4=disabled",)))
+    assert made.record.system == "meson" and "'-Dlz4=disabled'" in made.configured
+    both = build(tree_of_folder(tree), SHIPPED["debug-asserts"])
+    assert both.record.system == "autoconf"
+    checked = build(tree_of_folder(tree), SHIPPED["debug-asserts"].with_keys({"system": "meson"}, tree))
+    assert "'-Dcassert=true'" in checked.configured
+
+
+@pytest.mark.parametrize(
+    ("option", "said", "next_step"),
+    [
+        ("-Dlz5=enabled", "meson has no option lz5 in this version", "did you mean -Dlz4=…?"),
+        ("-Dprefix=/usr", "-Dprefix is set by pgstrata", "cflags"),
+        ("--with-lz4", "is not of the form -Dname=value", ""),
+    ],
+)
+def test_an_option_that_meson_does_not_have_names_the_nearest(
+    tree: Path, option: str, said: str, next_step: str
+) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        build(tree_of_folder(tree), Build(system="meson", meson=(option,)))
+    assert next_step in (caught.value.hint or "")
+    assert failures() == []
