@@ -182,18 +182,19 @@ def failed(
     Examples:
       pgstrata servers failed git20devel-1a2b3c4d
     """
-    from pgstrata.errors import UsageError
+    from pgstrata.errors import UsageError, harmless
     from pgstrata.server.source.cache import failures, names_of
 
     found = [failure for failure in failures() if name in names_of(failure)]
     if not found:
         raise UsageError(f"no failed build is called {name}", "pgstrata servers list shows them")
     for failure in found:
-        print(f"{failure['label']} {failure['build']['name']} ({failure['origin']}): {failure['message']}")
+        what = f"{failure['label']} {failure['build']['name']} ({failure['origin']})"
+        print(harmless(f"{what}: {failure['message']}"))
         for line in failure["errors"]:
-            print(f"  {line}")
+            print(harmless(f"  {line}"))
         print("\nend of the log:")
-        print("\n".join(f"  {line}" for line in str(failure["log_end"]).splitlines()))
+        print(harmless("\n".join(f"  {line}" for line in str(failure["log_end"]).splitlines())))
 
 
 @app.command("remove")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pgstrata.errors import ServerError, UsageError
+from pgstrata.errors import ServerError, UsageError, is_disk_full
 from pgstrata.server.cache import cache_dir
 from pgstrata.server.config.settings import major_of
 from pgstrata.server.source import autoconf, cache, meson
@@ -97,7 +97,7 @@ def build(
                 cache.remember_failure(key, about, error)
             raise
         except OSError as error:
-            if error.errno == 28 or FULL in str(error):
+            if is_disk_full(error) or FULL in str(error):
                 raise _full() from error
             raise ServerError(f"{error.filename} cannot be written: {error.strerror}") from error
 

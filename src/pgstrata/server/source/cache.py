@@ -68,10 +68,15 @@ def find(key: str) -> BuiltRecord | None:
 
 
 def built() -> list[Kept]:
-    """Every built server, oldest version first."""
+    """Every built server, oldest version first, by name of its build."""
     folders = (cache_dir() / "servers").glob("built-*")
     found = [Kept(record, f) for f in folders if (record := find(f.name.removeprefix("built-")))]
-    return sorted(found, key=lambda kept: (kept.record.version_num, kept.names))
+    return sorted(found, key=_version_and_names)
+
+
+def _version_and_names(kept: Kept) -> tuple[int, str, str, str]:
+    record = kept.record
+    return record.version_num, record.label, str(record.build.get("name")), record.key
 
 
 # --- failures ---------------------------------------------------------------------------------
