@@ -19,16 +19,17 @@ def _openssl(*arguments: str | Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def _key(file: Path) -> Path:
-    _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", file)
+def _key(file: Path, *, rsa: bool = False) -> Path:
+    how = ("RSA", "rsa_keygen_bits:2048") if rsa else ("EC", "ec_paramgen_curve:P-256")
+    _openssl("genpkey", "-algorithm", how[0], "-pkeyopt", how[1], "-out", file)
     file.chmod(0o600)
     return file
 
 
 def encrypted_key(file: Path, password: str, *how: str) -> Path:
-    """A copy of a key that needs a password; how: options of `openssl pkcs8`."""
+    """A copy of a key that needs a password; how: a command of openssl and its options."""
     locked = file.with_suffix(".locked")
-    _openssl("pkcs8", "-topk8", *how, "-in", file, "-out", locked, "-passout", f"pass:{password}")
+    _openssl(*how, "-in", file, "-out", locked, "-passout", f"pass:{password}")
     locked.chmod(0o600)
     return locked
 
@@ -70,11 +71,12 @@ class Authority:
         valid: tuple[str, str] = VALID,
         extensions: bool = True,
         file: str = "",
+        rsa: bool = False,
     ) -> Signed:
         """name: the common name. alternative: `DNS:…,IP:…`. extensions False: X.509's first version."""
         base = self.folder / (file or name)
         key, request, certificate = (base.with_suffix(end) for end in (".key", ".csr", ".crt"))
-        _key(key)
+        _key(key, rsa=rsa)
         _openssl(
             "req", "-new", "-key", key, "-subj", f"/CN={name}", "-config", self.settings, "-out", request
         )

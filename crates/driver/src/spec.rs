@@ -250,7 +250,7 @@ pub struct TlsSpec {
     pub certificate: Option<String>,
     #[serde(default)]
     pub key: Option<String>,
-    /// Of an encrypted key (PKCS #8).
+    /// Of an encrypted key: PKCS #8, or the old way of PEM.
     #[serde(default)]
     pub key_password: Option<String>,
     #[serde(default)]

@@ -6,6 +6,7 @@ in `fe-secure-openssl.c`). What of it the driver cannot do is refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -19,6 +20,11 @@ SYSTEM = "system"
 """`sslrootcert` for the authorities that the system believes."""
 
 _FOLDER = ".postgresql"
+
+_OLD_PEM = re.compile(rb"^DEK-Info: *([!-+\--~]*)", re.MULTILINE)
+"""How a key is encrypted in the old way of PEM (RFC 1421), as `openssl ec -aes256` has it."""
+_OLD_CIPHERS = {b"AES-128-CBC", b"AES-192-CBC", b"AES-256-CBC", b"DES-EDE3-CBC"}
+"""Those that the driver knows of (`tls/old_pem.rs`)."""
 
 Named = Callable[[str], str]
 
@@ -122,9 +128,10 @@ def _check_key(key: Path, password: str) -> None:
             begin = file.read(1000)
     except OSError:
         return
-    if b"Proc-Type: 4,ENCRYPTED" in begin:  # RFC 1421, as `openssl ec -aes256` has it
+    if (how := _OLD_PEM.search(begin)) and how[1] not in _OLD_CIPHERS:
+        cipher = how[1].decode("ascii")
         raise UsageError(
-            f"the key {key} is encrypted in the old way of PEM, which the driver does not read",
+            f"the key {key} is encrypted by {cipher}, which the driver does not read",
             f"openssl pkcs8 -topk8 -v2 aes256 -in {key} -out FILE keeps its password; then sslkey=FILE",
         )
     if b"ENCRYPTED" in begin and not password:

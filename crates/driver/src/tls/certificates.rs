@@ -1,10 +1,12 @@
 //! Files of certificates and keys, and what TLS makes of them.
 
+use std::fmt::Display;
+use std::fs;
 use std::sync::Arc;
 
+use pkcs8::EncryptedPrivateKeyInfoRef;
 use pkcs8::der::SecretDocument;
 use pkcs8::der::pem::PemLabel;
-use pkcs8::{self, EncryptedPrivateKeyInfoRef};
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{ResolvesClientCert, Resumption, VerifierBuilderError, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
@@ -14,6 +16,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 
 use super::ALPN;
+use super::old_pem;
 use super::verify::{Authorities, Verifier};
 use crate::events::{Failure, FailureKind};
 use crate::spec::{TlsMode, TlsSpec, TlsVersion};
@@ -110,23 +113,29 @@ fn own_certificate(
 
 /// A key as it is in its file, decrypted where it is encrypted.
 fn private_key(path: &str, password: Option<&str>) -> Result<PrivateKeyDer<'static>, Failure> {
-    let encrypted = match SecretDocument::read_pem_file(path) {
-        Ok((label, document)) if label == EncryptedPrivateKeyInfoRef::PEM_LABEL => document,
-        _ => {
-            return PrivateKeyDer::from_pem_file(path)
-                .map_err(|e| unusable(format!("the key {path} cannot be read: {e}")));
+    let unread = |e: &dyn Display| unusable(format!("the key {path} cannot be read: {e}"));
+    let failed = |e: &dyn Display| unusable(format!("the key {path} cannot be decrypted: {e}"));
+    let given = || {
+        let missing = || unusable(format!("the key {path} is encrypted, and there is no `key_password`"));
+        password.ok_or_else(missing)
+    };
+    let bytes = fs::read(path).map_err(|e| unread(&e))?;
+    // Around a key may stand anything.
+    let text = String::from_utf8_lossy(&bytes);
+    if let Some(locked) = old_pem::find(&text) {
+        return locked.unlock(given()?).map_err(|e| failed(&e));
+    }
+    match SecretDocument::from_pem(&text) {
+        Ok((label, document)) if label == EncryptedPrivateKeyInfoRef::PEM_LABEL => {
+            let key = document
+                .decode_msg::<EncryptedPrivateKeyInfoRef<'_>>()
+                .map_err(|e| failed(&e))?
+                .decrypt(given()?)
+                .map_err(|e| failed(&e))?;
+            Ok(PrivateKeyDer::Pkcs8(key.as_bytes().to_vec().into()))
         }
-    };
-    let Some(password) = password else {
-        return Err(unusable(format!("the key {path} is encrypted, and there is no `key_password`")));
-    };
-    let failed = |e: pkcs8::Error| unusable(format!("the key {path} cannot be decrypted: {e}"));
-    let key = encrypted
-        .decode_msg::<EncryptedPrivateKeyInfoRef<'_>>()
-        .map_err(|e| failed(e.into()))?
-        .decrypt(password)
-        .map_err(failed)?;
-    Ok(PrivateKeyDer::Pkcs8(key.as_bytes().to_vec().into()))
+        _ => PrivateKeyDer::from_pem_slice(&bytes).map_err(|e| unread(&e)),
+    }
 }
 
 fn read_certificates(path: &str) -> Result<Vec<CertificateDer<'static>>, Failure> {
