@@ -26,6 +26,7 @@ from pgstrata.errors import ServerError
 from pgstrata.ownership import own_folder
 from pgstrata.server.cache import cache_dir
 from pgstrata.server.source.failure import BuildError
+from pgstrata.store.disk import remove_tree
 from pgstrata.store.record import BuiltRecord
 
 Json = dict[str, Any]
@@ -135,11 +136,11 @@ def workplace(key: str, say: Callable[[str], None], check: Callable[[], None]) -
         lock = _lock(root / f"{key}.lock", say, check)
         folder = root / key
         try:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
             folder.mkdir(mode=0o755)
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
             (root / f"{key}.lock").unlink(missing_ok=True)
             os.close(lock)
     except PermissionError as error:
@@ -183,7 +184,7 @@ def clear_builds() -> list[str]:
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(lock_file.with_suffix(""), ignore_errors=True)
+            remove_tree(lock_file.with_suffix(""))
             lock_file.unlink(missing_ok=True)
             said.append(f"an unfinished build, {lock_file.with_suffix('')}")
         except OSError:
