@@ -87,6 +87,8 @@ def test_a_search_by_instructions_finds_the_config_with_the_longer_path(
     assert [group["last"]["position"] for group in found["groups"]] == [1]
     assert "more instructions" in found["answer"]
     assert found["effect"]["low"] > 1
+    assert len(found["measured"]) == 2
+    assert "base, pgbench.counted: starts of other counts are kept: 2" in done.stderr
     page = (place / "search/index.html").read_text()
     assert "What accounts for it" in page
     assert "queries/s" not in page

@@ -34,6 +34,9 @@ from pgstrata.workload.custom.contents import digest_of
 RUNS = "runs"
 """Folder of the runs, below that of the search."""
 
+GOOD = "good"
+"""Folder of the good end's counts, likewise: of all comparisons with it."""
+
 
 @dataclass(frozen=True)
 class Search:
@@ -164,7 +167,10 @@ def _measure(search: Search, task: Task, name: str, console: Console) -> Measure
     work = search.work
     if search.by == "instructions":
         base, other = stops[task.base].variant, stops[task.other].variant
-        return count_two(TwoServers(work, base, other, name, search.folder / RUNS), search.smallest, console)
+        two = TwoServers(work, base, other, name, search.folder / RUNS)
+        # A count has no drift that the good end would have to be counted again for.
+        lasting = search.folder / GOOD if task.base == 0 else None
+        return count_two(two, search.smallest, console, lasting)
     profile = task.why == "culprit" and search.profile and not unavailable()
     if profile:
         # Samples of the function that moved are few: 3 % of a hundred per second.

@@ -107,10 +107,10 @@ def keep_start(folder: Path, start: KeptStart) -> None:
     _write(folder, f"{start.number:02d}{_START}", body, "keep a finished start")
 
 
-def kept_starts(root: Path, key: RunKey, made_of: str) -> list[msgspec.Raw]:
+def kept_starts(folder: Path, made_of: str) -> list[msgspec.Raw]:
     """What the whole starts that are kept of a count have counted, in their order, from the first on."""
     found: list[msgspec.Raw] = []
-    for path in sorted(folder_of(root, key).glob(f"*{_START}")):
+    for path in sorted(folder.glob(f"*{_START}")):
         start = _decoded(path, KeptStart)
         if start is None or start.made_of != made_of or start.number != len(found) + 1:
             break

@@ -90,9 +90,11 @@ def count_campaign(
     console: Console,
     *,
     fresh: bool = False,
+    lasting: Path | None = None,
 ) -> CountOutcome:
     """Counts what is missing. A variant that cannot be counted is stored as failed, and the others go on.
 
+    lasting: folder in which the starts of the base stay, for other counts with the same base.
     Raises UsageError where nothing can count here or a step was asked for that is not there, StoreError,
     Interrupted; nothing is left running then.
     """
@@ -116,7 +118,10 @@ def count_campaign(
                 )
         outcome = CountOutcome(plan)
         for chosen in campaign.workloads:
-            _Count(campaign, plan, chosen, engine, wanted, results, root, interrupts, say, outcome).all(fresh)
+            count = _Count(
+                campaign, plan, chosen, engine, wanted, results, root, interrupts, say, outcome, lasting
+            )
+            count.all(fresh)
         return outcome
 
 
@@ -144,10 +149,11 @@ class _Count:
         interrupts: Interrupts,
         say: Callable[[str], None],
         outcome: CountOutcome,
+        lasting: Path | None,
     ) -> None:
         self._campaign, self._plan, self._chosen, self._engine = campaign, plan, chosen, engine
         self._wanted, self._results, self._root = wanted, results, root
-        self._interrupts, self._say, self._outcome = interrupts, say, outcome
+        self._interrupts, self._say, self._outcome, self._lasting = interrupts, say, outcome, lasting
         self._lengths: dict[str, Length] = {}
         self._keys: dict[str, RunKey] = {}
         self._open: set[FreshStart] = set()
@@ -289,7 +295,7 @@ class _Count:
         """The starts of this variant that a count that was stopped has kept. Those of the base say how many
         operations are counted; those of others with other numbers are of another count."""
         found = []
-        for data in kept_starts(self._results.root, self._keys[variant.label], self._made_of(variant)):
+        for data in kept_starts(self._kept_in(variant), self._made_of(variant)):
             try:
                 start = msgspec.msgpack.decode(data, type=_Kept)
             except msgspec.DecodeError:
@@ -299,8 +305,15 @@ class _Count:
                 break
             found.append(StartResult(start.steps, start.rejected, start.processes))
         if found:
-            self._say(f"{variant.label}, {self._label}: starts of a stopped count are kept: {len(found)}")
+            of = "other counts" if self._kept_in(variant) == self._lasting else "a stopped count"
+            self._say(f"{variant.label}, {self._label}: starts of {of} are kept: {len(found)}")
         return found
+
+    def _kept_in(self, variant: Variant) -> Path:
+        """The folder of the starts that are kept of a variant."""
+        if self._lasting is not None and variant.label == self._plan.base:
+            return self._lasting
+        return kept.folder_of(self._results.root, self._keys[variant.label])
 
     def _made_of(self, variant: Variant) -> str:
         """Stands for all that decides what is counted."""
@@ -355,7 +368,7 @@ class _Count:
                 _Kept(self._lengths, result.steps, result.rejected, result.processes)
             )
             begun = KeptStart(number=number, made_of=self._made_of(variant), data=msgspec.Raw(data))
-            keep_start(kept.folder_of(self._results.root, self._keys[variant.label]), begun)
+            keep_start(self._kept_in(variant), begun)
         return result
 
     def _check(self) -> None:

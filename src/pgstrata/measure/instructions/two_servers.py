@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import mean
 
 from rich.console import Console
@@ -17,18 +18,19 @@ from pgstrata.store.choose import campaign_runs
 UNIT = "instructions/o"
 
 
-def count_two(two: TwoServers, smallest: float, console: Console) -> Measured:
+def count_two(two: TwoServers, smallest: float, console: Console, lasting: Path | None = None) -> Measured:
     """Counts the step of both, unless that was done already: the log ratio is turned over, so that it falls
     below 0 where the second needs more. The rates are instructions per operation.
 
     smallest: relative difference that is to be told; starts are added until the interval is small against it.
+    lasting: folder in which the starts of the first stay, so that it is not counted again beside others.
     Raises UsageError for a step that cannot be counted, ServerError where the first variant fails,
     OtherFailedError where only the second does, BuildError, StoreError, Interrupted.
     """
     campaign = two.campaign()
     wanted = CountSpec(steps=[two.work.step], margin=max(smallest, 0.0002))
     campaign = campaign.model_copy(update={"spec": campaign.spec.model_copy(update={"count": wanted})})
-    outcome = count_campaign(campaign, Results(two.results), console)
+    outcome = count_campaign(campaign, Results(two.results), console, lasting=lasting)
     two.check(outcome.plan, {variant: error for variant, _, error in outcome.failed})
     runs = two.both(counted_runs(campaign_runs(Results(two.results), two.name)))
     sides = []
