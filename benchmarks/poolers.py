@@ -1,12 +1,13 @@
-"""What a pooler costs: the same queries direct, through its sessions, and through its transactions.
+"""What poolers cost: the same queries direct, and through the sessions and the transactions of each.
 
     .venv/bin/python benchmarks/poolers.py                          about two minutes
     .venv/bin/python benchmarks/poolers.py --pooler pgbouncer:PROGRAM --mode prepared
+    .venv/bin/python benchmarks/poolers.py --pooler pgbouncer --pooler pgpool2 --pooler odyssey:PROGRAM
 
-One server and one database, pgbench's point select; the ways take turns in each round, in another order every
-time. CPU is per query, of driver, pooler and all server processes over the measured time, user and system.
-Medians of the rounds. A pool has as many server connections as there are clients, or `--pool` in transaction
-mode.
+One server and one database, pgbench's point select; the ways take turns in each round, in another order each
+time. CPU is per query, of driver, pooler and server over the measured time, with all their processes, user
+and system. Medians of the rounds; beside the pooler's CPU its quartiles. A pool has as many server
+connections as there are clients, or `--pool` in transaction mode, which not every pooler has.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import random
 import statistics
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,14 +25,26 @@ from client_cpu import CONFIG, SELECT_ONLY
 from peers import options, serving
 
 from pgstrata.driver.path import find_driver
-from pgstrata.observe.backends import ServerCpu, cpu_seconds
+from pgstrata.observe.backends import ServerCpu
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.pooler import Pooler, find_through
 from pgstrata.server.poolers import KINDS, PORT
 
 SCALE = 10
-WAYS = ("direct", "session", "transaction")
+CLIENTS = (1, 8, 32)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How queries reach the server: through a pooler in one of its modes; directly where it is None."""
+
+    program: str | None = None
+    mode: str = ""
+
+    @property
+    def label(self) -> str:
+        return "direct" if self.program is None else f"{self.program.partition(':')[0]} {self.mode}"
 
 
 @dataclass(frozen=True)
@@ -47,17 +60,15 @@ class Sample:
 
 
 @contextmanager
-def standing_between(
-    cluster: Cluster, program: str, way: str, clients: int, pool: int
-) -> Iterator[Pooler | None]:
+def standing_between(cluster: Cluster, way: Way, clients: int, pool: int) -> Iterator[Pooler | None]:
     """The pooler of this way; None for the direct one."""
-    if way == "direct":
+    if way.program is None:
         yield None
         return
-    size = clients if way == "session" else min(pool, clients)
-    kind = KINDS[program.partition(":")[0]]
-    mode = {kind.sharing.mode: way} if kind.sharing else {}
-    through = find_through(program, {**mode, kind.sessions: str(size)})
+    size = clients if way.mode == "session" else min(pool, clients)
+    kind = KINDS[way.program.partition(":")[0]]
+    mode = {kind.sharing.mode: way.mode} if kind.sharing else {}
+    through = find_through(way.program, {**mode, kind.sessions: str(size)})
     assert through is not None
     pooler = Pooler(cluster, through)
     pooler.start()
@@ -89,12 +100,12 @@ def sample(cluster: Cluster, pooler: Pooler | None, mode: str, clients: int, sec
     )
     assert process.stdin and process.stdout
     process.stdin.write(json.dumps({**spec, "seconds": seconds, "roles": [role]}) + "\n")
-    server, begun = ServerCpu(cluster.pid, {}), (0.0, 0.0)
+    server, between = ServerCpu(cluster.pid, {}), ServerCpu(pooler.pid if pooler else None, {})
+    begun = (0.0, 0.0)
     done: dict[str, Any] = {}
 
     def used() -> tuple[float, float]:
-        between = cpu_seconds(pooler.pid) if pooler and pooler.pid else None
-        return server.read().total or 0.0, between or 0.0
+        return server.read().total or 0.0, between.read().total or 0.0
 
     for line in process.stdout:
         event = json.loads(line)
@@ -121,34 +132,51 @@ def sample(cluster: Cluster, pooler: Pooler | None, mode: str, clients: int, sec
     )
 
 
+def ways(programs: Sequence[str]) -> list[Way]:
+    """All there are with these poolers, whose versions are printed."""
+    found = [Way()]
+    for program in programs:
+        through = find_through(program, {})
+        assert through is not None
+        print(f"{through.name} {through.version}")
+        modes = ("session", "transaction") if KINDS[through.name].sharing else ("session",)
+        found += [Way(program, mode) for mode in modes]
+    return found
+
+
 def main() -> None:
     parser = options(__doc__ or "", seconds=3, rounds=5)
-    parser.add_argument("--pooler", default="pgbouncer", help="a pooler, or pgbouncer:PROGRAM")
+    parser.add_argument(
+        "--pooler", action="append", help="pgbouncer (default), or pgbouncer:PROGRAM; also several"
+    )
     parser.add_argument("--mode", default="extended", help="protocol: simple, extended, prepared")
     parser.add_argument("--pool", type=int, default=4, help="server connections in transaction mode (4)")
     args = parser.parse_args()
-    through = find_through(args.pooler, {})
-    assert through is not None
+    taken = ways(args.pooler or ["pgbouncer"])
     server = acquire(args.server)
-    print(f"{through.name} {through.version}, server {server.label}, {args.mode}, {args.rounds} rounds")
+    print(f"server {server.label}, {args.mode}, {args.rounds} rounds of {args.seconds} s")
     print(
-        f"{'clients':>8}  {'way':<12}{'queries/s':>10}{'p50 µs':>9}{'p99 µs':>9}"
-        f"{'driver µs':>11}{'pooler µs':>11}{'server µs':>11}"
+        f"{'clients':>8}  {'way':<24}{'queries/s':>10}{'p50 µs':>9}{'p99 µs':>9}"
+        f"{'driver µs':>11}{'pooler µs':>11}{'(quartiles)':>14}{'server µs':>11}"
     )
     with serving(server, CONFIG, SCALE, {"pgbench"}) as cluster:
-        for clients in (1, 8, 32):
-            found: dict[str, list[Sample]] = {way: [] for way in WAYS}
+        for clients in CLIENTS:
+            found: dict[Way, list[Sample]] = {way: [] for way in taken}
             for number in range(args.rounds):
-                for way in random.Random(number).sample(WAYS, len(WAYS)):
-                    with standing_between(cluster, args.pooler, way, clients, args.pool) as pooler:
+                for way in random.Random(number).sample(taken, len(taken)):
+                    with standing_between(cluster, way, clients, args.pool) as pooler:
                         found[way].append(sample(cluster, pooler, args.mode, clients, args.seconds))
             for way, samples in found.items():
-                rate, p50, p99, *cpu = (
+                rate, p50, p99, driver, between, backend = (
                     statistics.median(getattr(s, name) for s in samples)
                     for name in ("rate", "p50", "p99", "driver", "pooler", "server")
                 )
-                figures = "".join(f"{value:>11.1f}" for value in cpu)
-                print(f"{clients:>8}  {way:<12}{rate:>10,.0f}{p50:>9,.0f}{p99:>9,.0f}{figures}", flush=True)
+                low, _, high = statistics.quantiles([s.pooler for s in samples], n=4)
+                print(
+                    f"{clients:>8}  {way.label:<24}{rate:>10,.0f}{p50:>9,.0f}{p99:>9,.0f}"
+                    f"{driver:>11.1f}{between:>11.1f}{f'{low:.1f} - {high:.1f}':>14}{backend:>11.1f}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

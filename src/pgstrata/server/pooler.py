@@ -234,6 +234,8 @@ class Pooler:
                 os.killpg(process.pid, signal.SIGKILL)  # it began a session of its own
             process.wait(END_SECONDS)
             self._process = None
+            # Killed, it leaves its socket, and Odyssey does not start where one is.
+            (self._cluster.socket_dir / f".s.PGSQL.{PORT}").unlink(missing_ok=True)
 
     def conninfo(self, database: str) -> Conninfo:
         """The way through it."""
