@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import polars as pl
@@ -169,6 +171,46 @@ def test_what_does_not_go_together_is_said_before_anything_starts(
 ) -> None:
     done = pgstrata("run", campaign(place, variant))
     assert done.returncode == 2 and sentence in done.stderr, done.stderr
+
+
+LATE_SECONDS = 2.0
+"""How much later than committed a transaction is replayed."""
+
+
+def test_what_an_async_replica_has_left_to_do_is_not_done_in_the_slices_of_others(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    (place / "late.conf").write_text(
+        f"recovery_min_apply_delay = {LATE_SECONDS * 1000:.0f}ms\nsynchronous_commit = on\nautovacuum = off\n"
+    )
+    (place / "log.sql").write_text("SELECT pg_logical_emit_message(true, 'own', repeat('x', 100));\n")
+    options = 'clients = 1, seconds = 1.2, warmup = 0, reads_only = true, scripts = ["log.sql"]'
+    file = place / "campaign.toml"
+
+    def write(slice_seconds: float) -> None:
+        file.write_text(
+            f'order = "interleaved"\nplacement = "free"\nslice_seconds = {slice_seconds}\n'
+            '[[variants]]\nserver = "pg:17"\nconfig = "late.conf"\nlabel = "alone"\n'
+            '[[variants]]\nserver = "pg:17"\nconfig = "late.conf"\nlabel = "followed"\nreplicas = 1\n'
+            f'[[workloads]]\nname = "custom"\noptions = {{ {options} }}\n'
+        )
+
+    write(0.02)
+    refused = pgstrata("run", file)
+    assert refused.returncode == 2 and "followed has a replica that nobody waits for" in refused.stderr
+    assert "slice_seconds = 0.25 or more" in refused.stderr
+    write(0.3)
+    done = pgstrata("run", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    slices = {run.variant: run.steps[-1].slices for run in Results(place / "results").runs()}
+    both = sorted((one.started or "", name, one.seconds) for name, own in slices.items() for one in own)
+    # Its last transaction is replayed so much later, and nobody begins before that.
+    gaps = [
+        datetime.fromisoformat(after[0]) - datetime.fromisoformat(before[0]) - timedelta(seconds=before[2])
+        for before, after in itertools.pairwise(both)
+        if before[1] == "followed"
+    ]
+    assert len(gaps) >= 1 and min(gaps) >= timedelta(seconds=0.9 * LATE_SECONDS)
 
 
 @pytest.mark.slow

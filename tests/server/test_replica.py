@@ -159,6 +159,26 @@ def test_a_replica_without_a_stream_fails_the_run(
             both.check()
 
 
+def test_whoever_waits_for_a_replica_goes_on_when_it_has_replayed(place: Path, pg17: Server) -> None:
+    with replicated(pg17, place / "c", Replicas("async")) as both:
+        over = threading.Event()
+
+        def wait() -> None:
+            both.await_replayed()
+            over.set()
+
+        with both.connect() as session, both.standby.connect() as standby:
+            standby.execute("SELECT pg_wal_replay_pause()")
+            session.execute("CREATE TABLE t AS SELECT generate_series(1, 1000) AS i")
+            waiting = threading.Thread(target=wait)
+            waiting.start()
+            assert not over.wait(0.5)
+            standby.execute("SELECT pg_wal_replay_resume()")
+            waiting.join()
+            assert over.is_set()
+            assert standby.execute("SELECT count(*) FROM t").fetchone() == (1000,)
+
+
 def test_a_replica_that_replays_nothing_fails_the_run(
     place: Path, pg17: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

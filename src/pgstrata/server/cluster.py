@@ -338,6 +338,9 @@ class Cluster:
         """Who serves a step: itself, or a replica. Raises ServerError."""
         return self
 
+    def await_replayed(self) -> None:
+        """Waits until a replica has replayed what there is. Raises ServerError where it does not in time."""
+
     def check(self) -> None:
         """Raises ServerError where something beside the server has failed."""
 

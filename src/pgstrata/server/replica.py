@@ -214,7 +214,7 @@ class ReplicatedCluster(Cluster):
         """Who serves a step. Raises ServerError where the standby does not replay what there is in time."""
         if not reads_only or self.replicas.reads == "primary":
             return self
-        self._await_replayed()
+        self.await_replayed()
         return self.standby
 
     def check(self) -> None:
@@ -273,7 +273,8 @@ class ReplicatedCluster(Cluster):
                     raise self.gone(STREAM_SECONDS, "has not begun to stream")
                 time.sleep(0.02)
 
-    def _await_replayed(self) -> None:
+    def await_replayed(self) -> None:
+        """Waits until the standby has replayed what there is. Raises ServerError where it takes too long."""
         until = time.monotonic() + CAUGHT_UP_SECONDS
         with self.connect() as session:
             row = session.execute(_position(self.server.version_num)).fetchone()

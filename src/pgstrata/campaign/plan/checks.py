@@ -6,8 +6,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from pgstrata.campaign.file.models import Campaign, ChosenWorkload
+from pgstrata import numbers
+from pgstrata.campaign.file.models import Campaign, CampaignSpec, ChosenWorkload
 from pgstrata.campaign.plan.model import Variant
+from pgstrata.campaign.plan.order import SHORT_SECONDS, schedule_of
 from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
 from pgstrata.server.config.resolve import Resolved
@@ -147,8 +149,8 @@ def _prepares(step: Step) -> bool:
     return any(of(document(role)) for role in step.spec().roles)
 
 
-def check_interleaved(chosen: ChosenWorkload, variants: Sequence[Variant], *, frozen: bool) -> None:
-    """Raises UsageError where variants cannot take turns at a workload; frozen: where it writes."""
+def check_interleaved(chosen: ChosenWorkload, variants: Sequence[Variant], spec: CampaignSpec) -> None:
+    """Raises UsageError where variants cannot take turns at a workload as the campaign has it."""
     if len(variants) < 2:
         raise UsageError('order = "interleaved" needs at least two variants', "name another server or config")
     for variant in variants:
@@ -157,10 +159,19 @@ def check_interleaved(chosen: ChosenWorkload, variants: Sequence[Variant], *, fr
                 f'order = "interleaved": {variant.label} is a running server (dsn:)',
                 "pgstrata must be able to stop and copy what it interleaves; use another order",
             )
-        if frozen and variant.replicas is not None:
+        if spec.turns == "frozen" and variant.replicas is not None:
             raise UsageError(
                 f'turns = "frozen": {variant.label} has a replica, which would lose its primary',
                 'leave `replicas` out, or take whole rounds: turns = "rounds"',
+            )
+    for variant in variants:
+        follows = variant.replicas is not None and variant.replicas.replication == "async"
+        steps = [p for p in chosen.phases(variant.server.version_num) if isinstance(p, Step)]
+        if follows and any(schedule_of(step, spec).how == "windows" for step in steps):
+            raise UsageError(
+                f'order = "interleaved": {variant.label} has a replica that nobody waits for: with slices of '
+                f"{numbers.duration(spec.slice_seconds)} it would do its work in those of the others",
+                f"slice_seconds = {SHORT_SECONDS:g} or more: then it catches up at the end of each slice",
             )
     names = [[p.name for p in chosen.phases(v.server.version_num) if isinstance(p, Step)] for v in variants]
     for variant, own in zip(variants, names, strict=True):

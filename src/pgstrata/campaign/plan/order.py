@@ -290,6 +290,7 @@ def seconds_of(phase: Phase) -> float:
 
 
 __all__ = [
+    "SHORT_SECONDS",
     "Schedule",
     "WindowSchedule",
     "block_lengths",

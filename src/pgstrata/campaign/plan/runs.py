@@ -102,10 +102,9 @@ def make_plan(
         runs = [run for one in runs for run in _resumed([one], campaign, results, fresh)]
         runs = with_loaded([[_without_kept(run)] for run in runs], campaign.spec)
     else:
-        frozen = campaign.spec.turns == "frozen"
         for chosen in campaign.workloads:
             doing = [v for v in variants if (v.label, chosen.label) not in unable]
-            check_interleaved(chosen, doing, frozen=frozen)
+            check_interleaved(chosen, doing, campaign.spec)
         cannot = [run for run in runs if run.unable]
         able = [run for run in runs if not run.unable]
         able = [run for group in groups(able) for run in _together(group, results)]

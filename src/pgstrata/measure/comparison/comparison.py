@@ -191,13 +191,15 @@ class Comparison:
 
     def _slices(self, schedule: Schedule) -> None:
         """Slices (or whole steps) in turn, all clusters up."""
+        # What a replica has left to do would be done in the slices of others.
+        self._each(lambda participant: participant.cluster.await_replayed())
         self._begin(schedule.count)
         pair = 0
         while self._goes_on(pair, schedule.count):
             pair += 1
             for participant in self._order(pair):
                 step = warmed_up(schedule.step, self.settings, first=not participant.slices)
-                self._try(participant, partial(Participant.measure, step=step, pair=pair))
+                self._try(participant, partial(Participant.measure_slice, step=step, pair=pair))
         self._end()
 
     def _blocks(self, schedule: Schedule) -> None:

@@ -114,6 +114,11 @@ class Participant:
         rate = record.rate or 0.0
         self.slices.append(Slice(pair=pair, started=record.started, seconds=record.seconds, rate=rate))
 
+    def measure_slice(self, step: Step, pair: int) -> None:
+        """One slice; whose turn comes next finds a replica of this one idle."""
+        self.measure(step, pair)
+        self.cluster.await_replayed()
+
     def measure_round(self, step: Step, pair: int) -> None:
         """The whole step, from the snapshot of the cluster."""
         self.restored()
