@@ -34,6 +34,9 @@ def test_a_need_holds_for_its_versions_and_compilers() -> None:
     assert "loops-over-flexible-arrays" not in names(70430, CLANG)
     assert "signed-overflow" in names(70430, CLANG)
     assert "signed-overflow" not in names(70430, OLD_GCC)
+    new_clang = Compiler(("clang-16",), "clang", 16, "clang 16.0.6, x86_64-linux-gnu")
+    assert "undeclared-functions" in names(70430, new_clang) & names(90624, new_clang)
+    assert "undeclared-functions" not in names(90624, CLANG) | names(100000, new_clang)
     assert names(100000, GCC) == names(170000, GCC) == set()
 
 
