@@ -23,7 +23,9 @@ from pgstrata.store import Results
 from pgstrata.store.lock import ResultsLock
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import MAGIC, Captured, Header
-from pgstrata.upgrade.question import Question, Servers, campaign, fit, labels, spec_of
+from pgstrata.upgrade.campaign import campaign, labels
+from pgstrata.upgrade.question import Question, spec_of
+from pgstrata.upgrade.servers import Servers, fit
 from pgstrata.user_files import shown
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.options import CustomOptions

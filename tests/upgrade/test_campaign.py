@@ -9,7 +9,9 @@ import pytest
 
 from pgstrata.server.model import Server
 from pgstrata.traffic.captured import Header
-from pgstrata.upgrade.question import Question, Servers, labels, rounds_in_time, spec_of
+from pgstrata.upgrade.campaign import labels, rounds_in_time
+from pgstrata.upgrade.question import Question, spec_of
+from pgstrata.upgrade.servers import Servers
 from pgstrata.workload.replay.options import ReplayOptions
 
 

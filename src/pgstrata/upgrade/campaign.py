@@ -1,0 +1,148 @@
+"""An upgrade as a campaign: its variants, what they are called, and how often the log is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.file.reading import Overrides, campaign_of
+from pgstrata.campaign.plan.order import AROUND_ROUND_SECONDS, COPIED_BYTES
+from pgstrata.errors import UsageError
+from pgstrata.server.config.settings import major_name, major_of
+from pgstrata.server.model import Server
+from pgstrata.stats.sequential import FIRST
+from pgstrata.traffic.captured import Header
+from pgstrata.upgrade.question import Question, is_version, spec_of
+from pgstrata.upgrade.servers import Servers
+from pgstrata.user_files import shown
+from pgstrata.workload.replay.options import ReplayOptions
+from pgstrata.workload.replay.steps import NAME, seconds_of
+
+LEAST_ROUNDS = 4
+"""Fewer prove hardly anything: where they do not fit into the time, the log is cut."""
+
+LEAST_SECONDS = 1.0
+"""Of a round: what is shorter says nothing of any load, and costs as much."""
+
+USUAL_CONNECTIONS = 90
+"""That fit into a server whose max_connections nobody has set."""
+
+
+@dataclass(frozen=True)
+class RoundPlan:
+    """How often the log is replayed. keys: of a campaign; seconds: after which each round is ended, where a
+    version is too slow for the pace; cut: whether that is less than the log has."""
+
+    keys: Mapping[str, object]
+    seconds: float | None
+    cut: bool = False
+
+
+def rounds_in_time(
+    question: Question, options: ReplayOptions, header: Header, servers: int, around: float
+) -> RoundPlan:
+    """As many rounds as the time holds; where it holds enough for looking after each, until all is known.
+
+    around: seconds between rounds, in which a server starts with a copy of the data.
+    """
+    if question.rounds is not None:
+        return RoundPlan({"rounds": question.rounds}, options.seconds)
+    budget = question.minutes * 60
+    length = max(0.1, seconds_of(options, header))
+    rounds = int(budget / servers / (length + around))
+    if rounds >= FIRST:
+        # As fast as answers come nobody knows how long it takes, but hardly longer than the original: so many
+        # rounds there have to be that one may look.
+        span = max(LEAST_SECONDS, (header.end - header.begin) / 1e6 / (options.speed or 1.0))
+        measured = max(budget * length / (length + around), FIRST * servers * span)
+        keys: dict[str, object] = {"until": "verdict", "max_seconds": min(budget, measured)}
+        share = budget / servers / LEAST_ROUNDS
+    else:
+        number = max(LEAST_ROUNDS, rounds - rounds % 2)
+        keys = {"rounds": number}
+        share = budget / servers / number
+    seconds = max(LEAST_SECONDS, share - around)
+    cut = seconds < length
+    # The last answers of a log that is replayed whole come a little behind its end.
+    seconds = seconds if cut else max(seconds, length * 1.1 + 1)
+    return RoundPlan(keys, min(seconds, options.seconds or seconds), cut)
+
+
+def labels(question: Question, servers: Servers) -> list[str]:
+    """What the variants are called: their versions as they were written where that tells them apart."""
+    written = [question.base, *(text for text, _ in servers.targets)]
+    names = [text.removeprefix("pg:") for text in written]
+    found = [servers.base, *(server for _, server in servers.targets)]
+    return [
+        name if is_version(name) and names.count(name) == 1 else server.label
+        for name, server in zip(names, found, strict=True)
+    ]
+
+
+def campaign(
+    question: Question, name: str, servers: Servers, captured: Path, header: Header, results: Path
+) -> tuple[Campaign, RoundPlan]:
+    """What is measured, as a campaign. Raises UsageError for options that are not valid."""
+    options: dict[str, object] = {
+        "file": str(captured),
+        "setup": [str(dump) for dump in question.dumps],
+        "speed": question.speed,
+        "after_load": {version: list(files) for version, files in question.after_load.items()},
+    }
+    if question.database is not None:
+        options["database"] = question.database
+    if question.seconds is not None:
+        options["seconds"] = question.seconds
+    found = [servers.base, *(server for _, server in servers.targets)]
+    _check_after_load(question, found)
+    named = labels(question, servers)
+    document: dict[str, object] = {
+        "name": name,
+        "results": str(results),
+        "order": "interleaved",
+        "margin": question.margin,
+        "base": named[0],
+        "variants": [
+            {"server": spec_of(text), "label": label, "config": _stack(question, header, results)}
+            for text, label in zip(
+                (question.base, *(text for text, _ in servers.targets)), named, strict=True
+            )
+        ],
+        "workloads": [{"name": NAME, "options": options}],
+    }
+    if question.data_dir is not None:
+        document["data_dir"] = question.data_dir
+    overrides = Overrides(sets=question.sets)
+    (chosen,) = campaign_of(dict(document), overrides).workloads
+    around = AROUND_ROUND_SECONDS + chosen.cost.disk_bytes / COPIED_BYTES
+    taken = rounds_in_time(question, chosen.options, header, len(found), around)
+    document |= taken.keys
+    if taken.seconds is not None:
+        options["seconds"] = taken.seconds
+    return campaign_of(dict(document), overrides), taken
+
+
+def _stack(question: Question, header: Header, results: Path) -> list[str]:
+    """The config; below it, where more sessions were open than usual servers take, a place for all."""
+    stack = question.config.split("+")
+    most = header.most_sessions
+    if most <= USUAL_CONNECTIONS:
+        return stack
+    fragment = results.parent / "connections.conf"
+    fragment.write_text(f"max_connections = {most + 20}\n")
+    return [str(fragment.absolute()), *stack]
+
+
+def _check_after_load(question: Question, servers: Sequence[Server]) -> None:
+    there = {major_name(major_of(server.version_num)) for server in servers}
+    for version in question.after_load:
+        if version not in there:
+            raise UsageError(
+                f"--after-load {shown(version)}: no server here is of that major version",
+                f"there are {', '.join(sorted(there))}",
+            )
+
+
+__all__ = ["RoundPlan", "campaign", "labels", "rounds_in_time"]
