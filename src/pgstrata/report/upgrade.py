@@ -24,19 +24,10 @@ from pgstrata.store.choose import Side
 from pgstrata.store.record import RunRecord, Sizes
 from pgstrata.traffic.captured import text_of
 from pgstrata.upgrade.tried import TriedUpgrade
+from pgstrata.workload.replay.blocks import MARKS, ORDER, SAID, doubt, error_blocks, judged_table
 from pgstrata.workload.replay.emptiness import emptiness_in, emptiness_table
 from pgstrata.workload.replay.gaps import Gap, gap_table, gaps
-from pgstrata.workload.replay.judged import (
-    MARKS,
-    ORDER,
-    SAID,
-    Judged,
-    doubt,
-    error_blocks,
-    judged,
-    judged_table,
-    plans_of,
-)
+from pgstrata.workload.replay.judged import Judged, judged, plans_of
 
 Json = dict[str, Any]
 

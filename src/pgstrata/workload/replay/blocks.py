@@ -1,0 +1,182 @@
+"""What a replay proves, as blocks of a page: tables of its statements and of what only one side rejects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pgstrata import numbers
+from pgstrata.judge.marks import Mark
+from pgstrata.judge.statements import StatementVerdict
+from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Table, missing, words
+from pgstrata.stats.verdict import Word
+from pgstrata.traffic.captured import text_of
+from pgstrata.workload.replay.judged import Judged, NewError
+
+MOST_ROWS = 200
+
+WIDEST = 1000
+"""Bounds beyond so many times are none."""
+
+ORDER: tuple[Word, ...] = ("slower", "faster", "same", "unclear")
+"""What a reader wants to know first."""
+
+SAID: Mapping[Word, str] = {
+    "slower": "slower",
+    "faster": "faster",
+    "same": "the same",
+    "unclear": "not known",
+}
+MARKS: Mapping[Word, Mark] = {"slower": "bad", "faster": "good", "same": "same", "unclear": "even"}
+
+_HOW = (
+    "Times are from sending a statement to its whole answer, on average. Slower and faster are said only "
+    "where the rounds prove it: the whole replay is done again and again on both, in turns, and the "
+    "difference is larger than what rounds differ by among themselves, and than {margin}. The same: proven "
+    "to differ by less. Small figures: the least and the most that it may be, in 95 of 100 cases. Share: of "
+    "the time that all statements take together. Values are left out: $1, $2, …."
+)
+
+
+def judged_table(base: str, found: Judged, keys: Sequence[tuple[str, str]] = ()) -> Table:
+    """All statements, slower ones first, each kind by its share of the time."""
+    ordered = [one for word in ORDER for one in found.of(word)]
+    return Table(
+        name="replay_statements",
+        title=f"Statements on {found.variant}, against {base}",
+        columns=[
+            Column("verdict", f"On {found.variant}", align="left"),
+            Column("change", "It takes", align="left"),
+            Column("statement", "Statement", align="left"),
+            Column("base_share", f"Share, {base}", "%"),
+            Column("share", f"Share, {found.variant}", "%"),
+            Column("base_each", f"Each, {base}", "ms"),
+            Column("each", f"Each, {found.variant}", "ms"),
+            Column("calls", "Asked", "a round"),
+            Column("remark", "Remark", align="left"),
+        ],
+        rows=[Row(list(_cells(one, found))) for one in ordered[:MOST_ROWS]],
+        how=_HOW.format(margin=f"{100 * found.margin:.3g} %"),
+        keys=[*keys, ("variant", found.variant)],
+        notes=[f"{len(ordered) - MOST_ROWS} more statements take less time."]
+        if len(ordered) > MOST_ROWS
+        else [],
+    )
+
+
+def _cells(one: StatementVerdict, found: Judged) -> Iterator[Cell]:
+    verdict = one.verdict
+    yield words(SAID[verdict.word], mark=MARKS[verdict.word])
+    yield change_cell(one)
+    yield words(text_of(one.name))
+    yield Cell(one.base_share, numbers.significant(100 * one.base_share))
+    yield Cell(one.other_share, numbers.significant(100 * one.other_share))
+    for asked in (one.base, one.other):
+        yield (
+            Cell(asked.mean * 1000, numbers.milliseconds(asked.mean)) if asked.calls else missing("not asked")
+        )
+    yield per_round(one.other.calls / max(1, found.rounds))
+    remarks = ["another plan"] if one.name in found.plans else []
+    remarks += [doubt(one)] if verdict.word == "unclear" else []
+    yield words("; ".join(remarks))
+
+
+def per_round(value: float) -> Cell:
+    """How many in a round: a whole number mostly."""
+    whole = round(value) == value
+    return Cell(value, numbers.count(round(value)) if whole else numbers.significant(value))
+
+
+def change_cell(one: StatementVerdict) -> Cell:
+    """How much longer an execution takes, with what it may be as well."""
+    verdict = one.verdict
+    if not one.rounds:
+        return missing("nothing to compare")
+    known = verdict.low > 1 / WIDEST and verdict.high < WIDEST
+    small = f"× {numbers.ratio(1 / verdict.high)} – {numbers.ratio(1 / verdict.low)}" if known else ""
+    return Cell(one.longer, numbers.longer(one.longer), MARKS[verdict.word], verdict.reason, small=small)
+
+
+def doubt(one: StatementVerdict) -> str:
+    """Why nothing is known of a statement, in plain words."""
+    verdict = one.verdict
+    if verdict.aside:
+        return verdict.reason
+    if one.rare:
+        return "asked too seldom to tell"
+    if not (verdict.low > 0 and verdict.high < float("inf")):
+        return f"{one.rounds} round{'s' * (one.rounds != 1)} are too few"
+    if verdict.low > 1 or verdict.high < 1:
+        if verdict.adjusted_p is not None and verdict.adjusted_p > 1 - verdict.confidence:
+            return "it differs, but among so many statements that may be chance: more rounds can tell"
+        return "it differs, but perhaps by too little to matter"
+    return "its time differs too much from round to round"
+
+
+def error_table(
+    title: str, name: str, errors: Sequence[NewError], rounds: int, keys: Sequence[tuple[str, str]]
+) -> Table:
+    """Errors that one side has and the other does not."""
+    return Table(
+        name=name,
+        title=title,
+        columns=[
+            Column("statement", "Statement", align="left"),
+            Column("message", "The server's words", align="left"),
+            Column("sqlstate", "Code", align="left"),
+            Column("then", "In the log", align="left"),
+            Column("count", "Times", f"in {rounds} rounds"),
+        ],
+        rows=[
+            Row(
+                [
+                    words(text_of(one.statement)),
+                    words(one.message),
+                    words(one.sqlstate),
+                    words(f"failed with {one.then}" if one.then else "succeeded"),
+                    Cell(one.count, numbers.count(one.count)),
+                ]
+            )
+            for one in errors[:MOST_ROWS]
+        ],
+        how="Of statements that are asked the same on both. Deadlocks and keys that are there twice may also "
+        "come from the order in which sessions met.",
+        keys=keys,
+    )
+
+
+def judged_blocks(
+    base: str, by_variant: Mapping[str, Judged], keys: Sequence[tuple[str, str]] = ()
+) -> list[Block]:
+    """A table for each variant against the base."""
+    return [judged_table(base, found, keys) for found in by_variant.values()]
+
+
+def error_blocks(
+    base: str, by_variant: Mapping[str, Judged], keys: Sequence[tuple[str, str]] = ()
+) -> list[Block]:
+    """What each variant fails with and the base does not, and the other way round."""
+    blocks: list[Block] = []
+    for variant, found in by_variant.items():
+        own = [*keys, ("variant", variant)]
+        if found.new_errors:
+            title = f"What {variant} rejects and {base} does not"
+            blocks.append(error_table(title, "replay_new_errors", found.new_errors, found.rounds, own))
+        else:
+            blocks.append(Prose(f"{variant} fails with nothing that {base} does not fail with."))
+        if found.gone_errors:
+            title = f"What {base} rejects and {variant} does not"
+            blocks.append(error_table(title, "replay_gone_errors", found.gone_errors, found.rounds, own))
+    return blocks
+
+
+__all__ = [
+    "MARKS",
+    "ORDER",
+    "SAID",
+    "change_cell",
+    "doubt",
+    "error_blocks",
+    "judged_blocks",
+    "judged_table",
+    "per_round",
+]
