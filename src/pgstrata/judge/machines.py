@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scipy import special
-
 from pgstrata.stats import sequential
+from pgstrata.stats.distributions import student_quantile
 from pgstrata.stats.estimate import Estimate
 from pgstrata.stats.random_effects import combine
 from pgstrata.stats.verdict import Verdict, Word, interval, judge, p_value
@@ -116,7 +115,7 @@ def _as_fixed(found: OnMachine, confidence: float) -> Estimate:
     low, high = sequential.interval(e, confidence)
     if not math.isfinite(high - low):
         return replace(e, standard_error=math.inf)
-    half = float(special.stdtrit(e.freedom, 0.5 + confidence / 2))
+    half = student_quantile(e.freedom, 0.5 + confidence / 2)
     return replace(e, standard_error=(high - low) / 2 / half)
 
 

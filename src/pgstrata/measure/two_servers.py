@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from scipy import special
 
 from pgstrata.campaign.file.models import Campaign, ChosenWorkload
 from pgstrata.campaign.file.reading import Overrides, campaign_of
@@ -22,6 +21,7 @@ from pgstrata.errors import ServerError, StoreError, UsageError
 from pgstrata.judge.compare import step_pairs
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.run.cause import DISK_FULL
+from pgstrata.stats.distributions import student_quantile
 from pgstrata.stats.estimate import Estimate, estimate
 from pgstrata.store import Results, Run
 from pgstrata.store.choose import campaign_runs
@@ -217,7 +217,7 @@ def _read(step: str, campaign: str, base: Run, other: Run) -> Measured:
 def normal_error(found: Estimate) -> float:
     """Standard error of a normal value whose 95 % interval is Student's: of few pairs the error itself is
     uncertain."""
-    return found.standard_error * float(special.stdtrit(found.freedom, 0.975)) / NORMAL_95
+    return found.standard_error * student_quantile(found.freedom, 0.975) / NORMAL_95
 
 
 def _record(run: Run, step: str) -> StepRecord:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
+from pgstrata.stats.distributions import student_quantile
 from pgstrata.stats.estimate import Array
 from pgstrata.stats.verdict import CONFIDENCE, MARGIN, check_share
 
@@ -239,7 +239,5 @@ def _size(row: _Row, place: int, confidence: float) -> tuple[float, float, float
             return log, -math.inf, math.inf
         variance = rest / freedom
     error = math.sqrt(variance * (1.0 / w1.sum() + 1.0 / w2.sum()))
-    upper = 0.5 + confidence / 2
-    quantile = special.ndtri(upper) if math.isinf(freedom) else special.stdtrit(freedom, upper)
-    half = float(quantile) * error
+    half = student_quantile(freedom, 0.5 + confidence / 2) * error
     return log, log - half, log + half

@@ -14,7 +14,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+
+from pgstrata.stats.distributions import coin_below
 
 Array = NDArray[np.float64]
 Method = Literal["mean", "huber", "student", "total", "machines"]
@@ -180,9 +181,9 @@ def student(x: Array, freedoms: Sequence[float] = FREEDOMS) -> tuple[float, floa
             location, scale = moved, max(wide, 1e-12)
             if near:
                 break
-        constant = special.gammaln((v + 1) / 2) - special.gammaln(v / 2) - 0.5 * math.log(v) - math.log(scale)
+        constant = math.lgamma((v + 1) / 2) - math.lgamma(v / 2) - 0.5 * math.log(v) - math.log(scale)
         u2 = ((x - location) / scale) ** 2
-        likelihood = len(x) * float(constant) - 0.5 * (v + 1.0) * float(np.log1p(u2 / v).sum())
+        likelihood = len(x) * constant - 0.5 * (v + 1.0) * float(np.log1p(u2 / v).sum())
         best = max(best, (likelihood, location, scale, v))
     return best[1:]
 
@@ -197,7 +198,7 @@ def student_influence(u: Array, freedom: float) -> Array:
 def one_sided(above: int, below: int, level: float = 0.05) -> bool:
     """Do outliers fall on one side more often than a fair coin would have it? (Sign test, two-sided.)"""
     n = above + below
-    return n > 0 and 2.0 * float(special.bdtr(min(above, below), n, 0.5)) < level
+    return n > 0 and 2.0 * coin_below(min(above, below), n) < level
 
 
 def autocorrelation(values: Array) -> float:

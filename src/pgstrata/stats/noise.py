@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-from scipy import special
+from statistics import NormalDist
 
 from pgstrata.stats import sequential
+from pgstrata.stats.distributions import shifted_student_below
 from pgstrata.stats.estimate import FEW, MANY, Estimate, estimate, inflation
 from pgstrata.stats.verdict import CONFIDENCE, interval
 
@@ -115,13 +115,13 @@ def _smallest(
     freedom = max((n - 1) / factor, 2.0)
     bars = []
     for i in range(QUANTILES):
-        z = float(special.ndtri((i + 0.5) / QUANTILES))
+        z = NormalDist().inv_cdf((i + 0.5) / QUANTILES)
         seen = inflation(min(max(rho + z * math.sqrt((1.0 - rho * rho) / n), 0.0), 0.9))
         widened = Estimate(0.0, math.sqrt(seen / factor), max((n - 1) / seen, 2.0), n, "huber")
         bars.append(interval_of(widened)[1])
 
     def missing(effect: float) -> float:
-        found = [1.0 - float(special.nctdtr(freedom, effect, b)) if math.isfinite(b) else 0.0 for b in bars]
+        found = [1.0 - shifted_student_below(freedom, effect, b) if math.isfinite(b) else 0.0 for b in bars]
         return sum(found) / QUANTILES - power
 
     top = 1.0

@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from scipy import special
-
+from pgstrata.stats.distributions import student_below, student_quantile
 from pgstrata.stats.estimate import Array, Estimate, estimate
 
 Word = Literal["slower", "faster", "same", "unclear"]
@@ -89,7 +88,7 @@ def interval(e: Estimate, confidence: float = CONFIDENCE) -> tuple[float, float]
     check_share("confidence", confidence)
     if not math.isfinite(e.standard_error) or e.freedom <= 0:
         return -math.inf, math.inf
-    half = float(special.stdtrit(e.freedom, 0.5 + confidence / 2)) * e.standard_error
+    half = student_quantile(e.freedom, 0.5 + confidence / 2) * e.standard_error
     return e.log - half, e.log + half
 
 
@@ -99,7 +98,7 @@ def p_value(e: Estimate) -> float:
         return 1.0
     if e.standard_error == 0:
         return 1.0 if e.log == 0 else 0.0
-    return 2.0 * float(special.stdtr(e.freedom, -abs(e.log) / e.standard_error))
+    return 2.0 * student_below(e.freedom, -abs(e.log) / e.standard_error)
 
 
 def judge(

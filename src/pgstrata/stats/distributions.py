@@ -1,0 +1,43 @@
+"""The distributions that verdicts ask, by scipy.
+
+Loading it takes a quarter of a second, longer than anything else that a run loads: so it is loaded where
+the first value is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+
+def student_quantile(freedom: float, share: float) -> float:
+    """Below which this share, 0 to 1, of Student's distribution lies; infinite freedom: of the normal one."""
+    if math.isinf(freedom):
+        return NormalDist().inv_cdf(share)
+    from scipy import special
+
+    return float(special.stdtrit(freedom, share))
+
+
+def student_below(freedom: float, value: float) -> float:
+    """The share of Student's distribution below a value, 0 to 1."""
+    from scipy import special
+
+    return float(special.stdtr(freedom, value))
+
+
+def shifted_student_below(freedom: float, shift: float, value: float) -> float:
+    """The same of the noncentral one, whose normal part has the mean `shift`."""
+    from scipy import special
+
+    return float(special.nctdtr(freedom, shift, value))
+
+
+def coin_below(most: int, throws: int) -> float:
+    """How likely a fair coin shows its head no more than `most` times, 0 to 1."""
+    from scipy import special
+
+    return float(special.bdtr(most, throws, 0.5))
+
+
+__all__ = ["coin_below", "shifted_student_below", "student_below", "student_quantile"]
