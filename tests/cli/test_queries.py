@@ -11,7 +11,8 @@ import pytest
 
 from pgstrata.server.cache import cache_dir
 from pgstrata.server.model import Server
-from pgstrata.store import Results, query
+from pgstrata.store import Results
+from pgstrata.store.ask import query
 from support_program import Program, Start, living_in
 
 

@@ -129,7 +129,7 @@ def test_a_stream_is_printed_as_a_whole_answer_would_be(
 def test_a_query_leaves_the_limits_of_the_process_alone(results: Path) -> None:
     import resource
 
-    from pgstrata.store import query
+    from pgstrata.store.ask import query
 
     before = resource.getrlimit(resource.RLIMIT_DATA)
     assert query(results, "select count(*) from runs").rows == [(2,)]

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.store import Results, RunKey, query
+from pgstrata.store import Results, RunKey
 from pgstrata.store import catalogue as store_catalogue
 from pgstrata.store import read as store_read
+from pgstrata.store.ask import query
 from pgstrata.store.catalogue import NAME
 from pgstrata.store.choose import choose
 from support_records import circumstances, step_record

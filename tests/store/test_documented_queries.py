@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.stats.metrics import METRICS
-from pgstrata.store import query
+from pgstrata.store.ask import query
 from support_runs import make_campaign
 
 TEXT = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
