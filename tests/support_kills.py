@@ -344,7 +344,7 @@ def phases(limited: bool, archive: Path) -> list[Phase]:
         Phase("configuring a build", source, runs("", "/configure"), 5.0),
         Phase("build", source, runs("make"), 10.0),
         Phase("TPC-DS data", TPCDS, runs("tpcgen-cli"), 4.0, fresh=True),
-        Phase("TPC-DS answers", TPCDS, runs("python", "tpcds.reference"), 2.0, fresh=True),
+        Phase("TPC-DS answers", TPCDS, runs("python", "tpcds.answering"), 2.0, fresh=True),
         Phase("TPC-DS", TPCDS, works, 6.0),
     ]
     if limited:

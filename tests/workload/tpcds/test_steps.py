@@ -19,7 +19,7 @@ from pgstrata.errors import ServerError
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Step, Work
 from pgstrata.workload.core.recorded import counted_rate, rows_from, rows_of
-from pgstrata.workload.tpcds import data, reference, schema
+from pgstrata.workload.tpcds import answering, data, reference, schema
 from pgstrata.workload.tpcds.compare import Answer, close, compare
 from pgstrata.workload.tpcds.options import TpcdsOptions, numbers_in
 from pgstrata.workload.tpcds.source import queries, tables
@@ -264,7 +264,7 @@ def test_results_are_read_as_the_driver_writes_them(rows: list[list[str | None]]
 @pytest.fixture
 def small() -> Any:
     with duckdb.connect(":memory:") as connection:
-        reference.reckon_as_postgres(connection)
+        answering.reckon_as_postgres(connection)
         connection.execute(
             "CREATE TABLE t AS SELECT * FROM (VALUES (1, 'a', 1.0), (2, 'b', 1.0), (3, 'c', 2.0), "
             "(4, 'd', 2.0), (5, 'e', NULL)) AS v(i, s, d)"
@@ -273,7 +273,7 @@ def small() -> Any:
 
 
 def test_an_answer_keeps_the_ties_of_its_last_row(small: Any) -> None:
-    found = reference.ask(small, "SELECT s FROM t ORDER BY d LIMIT 3")
+    found = answering.ask(small, "SELECT s FROM t ORDER BY d LIMIT 3")
     assert found.rows == [["a"], ["b"], ["c"], ["d"]]
     assert (found.groups, found.limit) == ([0, 0, 1, 1], 3)
     assert compare([["b"], ["a"], ["d"]], found) == "same"
@@ -281,19 +281,19 @@ def test_an_answer_keeps_the_ties_of_its_last_row(small: Any) -> None:
 
 
 def test_keys_may_be_columns_positions_or_expressions(small: Any) -> None:
-    by_position = reference.ask(small, "SELECT s, i FROM t ORDER BY 2 DESC LIMIT 2")
+    by_position = answering.ask(small, "SELECT s, i FROM t ORDER BY 2 DESC LIMIT 2")
     assert by_position.rows == [["e", "5"], ["d", "4"]]
     assert by_position.groups == [0, 1]
-    by_expression = reference.ask(small, "SELECT s FROM t ORDER BY i % 2, s LIMIT 2")
+    by_expression = answering.ask(small, "SELECT s FROM t ORDER BY i % 2, s LIMIT 2")
     assert by_expression.rows == [["b"], ["d"]]
-    by_alias = reference.ask(small, "SELECT -i AS s FROM t ORDER BY s LIMIT 1")
+    by_alias = answering.ask(small, "SELECT -i AS s FROM t ORDER BY s LIMIT 1")
     assert by_alias.rows == [["-5"]]
-    aggregate = reference.ask(small, "SELECT d, count(*) FROM t GROUP BY d ORDER BY sum(i) DESC, d")
+    aggregate = answering.ask(small, "SELECT d, count(*) FROM t GROUP BY d ORDER BY sum(i) DESC, d")
     assert [r[0] for r in aggregate.rows] == ["2.0", None, "1.0"]
 
 
 def test_without_an_order_all_rows_are_one_group(small: Any) -> None:
-    found = reference.ask(small, "SELECT s FROM t LIMIT 2")
+    found = answering.ask(small, "SELECT s FROM t LIMIT 2")
     assert set(found.groups) == {0}
     assert compare([["e"], ["c"]], found) == "same"
     assert compare([["e"], ["e"]], found) == "different"
@@ -301,11 +301,11 @@ def test_without_an_order_all_rows_are_one_group(small: Any) -> None:
 
 def test_what_is_not_one_select_is_refused(small: Any) -> None:
     with pytest.raises(ValueError, match="not one SELECT"):
-        reference.ask(small, "SELECT 1; SELECT 2")
+        answering.ask(small, "SELECT 1; SELECT 2")
 
 
 def test_duckdb_reckons_as_postgres_does(small: Any) -> None:
-    found = reference.ask(
+    found = answering.ask(
         small,
         "SELECT round(23 * 1.00 / 40, 2), round(-41 * 1.00 / 40, 2), round(0.5749999, 2), round(2.5), 7 / 2",
     )

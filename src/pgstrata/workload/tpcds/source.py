@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
-import duckdb
-import duckdb_extension_tpcds
+from typing import TYPE_CHECKING
 
 from pgstrata.errors import UsageError
+
+if TYPE_CHECKING:
+    import duckdb
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,9 @@ class TableColumn:
 
 def load_extension(connection: duckdb.DuckDBPyConnection) -> None:
     """Raises UsageError where DuckDB and the extension are of different releases."""
+    import duckdb  # other workloads do without
+    import duckdb_extension_tpcds
+
     release = f"v{duckdb.__version__}"
     file = Path(duckdb_extension_tpcds.__file__).parent / "extensions" / release / "tpcds.duckdb_extension"
     try:
@@ -37,11 +41,18 @@ def load_extension(connection: duckdb.DuckDBPyConnection) -> None:
         ) from error
 
 
+def _connected() -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    connection = duckdb.connect(":memory:")
+    load_extension(connection)
+    return connection
+
+
 @cache
 def tables() -> dict[str, tuple[TableColumn, ...]]:
     """The 24 tables by name, columns in their order."""
-    with duckdb.connect(":memory:") as connection:
-        load_extension(connection)
+    with _connected() as connection:
         connection.execute("CALL dsdgen(sf = 0)")
         rows = connection.execute(
             "SELECT table_name, column_name, data_type FROM information_schema.columns "
@@ -56,7 +67,6 @@ def tables() -> dict[str, tuple[TableColumn, ...]]:
 @cache
 def queries() -> dict[int, str]:
     """The texts of the queries by number, without the semicolon at their end."""
-    with duckdb.connect(":memory:") as connection:
-        load_extension(connection)
+    with _connected() as connection:
         rows = connection.execute("SELECT query_nr, query FROM tpcds_queries() ORDER BY query_nr").fetchall()
     return {int(number): str(text).strip().rstrip(";") for number, text in rows}
