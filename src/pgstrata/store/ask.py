@@ -85,14 +85,14 @@ def stream(root: Path, sql: str) -> Iterator[Stream]:
 
 def _done(connection: duckdb.DuckDBPyConnection, work: Callable[[], T], root: Path) -> T:
     try:
-        return _interruptible(connection, work)
+        return interruptible(connection, work)
     except MemoryError as cause:
         raise _too_much() from cause
     except duckdb.Error as cause:
         raise _explained(cause, root) from cause
 
 
-def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
+def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
     """Does something of DuckDB's on another thread: this one stays free to hear signals, which DuckDB looks
     for between its tasks only, and a recursive query is one task."""
     answer: list[T] = []

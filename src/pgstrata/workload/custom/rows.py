@@ -29,13 +29,16 @@ def rows_of_table(
     def convert(place: Path, check: Check) -> None:
         import duckdb  # only who has Parquet waits for it
 
+        from pgstrata.store.ask import interruptible
+
         names = ", ".join(map(identifier, columns)) or "*"
         source, to = (literal(str(path)) for path in (file, place / "0.rows"))
         try:
             with duckdb.connect(":memory:") as connection:
-                connection.execute(
+                query = (
                     f"COPY (SELECT {names} FROM read_parquet({source})) TO {to} (FORMAT csv, HEADER false)"
                 )
+                interruptible(connection, lambda: connection.execute(query))
         except duckdb.Error as error:
             raise UsageError(
                 f"{shown(file)} cannot be read as Parquet: {str(error).splitlines()[0]}"
