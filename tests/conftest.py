@@ -17,10 +17,10 @@ from pgstrata.measure.placement import remember
 from pgstrata.observe.placement import placements_here
 from pgstrata.server.acquire import acquire
 from pgstrata.server.model import Server
-from pgstrata.server.source import Build, BuiltServer, build, tree_of_archive
+from pgstrata.server.source import BuiltServer, build, tree_of_archive
 from pgstrata.store.record import PlacementRecord, TriedPlacement
 from pgstrata.store.write import now
-from support_built import pgvector_source, write_hello
+from support_built import QUICK, pgvector_source, quick_build, write_hello
 from support_program import Program, environment, living_in
 from support_sources import debian_archive
 
@@ -72,17 +72,17 @@ def pgvector() -> Path:
 
 @pytest.fixture(scope="session")
 def pg17_built(hello: Path, pgvector: Path) -> BuiltServer:
-    """PostgreSQL 17 built from source with a module and two extensions: minutes on a new machine, and one
-    server for all who need one; then it is in the cache."""
-    wanted = Build("o2", contrib=("pg_prewarm",), extensions=(hello, pgvector))
-    return build(tree_of_archive(debian_archive(17, "trixie")), wanted)
+    """PostgreSQL 17 built from source with a module and two extensions: a minute or two on a new machine, and
+    one server for all who need one; then it is in the cache."""
+    return build(tree_of_archive(debian_archive(17, "trixie")), quick_build(hello, pgvector))
 
 
 @pytest.fixture(scope="session")
 def built_variant(hello: Path, pgvector: Path) -> str:
     """The same server as a variant of a campaign, called `built`."""
     return (
-        f'[[variants]]\nserver = "tar:{debian_archive(17, "trixie")}"\nlabel = "built"\nbuild = "o2"\n'
+        f'[builds.quick]\ncflags = "{QUICK}"\n'
+        f'[[variants]]\nserver = "tar:{debian_archive(17, "trixie")}"\nlabel = "built"\nbuild = "quick"\n'
         f'contrib = ["pg_prewarm"]\nextensions = ["{hello}", "{pgvector}"]\n'
     )
 
