@@ -8,7 +8,9 @@ SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Carg
 export PATH := $(PATH):$(HOME)/.cargo/bin
 # The servers that demo and tests need are fetched by them; everything else is here.
 # Tests wait for measured seconds half of their time.
-JOBS ?= $(shell expr 2 \* $$(nproc))
+JOBS ?= $(shell expr 3 \* $$(nproc))
+# Tests start the program a thousand times: where nothing compiled is kept, each start compiles all of it.
+unexport PYTHONDONTWRITEBYTECODE
 # How often 'make slow' kills pgstrata at random and looks for what is left.
 KILLS ?= 300
 
