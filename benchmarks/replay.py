@@ -108,23 +108,24 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
     print("wanted/s    came/s  end ms  lag p50 ms  lag p99 ms  longest ms  CPU us/statement  peak MB")
-    folder = Path(tempfile.mkdtemp(prefix="pgs", dir="/tmp"))
-    folder.chmod(0o755)
-    with other_end(options.server, folder) as connection:
-        for rate in map(int, options.rates.split(",")):
-            file = folder / f"{rate}.traffic"
-            last = made(file, rate, options.sessions, options.seconds)
-            done, seconds = replayed(connection, file, options.sessions, options.threads)
-            (role,) = done.roles
-            assert role.replay is not None
-            lag, cpu = role.replay.lag, done.driver_cpu_seconds / role.operations * 1e6
-            # The last second is cut where the file ends.
-            whole = seconds[: int(done.seconds)]
-            came, end = sum(whole) / len(whole), 1e3 * (done.seconds - last)
-            lags = "  ".join(f"{1e3 * time:10.3f}" for time in (lag.p50, lag.p99, lag.max))
-            peak = done.driver_peak_rss_bytes / 1e6
-            print(f"{rate:8,}  {came:8,.0f}  {end:6.1f}  {lags}  {cpu:16.2f}  {peak:7.1f}")
-            file.unlink()
+    with tempfile.TemporaryDirectory(prefix="pgs", dir="/tmp") as temporary:
+        folder = Path(temporary)
+        folder.chmod(0o755)  # for the account of servers
+        with other_end(options.server, folder) as connection:
+            for rate in map(int, options.rates.split(",")):
+                file = folder / f"{rate}.traffic"
+                last = made(file, rate, options.sessions, options.seconds)
+                done, seconds = replayed(connection, file, options.sessions, options.threads)
+                (role,) = done.roles
+                assert role.replay is not None
+                lag, cpu = role.replay.lag, done.driver_cpu_seconds / role.operations * 1e6
+                # The last second is cut where the file ends.
+                whole = seconds[: int(done.seconds)]
+                came, end = sum(whole) / len(whole), 1e3 * (done.seconds - last)
+                lags = "  ".join(f"{1e3 * time:10.3f}" for time in (lag.p50, lag.p99, lag.max))
+                peak = done.driver_peak_rss_bytes / 1e6
+                print(f"{rate:8,}  {came:8,.0f}  {end:6.1f}  {lags}  {cpu:16.2f}  {peak:7.1f}")
+                file.unlink()
 
 
 if __name__ == "__main__":
