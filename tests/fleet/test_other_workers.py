@@ -13,7 +13,7 @@ import pytest
 
 import pgstrata
 from pgstrata.driver.path import find_driver
-from pgstrata.fleet.machine import driver_version
+from pgstrata.fleet.machine import driver_build
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from support_fleet import engine_on_loopback, qualified
@@ -48,8 +48,7 @@ def other_pgstrata(place: Path) -> dict[str, str]:
 def other_driver(place: Path) -> dict[str, str]:
     """A driver of another release: the one here but for what it says of itself."""
     copy = place / "pgstrata-driver"
-    said = driver_version().encode()
-    assert len(pgstrata.__version__) == len(OTHER) and pgstrata.__version__.encode() in said
+    assert len(pgstrata.__version__) == len(OTHER) and pgstrata.__version__ in driver_build()
     copy.write_bytes(find_driver().read_bytes().replace(pgstrata.__version__.encode(), OTHER.encode()))
     copy.chmod(0o755)
     return {"PGSTRATA_DRIVER": str(copy)}
@@ -91,10 +90,21 @@ def said(place: Path, pg17: Server, last_cpu: int) -> Iterator[dict[str, str]]:
     yield out(client)
 
 
+def test_another_build_of_the_same_version_is_another_driver(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, copy = driver_build(), place / "pgstrata-driver"
+    copy.write_bytes(find_driver().read_bytes() + b"of another compiler")
+    copy.chmod(0o755)
+    monkeypatch.setenv("PGSTRATA_DRIVER", str(copy))
+    assert driver_build() != own and driver_build().partition(" (")[0] == own.partition(" (")[0]
+
+
 def test_each_says_why(said: dict[str, str], last_cpu: int) -> None:
-    installed = f"pgstrata {pgstrata.__version__} with {driver_version()}"
+    installed = f"pgstrata {pgstrata.__version__} with {driver_build()}"
     assert f"it has pgstrata {OTHER} with " in said["w1"] and f"the client {installed}" in said["w1"]
-    assert f"with pgstrata-driver {OTHER}, and the client {installed}" in said["w2"]
+    assert re.search(rf"with pgstrata-driver {OTHER} \(build [0-9a-f]{{8}}\), and the client ", said["w2"])
+    assert f"the client {installed}" in said["w2"]
     assert f"`server_cpus`: it has no CPU {last_cpu}; it has 0" in said["w3"]
     if CLOCK is None:
         pytest.skip("libfaketime is not here (Debian's faketime): no worker has another clock")

@@ -21,7 +21,7 @@ from pgstrata.errors import StoreError, UsageError
 from pgstrata.fleet import servers
 from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.home import ARRIVED, bring_home
-from pgstrata.fleet.machine import driver_version
+from pgstrata.fleet.machine import driver_build
 from pgstrata.fleet.portable import portable, wanted_specs
 from pgstrata.fleet.qualify import step_minutes
 from pgstrata.fleet.roles import Machine, RetryError, UnfitError
@@ -96,7 +96,7 @@ class CampaignJob:
         self._wanted = [Wanted(spec=spec, variant=number) for number, spec in wanted_specs(plan.variants)]
         self._provided: dict[tuple[str, int], Provided] = {}
         self._providing: dict[tuple[str, int], Machine] = {}
-        self._driver = driver_version()
+        self._driver = driver_build()
         self._place = results.root / ARRIVED
         self._mark = self._place / "mark"
         with storing("begin the campaign", results.root):
@@ -176,7 +176,7 @@ class CampaignJob:
         if (seen.pgstrata, seen.driver) != (pgstrata.__version__, self._driver):
             raise UnfitError(
                 f"it has pgstrata {seen.pgstrata} with {seen.driver}, and the client pgstrata "
-                f"{pgstrata.__version__} with {self._driver}: install the same release"
+                f"{pgstrata.__version__} with {self._driver}: install the same release, in the same build"
             )
         wrong = max(before - seen.clock, seen.clock - after)
         if wrong > CLOCK_SECONDS:

@@ -47,7 +47,7 @@ def look(task: Look) -> Seen:
         fingerprint=hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16],
         trial=bool(passes_for),
         pgstrata=pgstrata.__version__,
-        driver=driver_version(),
+        driver=driver_build(),
         clock=time.time(),
         cpus=tuple(sorted(os.sched_getaffinity(0))),
         have=_have([wanted.spec for wanted in task.servers]),
@@ -63,14 +63,17 @@ def _boot() -> str:
         return socket.gethostname()
 
 
-def driver_version() -> str:
-    """As the driver says it. Raises PgstrataError where there is none, or it does not run."""
+def driver_build() -> str:
+    """The version that the driver says, and which build of it: drivers of one version may be of other sources
+    or compilers. Raises PgstrataError where there is none, or it does not run."""
     driver = find_driver()
     try:
         said = subprocess.run([driver, "--version"], capture_output=True, text=True, timeout=30, check=True)
+        with driver.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, subprocess.SubprocessError) as error:
         raise ServerError(f"{driver} does not run: {error}") from error
-    return said.stdout.strip()
+    return f"{said.stdout.strip()} (build {digest[:8]})"
 
 
 def _have(specs: list[str]) -> tuple[str, ...]:
@@ -82,4 +85,4 @@ def _have(specs: list[str]) -> tuple[str, ...]:
     return tuple(spec for spec in specs if spec in fetched)
 
 
-__all__ = ["NAME", "driver_version", "look"]
+__all__ = ["NAME", "driver_build", "look"]
