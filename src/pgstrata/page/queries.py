@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgstrata import numbers
-from pgstrata.judge.marks import relative_mark
+from pgstrata.judge.marks import Mark, relative_mark
 from pgstrata.judge.queries import Timing, timings
 from pgstrata.page.blocks import Cell, missing
 from pgstrata.page.results import RunSet, WorkloadResults
@@ -67,7 +67,12 @@ def has(workload: WorkloadResults, fact: str) -> bool:
 
 
 def relative(results: RunSet, value: float | None) -> Cell:
-    """The base's duration divided by the variant's, coloured by the thresholds."""
+    """The base's duration divided by the variant's."""
     if value is None:
         return missing("the base has none")
-    return Cell(value, numbers.ratio(value), relative_mark(value, results.thresholds))
+    return Cell(value, numbers.ratio(value), time_mark(results, value))
+
+
+def time_mark(results: RunSet, ratio: float) -> Mark:
+    """That of a query's relative time, of which nothing is proven: none unless thresholds are asked for."""
+    return relative_mark(ratio, results.thresholds) if results.by_thresholds else ""

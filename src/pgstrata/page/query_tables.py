@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgstrata import numbers
-from pgstrata.judge.marks import relative_mark
 from pgstrata.judge.queries import Timing, common, faster, geometric_mean, total
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Table, missing, words
 from pgstrata.page.changed_plans import changed_plans
 from pgstrata.page.charts import axis, label
-from pgstrata.page.queries import Queries, relative
+from pgstrata.page.queries import Queries, relative, time_mark
 from pgstrata.page.results import RunSet, WorkloadResults, anchor
 
 LEAST_FOR_SCALE = 12
 """Queries beside which a scale of colours can be read."""
+
+_MARKED = [[0, "#e0685a"], [0.45, "#f3e9d8"], [0.5, "#f5f2ea"], [0.55, "#e3eede"], [1, "#4fa37c"]]
+_PLAIN = [[0, "#c2a878"], [0.5, "#f5f2ea"], [1, "#8fa9bf"]]
+"""Without the red and green that elsewhere on the page say what is proven."""
 
 ByVariant = Mapping[str, Mapping[str, Timing]]
 
@@ -132,7 +135,10 @@ def _heat_map(
         ratios = [faster(base.get(query), by_variant[v].get(query)) for v in others]
         colours.append([None if r is None else max(-2.0, min(2.0, math.log2(r))) for r in ratios])
         texts.append(
-            [_told(base.get(query), by_variant[v].get(query), r) for v, r in zip(others, ratios, strict=True)]
+            [
+                _told(results, base.get(query), by_variant[v].get(query), r)
+                for v, r in zip(others, ratios, strict=True)
+            ]
         )
     data: list[dict[str, Any]] = [
         {
@@ -147,8 +153,7 @@ def _heat_map(
             "showscale": len(every) >= LEAST_FOR_SCALE,
             "zmin": -2,
             "zmax": 2,
-            "colorscale": [[0, "#e0685a"], [0.45, "#f3e9d8"], [0.5, "#f5f2ea"], [0.55, "#e3eede"],
-                           [1, "#4fa37c"]],
+            "colorscale": _MARKED if results.by_thresholds else _PLAIN,
             "colorbar": {"title": {"text": "× faster"}, "tickvals": [-2, -1, 0, 1, 2],
                          "ticktext": ["¼", "½", "1", "2", "4"], "len": 0.5},
             "xgap": 2,
@@ -162,17 +167,22 @@ def _heat_map(
     }
     return Chart(
         anchor(f"{wording.prefix}-queries", workload.name),
-        f"Each query relative to {results.base} — above 1 (green, ▲) is faster",
+        f"Each query relative to {results.base} — above 1 is faster",
         data,
         layout,
         80 + 15 * len(every),
-        "The base's duration divided by the variant's. ▼ and ▲ mark what lies beyond the thresholds, `limit` "
-        "a query that was cancelled at its limit and counts twice that, with the variant, the base or both, "
-        "✕ one that the server rejected, ≠ a wrong answer.",
+        "The base's duration divided by the variant's. "
+        + (
+            "▼ and ▲ mark what lies beyond the thresholds, `limit` "
+            if results.by_thresholds
+            else "Shades say how much: of single queries nothing is proven. `limit` marks "
+        )
+        + "a query that was cancelled at its limit and counts twice that, with variant, base or both, "
+        + "✕ one that the server rejected, ≠ a wrong answer.",
     )
 
 
-def _told(base: Timing | None, own: Timing | None, ratio: float | None) -> str:
+def _told(results: RunSet, base: Timing | None, own: Timing | None, ratio: float | None) -> str:
     if own is None:
         return ""
     if own.seconds is None:
@@ -182,7 +192,7 @@ def _told(base: Timing | None, own: Timing | None, ratio: float | None) -> str:
         marks = (" base limit" if not own.timed_out else " both limit") + marks.removeprefix(" limit")
     if ratio is None:
         return marks.strip() or "no base"
-    sign = {"bad": "▼", "good": "▲"}.get(relative_mark(ratio), "")
+    sign = {"bad": "▼", "good": "▲"}.get(time_mark(results, ratio), "")
     return f"{numbers.ratio(ratio)} {sign}{marks}".strip()
 
 

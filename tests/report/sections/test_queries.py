@@ -174,6 +174,15 @@ def test_tpcds_says_what_was_compared_and_what_changed(tmp_path: Path) -> None:
     (listing,) = [b for b in section.blocks if isinstance(b, Listing)]
     assert "Seq Scan on t" in listing.text and "Index Scan by i on t" in listing.text
     heat = next(b for b in section.blocks if isinstance(b, Chart) and b.data[0]["type"] == "heatmap")
+    assert heat.data[0]["text"] == [["0.500 ≠"], ["✕"]]
+    # Of single executions nothing is proven, and a colour means proven; thresholds are asked for.
+    assert all(row.cells[3].mark == "" for row in found["tpcds-queries"].rows)
+    assert [row.cells[2].mark for row in found["tpcds-totals"].rows] == ["", ""]
+    marked = read_results(tmp_path, thresholds=(0.95, 1.05))
+    again = tpcds(marked, marked.workloads[0])
+    assert again is not None
+    assert [row.cells[2].mark for row in tables_of(again)["tpcds-totals"].rows] == ["even", "bad"]
+    heat = next(b for b in again.blocks if isinstance(b, Chart) and b.data[0]["type"] == "heatmap")
     assert heat.data[0]["text"] == [["0.500 ▼≠"], ["✕"]]
 
 
