@@ -11,7 +11,7 @@ import pytest
 from pgstrata.errors import OwnershipError, ServerError
 from pgstrata.server import loaded
 from pgstrata.server.account import server_account
-from pgstrata.server.cache import cache_dir
+from pgstrata.server.cache import cache_dir, remove
 
 KEY = loaded.key_of({"rows": 1})
 
@@ -36,7 +36,7 @@ def keep(data: Path) -> loaded.Loaded | None:
     return loaded.keep(KEY, data, about=about)
 
 
-def test_kept_data_is_found_by_what_made_it_and_removed_by_name(data: Path) -> None:
+def test_kept_data_is_found_by_what_made_it_and_removed(data: Path) -> None:
     assert loaded.find(KEY) is None
     assert keep(data) is not None
     assert keep(data) is None, "it is there already"
@@ -47,10 +47,9 @@ def test_kept_data_is_found_by_what_made_it_and_removed_by_name(data: Path) -> N
     assert loaded.find(loaded.key_of({"rows": 2})) is None
     with loaded.held(KEY, print) as held:
         assert held is not None
-        with pytest.raises(ServerError, match="is being copied"):
-            loaded.remove("pg17")
-    assert loaded.remove(KEY[:7]) == []
-    assert loaded.remove(KEY[:8]) == [KEY]
+        with pytest.raises(ServerError, match="is in use"):
+            remove(found.folder, "kept data")
+    remove(found.folder, "kept data")
     assert list((cache_dir() / "loaded").iterdir()) == []
 
 

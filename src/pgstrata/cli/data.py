@@ -10,7 +10,7 @@ from pgstrata import numbers
 from pgstrata.cli.output import Format
 
 app = typer.Typer(
-    help="Loaded data that campaigns with keep_loaded keep, and rows that were unpacked to be loaded.",
+    help="Data in the cache: what was loaded, unpacked or made for workloads.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -20,7 +20,7 @@ app = typer.Typer(
 def list_(
     format: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
 ) -> None:
-    """List the loaded data that is kept, and unpacked rows of dumps, with their sizes and what made them.
+    """List loaded data that is kept, rows of dumps, TPC-DS, mail, vectors and the rest, with their sizes.
 
     \b
     Examples:
@@ -28,25 +28,24 @@ def list_(
       pgstrata data list --format json
     """
     from pgstrata.cli.output import print_rows
-    from pgstrata.server import loaded
-    from pgstrata.server.snapshot import folder_bytes
-    from pgstrata.workload.custom import source
+    from pgstrata.workload.cached import cached
 
-    rows: list[list[object]] = []
-    for key, record, folder in loaded.kept():
-        if record is None:
-            rows.append([key[:8], None, None, None, None, numbers.size(folder_bytes(folder)), "damaged"])
-        else:
-            took, size = numbers.clock(record.seconds), numbers.size(record.bytes)
-            rows.append([key[:8], record.server, record.workload, record.made, took, size, str(folder)])
-    for rows_of in source.there():
-        size = numbers.size(folder_bytes(rows_of.folder))
-        what = f"rows of {rows_of.file}"
-        rows.append([rows_of.key[:8], None, what, rows_of.made, None, size, str(rows_of.folder)])
+    rows: list[list[object]] = [
+        [
+            one.name,
+            one.server,
+            one.what,
+            one.made,
+            None if one.seconds is None else numbers.clock(one.seconds),
+            numbers.size(one.bytes),
+            str(one.folder),
+        ]
+        for one in cached()
+    ]
     if rows or format is not Format.table:
-        print_rows(["data", "server", "workload", "made", "loaded in", "size", "folder"], rows, format)
+        print_rows(["data", "server", "what", "made", "loaded in", "size", "folder"], rows, format)
     else:
-        print("no loaded data is kept: keep_loaded = true in a campaign keeps it")
+        print("the cache has no data; keep_loaded = true in a campaign keeps what it loads")
 
 
 @app.command("remove")
@@ -55,7 +54,7 @@ def remove(
         list[str], typer.Argument(metavar="NAME…", help="As `data list` shows it, or a server's label; all.")
     ],
 ) -> None:
-    """Remove loaded data, and unpacked rows, from the cache.
+    """Remove data from the cache, unless it is in use; what is needed is made again.
 
     \b
     Examples:
@@ -63,14 +62,21 @@ def remove(
       pgstrata data remove pg17.11
       pgstrata data remove all
     """
-    from pgstrata.errors import UsageError
-    from pgstrata.server import loaded
-    from pgstrata.workload.custom import source
+    from pgstrata.errors import ServerError, UsageError
+    from pgstrata.workload.cached import cached
 
     for name in names:
-        wanted = None if name == "all" else name
-        done = [*loaded.remove(wanted), *source.remove(wanted)]
-        if not done and name != "all":
-            raise UsageError(f"no kept data is called {name}", "pgstrata data list shows what is kept")
-        for key in done:
-            print(f"removed {key[:8]}")
+        chosen = [one for one in cached() if name == "all" or one.is_called(name)]
+        if not chosen and name != "all":
+            raise UsageError(
+                f"no data in the cache is called {name}", "pgstrata data list shows what there is"
+            )
+        for one in chosen:
+            try:
+                one.remove()
+            except ServerError as error:
+                if name != "all":
+                    raise
+                print(f"left: {error.message}")
+            else:
+                print(f"removed {one.name}")

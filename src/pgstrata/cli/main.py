@@ -95,7 +95,7 @@ app.command("noise", short_help="What differences can this machine see?")(noise.
 app.add_typer(study.app, name="study", short_help="Studies of configurations.")
 app.command("query", short_help="Ask the runs anything in SQL.")(query.query)
 app.add_typer(servers.app, name="servers", short_help="List, fetch, remove servers.")
-app.add_typer(data.app, name="data", short_help="List, remove loaded data that is kept.")
+app.add_typer(data.app, name="data", short_help="List, remove data in the cache.")
 app.add_typer(fleet.app, name="fleet", short_help="Machines for campaigns: up, status, down.")
 app.add_typer(config.app, name="config", short_help="Config fragments, and what a version makes of them.")
 app.command("doctor", short_help="Is this machine fit to measure?")(doctor.doctor)

@@ -16,7 +16,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from pgstrata.errors import ServerError
+from pgstrata import numbers
+from pgstrata.errors import ServerError, is_disk_full
 from pgstrata.ownership import hand_over, own_folder
 from pgstrata.server.account import blocked_at, server_account
 from pgstrata.server.alone import alone_in
@@ -28,6 +29,11 @@ SHARED = Path("/var/cache/pgstrata")
 """Cache of root where its home is closed to the account of servers, as it usually is."""
 
 _UNFINISHED = ".*.building-*"
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_used: dict[Path, int] = {}
+"""Locks on what this process uses, shared with others that use it."""
 
 
 def cache_dir() -> Path:
@@ -83,6 +89,38 @@ def building(final: Path) -> Iterator[Path]:
                 os.close(lock)
 
 
+@contextlib.contextmanager
+def keeping(final: Path, what: str, needed: int, smaller: str = "") -> Iterator[Path]:
+    """The same for `what`, "the corpus", of about `needed` bytes, which is put in its place at the end; what
+    was there, damaged, goes. smaller: advice where there is too little room, before "or …".
+
+    Raises ServerError where the disk has no room for it, or becomes full.
+    """
+    cache_folder(final.parent.name, make=True)
+    try:
+        with building(final) as place:
+            free = shutil.disk_usage(place).free
+            if free < needed:
+                room, wanted = numbers.size(free), numbers.size(needed)
+                raise ServerError(
+                    f"{final.parent} has {room} free, {what} needs about {wanted}",
+                    f"make room, {smaller}or {ADVICE}",
+                )
+            damaged = final.exists()
+            yield place
+            if damaged:
+                with contextlib.suppress(BlockingIOError, FileNotFoundError):  # another one was quicker
+                    discard(final)
+            publish(place, final)
+    except OSError as error:
+        if is_disk_full(error):
+            raise ServerError(
+                f"the disk of {final.parent} became full while {what} was made",
+                f"its space has been freed; make room, or {ADVICE}",
+            ) from error
+        raise ServerError(f"{what} cannot be kept in {final.parent}: {error.strerror}") from error
+
+
 def publish(made: Path, final: Path) -> bool:
     """Puts what was made in its place; False where another pgstrata was quicker, and its work stays.
 
@@ -113,6 +151,29 @@ def discard(folder: Path) -> None:
         os.close(lock)
 
 
+def use(folder: Path) -> None:
+    """Nobody removes a folder of the cache while this process lives. Raises ServerError where somebody is
+    removing it."""
+    try:
+        lock = os.open(folder, _FOLDER)
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        raise ServerError(f"{folder} is being removed from the cache", "begin again") from error
+    if (before := _used.pop(folder, None)) is not None:
+        os.close(before)
+    _used[folder] = lock
+
+
+def remove(folder: Path, what: str) -> None:
+    """Removes a folder of the cache. Raises ServerError where it is in use or cannot be removed."""
+    try:
+        discard(folder)
+    except BlockingIOError as error:
+        raise ServerError(f"{what} is in use", "try again later") from error
+    except OSError as error:
+        raise ServerError(f"{folder} cannot be removed: {error.strerror}") from error
+
+
 def clear_unfinished() -> list[str]:
     """Removes what killed ones have left unfinished in the cache; one sentence for each."""
     root, said = cache_dir(), []
@@ -139,7 +200,7 @@ def _clear(parent: Path) -> list[Path]:
 
 def _locked(folder: Path) -> int:
     """Raises BlockingIOError where somebody else has the lock."""
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    lock = os.open(folder, _FOLDER)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:

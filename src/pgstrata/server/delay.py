@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server.account import check_reachable, server_account
-from pgstrata.server.cache import ADVICE, building, cache_dir, cache_folder, publish
+from pgstrata.server.cache import ADVICE, building, cache_dir, cache_folder, publish, use
 from pgstrata.server.source.failure import BuildError
 from pgstrata.server.source.tools import find_compiler
 
@@ -141,6 +141,7 @@ def _library() -> Path:
     if made_one.is_file():
         # Root's, or this user's: `cache_folder` has looked at what it lies in.
         cache_folder(FOLDER, final.name)
+        use(final)
         return made_one
     try:
         with building(final) as made:
@@ -166,6 +167,7 @@ def _library() -> Path:
         raise ServerError(
             f"the library that delays cannot be made in {cache_dir()}: {why}", ADVICE
         ) from error
+    use(final)
     return made_one
 
 

@@ -160,23 +160,6 @@ def kept() -> list[tuple[str, LoadedRecord | None, Path]]:
     return found
 
 
-def remove(name: str | None) -> list[str]:
-    """Removes the kept data whose key begins so (eight letters at least) or that is of a server of this
-    label; all without a name. Returns the keys. Raises ServerError where it is being copied."""
-    done = []
-    for key, record, folder in kept():
-        named = name is not None and len(name) >= _SHOWN and key.startswith(name)
-        if name is None or named or (record is not None and record.server == name):
-            try:
-                discard(folder)
-            except BlockingIOError as error:
-                raise ServerError(f"kept data {key[:_SHOWN]} is being copied", "try again later") from error
-            except OSError as error:
-                raise ServerError(f"{folder} cannot be removed: {error.strerror}") from error
-            done.append(key)
-    return done
-
-
 def begin_record(
     key: str, server: str, workload: str, made_of: Mapping[str, Any], facts: Mapping[str, Any], seconds: float
 ) -> LoadedRecord:

@@ -5,17 +5,12 @@ Blocks within SQL files and dumps are written into files of the cache before the
 
 from __future__ import annotations
 
-import contextlib
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-from pgstrata import numbers
-from pgstrata.errors import ServerError, is_disk_full
-from pgstrata.server.cache import building, cache_folder, discard, publish
+from pgstrata.server.cache import cache_folder, keeping, use
 from pgstrata.workload.custom.sql import Statement
 
 FOLDER = "custom"
@@ -64,66 +59,14 @@ def unpacked(
 ) -> None:
     """Makes the files of a source in the cache unless they are there. needed: bytes, about; None: there are
     none. Raises ServerError where the disk is too small, and what `make` raises."""
-    if needed is None or folder.is_dir():
+    if needed is None:
         return
-    cache_folder(FOLDER, make=True)
-    try:
-        with building(folder) as place:
-            free = shutil.disk_usage(place).free
-            if free < needed:
-                raise ServerError(
-                    f"{folder.parent} has {numbers.size(free)} free, the rows of {path.name} need about "
-                    f"{numbers.size(needed)}",
-                    "make room, or name another folder with PGSTRATA_CACHE",
-                )
+    if not folder.is_dir():
+        with keeping(folder, f"the data of {path.name}", needed) as place:
             say(f"  unpacking the rows of {path.name} (kept in {folder})")
             make(place, check)
             (place / ABOUT).write_text(json.dumps({"file": path.name}) + "\n")
-            publish(place, folder)  # where another one was faster, what it made is the same
-    except OSError as error:
-        if is_disk_full(error):
-            raise ServerError(
-                f"the disk of {folder.parent} became full while {path.name} was unpacked",
-                "its space has been freed; make room, or name another folder with PGSTRATA_CACHE",
-            ) from error
-        raise ServerError(
-            f"the rows of {path.name} cannot be kept in {folder.parent}: {error.strerror}"
-        ) from error
+    use(folder)
 
 
-@dataclass(frozen=True)
-class Unpacked:
-    """Rows in the cache. file: the name of the one they are of; made: when, as ISO 8601 in UTC."""
-
-    key: str
-    file: str
-    made: str
-    folder: Path
-
-
-def there() -> list[Unpacked]:
-    """All rows that are unpacked, by key. What cannot be read is left out."""
-    found = []
-    for folder in sorted(cache_folder(FOLDER).glob("[0-9a-f]*")):
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            file = str(json.loads((folder / ABOUT).read_text())["file"])
-            made = datetime.fromtimestamp(folder.stat().st_mtime, UTC).isoformat(timespec="seconds")
-            found.append(Unpacked(folder.name, file, made, folder))
-    return found
-
-
-def remove(name: str | None) -> list[str]:
-    """Removes unpacked rows whose key begins so, eight letters at least; all without a name. Returns the
-    keys. Raises ServerError where the cache cannot be written."""
-    done = []
-    for one in there():
-        if name is None or (len(name) >= 8 and one.key.startswith(name)):
-            try:
-                discard(one.folder)
-            except OSError as error:
-                raise ServerError(f"{one.folder} cannot be removed: {error.strerror}") from error
-            done.append(one.key)
-    return done
-
-
-__all__ = ["Block", "Check", "Say", "Source", "Unpacked", "folder_of", "remove", "there", "unpacked"]
+__all__ = ["Block", "Check", "Say", "Source", "folder_of", "unpacked"]

@@ -12,11 +12,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
-from pgstrata import numbers
-from pgstrata.errors import ServerError, is_disk_full
-from pgstrata.server.cache import building, cache_folder, publish
+from pgstrata.errors import ServerError
+from pgstrata.server.cache import cache_folder, keeping, use
 from pgstrata.server.process import start
 from pgstrata.workload.tpcds.source import tables
+
+FOLDER = "tpcds"
+"""Of the cache."""
 
 ABOUT = "about.json"
 _CHUNK = 1 << 20
@@ -31,7 +33,7 @@ def raw_bytes(scale: float) -> int:
 
 def folder(scale: float) -> Path:
     """Where the rows of a scale factor lie; another release of the generator has a folder of its own."""
-    return cache_folder("tpcds") / f"sf{scale:g}-tpcgen{version('tpcgen-cli')}"
+    return cache_folder(FOLDER) / f"sf{scale:g}-tpcgen{version('tpcgen-cli')}"
 
 
 def file(scale: float, table: str) -> Path:
@@ -57,27 +59,20 @@ def make(
     small or the generator fails.
     """
     if there := about(scale):
+        use(folder(scale))
         return there
-    cache_folder("tpcds", make=True)
     final = folder(scale)
-    try:
-        with building(final) as place:
-            _check_disk(place, raw_bytes(scale))
-            say(f"  making the data of scale factor {scale:g} (kept in {final})")
-            begun = time.monotonic()
-            made: Json = {"scale": scale, "raw_bytes": 0, "tables": {}}
-            for table in tables():
-                made["tables"][table] = _generate(scale, table, place / f"{table}.dat", check)
-            made["raw_bytes"] = sum(t["bytes"] for t in made["tables"].values())
-            made["seconds"] = round(time.monotonic() - begun, 3)
-            (place / ABOUT).write_text(json.dumps(made, indent=1) + "\n")
-            # Another pgstrata may have been faster, and its data is the same; or what is there was damaged.
-            if not publish(place, final) and about(scale) is None:
-                shutil.rmtree(final)
-                publish(place, final)
-        return made
-    except OSError as error:
-        raise _disk_error(error, final) from error
+    with keeping(final, "the data", raw_bytes(scale), "take a smaller scale, ") as place:
+        say(f"  making the data of scale factor {scale:g} (kept in {final})")
+        begun = time.monotonic()
+        made: Json = {"scale": scale, "raw_bytes": 0, "tables": {}}
+        for table in tables():
+            made["tables"][table] = _generate(scale, table, place / f"{table}.dat", check)
+        made["raw_bytes"] = sum(t["bytes"] for t in made["tables"].values())
+        made["seconds"] = round(time.monotonic() - begun, 3)
+        (place / ABOUT).write_text(json.dumps(made, indent=1) + "\n")
+    use(final)
+    return made
 
 
 def _generate(scale: float, table: str, to: Path, check: Callable[[], None]) -> Json:
@@ -136,21 +131,3 @@ def _generator() -> str:
     if found is None:
         raise ServerError("tpcgen-cli, which makes the data of TPC-DS, is missing", "pip install tpcgen-cli")
     return found
-
-
-def _check_disk(where: Path, needed: int) -> None:
-    free = shutil.disk_usage(where).free
-    if free < needed:
-        raise ServerError(
-            f"{where.parent} has {numbers.size(free)} free, the data needs about {numbers.size(needed)}",
-            "make room, take a smaller scale, or name another folder with PGSTRATA_CACHE",
-        )
-
-
-def _disk_error(error: OSError, where: Path) -> ServerError:
-    if is_disk_full(error):
-        return ServerError(
-            f"the disk of {where.parent} became full while the data was made",
-            "its space has been freed; make room, or name another folder with PGSTRATA_CACHE",
-        )
-    return ServerError(f"the data cannot be kept in {where.parent}: {error.strerror}")

@@ -17,8 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pgstrata.errors import ServerError
-from pgstrata.server.cache import building, cache_folder, publish
+from pgstrata.server.cache import cache_folder, keeping, use
 from pgstrata.workload.vector.options import Distance, VectorOptions
+
+FOLDER = "vectors"
+"""Of the cache."""
 
 FORMAT = 1
 """Another one for data that is made in another way."""
@@ -53,7 +56,7 @@ class VectorData:
     def folder(self) -> Path:
         """Where it lies, or will lie."""
         made_of = json.dumps([FORMAT, asdict(self)], sort_keys=True)
-        return cache_folder("vectors") / hashlib.sha256(made_of.encode()).hexdigest()[:24]
+        return cache_folder(FOLDER) / hashlib.sha256(made_of.encode()).hexdigest()[:24]
 
     @property
     def items(self) -> Path:
@@ -80,18 +83,10 @@ class VectorData:
 
     def make(self, check: Callable[[], None]) -> None:
         """Makes it unless it is there. check: called often, may raise to give up. Raises ServerError."""
-        try:
-            cache_folder("vectors", make=True)
-            if self.folder.exists():
-                return
-            with building(self.folder) as folder:
+        if not self.folder.exists():
+            with keeping(self.folder, "this set of vectors", self.bytes, "take fewer, ") as folder:
                 self._make(folder, check)
-                publish(folder, self.folder)
-        except OSError as error:
-            raise ServerError(
-                f"the vectors cannot be made in {self.folder.parent}: {error.strerror}",
-                "make room, or name another place with PGSTRATA_CACHE",
-            ) from error
+        use(self.folder)
 
     def _make(self, folder: Path, check: Callable[[], None]) -> None:
         # Streams of their own: other numbers of rows leave places and queries as they are.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata import numbers
-from pgstrata.errors import ServerError, UsageError, is_disk_full
-from pgstrata.server.cache import building, cache_folder, publish
+from pgstrata.errors import UsageError
+from pgstrata.server.cache import cache_folder, keeping, use
 from pgstrata.user_files import shown
 from pgstrata.workload.fulltext.corpus import rows, sources
 from pgstrata.workload.fulltext.corpus.mail import parse
 from pgstrata.workload.fulltext.corpus.synthetic import Shape
 from pgstrata.workload.fulltext.corpus.synthetic import rows as synthetic_rows
+
+FOLDER = "corpus"
+"""Of the cache."""
 
 FORMAT = 1
 """Of the rows: another one makes every cached corpus anew."""
@@ -83,25 +85,14 @@ class Corpus:
         """
         if there := self.about():
             self._check_whole(there)
+            use(self.folder)
             return there
-        cache_folder("corpus", make=True)
-        try:
-            with building(self.folder) as place:
-                _check_disk(place, self.size)
-                say(f"  making the corpus (kept in {self.folder})")
-                made = self._write(place, check)
-                self._check_whole(made)
-                if self.folder.exists() and self.about() is None:
-                    shutil.rmtree(self.folder)
-                publish(place, self.folder)
-            return made
-        except OSError as error:
-            if is_disk_full(error):
-                raise ServerError(
-                    f"the disk of {self.folder.parent} became full while the corpus was made",
-                    "its space has been freed; make room, or name another folder with PGSTRATA_CACHE",
-                ) from error
-            raise ServerError(f"the corpus cannot be kept in {self.folder}: {error.strerror}") from error
+        with keeping(self.folder, "the corpus", self.size, "take fewer messages, ") as place:
+            say(f"  making the corpus (kept in {self.folder})")
+            made = self._write(place, check)
+            self._check_whole(made)
+        use(self.folder)
+        return made
 
     def _write(self, place: Path, check: Check) -> Json:
         counts: Counter[str] = Counter()
@@ -199,13 +190,4 @@ def archive_rows(
 
 def _place(what: str) -> Path:
     digest = hashlib.sha256(f"{FORMAT}/{what}".encode()).hexdigest()[:16]
-    return cache_folder("corpus") / digest
-
-
-def _check_disk(where: Path, needed: int) -> None:
-    free = shutil.disk_usage(where).free
-    if free < needed:
-        raise ServerError(
-            f"{where.parent} has {numbers.size(free)} free, the corpus needs about {numbers.size(needed)}",
-            "make room, take fewer messages, or name another folder with PGSTRATA_CACHE",
-        )
+    return cache_folder(FOLDER) / digest

@@ -1,0 +1,91 @@
+"""What the cache holds beside servers so as not to make it again: listed, and removed.
+
+All of it is made again where it is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pgstrata.server import delay, loaded
+from pgstrata.server.cache import cache_folder, remove
+from pgstrata.server.loaded import LoadedRecord
+from pgstrata.server.snapshot import folder_bytes
+from pgstrata.workload.custom import contents, source
+from pgstrata.workload.fulltext.corpus import build as corpus
+from pgstrata.workload.tpcds import data as tpcds
+from pgstrata.workload.vector import data as vectors
+
+LETTERS = 8
+"""Of a name that is a digest: so many are shown, and at least so many name it."""
+
+_WHAT: Mapping[str, Callable[[Path], str]] = {
+    source.FOLDER: lambda folder: f"rows of {json.loads((folder / source.ABOUT).read_text())['file']}",
+    tpcds.FOLDER: lambda folder: "rows and answers of TPC-DS",
+    corpus.FOLDER: lambda folder: "mail",
+    vectors.FOLDER: lambda folder: "vectors",
+    delay.FOLDER: lambda folder: "library that delays a disk",
+}
+"""By folder of the cache, what each folder in it is."""
+
+
+@dataclass(frozen=True)
+class Cached:
+    """made: when, as ISO 8601 in UTC. server, seconds: of loaded data, on what and how long it was loaded."""
+
+    key: str
+    what: str
+    made: str
+    folder: Path
+    bytes: int
+    server: str | None = None
+    seconds: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What calls it on a command line."""
+        return self.key[:LETTERS] if set(self.key) <= set(string.hexdigits) else self.key
+
+    def is_called(self, name: str) -> bool:
+        """By its whole key, its beginning or the label of its server."""
+        return name in (self.key, self.server) or (len(name) >= LETTERS and self.key.startswith(name))
+
+    def remove(self) -> None:
+        """Raises ServerError where it is in use or cannot be removed."""
+        remove(self.folder, f"{self.name} ({self.what})")
+
+
+def cached() -> list[Cached]:
+    """All of it: loaded data, then by kind and name."""
+    found = [_loaded(*one) for one in loaded.kept()]
+    for kind, what_of in _WHAT.items():
+        for folder in sorted(cache_folder(kind).glob("[!.]*")):
+            try:
+                found.append(_cached(folder, what_of(folder)))
+            except FileNotFoundError:  # removed meanwhile, or never whole
+                continue
+            except (OSError, ValueError, KeyError):
+                found.append(_cached(folder, "damaged"))
+    digests = cache_folder(contents.FOLDER)
+    if digests.is_dir() and any(digests.iterdir()):
+        found.append(_cached(digests, "digests of large files"))
+    return found
+
+
+def _loaded(key: str, record: LoadedRecord | None, folder: Path) -> Cached:
+    if record is None:
+        return _cached(folder, "damaged")
+    return Cached(key, record.workload, record.made, folder, record.bytes, record.server, record.seconds)
+
+
+def _cached(folder: Path, what: str) -> Cached:
+    made = datetime.fromtimestamp(folder.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    return Cached(folder.name, what, made, folder, folder_bytes(folder))
+
+
+__all__ = ["Cached", "cached"]
