@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import USER, Cluster
 from pgstrata.server.model import Server
 from pgstrata.workload import catalog
@@ -225,6 +226,33 @@ def test_what_a_server_refuses_and_a_script_that_never_ends_say_why(
     assert second.returncode == 1 and "the connection" not in second.stderr
     assert "0.5 s after the end of the step there are statements without an answer (query)" in second.stderr
     assert "a script does not come to an end" in second.stderr
+
+
+@pytest.mark.parametrize("how", ["-Fc", "-Fp"])
+def test_a_dump_that_does_not_fit_an_older_server_says_which_statement(
+    pg12: Server, pgstrata: Program, place: Path, how: str
+) -> None:
+    newer = acquire("pg:15")
+    with running(newer) as cluster, cluster.connect() as session:
+        session.execute("CREATE DATABASE newer")
+        with cluster.connect("newer") as connection:
+            connection.execute(
+                "CREATE TABLE fits (a int); INSERT INTO fits VALUES (1);"
+                "CREATE TABLE newer (a int, CONSTRAINT one UNIQUE NULLS NOT DISTINCT (a))"
+            )
+        dump(cluster, "newer", place / "newer.dump", how)
+    (place / "one.sql").write_text("SELECT 1;\n")
+    (place / "a.toml").write_text(
+        f'servers = ["{path_of(pg12)}", "{path_of(newer)}"]\n[[workloads]]\nname = "custom"\n'
+        '[workloads.options]\nsetup = ["newer.dump"]\nscripts = "one.sql"\nseconds = 0.3\nwarmup = 0\n'
+    )
+    done = pgstrata("run", "a.toml", "--no-report")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert re.search(r'the server rejected .*syntax error at or near "NULLS"', done.stderr), done.stderr
+    assert "ADD CONSTRAINT one UNIQUE NULLS NOT DISTINCT" in done.stderr
+    # The server that it came from goes on.
+    assert len(list(place.glob("results/*/*/*/*/run.json"))) == 2
+    assert done.stderr.count("failed: ") == 1
 
 
 def test_a_running_server_keeps_what_it_has(
