@@ -104,6 +104,16 @@ def test_what_comes_is_shown_without_doing_it(delays: list[str], place: Path, pg
     assert not (place / "search").exists()
 
 
+def test_a_search_out_of_time_says_that_nothing_is_known_yet(
+    delays: list[str], place: Path, pgstrata: Program
+) -> None:
+    done = pgstrata(*delays, "--max-seconds", "0")
+    assert done.returncode == 3, done.stderr
+    assert "Nothing is known yet of slow against quick1" in done.stdout
+    assert "the same command goes on" in done.stdout
+    assert "Nothing has been measured yet" in (place / "search/index.html").read_text()
+
+
 def test_scripts_of_ones_own_have_no_scale_and_can_be_counted(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

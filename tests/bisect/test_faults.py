@@ -72,13 +72,18 @@ def test_a_commit_whose_server_aborts_is_named_together_with_the_one_behind_it(
     assert "asserts" in page and "signal 6" in page
 
 
-def test_git_bisect_is_told_that_a_slow_commit_is_bad(
+def test_git_bisect_is_told_that_a_slow_commit_is_bad_and_a_quick_one_is_not(
     repo: Path, place: Path, placed_cache: str, pgstrata: Program
 ) -> None:
     options = searching(place, DELAY, "--runner", "--repo", "repo", "--good", "v1", "--max-seconds", "60")
     done = pgstrata(*options, PGSTRATA_CACHE=placed_cache)
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("slower: ")
+    git(repo, "checkout", "-q", "v1")
+    options[options.index("v1")] = "main"
+    done = pgstrata(*options, PGSTRATA_CACHE=placed_cache)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("faster: ")
 
 
 def test_the_release_that_made_it_slower_is_found(

@@ -54,5 +54,9 @@ def test_a_patch_that_makes_it_slower_is_a_table_for_a_mail(
     assert lines[0].startswith("Base: v1 (") and lines[1] == "1. slow: slow.patch"
     assert lines[2].startswith("PostgreSQL 17.") and "-O2" in lines[2]
     assert any(line.startswith("| pgbench | delay-simple-c1 | unclear | 0.") for line in lines)
+    plain = pgstrata(*command, "--format", "text", **own)
+    assert plain.returncode == 3
+    assert plain.stdout.splitlines()[0] == lines[0] and "slow against base" in plain.stdout.splitlines()
+    assert "|" not in plain.stdout
     (page,) = (place / "patch").glob("*/*.report/index.html")
     assert "slow" in page.read_text()

@@ -182,9 +182,8 @@ def _build(
 ) -> BuiltServer:
     begun = time.monotonic()
     final = cache.folder_of(key)
-    say(
-        f"building {tree.label} with {recipe.name} ({recipe.cflags}), by {compiler.version.partition(',')[0]}"
-    )
+    made = ", ".join([recipe.cflags, *(patch.name for patch in recipe.patches)])
+    say(f"building {tree.label} with {recipe.name} ({made}), by {compiler.version.partition(',')[0]}")
     shell = Shell(folder / "log", build_environment(folder), check=check)
     job = Job(
         tree,
