@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 from rich.console import Console
 
-from pgstrata.campaign.file.reading import Overrides, adhoc_campaign
+from pgstrata.campaign.file.reading import Overrides, adhoc_campaign, read_campaign
 from pgstrata.cli.main import invoke
 from pgstrata.page.results import RunSet, read_results
 from pgstrata.report.sections.settle import settle
@@ -174,3 +174,27 @@ def test_where_only_a_campaign_file_can_say_what_was_measured_it_is_named(once: 
 
     assert from_file("my study.toml") == "my study.toml"
     assert from_file(None) == "CAMPAIGN.toml"
+
+
+def test_a_part_of_a_divided_workload_is_settled_by_itself(once: RunSet, tmp_path: Path) -> None:
+    """The file has more workloads, and more steps of this one."""
+    file = tmp_path / "all.toml"
+    file.write_text(
+        'servers = ["pg:16", "pg:17"]\n[[workloads]]\nname = "insert"\n'
+        '[[workloads]]\nname = "sysbench"\nlabel = "reads"\noptions = { rows = 777 }\n'
+    )
+    part = {"workload": "reads@EPYC", "workload_name": "sysbench", "options": {"steps": ["point-query"]}}
+    runs = tuple(
+        replace(run, record=structs.replace(run.record, env={"A": "b"}, campaign_file=str(file), **part))
+        for run in once.workloads[0].runs
+    )
+    (sentence,) = settle(once, replace(once.workloads[0], runs=runs))
+    words = shlex.split(sentence.split(": ", 1)[1])
+    given = dict(zip(words[3::2], words[4::2], strict=True))
+    asked = Overrides(workloads=[given["--workload"]], sets=[given["--set"]])
+    (only,) = read_campaign(Path(words[2]), asked).workloads
+    assert (only.label, only.all_options["steps"], only.all_options["rows"]) == (
+        "reads",
+        ["point-query"],
+        777,
+    )

@@ -14,6 +14,7 @@ from pgstrata.page.results import RunSet, WorkloadResults
 from pgstrata.server.config.resolve import find_fragment
 from pgstrata.store import Run
 from pgstrata.workload import catalog
+from pgstrata.workload.core.options import Divisible
 
 MOST_LONGER = 20.0
 """Times as long: beyond that another machine, or a larger margin, is the better advice."""
@@ -69,8 +70,24 @@ def _command(results: RunSet, runs: Sequence[Run], more: Sequence[str]) -> str:
     if variants is None or options is None:
         # a variant or workload that only a campaign file can say
         file = runs[0].record.campaign_file or "CAMPAIGN.toml"
-        return f"pgstrata run {shlex.join([file, *more, *name])}"
+        return f"pgstrata run {shlex.join([file, *_only(runs[0]), *more, *name])}"
     return f"pgstrata run {shlex.join([*variants, *options, *more, *name])}"
+
+
+def _only(run: Run) -> list[str]:
+    """`--workload` for this one of a file, and `--set` for the steps of a part, `sysbench@EPYC`, of a divided
+    one (`fleet.kinds`); nothing for one from outside, whose label the file may not say."""
+    if run.record.workload_name not in catalog.own_names():
+        return []
+    workload = catalog.find(run.record.workload_name)
+    label, divided, _ = run.record.workload.rpartition("@")
+    if not (divided and isinstance(workload, Divisible)):
+        return ["--workload", run.record.workload]
+    keys = workload.part(())
+    sets = [
+        f"{label}.{key}={json.dumps(run.record.options[key])}" for key in keys if key in run.record.options
+    ]
+    return ["--workload", label, *(word for one in sets for word in ("--set", one))]
 
 
 def _variants(runs: Sequence[Run]) -> list[str] | None:
