@@ -20,6 +20,7 @@ FAST = "'--with-icu' 'CFLAGS=-O2 -DMAP_HUGETLB=0x40000' '--with-libs=/opt/lib'"
             "'CFLAGS=-O3 -march=native -flto=auto -g' 'LDFLAGS=-Wl,-O1 -flto'",
             {"-O3", "-march=native", "-flto=auto", "-flto"},
         ),
+        ("'-Db_staticpic=true' 'CC=cc' 'CFLAGS=-O2 -g'", {"-fPIC", "cc", "-O2"}),
         ("", set()),
     ],
 )

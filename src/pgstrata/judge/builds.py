@@ -7,8 +7,10 @@ import shlex
 from collections.abc import Mapping
 
 # What decides how the compiler turns the server's code into machine code, and checks that cost time.
-_CODE = re.compile(r"-O\S*|-m(arch|tune|cpu)=\S+|-flto\S*|-fprofile-use\S*|-fno-omit-frame-pointer")
+_CODE = re.compile(r"-O\S*|-fPIC|-m(arch|tune|cpu)=\S+|-flto\S*|-fprofile-use\S*|-fno-omit-frame-pointer")
 _CHECKS = {"--enable-cassert", "-Dcassert=true", "--enable-profiling", "--enable-coverage"}
+# By which meson compiles the server with -fPIC.
+_PIC = "-Db_staticpic=true"
 _FLAGS = ("CFLAGS=", "CXXFLAGS=", "COPT=", "LDFLAGS=", "CC=")
 
 
@@ -26,6 +28,8 @@ def code_flags(build: str) -> frozenset[str]:
     for word in arguments(build):
         if word in _CHECKS:
             found.add(word)
+        elif word == _PIC:
+            found.add("-fPIC")
         elif word.startswith(_FLAGS):
             name, _, value = word.partition("=")
             flags = [value] if name == "CC" else [flag for flag in value.split() if _CODE.fullmatch(flag)]

@@ -52,6 +52,9 @@ def test_a_tree_becomes_a_server_by_meson_too(tree: Path) -> None:
 def test_options_that_only_meson_has_choose_it(tree: Path) -> None:
     made = build(tree_of_folder(tree), Build(meson=("-Dlz4=disabled",)))
     assert made.record.system == "meson" and "'-Dlz4=disabled'" in made.configured
+    assert "'-Db_staticpic=true'" in made.configured, "what meson takes for granted and autoconf does not"
+    alike = build(tree_of_folder(tree), Build(meson=("-Db_staticpic=false",)))
+    assert "staticpic=false" in alike.configured and "staticpic=true" not in alike.configured
     both = build(tree_of_folder(tree), SHIPPED["debug-asserts"])
     assert both.record.system == "autoconf"
     checked = build(tree_of_folder(tree), SHIPPED["debug-asserts"].with_keys({"system": "meson"}, tree))

@@ -99,6 +99,8 @@ def test_releases_build_both_ways_with_two_sets_of_flags(
     compiled = producers(made)
     assert compiled and all(" -O2" in one for one in compiled)
     assert all((" -fno-omit-frame-pointer" in one) == kept for one in compiled)
+    # What the judge tells apart stands in the binaries, too.
+    assert all((" -fPIC" in one) == ("-Db_staticpic=true" in made.configured) for one in compiled)
 
 
 @pytest.mark.slow

@@ -246,7 +246,7 @@ def _build(
 def _configured(job: Job, system: str) -> str:
     """The options of the build, as configure quotes them: what two builds are compared by."""
     flags = [f"CC={job.compiler.text}", f"CFLAGS={job.flags_text}"]
-    options = job.build.meson if system == "meson" else job.build.configure
+    options = meson.options_of(job.build) if system == "meson" else job.build.configure
     least = [] if system == "meson" else [f"--without-{name}" for name in autoconf.LEAST]
     return " ".join(f"'{option}'" for option in [*least, *options, *flags])
 

@@ -10,7 +10,10 @@ from pathlib import Path
 from pgstrata.errors import UsageError
 from pgstrata.server.source.autoconf import contrib
 from pgstrata.server.source.job import Job
+from pgstrata.server.source.recipe import Build
 from pgstrata.server.source.tools import meson_command, need, ninja_command
+
+STATIC_PIC = "-Db_staticpic"
 
 # What is left out of the copy: each only adds targets and tests of its own.
 _TRIM = {
@@ -42,7 +45,7 @@ def build(job: Job) -> None:
         "-Drpath=false",
         f"-Dc_args={job.flags_text}",
         f"-Dc_link_args=-Wl,-rpath,{job.final}/lib",
-        *job.build.meson,
+        *options_of(job.build),
     ]
     ninja_folder = job.folder / "ninja"
     job.shell.run([*meson, "setup", *options, str(ninja_folder), str(job.source)], job.folder, "meson setup")
@@ -52,6 +55,17 @@ def build(job: Job) -> None:
     job.shell.env["DESTDIR"] = str(job.stage)
     job.shell.run([*meson, "install", "--no-rebuild", "--quiet"], ninja_folder, "meson install")
     del job.shell.env["DESTDIR"]
+
+
+def options_of(recipe: Build) -> tuple[str, ...]:
+    """The options that decide about the code: those of the build, and what meson takes for granted.
+
+    Meson makes of the server a library first, and compiles what is in libraries with -fPIC, which
+    autoconf's makefiles do not: two builds that differ in nothing else still differ in that.
+    """
+    if any(option.startswith(f"{STATIC_PIC}=") for option in recipe.meson):
+        return recipe.meson
+    return (f"{STATIC_PIC}=true", *recipe.meson)
 
 
 def _trim(job: Job) -> None:
@@ -91,4 +105,4 @@ def _check(options: Sequence[str], file: Path) -> None:
             )
 
 
-__all__ = ["build"]
+__all__ = ["build", "options_of"]
