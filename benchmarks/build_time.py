@@ -1,28 +1,33 @@
 """How long pgstrata takes to build a server, beside configure and `make -j` of the same parts by hand, and
 for the next commit with ccache.
 
-    python benchmarks/build_time.py --repo DIR --first REF --next REF [--check]
+    python benchmarks/build_time.py --repo DIR --first REF --next REF [--pairs N] [--check]
 
-Four builds, each from nothing: by hand, by pgstrata without ccache, by pgstrata with an empty ccache, then
-of the next commit with what ccache holds. CPU seconds are those of all processes of a build; they are what is
-compared, because on a machine that others use a clock tells mostly of them. With --check it exits 1 where
-pgstrata takes more than 1.1 times as much CPU as by hand, or the next commit more than a quarter of the first
-without ccache.
+Builds, each from nothing: N pairs by hand and by pgstrata without ccache, whose order changes from pair to
+pair; then by pgstrata with an empty ccache, and of the next commit with what ccache holds. CPU seconds are
+those of all processes of a build; on a machine that others use the clock tells of them, too, so that ratios
+are those of a pair, and the median of all pairs counts. The seconds of each stage tell where the clock's go.
+With --check it exits 1 where pgstrata takes more than 1.1 times as much CPU or time as by hand, or the next
+commit more than a quarter of the CPU of the first without ccache.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import resource
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from statistics import median
 
 from pgstrata.server.source.autoconf import LEAST, MEASURED, PARTS
 from pgstrata.server.source.failure import log_end
@@ -32,31 +37,43 @@ from pgstrata.server.source.tools import jobs
 MOST_BY_HAND, MOST_NEXT = 1.1, 0.25
 
 
+STAGES = ("source", "configure", "compile", "install", "rest")
+_STAGE = re.compile(r"\s+building .*: (\w+)")
+
+
 @dataclass(frozen=True)
 class Took:
-    """Seconds of a build by the clock, and of CPU in all its processes."""
+    """Seconds of a build by the clock, of CPU in all its processes, and of its stages by the clock; `rest` is
+    before and after them: the program's start, clearing up."""
 
     what: str
     clock: float
     cpu: float
+    stages: dict[str, float]
 
 
-def timed(what: str, *commands: list[str], folder: Path, env: Mapping[str, str] | None = None) -> Took:
-    """Runs commands one after the other; ends the program with the log's end where one fails."""
-    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    log = folder / "log"
-    for command in commands:
-        with log.open("ab") as output:
-            done = subprocess.run(
-                command, cwd=folder, env={**os.environ, **(env or {})}, stdout=output, stderr=output
-            )
-        if done.returncode:
-            sys.exit(f"{what} failed:\n{log_end(log.read_text(errors='replace'))}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    took = Took(what, time.monotonic() - begun, cpu)
-    print(f"{what}: {took.clock:.0f} s, {took.cpu:.0f} s of CPU", file=sys.stderr, flush=True)
-    return took
+class Watch:
+    """The clock of one build, stage by stage."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._stages = what, dict.fromkeys(STAGES, 0.0)
+        self._before, self._begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        self._stage, self._since = "rest", self._begun
+
+    def enter(self, stage: str) -> None:
+        """From now on it is another stage."""
+        now = time.monotonic()
+        self._stages[self._stage] += now - self._since
+        self._stage, self._since = stage, now
+
+    def stop(self) -> Took:
+        """What it took; to be called when all processes are over."""
+        self.enter("rest")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = after.ru_utime + after.ru_stime - self._before.ru_utime - self._before.ru_stime
+        took = Took(self._what, self._since - self._begun, cpu, self._stages)
+        print(f"{self._what}: {took.clock:.0f} s, {took.cpu:.0f} s of CPU", file=sys.stderr, flush=True)
+        return took
 
 
 def by_hand(repo: Path, ref: str, folder: Path) -> Took:
@@ -73,39 +90,93 @@ def by_hand(repo: Path, ref: str, folder: Path) -> Took:
     each = f"for part in {parts}; do [ ! -f $part/Makefile ] || %s || exit 1; done"
     make = f"{inside} sh -c {shlex.quote(headers + '; ' + each % f'make -j{jobs()} -C $part all')}"
     install = f"{inside} sh -c {shlex.quote(each % 'make -C $part install')}"
-    return timed(
-        "by hand", *(["sh", "-c", line] for line in (unpack, configure, make, install)), folder=folder
-    )
+    watch = Watch("by hand")
+    for stage, line in zip(STAGES, (unpack, configure, make, install), strict=False):
+        watch.enter(stage)
+        with (folder / "log").open("ab") as log:
+            done = subprocess.run(["sh", "-c", line], cwd=folder, stdout=log, stderr=log)
+        _check(done.returncode, "by hand", folder)
+    return watch.stop()
 
 
 def by_pgstrata(what: str, repo: Path, ref: str, folder: Path, *, ccache: bool) -> Took:
     """`pgstrata servers build` with a cache of its own below `folder`."""
-    command = [sys.executable, "-m", "pgstrata", "servers", "build", f"git:{repo}#{ref}"]
+    command = [sys.executable, "-u", "-m", "pgstrata", "servers", "build", f"git:{repo}#{ref}"]
     env = {"PGSTRATA_CACHE": str(folder / "cache"), "CCACHE_DIR": str(folder / "ccache")}
-    return timed(what, command, folder=folder, env=env | ({} if ccache else {"PGSTRATA_CCACHE": "0"}))
+    env |= {} if ccache else {"PGSTRATA_CCACHE": "0"}
+    watch = Watch(what)
+    with (
+        (folder / "log").open("a") as log,
+        subprocess.Popen(
+            command, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            log.write(line)
+            if match := _STAGE.match(line):
+                watch.enter(match[1])
+            elif line.startswith("built "):
+                watch.enter("rest")
+    _check(process.returncode, what, folder)
+    return watch.stop()
+
+
+def _check(code: int, what: str, folder: Path) -> None:
+    """Ends the program with the end of the log where a build failed."""
+    if code:
+        sys.exit(f"{what} failed:\n{log_end((folder / 'log').read_text(errors='replace'))}")
+
+
+def _pairs(repo: Path, ref: str, place: Path, number: int) -> list[tuple[Took, Took]]:
+    """By hand and by pgstrata without ccache; who is first changes from pair to pair."""
+    made = []
+    for pair in range(number):
+        hand, own = place / f"hand{pair}", place / f"own{pair}"
+        hand.mkdir()
+        own.mkdir()
+        todo: list[Callable[[], Took]] = [
+            partial(by_hand, repo, ref, hand),
+            partial(by_pgstrata, "pgstrata, no ccache", repo, ref, own, ccache=False),
+        ]
+        order = (0, 1) if pair % 2 == 0 else (1, 0)
+        took = {which: todo[which]() for which in order}
+        made.append((took[0], took[1]))
+        shutil.rmtree(hand)
+        shutil.rmtree(own)
+    return made
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="The time of builds, beside make by hand.")
     parser.add_argument("--repo", type=Path, required=True, help="a git repository of PostgreSQL")
     parser.add_argument("--first", required=True, help="a commit")
-    parser.add_argument("--next", required=True, help="the one after it")
+    parser.add_argument("--next", help="the one after it; none: only the pairs")
+    parser.add_argument("--pairs", type=int, default=3, help="builds by hand and by pgstrata (3)")
     parser.add_argument("--check", action="store_true", help="exit 1 where a goal is missed")
     wanted = parser.parse_args()
     repo = wanted.repo.resolve()
-    with tempfile.TemporaryDirectory(prefix="build-time-") as place:
-        Path(place).chmod(0o755)  # for the account that servers run as
-        folders = [Path(place) / name for name in ("hand", "plain", "ccache")]
-        for folder in folders:
-            folder.mkdir()
-        hand = by_hand(repo, wanted.first, folders[0])
-        plain = by_pgstrata("pgstrata, no ccache", repo, wanted.first, folders[1], ccache=False)
-        filled = by_pgstrata("pgstrata, empty ccache", repo, wanted.first, folders[2], ccache=True)
-        following = by_pgstrata("pgstrata, next commit", repo, wanted.next, folders[2], ccache=True)
-    print(f"| build, -j{jobs()} | seconds | of CPU | CPU, by hand = 1 |\n|---|---:|---:|---:|")
-    for took in (hand, plain, filled, following):
-        print(f"| {took.what} | {took.clock:.0f} | {took.cpu:.0f} | {took.cpu / hand.cpu:.2f} |")
-    good = plain.cpu <= MOST_BY_HAND * hand.cpu and following.cpu <= MOST_NEXT * plain.cpu
+    following: list[Took] = []
+    with tempfile.TemporaryDirectory(prefix="build-time-") as name:
+        place = Path(name)
+        place.chmod(0o755)  # for the account that servers run as
+        pairs = _pairs(repo, wanted.first, place, wanted.pairs)
+        if wanted.next:
+            (folder := place / "ccache").mkdir()
+            for what, ref in (("empty ccache", wanted.first), ("next commit", wanted.next)):
+                following.append(by_pgstrata(f"pgstrata, {what}", repo, ref, folder, ccache=True))
+    cpu = median(own.cpu / hand.cpu for hand, own in pairs)
+    clock = median(own.clock / hand.clock for hand, own in pairs)
+    print(f"| build, -j{jobs()} | seconds | of CPU | {' | '.join(STAGES)} |\n|---{'|---:' * 7}|")
+    for took in (*(one for pair in pairs for one in pair), *following):
+        stages = " | ".join(f"{took.stages[stage]:.1f}" for stage in STAGES)
+        print(f"| {took.what} | {took.clock:.0f} | {took.cpu:.0f} | {stages} |")
+    print(f"pgstrata ÷ by hand, median of {len(pairs)} pairs: {cpu:.2f} of CPU, {clock:.2f} by the clock")
+    good = cpu <= MOST_BY_HAND and clock <= MOST_BY_HAND
+    if following:
+        plain = median(own.cpu for _, own in pairs)
+        print(f"next commit ÷ without ccache: {following[-1].cpu / plain:.2f} of CPU")
+        good = good and following[-1].cpu <= MOST_NEXT * plain
     return 0 if good or not wanted.check else 1
 
 
