@@ -193,6 +193,28 @@ def test_a_full_disk_is_said_and_not_remembered(place: Path) -> None:
     assert failures() == []
 
 
+def test_a_disk_that_fills_while_the_tree_is_copied_is_said(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = tree_of_folder(small_tree(place / "pg"))
+    (place / "pg/large").write_bytes(os.urandom(2 << 20))
+    (small := place / "small").mkdir()
+    if (
+        os.geteuid()
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "none", small]).returncode
+    ):
+        pytest.skip("only root can mount a disk that is small")
+    monkeypatch.setenv("PGSTRATA_CACHE", str(small))
+    try:
+        with pytest.raises(BuildError) as caught:
+            build(tree_of_folder(place / "pg"), SHIPPED["o2"])
+        assert "no space left" in caught.value.message and "PGSTRATA_CACHE" in caught.value.hint
+        assert failures() == [] and not list((small / "building").iterdir())
+    finally:
+        subprocess.run(["umount", small], check=True)
+    assert build(tree, SHIPPED["o2"]).bin_dir.is_dir()
+
+
 def test_interrupting_a_build_leaves_nothing(place: Path) -> None:
     folder = small_tree(place / "pg", configure="#!/bin/sh\nsleep 1000\n")
 
