@@ -7,6 +7,7 @@ import re
 import duckdb
 import pytest
 
+from pgstrata.workload.tpcds.answering import reckon_as_postgres
 from pgstrata.workload.tpcds.dialect import for_version
 from pgstrata.workload.tpcds.source import load_extension, queries
 
@@ -87,8 +88,7 @@ def test_every_query_has_the_same_answer_in_old_words() -> None:
     with duckdb.connect(":memory:", config={"threads": 2}) as connection:
         load_extension(connection)
         connection.execute("CALL dsdgen(sf = 0.01)")
-        # As PostgreSQL does: above everything else.
-        connection.execute("SET default_null_order = 'NULLS_LAST_ON_ASC_FIRST_ON_DESC'")
+        reckon_as_postgres(connection)
         for number, text in queries().items():
             old = for_version(text, 70430)
             if old == text or "ROLLUP" in text.upper():

@@ -67,8 +67,9 @@ _NO_NAMES = frozenset(
 
 
 def for_version(text: str, version_num: int) -> str:
-    """A query as a version understands it, with the same answer: || for concat(), AS before column names,
-    and rows whose keys are NULL sorted by what they are where a version has no words for their place."""
+    """A query as a version understands it, with the same answer: || for concat(), AS before column names, the
+    old name of a function, and rows whose keys are NULL sorted by what they are where there are no words for
+    their place."""
     if version_num < CONCAT_SINCE:
         text = _with_operators(text)
     if version_num < AS_LEFT_OUT_SINCE:
