@@ -151,6 +151,7 @@ def main() -> None:
     )
     parser.add_argument("--mode", default="extended", help="protocol: simple, extended, prepared")
     parser.add_argument("--pool", type=int, default=4, help="server connections in transaction mode (4)")
+    parser.add_argument("--clients", type=int, action="append", help="so many, and so many (1, 8 and 32)")
     args = parser.parse_args()
     taken = ways(args.pooler or ["pgbouncer"])
     server = acquire(args.server)
@@ -160,7 +161,7 @@ def main() -> None:
         f"{'driver µs':>11}{'pooler µs':>11}{'(quartiles)':>14}{'server µs':>11}"
     )
     with serving(server, CONFIG, SCALE, {"pgbench"}) as cluster:
-        for clients in CLIENTS:
+        for clients in args.clients or CLIENTS:
             found: dict[Way, list[Sample]] = {way: [] for way in taken}
             for number in range(args.rounds):
                 for way in random.Random(number).sample(taken, len(taken)):
