@@ -1,40 +1,60 @@
-"""A search over a real history: a repository made from a released tree, one commit of which costs time.
+"""Searches over histories of real servers: of commits that do nothing, among which some cost time.
 
-    python benchmarks/bisect/real.py --archive FILE.tar.bz2 [--place 23] [--loop 300] [--commits 64]
+    python benchmarks/bisect/real.py --archive postgresql-17.11.tar.bz2
 
-Prints the place that was found, the effect, and the times. Servers are built into pgstrata's cache and stay
-there. The same command goes on after a stop.
+Makes a repository of a released source tree, with a branch for each search. The commits of a branch do what
+most commits do to a step that does not use them: they reword a comment, or add a function that nobody calls,
+which moves the code behind it. A slow one, at a place that is drawn, adds an empty loop to a function of the
+executor that every query passes once; another function in each search. How many turns make so many percent is
+measured first, on a branch with one slow commit. Prints a table of what was planted and what was found, and
+exits with 1 unless that is the same in every search.
 
-Commits of no weight do what most commits do to a step that does not use them: they reword a comment, or add a
-function that nobody calls, which moves the code behind it. The slow commit adds work to
-`standard_ExecutorRun`, which every query passes once.
+Timed, a machine of its own is needed: --by rate. Servers are built into pgstrata's cache and stay there. The
+same command goes on after a stop.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import shutil
 import subprocess
 import sys
 import tarfile
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-EXECUTOR = "src/backend/executor/execMain.c"
-LOOP = """
-/* Work that nobody asked for. */
+Json = dict[str, Any]
+
+EXECUTOR = "src/backend/executor"
+PASSED = (
+    "execMain.c:standard_ExecutorStart",
+    "execMain.c:standard_ExecutorRun",
+    "execMain.c:standard_ExecutorFinish",
+    "execMain.c:standard_ExecutorEnd",
+    "execUtils.c:CreateExecutorState",
+    "execUtils.c:FreeExecutorState",
+    "execTuples.c:ExecInitScanTupleSlot",
+    "execScan.c:ExecAssignScanProjectionInfo",
+    "nodeIndexscan.c:ExecInitIndexScan",
+    "nodeIndexscan.c:ExecEndIndexScan",
+)
+"""Functions that a query by primary key passes once."""
+
+LOOP = """/* Work that nobody asked for. */
 static void
-needless_work(void)
+needless_work_%(number)d(void)
 {
-	for (volatile int i = 0; i < %d; i++)
+	for (volatile int i = 0; i < %(turns)d; i++)
 		;
 }
 
 """
-PLACES = (
+HARMLESS = (
     "src/backend/utils/adt/bool.c",
     "src/backend/utils/adt/float.c",
     "src/backend/utils/adt/cash.c",
@@ -44,6 +64,33 @@ PLACES = (
     "src/backend/commands/comment.c",
     "src/backend/commands/conversioncmds.c",
 )
+TRIED_TURNS = 1000
+"""Of the loop by which is measured what a turn costs."""
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A slow commit. place: its number on the branch, from 1; effect: share that it is meant to cost; where:
+    `file:function` of the executor."""
+
+    place: int
+    effect: float
+    where: str
+
+
+def drawn(searches: int, changes: int, effects: Sequence[float], commits: int, seed: int) -> list[list[Slow]]:
+    """What is planted in each search: all places differ, the effects take turns, and so do the functions."""
+    dice = random.Random(seed)
+    places = dice.sample(range(1, commits + 1), searches * changes)
+    where = dice.sample(PASSED, len(PASSED))
+    all_ = [
+        Slow(place, effects[(i // changes + i % changes) % len(effects)], where[i % len(where)])
+        for i, place in enumerate(places)
+    ]
+    return [sorted(all_[i : i + changes], key=lambda slow: slow.place) for i in range(0, len(all_), changes)]
+
+
+# --- the repository -----------------------------------------------------------------------------
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -55,13 +102,12 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def make_history(
-    archive: Path, folder: Path, slow: Mapping[int, int], commits: int = 64, seed: int = 1
-) -> None:
-    """Writes the repository: tags `good` and `bad` at its ends, `slow-N` at each slow commit.
+def has_tag(folder: Path, tag: str) -> bool:
+    return (folder / ".git/refs/tags" / tag).exists()
 
-    slow: by its place among the commits (from 1) how many turns of an empty loop it adds to every query.
-    """
+
+def make_base(archive: Path, folder: Path) -> None:
+    """The repository with the release, tagged `release`, and a slow commit on it, tagged `tried`."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with tarfile.open(archive) as tar:
@@ -69,33 +115,45 @@ def make_history(
     git(folder, "init", "-q", "-b", "main")
     git(folder, "add", "-A", "-f")
     git(folder, "commit", "-q", "-m", "The release")
-    git(folder, "tag", "good")
-    dice = random.Random(seed)
+    add_slow(folder, 1, "execMain.c:standard_ExecutorRun", TRIED_TURNS)
+    git(folder, "tag", "tried")
+    git(folder, "tag", "release", "tried^")
+
+
+def make_branch(folder: Path, name: str, slow: Mapping[int, tuple[str, int]], commits: int) -> None:
+    """A branch of `commits` commits on the release, its end tagged `name`, each slow one `name-NUMBER`.
+
+    slow: by its number on the branch the function that gets a loop, and the turns of that.
+    """
+    git(folder, "checkout", "-q", "--detach", "release")
+    dice = random.Random(0)  # the same commits that do nothing on all branches
     for number in range(1, commits + 1):
         if number in slow:
-            _slow(folder, slow[number], number)
-            git(folder, "commit", "-qam", f"Check more in the executor\n\n{slow[number]} turns of a loop.")
-            git(folder, "tag", f"slow-{number}")
+            add_slow(folder, number, *slow[number])
+            git(folder, "tag", "-f", f"{name}-{number}")
         else:
-            file = folder / dice.choice(PLACES)
+            file = folder / dice.choice(HARMLESS)
             _harmless(file, number, dice)
             git(folder, "commit", "-qam", f"Tidy {file.name} ({number})")
-    git(folder, "tag", "bad")
+    git(folder, "tag", name)
 
 
 def _stripped(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member.replace(name=member.name.partition("/")[2], deep=False)
 
 
-def _slow(folder: Path, turns: int, number: int) -> None:
-    file = folder / EXECUTOR
-    text = file.read_text(encoding="utf-8")
-    head = "void\nstandard_ExecutorRun("
-    name = f"needless_work_{number}"
-    text = text.replace(head, (LOOP % turns).replace("needless_work", name).lstrip("\n") + head, 1)
-    call = "\tsendTuples = ("
-    assert call in text
-    file.write_text(text.replace(call, f"\t{name}();\n\n{call}", 1), encoding="utf-8")
+def add_slow(folder: Path, number: int, where: str, turns: int) -> None:
+    """Commits a loop at the beginning of a function, `file:function`."""
+    name, function = where.split(":")
+    file = folder / EXECUTOR / name
+    before, head, behind = file.read_text(encoding="utf-8").partition(f"\n{function}(")
+    assert head, where
+    before, line, kind = before.rpartition("\n")
+    arguments, brace, body = behind.partition("\n{\n")
+    loop = LOOP % {"number": number, "turns": turns}
+    text = before + line + loop + kind + head + arguments + brace + f"\tneedless_work_{number}();\n\n" + body
+    file.write_text(text, encoding="utf-8")
+    git(folder, "commit", "-qam", f"Check more in {function}\n\n{turns} turns of a loop.")
 
 
 def _harmless(file: Path, number: int, dice: random.Random) -> None:
@@ -109,50 +167,101 @@ def _harmless(file: Path, number: int, dice: random.Random) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="A search over a history of real servers.")
-    parser.add_argument("--archive", type=Path, required=True, help="source of a released PostgreSQL, a tar")
-    parser.add_argument("--place", type=int, default=23, help="of the slow commit, from 1")
-    parser.add_argument("--loop", type=int, default=300, help="turns of an empty loop it adds to each query")
-    parser.add_argument("--commits", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=20.0, help="measured of each server")
-    parser.add_argument("--folder", type=Path, default=Path("bisect-history"))
-    wanted = parser.parse_args()
-    name = f"{wanted.commits}-{wanted.place}-{wanted.loop}"
-    repo = wanted.folder / f"repo-{name}"
-    if not (repo / ".git/refs/tags/bad").exists():
-        make_history(wanted.archive, repo, {wanted.place: wanted.loop}, wanted.commits)
-    begun = time.monotonic()
+# --- the searches -------------------------------------------------------------------------------
+
+
+def search(repo: Path, bad: str, folder: Path, by: str, seconds: float) -> Json:
+    """What pgstrata finds between the release and `bad`. Exits where that fails."""
+    how = ["--by", by, "--seconds", str(seconds), "--set", "settle_base=0"]
     command = [
-        sys.executable,
-        "-m",
-        "pgstrata",
-        "bisect",
-        "--repo",
-        str(repo),
-        "--good",
-        "good",
-        "--bad",
-        "bad",
+        *(sys.executable, "-m", "pgstrata", "bisect", "--repo", str(repo), "--good", "release", "--bad", bad),
+        *("--step", "point-query", *how, "--results", str(folder), "--format", "json"),
     ]
-    command += ["--step", "point-query", "--set", "settle_base=0", "--seconds", str(wanted.seconds)]
-    command += ["--results", str(wanted.folder / f"search-{name}"), "--format", "json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode not in (0, 3):
-        return done.returncode
-    found = json.loads(done.stdout)
-    truth = git(repo, "rev-parse", f"slow-{wanted.place}")
-    named = [(group["first"]["id"], group["last"]["id"]) for group in found["groups"]]
-    builds = len({m["other"]["id"] for m in found["measured"]} | {m["base"]["id"] for m in found["measured"]})
-    print(found["answer"])
-    print(
-        f"{'found' if named == [(truth, truth)] else 'NOT found'}: planted at {wanted.place}; "
-        f"{builds} builds, "
-        f"{sum(m['build_seconds'] for m in found['measured']):.0f} s; {len(found['measured'])} measurements, "
-        f"{sum(m['seconds'] - m['build_seconds'] for m in found['measured']):.0f} s; "
-        f"{time.monotonic() - begun:.0f} s this time"
-    )
-    return 0 if named == [(truth, truth)] else 1
+        raise SystemExit(done.returncode)
+    found: Json = json.loads(done.stdout)
+    return found
+
+
+def more(ratio: Json) -> float:
+    """Share by which an operation costs more, in time or instructions."""
+    return math.expm1(-ratio["log_ratio"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Searches over histories of real servers.")
+    parser.add_argument("--archive", type=Path, required=True, help="source of a released PostgreSQL, a tar")
+    parser.add_argument("--searches", type=int, default=10)
+    parser.add_argument("--only", help="of the searches these, by their numbers: 1,2")
+    parser.add_argument("--changes", type=int, default=1, help="slow commits in each history")
+    parser.add_argument("--effects", default="3,5", help="percent that slow commits cost, in turns")
+    parser.add_argument("--commits", type=int, default=64, help="of each history")
+    parser.add_argument("--by", choices=("instructions", "rate"), default="instructions")
+    parser.add_argument("--seconds", type=float, default=20.0, help="measured of each server, by the rate")
+    parser.add_argument("--seed", type=int, default=1, help="of the places")
+    parser.add_argument("--folder", type=Path, default=Path("bisect-history"))
+    wanted = parser.parse_args()
+    effects = [float(percent) / 100 for percent in wanted.effects.split(",")]
+    planted = drawn(wanted.searches, wanted.changes, effects, wanted.commits, wanted.seed)
+
+    repo = wanted.folder / "repo"
+    if not has_tag(repo, "release"):
+        make_base(wanted.archive, repo)
+    tried = search(repo, "tried", wanted.folder / f"tried-{wanted.by}", wanted.by, wanted.seconds)
+    if tried["state"] != "found":
+        print(f"what a turn of the loop costs is not known: {tried['answer']}", file=sys.stderr)
+        return 1
+    turn = more(tried["effect"]) / TRIED_TURNS
+    series = f"{wanted.by}-{wanted.commits}-{wanted.changes}-{wanted.effects}-{wanted.seed}"
+    for number, slow in enumerate(planted, 1):
+        if not has_tag(repo, f"{series}-{number}"):
+            turns = {one.place: (one.where, round(one.effect / turn)) for one in slow}
+            make_branch(repo, f"{series}-{number}", turns, wanted.commits)
+    only = [int(number) for number in wanted.only.split(",")] if wanted.only else range(1, len(planted) + 1)
+    rows = []
+    for number in only:
+        slow, name = planted[number - 1], f"{series}-{number}"
+        found = search(repo, name, wanted.folder / name, wanted.by, wanted.seconds)
+        rows.append(row(number, slow, found))
+        print(f"{number}: {found['answer']}", file=sys.stderr)
+    print("| search | planted | found | probability | more than before it | builds | comparisons | seconds |")
+    print("|---:|---|---|---|---|---:|---:|---:|")
+    for text, _ in rows:
+        print(text)
+    right = sum(good for _, good in rows)
+    print(f"\nfound {right} of {len(rows)}")
+    return 0 if right == len(rows) else 1
+
+
+def row(number: int, slow: Sequence[Slow], found: Json) -> tuple[str, bool]:
+    """A line of the table, and whether exactly what was planted was found. Seconds: of builds + the rest."""
+    places = [(one.place, one.place) for one in slow]
+    groups = found["groups"]
+    named = [(group["first"]["position"], group["last"]["position"]) for group in groups]
+    right = found["state"] == "found" and named == places
+    measured = found["measured"]
+    built = {side["position"] for m in measured for side in (m["base"], m["other"])} - {0}
+    building = sum(m["build_seconds"] for m in measured)
+    cells = [
+        str(number),
+        "; ".join(f"{one.place}: {one.effect * 100:g} %, {one.where.partition(':')[2]}" for one in slow),
+        ", ".join(str(a) if a == b else f"{a} … {b}" for a, b in named) or "nothing",
+        ", ".join(_probability(group["probability"]) for group in groups),
+        ", ".join(_effect(group["against_parent"]) for group in groups),
+        str(len(built)),
+        str(len(measured)),
+        f"{building:.0f} + {sum(m['seconds'] for m in measured) - building:.0f}",
+    ]
+    return f"| {' | '.join(cells)} |", right
+
+
+def _probability(value: float) -> str:
+    return "> 99.9 %" if value > 0.999 else f"{value * 100:.1f} %"
+
+
+def _effect(ratio: Json | None) -> str:
+    return "–" if ratio is None else f"{more(ratio) * 100:.2f} ± {ratio['error'] * 100:.2f} %"
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def test_a_patch_that_makes_it_slower_is_a_table_for_a_mail(
     assert again.returncode == 3
     assert "2 of 2 runs are there already" in again.stderr
     lines = again.stdout.splitlines()
-    assert lines[0].startswith("Base: v1 (") and lines[1] == "1. slow: slow.patch"
+    assert lines[0].startswith("Base: v1 (") and lines[1] == "1. slow.patch"
     assert lines[2].startswith("PostgreSQL 17.") and "-O2" in lines[2]
     assert any(line.startswith("| pgbench | delay-simple-c1 | unclear | 0.") for line in lines)
     plain = pgstrata(*command, "--format", "text", **own)

@@ -73,7 +73,10 @@ def _head(outcome: Outcome) -> list[str]:
     """Everything somebody else needs to believe the table, or to make it again."""
     members = outcome.series.members
     lines = [f"Base: {members[0].what}"]
-    lines += [f"{number}. {member.name}: {member.what}" for number, member in enumerate(members[1:], 1)]
+    for number, member in enumerate(members[1:], 1):
+        # A file of a patch is named like its member.
+        name = "" if member.what.startswith(member.name) else f"{member.name}: "
+        lines.append(f"{number}. {name}{member.what}")
     run = next((run for one in outcome.compared for run in one.runs), None)
     if run is not None:
         host, server = run.record.host, run.record.server
@@ -84,7 +87,9 @@ def _head(outcome: Outcome) -> list[str]:
     work = outcome.work
     options = " ".join([f"scale {work.scale}"] * bool(work.scale) + list(work.sets))
     how = f"{work.workload} {options}".strip()
-    lines.append(f"{how}; taken in turns of {work.slice_seconds * 1000:.0f} ms, margin {work.margin:.0%}")
+    lines.append(
+        f"{how}; taken in turns of {work.slice_seconds * 1000:.0f} ms, margin {work.margin * 100:g} %"
+    )
     return lines
 
 

@@ -138,9 +138,9 @@ def _effects(found: Found) -> Chart:
                 "hovertemplate": "%{x}: %{text}<extra>could not be measured</extra>",
             }
         )
-    what, better = "Rate", "higher is faster"
+    what, better, anew = "Rate", "higher is faster", "servers started anew"
     if found.search.by == "instructions":
-        what, better = "Instructions", "fewer is better"
+        what, better, anew = "Instructions", "fewer is better", "which is counted once"
     return Chart(
         id="effects",
         title=f"{what} of {found.search.work.step} against the good end — {better}",
@@ -150,7 +150,7 @@ def _effects(found: Found) -> Chart:
             "yaxis": axis(f"change of the {what.lower()}, %", zeroline=True),
         },
         height=380,
-        how="Each mark is one comparison with the good end, servers started anew, with its 95 % interval. "
+        how=f"Each mark is one comparison with the good end, {anew}, with its 95 % interval. "
         "The marked stretch is what was found.",
     )
 
