@@ -55,17 +55,7 @@ def make(
     own_folder(folder(scale), "the cache", advice=ADVICE, mode=0o755, roots=True)
     with building(folder(scale) / "duckdb") as work:
         while missing:
-            failure = _run(
-                [
-                    "-P",
-                    "-m",
-                    "pgstrata.workload.tpcds.answering",
-                    f"{scale:g}",
-                    str(work),
-                    *map(str, missing),
-                ],
-                check,
-            )
+            failure = _run([f"{scale:g}", str(work), *map(str, missing)], check)
             left = _missing(scale, numbers)
             if failure is not None or left == missing:
                 # Unchecked answers are no reason to measure nothing.
