@@ -27,9 +27,11 @@ from pgstrata.server.config.resolve import UNITS_SINCE, Resolved, quoted
 from pgstrata.server.config.settings import major_of, setting
 from pgstrata.server.config.timers import TurnLengths, longer_timers
 from pgstrata.server.conninfo import Conninfo
+from pgstrata.server.control_groups import new_name
+from pgstrata.server.delayed_disk import DISK, make_disk
 from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.freezer import Freezer
-from pgstrata.server.guard import DATA, ClaimedFolder, clear_leftovers, end_server, unwritable
+from pgstrata.server.guard import ClaimedFolder, clear_leftovers, data_folder, end_server, unwritable
 from pgstrata.server.initdb import check_initdb, decides_checksums
 from pgstrata.server.lag import Lag
 from pgstrata.server.log_end import loader_complaint, problem, tail
@@ -97,7 +99,10 @@ class Cluster:
         self.server, self.config = server, config
         self.folder = Path(os.path.abspath(folder))  # noqa: PTH100 - keeps the names the user gave
         self.log_file = self.folder / "server.log"
-        self.data_dir = self.folder / DATA
+        self._storage = storage or Storage()
+        delay = self._storage.delay
+        self._disk_seconds = delay.seconds if delay is not None and delay.library is None else None
+        self.data_dir = data_folder(self.folder, on_a_disk=self._disk_seconds is not None)
         self.socket_dir = self.folder / "run"
         self.port = PORT
         self.initdb_options = initdb_arguments(server.version_num, initdb)
@@ -108,7 +113,6 @@ class Cluster:
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = (self._account.uid, self._account.gid) if self._account else None
         self._place = ClaimedFolder(self.folder)
-        self._storage = storage or Storage()
         wal = self._storage.wal
         self._wal_place = ClaimedFolder(wal / self.folder.name) if wal is not None else None
         self.pooler = Pooler(self, through, cpus) if through is not None else None
@@ -146,6 +150,7 @@ class Cluster:
         if self._wal_place is not None:
             self._claim_wal(self._wal_place)
         try:
+            self._make_disks()
             self._make_folders(data=copy_of is None)
             if copy_of is None:
                 self._initdb()
@@ -301,7 +306,10 @@ class Cluster:
     @property
     def wal_dir(self) -> Path | None:
         """The folder of its write-ahead log, where that lies outside the data folder."""
-        return self._wal_place.folder / WAL if self._wal_place is not None else None
+        if self._wal_place is None:
+            return None
+        folder = self._wal_place.folder
+        return folder / WAL if self._disk_seconds is None else folder / DISK / WAL
 
     @property
     def snapshot_dir(self) -> Path:
@@ -398,6 +406,13 @@ class Cluster:
     def _group_of_version_2(self) -> Path | None:
         path = self._group.path if self._group is not None else None
         return path if path is not None and (path / "cgroup.freeze").exists() else None
+
+    def _make_disks(self) -> None:
+        for place in filter(None, [self._place, self._wal_place]):
+            if self._disk_seconds is not None:
+                # Written down before it is there: whatever ends pgstrata, the next one finds it.
+                place.record(disk=new_name(place.folder.name))
+                make_disk(place.folder, place.facts["disk"], self._disk_seconds)
 
     def _make_folders(self, *, data: bool) -> None:
         # Only the account itself may enter: trust authentication is for nobody else.

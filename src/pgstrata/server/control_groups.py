@@ -24,7 +24,8 @@ class Hierarchy:
 
 
 def new_name(name: str) -> str:
-    """The name of a group for the server in a folder of this name; made unique, for there may be others."""
+    """The name of a group or a device for the server in a folder of this name; made unique, for there may be
+    others."""
     return f"{PREFIX}{re.sub(r'[^A-Za-z0-9._-]', '_', name)}-{secrets.token_hex(4)}"
 
 

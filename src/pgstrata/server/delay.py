@@ -1,6 +1,7 @@
-"""Storage that answers later (`io_delay`): a small library that is preloaded into a server.
+"""Storage that answers later (`io_delay`): by a disk that the kernel delays, where it has what that takes
+(`delayed_disk`), else by a small library that is preloaded into a server.
 
-It is compiled from `delay.c` beside this file, which says what is delayed, and kept in the cache.
+The library is compiled from `delay.c` beside this file, which says what is delayed, and kept in the cache.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.cache import ADVICE, building, cache_dir, cache_folder, publish, use
+from pgstrata.server.delayed_disk import FILE_SYSTEM, check_kernel
 from pgstrata.server.source.failure import BuildError
 from pgstrata.server.source.tools import find_compiler
 
@@ -30,28 +33,29 @@ LONGEST_SECONDS = 10.0
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s)", re.ASCII)
 
-DEVICES = Path("/proc/misc")
-"""Names the device mapper where a kernel has one."""
-
 _TRIES = 20
 _TOO_LONG = 1.5
 """A sleep that takes so many times what was asked for is another delay."""
 
 _PR_SET_TIMERSLACK = 29
 
+DelayedBy = Literal["device", "library"]
+
 
 @dataclass(frozen=True)
 class Delay:
-    """What a wait for the disk takes longer. library: the compiled one that makes it so; by: what
-    people are told of it, and why it is no other."""
+    """What a wait for the disk takes longer. library: the compiled one that makes it so, None where the
+    disk of a cluster is a delayed device; by: what people are told of it, and why it is no other."""
 
     written: str
     seconds: float
-    library: Path
+    library: Path | None
     by: str
 
     def env(self, data: Path, wal: Path | None, env: Mapping[str, str]) -> dict[str, str]:
         """The environment of a server whose files in these folders answer later, with what it has anyway."""
+        if self.library is None:
+            return dict(env)
         preloaded = [str(self.library), *filter(None, [env.get("LD_PRELOAD")])]
         return {
             **env,
@@ -74,15 +78,29 @@ def delay_seconds(text: str) -> float:
     return seconds
 
 
-def find_delay(text: str | None) -> Delay | None:
-    """The delay with its library, compiled if need be; None for none.
+def find_delay(text: str | None, by: DelayedBy | None = None) -> Delay | None:
+    """The delay, by a device where this kernel can, or by the library, compiled if need be; None for none.
 
-    Raises UsageError where it is none or shorter than the kernel can sleep, ServerError where the library
-    cannot be made.
+    by: one of them and no other. Raises UsageError where it is none, or one that this kernel cannot make in
+    that way, ServerError where the library cannot be made.
     """
     if text is None:
         return None
     seconds = delay_seconds(text)
+    reason = "as asked" if by == "library" else ""
+    if not reason:
+        try:
+            check_kernel(seconds)
+        except UsageError as error:
+            if by == "device":
+                raise UsageError(
+                    f"io_delay = {text!r} by a device cannot be: {error.message}",
+                    f'{error.hint}; or io_delay_by = "library"',
+                ) from error
+            reason = f"since {error.message}"
+        else:
+            told = f"the kernel's device mapper, below a file system ({FILE_SYSTEM}) of its own"
+            return Delay(text.strip(), seconds, None, told)
     shortest = shortest_sleep(seconds)
     if shortest > _TOO_LONG * seconds:
         raise UsageError(
@@ -92,18 +110,7 @@ def find_delay(text: str | None) -> Delay | None:
         )
     library = _library()
     check_reachable(library.parent, server_account(), "the library that delays")
-    return Delay(text.strip(), seconds, library, f"a preloaded library, since {no_other_way()}")
-
-
-def no_other_way(devices: Path = DEVICES) -> str:
-    """Why the kernel itself delays nothing. Its device mapper would have to be given a disk, by root."""
-    try:
-        there = re.search(r"^\s*\d+ device-mapper$", devices.read_text(), re.MULTILINE)
-    except OSError:
-        there = None
-    return (
-        "the kernel's device mapper delays whole disks only" if there else "this kernel has no device mapper"
-    )
+    return Delay(text.strip(), seconds, library, f"a preloaded library, {reason}")
 
 
 def shortest_sleep(seconds: float) -> float:
@@ -171,4 +178,4 @@ def _library() -> Path:
     return made_one
 
 
-__all__ = ["Delay", "delay_seconds", "find_delay", "shortest_sleep"]
+__all__ = ["Delay", "DelayedBy", "delay_seconds", "find_delay", "shortest_sleep"]

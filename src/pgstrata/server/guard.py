@@ -33,6 +33,7 @@ from pgstrata.server import ipc
 from pgstrata.server.account import Account, server_account
 from pgstrata.server.alone import alone_in
 from pgstrata.server.control_groups import remove_group
+from pgstrata.server.delayed_disk import DISK, remove_disk
 from pgstrata.server.freezer import thaw_group
 from pgstrata.server.running import ServerProcess, processes_of, wait_until_none
 
@@ -178,13 +179,18 @@ def socket_folder(facts: Json, account: Account | None) -> Path | None:
     return None
 
 
+def data_folder(folder: Path, *, on_a_disk: bool) -> Path:
+    """The data folder of the cluster in a claimed folder, which may be on a disk of its own there."""
+    return folder / DISK / DATA if on_a_disk else folder / DATA
+
+
 def end_server(folder: Path, facts: Json) -> int:
     """Ends whatever still runs in a claimed folder and removes its shared memory; how many processes ran.
 
     A server that initdb has started ends by itself, and tidily, when initdb is gone; other servers end by
     SIGQUIT. What does not end in time is killed, and its shared memory removed. Frozen ones go on, to end.
     """
-    data = folder / DATA
+    data = data_folder(folder, on_a_disk="disk" in facts)
     programs = Path(str(facts["programs"])) if facts.get("programs") else None
     running = processes_of(data, programs)
     segments = _segments(data, running)
@@ -260,6 +266,8 @@ def _clear_torn(folder: Path, lock: int | None) -> None:
 
 def _empty(folder: Path, facts: Json) -> bool:
     """Deletes all that was put into a folder, its marker apart; False where something of it stays."""
+    if (disk := facts.get("disk")) and not remove_disk(folder, str(disk)):
+        return False
     for entry in folder.iterdir():
         if entry.name == MARKER:
             continue

@@ -10,7 +10,7 @@ from pathlib import Path
 from pgstrata.errors import UsageError, is_disk_full
 from pgstrata.ownership import own_folder
 from pgstrata.server.account import check_reachable, server_account
-from pgstrata.server.delay import Delay, delay_seconds, find_delay
+from pgstrata.server.delay import Delay, DelayedBy, delay_seconds, find_delay
 from pgstrata.server.guard import folder_mode
 from pgstrata.server.snapshot import WAL_FOLDERS
 from pgstrata.user_files import user_path
@@ -37,22 +37,30 @@ class Storage:
         return ".".join(parts)
 
 
-def check_storage(data_dir: str | None, wal_dir: str | None, io_delay: str | None) -> None:
+def check_storage(
+    data_dir: str | None, wal_dir: str | None, io_delay: str | None, io_delay_by: DelayedBy | None = None
+) -> None:
     """Raises UsageError for what is written wrong; looks at neither disk nor kernel."""
     for key, text in (("data_dir", data_dir), ("wal_dir", wal_dir)):
         if text is not None and "\0" in text:
             raise UsageError(f"`{key}` holds a NUL")
     if io_delay is not None:
         delay_seconds(io_delay)
+    elif io_delay_by is not None:
+        raise UsageError("`io_delay_by` has no `io_delay`", 'add io_delay = "2ms"')
 
 
-def find_storage(data_dir: str | None, wal_dir: str | None, io_delay: str | None) -> Storage:
+def find_storage(
+    data_dir: str | None, wal_dir: str | None, io_delay: str | None, io_delay_by: DelayedBy | None = None
+) -> Storage:
     """The folders, looked at, and the delay.
 
     Raises UsageError where a folder is not there or cannot be written, OwnershipError where another user
     could change what is in it, ServerError where the account of servers cannot reach it.
     """
-    return Storage(_folder(data_dir, "data_dir"), _folder(wal_dir, "wal_dir"), find_delay(io_delay))
+    return Storage(
+        _folder(data_dir, "data_dir"), _folder(wal_dir, "wal_dir"), find_delay(io_delay, io_delay_by)
+    )
 
 
 def _folder(text: str | None, key: str) -> Path | None:

@@ -23,6 +23,7 @@ from pydantic import (
 
 from pgstrata.driver.spec import EngineChoice
 from pgstrata.errors import UsageError
+from pgstrata.server.delay import DelayedBy
 from pgstrata.server.poolers import KINDS
 from pgstrata.server.source.recipe import DEFAULT, Build, find_build
 from pgstrata.server.source.spec import is_source
@@ -191,7 +192,12 @@ class VariantSpec(BuildKeys):
         min_length=1,
         max_length=100,
         description='How much longer this variant waits for its disk, say `"2ms"`: storage that one does not '
-        "have, by a library that is preloaded (docs/storage.md).",
+        "have, by a device of the kernel's or a preloaded library (docs/storage.md).",
+    )
+    io_delay_by: DelayedBy | None = Field(
+        default=None,
+        description="Who delays: `device` (the kernel's device mapper, below the page cache; needs root) or "
+        "`library` (above it). Left out, the device where this kernel makes such a delay, else the library.",
     )
     replicas: int = Field(
         default=0,

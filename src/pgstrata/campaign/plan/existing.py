@@ -49,7 +49,7 @@ def difference(variant: Variant, chosen: ChosenWorkload, record: RunRecord) -> s
         return "another limit of `memory`"
     if record.through != variant.through_record():
         return "something else between driver and server"
-    if _without_devices(record.storage) != variant.storage_record():
+    if _without_devices(record.storage) != _without_devices(variant.storage_record()):
         return "its data elsewhere, or with another `io_delay`"
     if record.replicas != variant.replicas_record():
         return "other `replicas`"
@@ -66,14 +66,18 @@ def difference(variant: Variant, chosen: ChosenWorkload, record: RunRecord) -> s
 
 
 def _without_devices(storage: StorageRecord | None) -> StorageRecord | None:
-    """What was asked for: the same folder may have been mounted from another device."""
+    """What was asked for: a folder may have been mounted from another device, and one way to delay have
+    been taken for another reason."""
 
     def named(place: PlaceRecord | None) -> PlaceRecord | None:
         return PlaceRecord(folder=place.folder) if place is not None else None
 
     if storage is None:
         return None
-    return structs.replace(storage, data=named(storage.data), wal=named(storage.wal))
+    delay = storage.delay
+    if delay is not None:
+        delay = structs.replace(delay, by=delay.by.partition(",")[0])
+    return structs.replace(storage, data=named(storage.data), wal=named(storage.wal), delay=delay)
 
 
 def _built_otherwise(stored: BuiltRecord | None, now: BuiltRecord | None) -> str:

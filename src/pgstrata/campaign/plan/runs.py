@@ -177,7 +177,7 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
         # To a server with a limit, that is all the memory there is: shares of memory are shares of it.
         config = resolve(fragments, server.version_num, min(ram, memory or ram), server.build)
         through = find_through(spec.through, spec.pooler_settings)
-        storage = find_storage(spec.data_dir, spec.wal_dir, spec.io_delay)
+        storage = find_storage(spec.data_dir, spec.wal_dir, spec.io_delay, spec.io_delay_by)
         extensions = campaign.extensions_of(spec)
         replicas = Replicas(spec.replication, spec.reads) if spec.replicas else None
         label = spec.label or (
