@@ -35,7 +35,7 @@ from typing import Any
 
 from sensitivity.measure import append, build, rate_of, read
 
-from pgstrata.judge.compare import step_pairs
+from pgstrata.judge.pairs import step_pairs
 from pgstrata.measure.campaign import default_data_dir
 from pgstrata.stats.estimate import estimate
 from pgstrata.store import Results

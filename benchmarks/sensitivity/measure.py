@@ -41,7 +41,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pgstrata.judge.compare import step_pairs
+from pgstrata.judge.pairs import step_pairs
 from pgstrata.measure.campaign import default_data_dir
 from pgstrata.server.process import die_with_parent
 from pgstrata.stats.estimate import Estimate, estimate

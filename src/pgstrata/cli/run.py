@@ -72,7 +72,7 @@ def run(
         typer.Option(
             "--turns",
             metavar="KIND",
-            help="Of steps that write. rounds: repeated whole; frozen: in windows, others stopped meanwhile.",
+            help="Of steps that write. frozen: in windows, others stopped meanwhile; rounds: repeated whole.",
         ),
     ] = None,
     max_seconds: Annotated[

@@ -20,6 +20,7 @@ from msgspec import structs
 
 from pgstrata.judge.differences import Difference, doubts
 from pgstrata.judge.machines import Across, OnMachine, across, most_measured
+from pgstrata.judge.pairs import step_pairs
 from pgstrata.judge.recall import recall_of, unequal
 from pgstrata.judge.spread import spread_of
 from pgstrata.stats import sequential
@@ -33,7 +34,7 @@ from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, compare, set_asi
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
 from pgstrata.store.read import MeasuredStep
-from pgstrata.store.record import ComparisonRecord, StepRecord
+from pgstrata.store.record import ComparisonRecord
 
 Json = dict[str, Any]
 Evidence = Literal["machines", "slices", "repeats", "runs"]
@@ -170,13 +171,6 @@ def _step(
         shown = most_measured([m.run.machine for m in ours.values() if m.run.machine in names])
         ours, theirs = ({n: m for n, m in side.items() if m.run.machine == shown} for side in (ours, theirs))
     return StepVerdict(*key, unit, _rate(ours), _rate(theirs), evidence, verdict, by)
-
-
-def step_pairs(base: StepRecord, other: StepRecord) -> tuple[list[float], list[float]]:
-    """Rates of the slices of two step records that were taken as pairs, in their order."""
-    second = {s.pair: s.rate for s in other.slices}
-    both = [(s.rate, second[s.pair]) for s in base.slices if s.pair in second]
-    return [b for b, _ in both], [o for _, o in both]
 
 
 def _by_step(runs: Sequence[Run]) -> _Steps:

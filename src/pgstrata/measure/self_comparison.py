@@ -7,7 +7,7 @@ from typing import Any
 
 from pgstrata.campaign.file.models import VERDICT_SLICE_SECONDS, Campaign, VariantSpec
 from pgstrata.campaign.file.reading import campaign_of
-from pgstrata.judge.compare import step_pairs
+from pgstrata.judge.pairs import step_pairs
 from pgstrata.store import Run
 
 Json = dict[str, Any]

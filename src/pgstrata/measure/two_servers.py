@@ -18,7 +18,7 @@ from pgstrata.campaign.file.models import Campaign, ChosenWorkload
 from pgstrata.campaign.file.reading import Overrides, campaign_of
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import ServerError, StoreError, UsageError
-from pgstrata.judge.compare import step_pairs
+from pgstrata.judge.pairs import step_pairs
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.run.cause import DISK_FULL
 from pgstrata.stats.distributions import student_quantile

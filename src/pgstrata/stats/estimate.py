@@ -2,7 +2,8 @@
 
 A pair is two rates (any unit, the same on both sides) taken next to each other in time: two slices
 of an interleaved comparison (order A B, B A, A B, …), or two repeats. What the machine does to both
-members of a pair cancels in their ratio. The members of a pair cover equally long times.
+members of a pair cancels in their ratio. The members of a pair cover equally long times; where they do the
+same work instead, their times are given, exchanged.
 """
 
 from __future__ import annotations

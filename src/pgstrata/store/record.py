@@ -224,6 +224,10 @@ class Slice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     started: Time | None = None
 
 
+TurnKind = Literal["slices", "windows", "whole", "rounds", "frozen"]
+"""How variants took turns at a step, as `pgstrata.campaign.plan.order.Schedule` has it."""
+
+
 class ReplicaStep(Struct, frozen=True, kw_only=True):
     """What a step was to the replica. served: it was the server that was measured; roles: that read from it
     where others wrote to the primary; cpu_seconds: of the replica where the primary was measured, without its
@@ -276,6 +280,7 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     replica: ReplicaStep | None = None
     error: str | None = None
     attempt: Ordinal = 1
+    turns: TurnKind | None = None
     slices: tuple[Slice, ...] = ()
     waits: dict[str, dict[str, Share]] | None = None
     waits_cost: WaitsCost | None = None

@@ -21,7 +21,7 @@ from support_records import on_disk
 
 
 def test_slices_and_rounds(place: Path, pgstrata: Program, pg17: Server) -> None:
-    file = write(place, pg17, ["point-query", "update-index"])
+    file = write(place, pg17, ["point-query", "update-index"], more='turns = "rounds"')
     done = pgstrata("run", file, "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "b: data copied from a" in done.stdout

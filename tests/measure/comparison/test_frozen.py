@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import struct
+import time
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,23 @@ def test_the_turn_goes_on_with_the_work() -> None:
     assert not any(own.clock.stands_still for own in turns.own)
 
 
+def test_later_rounds_know_how_long_a_stretch_is() -> None:
+    turns = FrozenTurns(step(), [Freezer("a"), Freezer("b")], 0.001, operations=20)
+    assert turns.begin() == {}
+    turns.own[0].ended = 3
+    time.sleep(0.002)
+    turns.go_on([False, False])
+    assert (turns.operations, turns.pairs) == (20, [3]), "the first pair is of the first operations"
+    turns.end()
+
+
+def test_variants_with_a_replica_take_whole_rounds(place: Path, pg17: Server) -> None:
+    file = write(place, pg17, ["update-index"])
+    assert read_campaign(file).spec.turns == "frozen"
+    file.write_text(file.read_text().replace('label = "b"', 'label = "b"\nreplicas = 1'))
+    assert read_campaign(file).spec.turns == "rounds"
+
+
 def test_steps_that_write_in_frozen_turns(place: Path, pgstrata: Program, pg17: Server) -> None:
     file = write(place, pg17, ["update-index"], more=FROZEN, rounds=2, writes=2.0)
     done = pgstrata("run", file)
@@ -127,6 +145,7 @@ def test_steps_that_write_in_frozen_turns(place: Path, pgstrata: Program, pg17: 
     compared = pgstrata("compare", "a", "b", "--format", "json")
     assert compared.returncode == 0, compared.stderr
     assert '"evidence": "slices"' in compared.stdout
+    assert {one["turns"] for one in steps.values()} == {"frozen"}
     assert list((place / "data").iterdir()) == []
     page = next((place / "results").rglob("*.html")).read_text()
     assert "in frozen turns" in page and "pairs of the same work" in page

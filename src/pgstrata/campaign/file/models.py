@@ -422,11 +422,11 @@ class CampaignSpec(Strict):
         "into slices.",
     )
     turns: Literal["rounds", "frozen"] = Field(
-        default="rounds",
-        description="How steps that write take turns in `interleaved`. `rounds`: one after the other, "
-        "with no other cluster up. `frozen`: all are up with the same data, each works in windows, and "
-        "every process of whoever has not the turn is stopped meanwhile; pairs are the same stretch of the "
-        "step (see docs/verdicts.md).",
+        default="frozen",
+        description="How steps that write take turns in `interleaved`. `frozen`: all clusters are up with "
+        "the same data, each works in windows, and every process of whoever has not the turn is stopped "
+        "meanwhile; pairs are the same stretch of the step. `rounds`: one after the other, with no other "
+        "cluster up; the default where a variant has `replicas` (see docs/verdicts.md).",
     )
     window_seconds: float = Field(
         default=0.1,
@@ -537,11 +537,23 @@ class CampaignSpec(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _for_verdicts(cls, given: Any) -> Any:
-        """A verdict wants turns, and short ones: what is not said follows from that."""
-        if isinstance(given, dict) and given.get("until") == "verdict":
-            return {"order": "interleaved", "slice_seconds": VERDICT_SLICE_SECONDS, **given}
-        return given
+    def _implied(cls, given: Any) -> Any:
+        """A verdict wants turns, and short ones; a replica would lose a primary that is frozen: what is not
+        said follows from that."""
+        if not isinstance(given, dict):
+            return given
+        implied: dict[str, Any] = {}
+        if given.get("until") == "verdict":
+            implied |= {"order": "interleaved", "slice_seconds": VERDICT_SLICE_SECONDS}
+        variants = given.get("variants")
+        if isinstance(variants, list) and any(_has_replicas(variant) for variant in variants):
+            implied["turns"] = "rounds"
+        return implied | given
+
+
+def _has_replicas(variant: Any) -> bool:
+    """Whether a variant, checked or not yet, asks for replicas."""
+    return bool(variant.get("replicas") if isinstance(variant, dict) else getattr(variant, "replicas", 0))
 
 
 def _without(keys: dict[str, Any], name: str) -> dict[str, Any]:

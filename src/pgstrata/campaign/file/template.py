@@ -68,13 +68,14 @@ repeats = 1
 # "interleaved": all variants are up together and take turns every few seconds: the smallest differences.
 order = "sequential"
 
-# For "interleaved": seconds of a slice; rounds of steps that write, which are repeated whole; and whether to
-# stop as soon as the verdict is known ("verdict", at most max_seconds for a step) or after the step's time.
-# With turns = "frozen" variants take turns within such steps, too, whoever has not the turn being stopped.
-# Slices of 0.02 s, the default with "verdict", see least of what else happens on a shared machine.
+# For "interleaved": seconds of a slice; rounds of steps that write; and whether to stop as soon as the
+# verdict is known ("verdict", at most max_seconds for a step) or after the step's time. Slices of 0.02 s, the
+# default with "verdict", see least of what else happens on a shared machine. In each round of a step that
+# writes variants take turns of window_seconds, and who has not the turn is stopped ("frozen"); or one does
+# its whole round after the other ("rounds").
 # slice_seconds = 2.0
 # rounds = 4
-# turns = "rounds"
+# turns = "frozen"
 # window_seconds = 0.1
 # until = "verdict"
 # max_seconds = 240.0

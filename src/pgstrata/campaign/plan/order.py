@@ -12,6 +12,7 @@ from typing import Literal
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.plan.model import PlannedRun, Variant
 from pgstrata.driver.spec import WindowsSpec
+from pgstrata.store.record import TurnKind
 from pgstrata.workload.core.language import Phase, Settle, Step, Work
 
 AGAIN_SECONDS = 0.2
@@ -48,10 +49,14 @@ BLOCKS_OF_ONE_LENGTH = 4
 LEAST_OPERATIONS = 50
 """Of each connection of the judged role, without which a step makes no stretches for frozen turns."""
 
+FROZEN_ROUNDS = 2
+"""Rounds in frozen turns before the first look at a verdict: what a server's processes are by chance lasts as
+long as they do."""
+
 TURN_SECONDS = 30.0
 """Longest frozen turn: who has not ended its stretch by then goes on with it in its next turn."""
 
-How = Literal["once", "slices", "windows", "whole", "rounds", "frozen"]
+How = TurnKind | Literal["once"]
 
 
 @dataclass(frozen=True)

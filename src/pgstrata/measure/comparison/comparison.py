@@ -22,6 +22,7 @@ from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.order import (
     AGAIN_SECONDS,
     BLOCKS_OF_ONE_LENGTH,
+    FROZEN_ROUNDS,
     TURN_SECONDS,
     Schedule,
     block_lengths,
@@ -41,7 +42,7 @@ from pgstrata.measure.comparison.windows import WindowTurns
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.server.config.timers import TurnLengths
 from pgstrata.server.loaded import find
-from pgstrata.store.record import ComparisonRecord
+from pgstrata.store.record import ComparisonRecord, TurnKind
 from pgstrata.workload.core.language import Step
 
 
@@ -193,9 +194,9 @@ class Comparison:
         """Slices (or whole steps) in turn, all clusters up."""
         # What a replica has left to do would be done in the slices of others.
         self._each(lambda participant: participant.cluster.await_replayed())
-        self._begin(schedule.count)
+        self._begin(schedule.count, "whole" if schedule.how == "whole" else "slices")
         pair = 0
-        while self._goes_on(pair, schedule.count):
+        while self._goes_on(pair, schedule.count, may_end=_balanced(pair)):
             pair += 1
             for participant in self._order(pair):
                 step = warmed_up(schedule.step, self.settings, first=not participant.slices)
@@ -205,7 +206,7 @@ class Comparison:
     def _blocks(self, schedule: Schedule) -> None:
         """Slices so short that all drivers work at the same time, each in its own windows: in blocks."""
         lengths = block_lengths(longest(schedule.step, self.settings, len(self.here)))
-        self._begin(len(lengths))
+        self._begin(len(lengths), "windows")
         pairs = 0
         for number, seconds in enumerate(lengths, 1):
             self.interrupts.check()
@@ -223,12 +224,12 @@ class Comparison:
 
     def _rounds(self, schedule: Schedule) -> None:
         """Whole steps in turn, each from the snapshot of its cluster, the others stopped."""
-        self._begin(schedule.count)
+        self._begin(schedule.count, "rounds")
         for participant in self.here:
             participant.cluster.stop("fast")
         self._each(lambda participant: participant.cluster.save())
         pair = 0
-        while self._goes_on(pair, schedule.count):
+        while self._goes_on(pair, schedule.count, may_end=_balanced(pair)):
             pair += 1
             for participant in self._order(pair):
                 self.progress.round_begins(pair, participant.label)
@@ -241,23 +242,26 @@ class Comparison:
 
     def _frozen(self, schedule: Schedule) -> None:
         """Whole steps of all at the same time, each from the snapshot of its cluster, in frozen turns."""
-        self._begin(schedule.count)
+        self._begin(schedule.count, "frozen")
         if again := schedule.count > 1 or self.settings.until == "verdict":
             for participant in self.here:
                 participant.cluster.stop("fast")
             self._each(lambda participant: participant.cluster.save())
+        operations = 0  # of a stretch, which is known when the first one has worked for a while
         for number in itertools.count(1):
             if again:
                 self._each(Participant.restored)
             self._each(self._set_timers)
+            if not self.here:
+                break
             freezers = [freezer for one in self.here if (freezer := one.cluster.freezer) is not None]
-            turns = FrozenTurns(schedule.step, freezers, self.settings.window_seconds)
+            turns = FrozenTurns(schedule.step, freezers, self.settings.window_seconds, operations)
             pairs = max((one.pair for participant in self.here for one in participant.slices), default=0)
             block = Block(self.here, schedule.step, number, pairs, turns, self.progress, self.interrupts)
             for participant, error in block.measure():
                 participant.leave(error)
-            # Each is balanced in itself, as two pairs of whole rounds are.
-            if not self._goes_on(2 * number, 2 * schedule.count):
+            operations = turns.operations
+            if not self._goes_on(number, schedule.count, may_end=number >= FROZEN_ROUNDS):
                 break
             for participant in self.here:
                 participant.cluster.stop("fast")
@@ -273,12 +277,12 @@ class Comparison:
         if (comparison := participant.run.comparison) is not None:
             participant.run.comparison = structs.replace(comparison, timers=timers)
 
-    def _begin(self, parts: int) -> None:
+    def _begin(self, parts: int, turns: TurnKind) -> None:
         step = self.here[0].phase
         assert isinstance(step, Step)
         self.progress.step_begins(step)
         for participant in self.here:
-            participant.begin(parts)
+            participant.begin(parts, turns)
 
     def _end(self) -> None:
         for participant in self.participants:
@@ -287,22 +291,26 @@ class Comparison:
     def _order(self, pair: int) -> list[Participant]:
         return [self.here[place] for place in order_of_pair(pair, len(self.here))]
 
-    def _goes_on(self, done: int, pairs: int) -> bool:
+    def _goes_on(self, done: int, count: int, *, may_end: bool) -> bool:
+        """Whether more is measured after so many pairs or rounds of those that are asked for. may_end: where
+        a verdict is waited for, it may be looked at now."""
         self.interrupts.check()
         if len(self.here) < 2 and done:
             return False  # nobody to compare with
         if not self.here:
             return False
         if self.settings.until == "time" or not done:
-            return done < pairs
+            return done < count
         used = sum(one.seconds for participant in self.participants for one in participant.slices)
-        # After an odd pair one variant has come first once more than the other.
-        return used < self.settings.max_seconds and (done % 2 == 1 or not self._known())
+        return used < self.settings.max_seconds and not (may_end and self._known())
 
     def _known(self) -> bool:
-        rates = {participant.label: participant.rates() for participant in self.here}
-        rounds = {participant.label: participant.rounds() for participant in self.here}
-        return known(rates, rounds, self.base, self.settings.margin)
+        return known(self.here, self.base, self.settings.margin)
+
+
+def _balanced(pairs: int) -> bool:
+    """After an odd pair one variant has come first once more than the other."""
+    return pairs % 2 == 0
 
 
 def _goes_on_from(runs: Sequence[ActiveRun]) -> str | None:

@@ -153,15 +153,18 @@ class OwnStretches(OwnTurns):
 class FrozenTurns(BlockTurns):
     """Turns of about so many seconds, in which each does the same stretches.
 
-    A stretch of a step that ends after its operations is a fixed share of them; elsewhere the first second of
-    the first participant says how long one is. How many stretches make a pair is known before it begins, from
+    A stretch of a step that ends after its operations is a fixed share of them; elsewhere it is as long
+    as in the rounds before, `operations` of each connection, and in the first round the first second of the
+    first participant says how long. How many stretches make a pair is known before it begins, from
     what all have needed until then: were it what the first one of a pair does in its window, a stall would
     end the pair, and others would have next to nothing to do in theirs.
     """
 
     stops_alone = False  # what comes after the step begins where it ends
 
-    def __init__(self, step: Step, freezers: Sequence[Freezer], window_seconds: float) -> None:
+    def __init__(
+        self, step: Step, freezers: Sequence[Freezer], window_seconds: float, operations: int = 0
+    ) -> None:
         judged = next(role for role in step.roles if role.name == step.headline.role)
         self._window_seconds, self._clients = window_seconds, judged.clients
         self._changed = threading.Condition()
@@ -169,7 +172,7 @@ class FrozenTurns(BlockTurns):
         self.own: list[OwnStretches] = [
             OwnStretches(step, freezer, number, self._changed) for freezer in freezers
         ]
-        self.operations = max(1, judged.operations // OF_A_STEP) if judged.operations else 0
+        self.operations = max(1, judged.operations // OF_A_STEP) if judged.operations else operations
         """Of a stretch, of each connection; 0 until it is known."""
         self.pairs: list[int] = []
         """Up to which stretch each pair reaches."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from pgstrata.errors import PgstrataError, ServerError
+from pgstrata.judge.pairs import pairs_of
 from pgstrata.judge.statements import Executions, Rounds, enough_known
 from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.server.cluster import Cluster
 from pgstrata.stats import sequential
 from pgstrata.store.kept import KeptData
-from pgstrata.store.record import Slice
+from pgstrata.store.record import Slice, TurnKind
 from pgstrata.workload.core.language import Phase, Step
 
 
@@ -98,10 +99,10 @@ class Participant:
 
     # --- a step at which variants take turns --------------------------------------------------
 
-    def begin(self, parts: int) -> None:
+    def begin(self, parts: int, turns: TurnKind) -> None:
         """The next step, which will be measured in so many parts at least."""
         self.slices = []
-        self.measurement = self.run.measurement(self._next_step(), self._order, parts=parts)
+        self.measurement = self.run.measurement(self._next_step(), self._order, parts=parts, turns=turns)
 
     def measure(self, step: Step, pair: int) -> None:
         """One slice, or the whole step. step: as long as this part."""
@@ -137,10 +138,6 @@ class Participant:
         if self.measurement is not None and self.measurement.parts:
             self.run.store(self.measurement, self.slices, reachable=self.error is None)
         self.measurement, self.slices = None, []
-
-    def rates(self) -> dict[int, float]:
-        """Rate of the present step by pair."""
-        return {one.pair: one.rate for one in self.slices}
 
     def rounds(self) -> Rounds:
         """What each statement of a replay came to in the present step; empty for other steps."""
@@ -184,20 +181,15 @@ class Participant:
         return folder, self.error.message if self.error else None
 
 
-def known(
-    rates: Mapping[str, Mapping[int, float]], rounds: Mapping[str, Rounds], base: str, margin: float
-) -> bool:
-    """Whether every variant has its verdict against the base (against the first, without the base), and of a
-    replay every statement that weighs something has its own.
-
-    rates: of the present step, by variant and pair; rounds: of its statements, by variant.
-    """
-    first = base if base in rates else next(iter(rates))
-    for label, theirs in rates.items():
-        if label != first:
-            ours = rates[first]
-            common = sorted(ours.keys() & theirs.keys())
-            verdict = sequential.look([ours[p] for p in common], [theirs[p] for p in common], margin=margin)
-            if not verdict.decided:
+def known(here: Sequence[Participant], base: str, margin: float) -> bool:
+    """Whether every variant has its verdict on the present step against the base (against the first, without
+    the base), and of a replay every statement that weighs something has its own."""
+    first = next((one for one in here if one.label == base), here[0])
+    assert first.measurement is not None
+    for other in here:
+        if other is not first:
+            ours, theirs = pairs_of(first.slices, other.slices, first.measurement.turns)
+            if not sequential.look(ours, theirs, margin=margin).decided:
                 return False
-    return enough_known(rounds[first], {v: own for v, own in rounds.items() if v != first}, margin)
+    rounds = {other.label: other.rounds() for other in here if other is not first}
+    return enough_known(first.rounds(), rounds, margin)

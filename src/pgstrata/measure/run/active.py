@@ -44,6 +44,7 @@ from pgstrata.store.record import (
     Host,
     Sizes,
     Slice,
+    TurnKind,
 )
 from pgstrata.workload.core.language import Admin, Settle, Step, Work, WorkContext
 
@@ -336,7 +337,15 @@ class ActiveRun:
             self._plans[record.name] = list(kept.plans)
         self.progress.say(f"  {self.planned.key.variant}, {record.name}: kept of attempt {record.attempt}")
 
-    def measurement(self, step: Step, order: int, *, parts: int = 1, last: bool = False) -> StepMeasurement:
+    def measurement(
+        self,
+        step: Step,
+        order: int,
+        *,
+        parts: int = 1,
+        turns: TurnKind | None = None,
+        last: bool = False,
+    ) -> StepMeasurement:
         """One step of this run, to be measured in parts. order: from 1."""
         where = RunContext(self.cluster, self._database, self._builder, self.timings, self.settings)
         # The seed is that of the workload, or of the campaign where it has none of its own.
@@ -344,7 +353,7 @@ class ActiveRun:
         # Kept data is that of every repeat, and is made the same in each.
         once = bool(self.planned.data_key) and order <= self._steps_of_load
         seed = step_seed(seed, 1 if once else self.planned.key.repeat, order, step.name)
-        return StepMeasurement(where, step, order, seed, parts=parts, last=last)
+        return StepMeasurement(where, step, order, seed, parts=parts, turns=turns, last=last)
 
     def store(
         self,

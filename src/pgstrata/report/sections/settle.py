@@ -42,7 +42,8 @@ def settle(results: RunSet, workload: WorkloadResults) -> list[str]:
     longest = max(step.seconds or 0.0 for run in runs for step in run.steps if step.measured)
     most = math.ceil(longest * len(together.variants) * longer)
     more = ["--until", "verdict", "--max-seconds", str(most)]
-    more += ["--turns", "frozen"] * (together.turns == "frozen")
+    alone = all(run.record.replicas is None for run in runs)
+    more += ["--turns", "rounds"] * (together.turns == "rounds" and alone)
     return [_sentence(_command(results, runs, more), "at most", most * len(workload.compared) * AROUND)]
 
 

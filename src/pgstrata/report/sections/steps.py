@@ -74,7 +74,7 @@ def _in_turn(measured: MeasuredStep) -> str:
     comparison, slices = measured.run.record.comparison, measured.record.slices
     if comparison is None or not slices:
         return ""
-    if not measured.record.reads_only and slices[0].started is None:
+    if measured.record.turns == "frozen":
         about = numbers.duration(comparison.window_seconds or 0.0)
         return f"in frozen turns of about {about}, {numbers.count(len(slices))} pairs of the same work"
     if not measured.record.reads_only:
