@@ -35,7 +35,7 @@ from typing import Any
 
 from sensitivity.measure import append, build, rate_of, read
 
-from pgstrata.judge.pairs import step_pairs
+from pgstrata.judge.pairs import pairs_of
 from pgstrata.measure.campaign import default_data_dir
 from pgstrata.stats.estimate import estimate
 from pgstrata.store import Results
@@ -111,7 +111,7 @@ class Bench:
         for _ in range(2):
             base, other = self.run({variable: str(trial)}, self.arguments.calibrate / 2, "frozen", 1)
             of_one = 1 / rate_of(base)
-            cost: float = of_one * math.expm1(-estimate(*step_pairs(base, other)).log) / trial
+            cost: float = of_one * math.expm1(-estimate(*pairs_of(base, other)).log) / trial
             if cost <= 0:
                 raise SystemExit(
                     f"{trial} ns of {kind} cost nothing: is LD_PRELOAD forbidden, or the machine busy?"

@@ -41,7 +41,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pgstrata.judge.pairs import step_pairs
+from pgstrata.judge.pairs import pairs_of
 from pgstrata.measure.campaign import default_data_dir
 from pgstrata.server.process import die_with_parent
 from pgstrata.stats.estimate import Estimate, estimate
@@ -140,7 +140,7 @@ class Bench:
     def pairs(self, lane: int | None, burn_ns: int, seconds: float) -> tuple[float, Estimate]:
         """Rate of the base, and other against it slice by slice; `seconds` both together."""
         base, other = self.steps(self.run(lane, burn_ns, seconds / 2, 'order = "interleaved"'))
-        return rate_of(base), estimate(*step_pairs(base, other))
+        return rate_of(base), estimate(*pairs_of(base, other))
 
     def verdict(self, place: Path) -> Json:
         """What `pgstrata compare` says of the two, as its users get it."""

@@ -20,7 +20,7 @@ from msgspec import structs
 
 from pgstrata.judge.differences import Difference, doubts
 from pgstrata.judge.machines import Across, OnMachine, across, most_measured
-from pgstrata.judge.pairs import step_pairs
+from pgstrata.judge.pairs import pairs_of
 from pgstrata.judge.recall import recall_of, unequal
 from pgstrata.judge.spread import spread_of
 from pgstrata.stats import sequential
@@ -201,12 +201,16 @@ class _Pairs:
     evidence: Literal["slices", "repeats"]
     base: list[float]
     other: list[float]
+    blocks: tuple[int, ...] = ()
     watched: bool = False
+
+    def estimate(self) -> Estimate:
+        return estimate(self.base, self.other, self.blocks)
 
     def verdict(self, margin: float, confidence: float) -> Verdict:
         # Whoever stopped when the verdict was clear must be judged by the interval that allows for it.
         judge = sequential.look if self.watched else compare
-        return judge(self.base, self.other, margin=margin, confidence=confidence)
+        return judge(self.base, self.other, self.blocks, margin=margin, confidence=confidence)
 
 
 def _verdict(
@@ -228,7 +232,7 @@ def _verdict(
         if (pairs := _pairs_of(base, other, repeats)).base
     }
     if len(found) > 1:
-        seen = {name: OnMachine(estimate(one.base, one.other), one.watched) for name, one in found.items()}
+        seen = {name: OnMachine(one.estimate(), one.watched) for name, one in found.items()}
         verdict, by = across(seen, margin=margin, confidence=confidence)
         return "machines", verdict, by
     # Runs of two machines are pairs only for those who ask for just that.
@@ -243,17 +247,19 @@ def _pairs_of(
 ) -> _Pairs:
     left: list[float] = []
     right: list[float] = []
+    blocks: list[int] = []
     watched = False
     for repeat in repeats:
         if _drawn(base[repeat]) or _drawn(other[repeat]):
             continue
         if comparison := _together(base[repeat].run, other[repeat].run):
-            pairs = step_pairs(base[repeat].record, other[repeat].record)
+            pairs = pairs_of(base[repeat].record, other[repeat].record)
             left += pairs[0]
             right += pairs[1]
+            blocks += pairs[2]
             watched = watched or comparison.until == "verdict"
     if left:
-        return _Pairs("slices", left, right, watched)
+        return _Pairs("slices", left, right, tuple(blocks) if sum(blocks) == len(left) else (), watched)
     runs = [
         (ours, theirs)
         for repeat in repeats

@@ -34,7 +34,7 @@ from pgstrata.observe.step import OwnTime
 from pgstrata.server.cluster import Cluster, ForeignCluster
 from pgstrata.server.secrets import public
 from pgstrata.store import RunBuilder
-from pgstrata.store.record import Slice, TurnKind
+from pgstrata.store.record import TookTurns
 from pgstrata.workload.core.language import Digest, Step
 
 Json = dict[str, Any]
@@ -114,23 +114,14 @@ class StoredStep:
 class StepMeasurement:
     """Measures one step in as many parts as it is asked for, puts them together, and stores them.
 
-    step: the whole; order: from 1; seed: of the step; parts: how many are expected at least; turns: how
-    variants take them; last: no step of the run comes after it. Leaving the block removes the rows of
-    recorded statements.
+    step: the whole; order: from 1; seed: of the step; parts: how many are expected at least; last: no step of
+    the run comes after it. Leaving the block removes the rows of recorded statements.
     """
 
     def __init__(
-        self,
-        where: RunContext,
-        step: Step,
-        order: int,
-        seed: int,
-        *,
-        parts: int = 1,
-        turns: TurnKind | None = None,
-        last: bool = False,
+        self, where: RunContext, step: Step, order: int, seed: int, *, parts: int = 1, last: bool = False
     ) -> None:
-        self.step, self.order, self.turns = step, order, turns
+        self.step, self.order = step, order
         self.parts: list[StepResult] = []
         self._where, self._seed, self._last = where, seed, last
         self._spec: Spec | None = None
@@ -234,21 +225,25 @@ class StepMeasurement:
         return spec
 
     def store(
-        self, slices: Sequence[Slice] | None = None, *, reachable: bool = True, keep: bool = False
+        self, taken: TookTurns | None = None, *, reachable: bool = True, keep: bool = False
     ) -> StoredStep:
         """Puts the parts together, asks why (profile, plans), and stores the step.
 
-        slices: of the step record, where variants took turns. reachable: whether the server still answers.
+        taken: of the step record, where variants took turns. reachable: whether the server still answers.
         keep: the step outlives the run, unless it was cut short.
         Raises StoreError.
         """
         where = self._where
         result = self.parts[0]
-        if slices is not None:
+        if taken is not None:
             result = merged_parts(self.step, self.order, self.parts)
             replica = merged_replica([part.record.replica for part in self.parts])
             result.record = structs.replace(
-                result.record, turns=self.turns, slices=tuple(slices), replica=replica
+                result.record,
+                turns=taken.turns,
+                slices=tuple(taken.slices),
+                blocks=tuple(taken.blocks),
+                replica=replica,
             )
         begun = time.monotonic()
         self._ask_why(result, reachable)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pgstrata.campaign.file.models import VERDICT_SLICE_SECONDS, Campaign, VariantSpec
 from pgstrata.campaign.file.reading import campaign_of
-from pgstrata.judge.pairs import step_pairs
+from pgstrata.judge.pairs import pairs_of
 from pgstrata.store import Run
 
 Json = dict[str, Any]
@@ -69,7 +69,8 @@ def rates_in_pairs(runs: Sequence[Run], step: str = STEP) -> tuple[list[float], 
     records = [next((s for s in made[v].steps if s.name == step), None) for v in LABELS if v in made]
     if len(records) < 2 or records[0] is None or records[1] is None or not records[0].slices:
         return None
-    return step_pairs(records[0], records[1])
+    base, other, _ = pairs_of(records[0], records[1])
+    return base, other
 
 
 __all__ = ["STEP", "document", "of_base", "options_of", "rates_in_pairs"]

@@ -18,7 +18,7 @@ from pgstrata.campaign.file.models import Campaign, ChosenWorkload
 from pgstrata.campaign.file.reading import Overrides, campaign_of
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import ServerError, StoreError, UsageError
-from pgstrata.judge.pairs import step_pairs
+from pgstrata.judge.pairs import pairs_of
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.run.cause import DISK_FULL
 from pgstrata.stats.distributions import student_quantile
@@ -198,7 +198,7 @@ class TwoServers:
 
 def _read(step: str, campaign: str, base: Run, other: Run) -> Measured:
     one, two = _record(base, step), _record(other, step)
-    found = estimate(*step_pairs(one, two))
+    found = estimate(*pairs_of(one, two))
     if not math.isfinite(found.standard_error):
         raise StoreError(f"{step} was too short for a comparison: {found.n} pairs", "give it more --seconds")
     return Measured(

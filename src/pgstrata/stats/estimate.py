@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -33,6 +33,9 @@ MANY = 200
 FREEDOMS = (1.0, 2.0, 5.0, 30.0)
 """Degrees of freedom of Student's t that are tried: from very heavy tails to nearly normal ones."""
 
+BLOCKS = 4
+"""From this many blocks on their spread is known well enough to be an error."""
+
 DISAGREE = 2.58
 """Standard errors (99 %) between the ratio of totals and the location of pairs from which it replaces it."""
 
@@ -44,7 +47,8 @@ STALLED = math.log(1000.0)
 class Estimate:
     """Log of (other rate ÷ base rate) with what is known of its error.
 
-    `freedom`: degrees of freedom of the standard error, reduced where pairs depend on each other.
+    `freedom`: degrees of freedom of the standard error, reduced where pairs depend on each other; `worth`:
+    how many independent pairs know as much as one of them, more than one where blocks are independent.
     `method`: `mean` of log ratios, `huber` or `student` location of log ratios, ratio of the `total`s, or
     mean over `machines`.
     `autocorrelation`: of neighbouring pairs, corrected for bias, never below 0.
@@ -58,10 +62,15 @@ class Estimate:
     method: Method
     autocorrelation: float = 0.0
     outliers: int = 0
+    worth: float = 1.0
 
 
 def estimate(
-    base: Sequence[float] | Array, other: Sequence[float] | Array, *, many: float = MANY
+    base: Sequence[float] | Array,
+    other: Sequence[float] | Array,
+    blocks: Sequence[int] = (),
+    *,
+    many: float = MANY,
 ) -> Estimate:
     """Location of the log ratios other ÷ base of pairs, and its standard error.
 
@@ -77,20 +86,55 @@ def estimate(
     their noise explains (Hausman 1978).
     Fewer pairs: mean of log ratios, no widening; this assumes independent, roughly normal pairs.
 
+    blocks: so many pairs each, one after the other, belong together: servers were started anew between them,
+    and what they were by chance is part of all of a block. From 4 blocks on the standard error is the larger
+    one of that of the pairs and that of the blocks, which counts every block as one value (Liang and Zeger
+    1986, with K ÷ (K − 1) for K blocks).
+
     Pairs in which both sides did nothing are left out. Raises ValueError when the sides have
-    different lengths or a rate is negative or not finite.
+    different lengths, blocks have another number of pairs, or a rate is negative or not finite.
     """
     b, o = _rates(base), _rates(other)
     if len(b) != len(o):
         raise ValueError(f"pairs need two sides of equal length, not {len(b)} and {len(o)}")
+    if blocks and sum(blocks) != len(b):
+        raise ValueError(f"blocks of {sum(blocks)} pairs, and {len(b)} pairs")
     some = (b > 0) | (o > 0)
-    b, o = b[some], o[some]
+    if len(blocks) >= BLOCKS:
+        number = np.repeat(np.arange(len(blocks)), blocks)[some]
+        return _with_blocks(_estimate(b[some], o[some], many), number)
+    return _estimate(b[some], o[some], many).estimate
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An estimate, and what each pair had a part in it, as a difference of the log."""
+
+    estimate: Estimate
+    influence: Array
+
+
+def _with_blocks(found: _Found, number: NDArray[np.intp]) -> Estimate:
+    """With the error of blocks, where that is the larger one. number: of the block of each pair."""
+    e, n = found.estimate, len(found.influence)
+    count = len(np.unique(number))
+    if count < BLOCKS or not math.isfinite(e.standard_error):
+        return e
+    sums = np.bincount(number, weights=found.influence)
+    variance = float((sums * sums).sum()) / n**2 * count / (count - 1)
+    if variance <= e.standard_error**2:
+        return e
+    worth = max(1.0, (e.freedom + 1.0) / count * e.standard_error**2 / variance)
+    return replace(e, standard_error=math.sqrt(variance), freedom=count - 1.0, worth=worth)
+
+
+def _estimate(b: Array, o: Array, many: float) -> _Found:
     n = len(b)
     if n == 0:
-        return Estimate(0.0, math.inf, 0.0, 0, "mean")
+        return _Found(Estimate(0.0, math.inf, 0.0, 0, "mean"), b)
     x = log_ratios(b, o)
     if n == 1:
-        return Estimate(float(x[0]), math.inf, 0.0, 1, "mean")
+        return _Found(Estimate(float(x[0]), math.inf, 0.0, 1, "mean"), x - x)
     if n < FEW:
         return _finish(float(x.mean()), x - x.mean(), "mean", 0, widen=False)
     if n >= many:
@@ -144,7 +188,7 @@ def huber_influence(u: Array, bend: float = HUBER) -> Array:
     return values
 
 
-def _of_many(x: Array, b: Array, o: Array) -> Estimate:
+def _of_many(x: Array, b: Array, o: Array) -> _Found:
     location, scale, freedom = student(x)
     if scale == 0.0:
         return _finish(float(x.mean()), x - x.mean(), "mean", 0)
@@ -155,7 +199,7 @@ def _of_many(x: Array, b: Array, o: Array) -> Estimate:
         of_total = o / o.mean() - b / b.mean()
         total = math.log(o.sum() / b.sum())
         difference = _finish(total - location, of_total - influence, "total", 0)
-        if abs(difference.log) > DISAGREE * difference.standard_error:
+        if abs(difference.estimate.log) > DISAGREE * difference.estimate.standard_error:
             return _finish(total, of_total, "total", outliers)
     return robust
 
@@ -230,14 +274,15 @@ def _finish(
     method: Method,
     outliers: int,
     widen: bool = True,
-) -> Estimate:
+) -> _Found:
     n = len(influence)
     rho = autocorrelation(influence) if widen and n >= FEW else 0.0
     factor = inflation(rho)
     independent = math.sqrt(float((influence * influence).sum()) / (n - 1) / n)
     # Dependent pairs know less of their own spread, too: as many as would be independent count.
     freedom = max((n - 1) / factor, min(2.0, n - 1.0))
-    return Estimate(log, independent * math.sqrt(factor), freedom, n, method, rho, outliers)
+    error = independent * math.sqrt(factor)
+    return _Found(Estimate(log, error, freedom, n, method, rho, outliers), influence)
 
 
 def _rates(values: Sequence[float] | Array) -> Array:

@@ -39,6 +39,7 @@ FIRST = 10
 def look(
     base: Sequence[float] | Array,
     other: Sequence[float] | Array,
+    blocks: Sequence[int] = (),
     *,
     margin: float = MARGIN,
     confidence: float = CONFIDENCE,
@@ -46,11 +47,11 @@ def look(
 ) -> Verdict:
     """The verdict after the pairs so far; stop when it is `decided`, or when the time is over.
 
-    base and other are *all* pairs since the beginning, as for `verdict.compare`. May be called after
-    every pair, any number of times: over the whole comparison the interval leaves out the true ratio
-    at some look with probability 1 − confidence at most.
+    base and other are *all* pairs since the beginning, blocks theirs, as for `verdict.compare`. May be
+    called after every pair, any number of times: over the whole comparison the interval leaves out the
+    true ratio at some look with probability 1 − confidence at most.
     """
-    e = estimate(base, other)
+    e = estimate(base, other, blocks)
     if e.n < first:
         verdict = judge(e, (-math.inf, math.inf), 1.0, margin=margin, confidence=confidence)
         return replace(verdict, reason=f"{e.n} of at least {first} pairs")
@@ -67,7 +68,7 @@ def interval(e: Estimate, confidence: float = CONFIDENCE, spread: float = SPREAD
     v = e.freedom
     if not math.isfinite(e.standard_error) or v <= 0:
         return -math.inf, math.inf
-    grown = 1.0 + (v + 1.0) * spread
+    grown = 1.0 + (v + 1.0) * e.worth * spread
     bar = math.exp((math.log(grown) - 2.0 * math.log(1.0 - confidence)) / (v + 1.0))
     if bar >= grown:  # so few pairs that no t, however large, would reach the bar
         return -math.inf, math.inf
@@ -86,5 +87,5 @@ def log_e_value(e: Estimate, log_ratio: float = 0.0, spread: float = SPREAD) -> 
     if e.standard_error == 0:
         return 0.0 if e.log == log_ratio else math.inf
     t2 = ((e.log - log_ratio) / e.standard_error) ** 2
-    grown = 1.0 + (v + 1.0) * spread
+    grown = 1.0 + (v + 1.0) * e.worth * spread
     return 0.5 * (v + 1.0) * (math.log1p(t2 / v) - math.log1p(t2 / (v * grown))) - 0.5 * math.log(grown)

@@ -69,6 +69,7 @@ class Verdict:
 def compare(
     base: Sequence[float] | Array,
     other: Sequence[float] | Array,
+    blocks: Sequence[int] = (),
     *,
     margin: float = MARGIN,
     confidence: float = CONFIDENCE,
@@ -76,10 +77,10 @@ def compare(
     """The verdict on pairs of rates whose number was fixed beforehand.
 
     base[i] and other[i] were taken next to each other (slices in A B B A order, or repeats) over
-    equally long times. See `estimate` for assumptions. Looking at this verdict to decide whether to
-    go on measuring makes its error rate wrong; `sequential.look` is for that.
+    equally long times. See `estimate` for assumptions, and for blocks. Looking at this verdict to decide
+    whether to go on measuring makes its error rate wrong; `sequential.look` is for that.
     """
-    e = estimate(base, other)
+    e = estimate(base, other, blocks)
     return judge(e, interval(e, confidence), p_value(e), margin=margin, confidence=confidence)
 
 

@@ -7,7 +7,8 @@ later release can add some without making older results unreadable.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
 
@@ -228,6 +229,20 @@ TurnKind = Literal["slices", "windows", "whole", "rounds", "frozen"]
 """How variants took turns at a step, as `pgstrata.campaign.plan.order.Schedule` has it."""
 
 
+class TookTurns(Protocol):
+    """A variant at a step: how it took turns, in which slices, and the last pair of each block after which
+    its server was started anew. `StepRecord` is one."""
+
+    @property
+    def turns(self) -> TurnKind | None: ...
+
+    @property
+    def slices(self) -> Sequence[Slice]: ...
+
+    @property
+    def blocks(self) -> Sequence[int]: ...
+
+
 class ReplicaStep(Struct, frozen=True, kw_only=True):
     """What a step was to the replica. served: it was the server that was measured; roles: that read from it
     where others wrote to the primary; cpu_seconds: of the replica where the primary was measured, without its
@@ -282,6 +297,7 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt: Ordinal = 1
     turns: TurnKind | None = None
     slices: tuple[Slice, ...] = ()
+    blocks: tuple[Ordinal, ...] = ()
     waits: dict[str, dict[str, Share]] | None = None
     waits_cost: WaitsCost | None = None
     profile: dict[str, ProfileRecord] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -14,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.campaign.plan.order import WindowSchedule, block_lengths, window_moment
+from pgstrata.campaign.file.reading import read_campaign
+from pgstrata.campaign.plan.order import WindowSchedule, begins_anew, block_lengths, window_moment
 from pgstrata.driver.spec import WindowsSpec
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.model import Server
@@ -66,12 +68,39 @@ def test_windows_begin_when_those_of_the_driver_do(vector: dict[str, Any]) -> No
     assert window_moment(windows, warmup, last + half) == pytest.approx(vector["end_ns"] / 1e9 - half)
 
 
-@given(seconds=st.floats(0.001, 10_000))
-def test_blocks_make_the_whole(seconds: float) -> None:
-    lengths = block_lengths(seconds)
+@given(seconds=st.floats(0.001, 10_000), anew=st.booleans())
+def test_blocks_make_the_whole(seconds: float, anew: bool) -> None:
+    lengths = block_lengths(seconds, anew=anew)
     assert sum(lengths) == pytest.approx(seconds)
     assert min(lengths) >= min(seconds, 2.0)
-    assert len(lengths) < 60, "not many connections, however long it takes"
+    if anew:
+        assert set(lengths[:-1]) <= {8.0}, "each start counts alike"
+    else:
+        assert len(lengths) < 60, "not many connections, however long it takes"
+
+
+def test_small_margins_need_servers_that_begin_anew(place: Path, pg17: Server) -> None:
+    for margin, anew in (("0.005", True), ("0.01", False), ("0.02", False)):
+        file = write(place, pg17, ["point-query"], slice_=0.02, more=f"margin = {margin}")
+        assert begins_anew(read_campaign(file).spec) is anew
+
+
+@pytest.mark.slow
+def test_servers_begin_anew_between_blocks(place: Path, pgstrata: Program, pg17: Server) -> None:
+    file = write(place, pg17, ["point-query"], slice_=0.02, seconds=20, more="margin = 0.005")
+    done = pgstrata("run", file, "--no-report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for run in Results(place / "results").runs():
+        step = next(s for s in on_disk(run)["steps"] if s["name"] == "point-query")
+        assert step["turns"] == "windows"
+        assert step["blocks"] == [400, 800, 1000]
+        # The load, the comparison's begin, and two more starts.
+        log = gzip.decompress((run.folder / "server.log.gz").read_bytes())
+        assert log.count(b"database system is ready to accept connections") >= 4
+        assert log.count(b"database system was interrupted") == 0
+    compared = pgstrata("compare", "a", "b", "--format", "json")
+    (found,) = json.loads(compared.stdout)[0]["steps"]
+    assert (found["margin"], found["evidence"]) == (0.005, "slices")
 
 
 def test_blocks_have_connections_of_their_own(place: Path, pgstrata: Program, pg17: Server) -> None:

@@ -449,7 +449,8 @@ class CampaignSpec(Strict):
         default=0.02,
         ge=0.0001,
         lt=1,
-        description='Differences up to this share are none: decides when `until = "verdict"` ends.',
+        description='Differences up to this share are none: decides when `until = "verdict"` ends. Below '
+        "0.01 servers start anew between blocks of short slices (see docs/verdicts.md).",
     )
     placement: Literal["auto", "free"] = Field(
         default="auto",

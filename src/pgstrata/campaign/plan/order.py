@@ -46,6 +46,13 @@ part of their speed, and is drawn anew with them."""
 BLOCKS_OF_ONE_LENGTH = 4
 """Of one length, then they are twice as long; and before the first look at a verdict."""
 
+SMALL_MARGIN = 0.01
+"""Below this margin servers are started anew between blocks: what a server is by chance, where its memory
+lies, lasts as long as it does, and is some tenths of a percent."""
+
+ANEW_BLOCK_SECONDS = 8.0
+"""Measured of each variant between two starts, so that starting and warming up take a third of the time."""
+
 LEAST_OPERATIONS = 50
 """Of each connection of the judged role, without which a step makes no stretches for frozen turns."""
 
@@ -188,12 +195,19 @@ def longest(step: Step, spec: CampaignSpec, variants: int) -> float:
     return step.seconds
 
 
-def block_lengths(seconds: float) -> list[float]:
-    """Lengths, in seconds of each variant, of the parts of a step in windows: each connects anew."""
+def begins_anew(spec: CampaignSpec) -> bool:
+    """Whether servers are started anew between the blocks of a step in windows."""
+    return spec.margin < SMALL_MARGIN
+
+
+def block_lengths(seconds: float, *, anew: bool = False) -> list[float]:
+    """Lengths, in seconds of each variant, of the parts of a step in windows: each connects anew. anew: to
+    servers that have been started anew."""
     lengths: list[float] = []
     while seconds > 1e-9:
-        length = BLOCK_SECONDS * 2 ** (len(lengths) // BLOCKS_OF_ONE_LENGTH)
-        if seconds - length < BLOCK_SECONDS:
+        doubled = 2 ** (len(lengths) // BLOCKS_OF_ONE_LENGTH)
+        length = ANEW_BLOCK_SECONDS if anew else BLOCK_SECONDS * doubled
+        if seconds - length < (length / 2 if anew else BLOCK_SECONDS):
             length = seconds
         lengths.append(length)
         seconds -= length
@@ -276,9 +290,11 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
                     each = length + phase.warmup + AROUND_ROUND_SECONDS + copy_seconds
                 case "windows":
                     whole = longest(schedule.step, spec, len(variants))
-                    around = len(block_lengths(whole)) * (
-                        AGAIN_SECONDS + AROUND_BLOCK_SECONDS / len(variants)
-                    )
+                    anew = begins_anew(spec)
+                    blocks = len(block_lengths(whole, anew=anew))
+                    around = blocks * (AGAIN_SECONDS + AROUND_BLOCK_SECONDS / len(variants))
+                    if anew:
+                        around += (blocks - 1) * (AROUND_ROUND_SECONDS + schedule.step.warmup)
                     count, each = 1, (whole + schedule.step.warmup) * (1 + GAP) + around
                 case _:
                     each = length + AGAIN_SECONDS + AROUND_SLICE_SECONDS
@@ -298,6 +314,7 @@ __all__ = [
     "SHORT_SECONDS",
     "Schedule",
     "WindowSchedule",
+    "begins_anew",
     "block_lengths",
     "data_at",
     "data_of",

@@ -25,6 +25,7 @@ from pgstrata.campaign.plan.order import (
     FROZEN_ROUNDS,
     TURN_SECONDS,
     Schedule,
+    begins_anew,
     block_lengths,
     data_at,
     data_of,
@@ -205,18 +206,23 @@ class Comparison:
 
     def _blocks(self, schedule: Schedule) -> None:
         """Slices so short that all drivers work at the same time, each in its own windows: in blocks."""
-        lengths = block_lengths(longest(schedule.step, self.settings, len(self.here)))
+        anew = begins_anew(self.settings)
+        lengths = block_lengths(longest(schedule.step, self.settings, len(self.here)), anew=anew)
         self._begin(len(lengths), "windows")
         pairs = 0
         for number, seconds in enumerate(lengths, 1):
             self.interrupts.check()
-            warmup = schedule.step.warmup if number == 1 else AGAIN_SECONDS
+            if anew and number > 1:
+                self._start_anew(number)
+            warmup = schedule.step.warmup if anew or number == 1 else AGAIN_SECONDS
             step = replace(schedule.step, seconds=seconds, warmup=warmup)
             turns = WindowTurns(self.settings.slice_seconds, len(self.here), step.warmup)
             block = Block(self.here, step, number, pairs, turns, self.progress, self.interrupts)
             for participant, error in block.measure():
                 participant.leave(error)
             pairs += math.ceil(seconds / self.settings.slice_seconds)
+            if anew:
+                self._block_ends(pairs)
             looks = self.settings.until == "verdict" and number >= BLOCKS_OF_ONE_LENGTH
             if len(self.here) < 2 or (looks and self._known()):
                 break
@@ -256,11 +262,12 @@ class Comparison:
                 break
             freezers = [freezer for one in self.here if (freezer := one.cluster.freezer) is not None]
             turns = FrozenTurns(schedule.step, freezers, self.settings.window_seconds, operations)
-            pairs = max((one.pair for participant in self.here for one in participant.slices), default=0)
+            pairs = self._pairs()
             block = Block(self.here, schedule.step, number, pairs, turns, self.progress, self.interrupts)
             for participant, error in block.measure():
                 participant.leave(error)
             operations = turns.operations
+            self._block_ends(self._pairs())
             if not self._goes_on(number, schedule.count, may_end=number >= FROZEN_ROUNDS):
                 break
             for participant in self.here:
@@ -269,6 +276,22 @@ class Comparison:
             participant.cluster.drop_snapshot()
         self._each(lambda participant: participant.cluster.set_timers(None))
         self._end()
+
+    def _start_anew(self, number: int) -> None:
+        """Servers start again before a block, each time another one first."""
+        for participant in self.here:
+            participant.cluster.stop("fast")
+        for participant in self._order(number):
+            self._try(participant, lambda participant: participant.cluster.start())
+
+    def _pairs(self) -> int:
+        """The last pair that there is of the present step."""
+        return max((one.pair for participant in self.here for one in participant.slices), default=0)
+
+    def _block_ends(self, pair: int) -> None:
+        """This was the last pair before servers start anew."""
+        for participant in self.here:
+            participant.blocks.append(pair)
 
     def _set_timers(self, participant: Participant) -> None:
         """The server's own clock runs on while it is frozen."""

@@ -28,8 +28,10 @@ class Participant:
     def __init__(self, run: ActiveRun) -> None:
         assert isinstance(run.cluster, Cluster)  # check_interleaved refuses others
         self.run, self.cluster = run, run.cluster
+        self.turns: TurnKind | None = None
         self.slices: list[Slice] = []
-        """`slices` of the step record, of the present step."""
+        self.blocks: list[int] = []
+        """These three are as in the step record, of the present step."""
         self.measurement: StepMeasurement | None = None
         self.error: PgstrataError | None = None
         self._log_tail = ""
@@ -101,8 +103,8 @@ class Participant:
 
     def begin(self, parts: int, turns: TurnKind) -> None:
         """The next step, which will be measured in so many parts at least."""
-        self.slices = []
-        self.measurement = self.run.measurement(self._next_step(), self._order, parts=parts, turns=turns)
+        self.turns, self.slices, self.blocks = turns, [], []
+        self.measurement = self.run.measurement(self._next_step(), self._order, parts=parts)
 
     def measure(self, step: Step, pair: int) -> None:
         """One slice, or the whole step. step: as long as this part."""
@@ -136,8 +138,8 @@ class Participant:
     def store(self) -> None:
         """Puts what was measured of the step together and stores it, also of a variant that failed."""
         if self.measurement is not None and self.measurement.parts:
-            self.run.store(self.measurement, self.slices, reachable=self.error is None)
-        self.measurement, self.slices = None, []
+            self.run.store(self.measurement, self, reachable=self.error is None)
+        self.measurement, self.turns, self.slices, self.blocks = None, None, [], []
 
     def rounds(self) -> Rounds:
         """What each statement of a replay came to in the present step; empty for other steps."""
@@ -185,11 +187,8 @@ def known(here: Sequence[Participant], base: str, margin: float) -> bool:
     """Whether every variant has its verdict on the present step against the base (against the first, without
     the base), and of a replay every statement that weighs something has its own."""
     first = next((one for one in here if one.label == base), here[0])
-    assert first.measurement is not None
     for other in here:
-        if other is not first:
-            ours, theirs = pairs_of(first.slices, other.slices, first.measurement.turns)
-            if not sequential.look(ours, theirs, margin=margin).decided:
-                return False
+        if other is not first and not sequential.look(*pairs_of(first, other), margin=margin).decided:
+            return False
     rounds = {other.label: other.rounds() for other in here if other is not first}
     return enough_known(first.rounds(), rounds, margin)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,7 @@ from pgstrata.store.record import (
     Failure,
     Host,
     Sizes,
-    Slice,
-    TurnKind,
+    TookTurns,
 )
 from pgstrata.workload.core.language import Admin, Settle, Step, Work, WorkContext
 
@@ -337,15 +336,7 @@ class ActiveRun:
             self._plans[record.name] = list(kept.plans)
         self.progress.say(f"  {self.planned.key.variant}, {record.name}: kept of attempt {record.attempt}")
 
-    def measurement(
-        self,
-        step: Step,
-        order: int,
-        *,
-        parts: int = 1,
-        turns: TurnKind | None = None,
-        last: bool = False,
-    ) -> StepMeasurement:
+    def measurement(self, step: Step, order: int, *, parts: int = 1, last: bool = False) -> StepMeasurement:
         """One step of this run, to be measured in parts. order: from 1."""
         where = RunContext(self.cluster, self._database, self._builder, self.timings, self.settings)
         # The seed is that of the workload, or of the campaign where it has none of its own.
@@ -353,32 +344,32 @@ class ActiveRun:
         # Kept data is that of every repeat, and is made the same in each.
         once = bool(self.planned.data_key) and order <= self._steps_of_load
         seed = step_seed(seed, 1 if once else self.planned.key.repeat, order, step.name)
-        return StepMeasurement(where, step, order, seed, parts=parts, turns=turns, last=last)
+        return StepMeasurement(where, step, order, seed, parts=parts, last=last)
 
     def store(
         self,
         measurement: StepMeasurement,
-        slices: Sequence[Slice] | None = None,
+        taken: TookTurns | None = None,
         *,
         reachable: bool = True,
     ) -> None:
         """Stores a step, and keeps of it what belongs to the whole run. The same arguments as
         `StepMeasurement.store`. Raises DriverError where the step was cut short."""
         keep = measurement.step.name in self._outlive
-        stored = measurement.store(slices, reachable=reachable, keep=keep)
+        stored = measurement.store(taken, reachable=reachable, keep=keep)
         result = stored.result
         self._driver_version = result.ready.driver
         self._sizes = result.observed.sizes or self._sizes
         if stored.plans:
             self._plans[measurement.step.name] = list(stored.plans)
-        if slices is not None:
-            self.progress.say(f"  {self.planned.key.variant}, {len(slices)} slices:")
+        if taken is not None:
+            self.progress.say(f"  {self.planned.key.variant}, {len(taken.slices)} slices:")
         self.progress.step_ended(result.record)
         if stored.rejected:
             name, words = next(iter(stored.rejected.items()))
             more = f", and {len(stored.rejected) - 1} more" if len(stored.rejected) > 1 else ""
             self.progress.say(f"  {'':<10} rejected: {name}: {server_said(words, 200)}{more}")
-        if slices is None and result.error is not None:
+        if taken is None and result.error is not None:
             raise cut_short(measurement.step, result.error)
 
     def explained(self, error: PgstrataError) -> tuple[PgstrataError, str]:

@@ -1,0 +1,86 @@
+"""Blocks: what a server is by chance is part of all pairs until it starts anew, and of the interval."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from pgstrata.stats import sequential, verdict
+from pgstrata.stats.estimate import BLOCKS, estimate
+
+Rates = NDArray[np.float64]
+
+
+def drawn(
+    dice: np.random.Generator, blocks: int, pairs: int, by_chance: float, effect: float = 0.0
+) -> tuple[Rates, Rates, tuple[int, ...]]:
+    """Rates of both sides. by_chance: standard deviation of the log ratio from block to block; that of a
+    pair's is 0.05."""
+    of_block = np.repeat(effect + by_chance * dice.standard_normal(blocks), pairs)
+    base, other = 0.05 / math.sqrt(2) * dice.standard_normal((2, blocks * pairs))
+    return np.exp(base), np.exp(other + of_block), (pairs,) * blocks
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(0, 2**32 - 1))
+def test_blocks_never_make_an_interval_narrower(sizes: list[int], seed: int) -> None:
+    dice = np.random.default_rng(seed)
+    base, other = np.exp(0.1 * dice.standard_normal((2, sum(sizes))))
+    alone, by_block = estimate(base, other), estimate(base, other, sizes)
+    assert by_block.log == alone.log
+    assert by_block.standard_error >= alone.standard_error
+    if len(sizes) < BLOCKS:
+        assert by_block == alone
+    if by_block != alone:
+        assert (by_block.freedom, by_block.worth >= 1.0) == (len(sizes) - 1, True)
+
+
+def test_the_error_of_a_mean_over_blocks_is_that_of_their_means() -> None:
+    """Against the textbook's error of a mean of as many values as there are blocks."""
+    dice = np.random.default_rng(4)
+    base, other, sizes = drawn(dice, 8, 100, by_chance=0.05)
+    means = np.log(other / base).reshape(8, 100).mean(axis=1)
+    found = estimate(base, other, sizes)
+    assert found.standard_error == pytest.approx(means.std(ddof=1) / math.sqrt(8), rel=0.15)
+    assert found.freedom == 7
+
+
+def test_intervals_hold_the_truth_where_starts_differ_by_chance() -> None:
+    dice = np.random.default_rng(5)
+    held = {"blocks": 0, "pairs": 0}
+    for _ in range(200):
+        base, other, sizes = drawn(dice, 12, 250, by_chance=0.004)
+        for name, blocks in (("blocks", sizes), ("pairs", ())):
+            found = verdict.compare(base, other, blocks)
+            held[name] += found.low <= 1 <= found.high
+    assert held["blocks"] >= 180, "95 % of 200 are 190"
+    assert held["pairs"] < 160, "pairs alone do not know it"
+
+
+def test_small_differences_are_found_where_starts_differ_by_chance() -> None:
+    """Looked at after every block from the fourth on, with a margin of 0.5 %."""
+    dice = np.random.default_rng(6)
+
+    def word(effect: float) -> str:
+        base, other, sizes = drawn(dice, 15, 400, by_chance=0.003, effect=effect)
+        for count in range(4, 16):
+            end = 400 * count
+            found = sequential.look(base[:end], other[:end], sizes[:count], margin=0.005)
+            if found.decided:
+                return found.word
+        return "unclear"
+
+    assert [word(-0.01) for _ in range(60)].count("slower") >= 57
+    assert sum(word(0.0) in ("slower", "faster") for _ in range(120)) <= 3
+
+
+def test_blocks_have_the_pairs_there_are() -> None:
+    with pytest.raises(ValueError, match="blocks of 9 pairs, and 10 pairs"):
+        estimate(np.ones(10), np.ones(10), (4, 5))
+    base, other = np.ones(12), np.exp(np.linspace(-0.1, 0.1, 12))
+    base[0] = other[0] = 0.0  # neither side did anything
+    assert estimate(base, other, (3, 3, 3, 3)).n == 11
