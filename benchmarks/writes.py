@@ -14,7 +14,8 @@ defaults but for the size. Kinds, other against base, new clusters each:
 - stall: other has max_wal_size = 32MB, so that one checkpoint follows the other; once in frozen turns with
   --budget measured seconds of both, once in whole rounds with ten times as many.
 
---turns rounds measures base, cpu and wal in whole rounds of a quarter of the budget each instead. One line of
+base, cpu and wal go on until the verdict is known, --budget measured seconds at most, in rounds of --round
+seconds of each side; --turns rounds measures them in whole rounds, --fixed all of the budget. One line of
 JSON per finished comparison goes to --out; the same command again goes on where it was stopped.
 """
 
@@ -44,6 +45,9 @@ from pgstrata.store.record import StepRecord
 Json = dict[str, Any]
 
 KINDS = ("base", "cpu", "wal", "stall")
+OWN = ("server", "step", "budget", "round", "fixed", "window")
+"""Arguments that all comparisons of a file have in common."""
+
 SHARE = 0.05
 WORDS = ("slower", "faster", "same", "unclear")
 STALL = "max_wal_size = 32MB\nmin_wal_size = 32MB\n"
@@ -78,9 +82,10 @@ class Bench:
         self.rows_per_second = 20_000.0
 
     def run(
-        self, plant: dict[str, str], seconds: float, turns: str, rounds: int
+        self, plant: dict[str, str], seconds: float, turns: str, rounds: int | None
     ) -> tuple[StepRecord, StepRecord]:
-        """One campaign of base and other, whose records it returns. seconds: of a round of each."""
+        """One campaign of base and other, whose records it returns. seconds: of a round of each; rounds: None
+        for as many as a verdict takes."""
         a = self.arguments
         place = self.folder / "run"
         shutil.rmtree(place, ignore_errors=True)
@@ -95,7 +100,8 @@ class Bench:
             variants += f'[[variants]]\nserver = "{a.server}"\nlabel = "{label}"\nconfig = {stack}\n'
             variants += f"env = {{ {pairs} }}\n"
         file = place / "writes.toml"
-        head = f'order = "interleaved"\nturns = "{turns}"\nrounds = {rounds}\nwindow_seconds = {a.window}\n'
+        ends = f"rounds = {rounds}" if rounds else f'until = "verdict"\nmax_seconds = {a.budget}'
+        head = f'order = "interleaved"\nturns = "{turns}"\n{ends}\nwindow_seconds = {a.window}\n'
         file.write_text(f"{head}{variants}{workload(a.step, seconds, self.rows_per_second)}")
         data = default_data_dir() / "sensitivity-writes"
         command = [sys.executable, "-m", "pgstrata", "run", str(file), "--no-report"]
@@ -131,11 +137,11 @@ class Bench:
         plant = {variable_of(kind): str(planted)} if planted else {}
         if kind == "stall":
             plant = {"config": STALL}
-        whole = self.arguments.budget / 2
-        many = turns == "rounds"
-        seconds = whole * (10 if many and kind == "stall" else 1)
-        rounds = (20 if kind == "stall" else 4) if many else 1
-        base, other = self.run(plant, seconds / rounds, turns, rounds)
+        a = self.arguments
+        rounds = max(1, round(a.budget / 2 / a.round)) if kind == "stall" or a.fixed else None
+        if kind == "stall" and turns == "rounds":
+            rounds = 10 * (rounds or 1)
+        base, other = self.run(plant, a.round, turns, rounds)
         command = [sys.executable, "-m", "pgstrata", "compare", "base", "other", "--format", "json"]
         command += ["--results", str(self.folder / "run" / "results"), "--step", base.name]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -155,7 +161,7 @@ def variable_of(kind: str) -> str:
 def measure(arguments: argparse.Namespace) -> None:
     """Makes every comparison that the file lacks; kinds take turns."""
     lines = read(arguments.out)
-    own = {name: getattr(arguments, name) for name in ("server", "step", "budget", "window")}
+    own = {name: getattr(arguments, name) for name in OWN}
     with tempfile.TemporaryDirectory(prefix="pgstrata-writes-") as folder:
         bench = Bench(arguments, Path(folder))
         if not lines:
@@ -215,6 +221,8 @@ def main() -> None:
     parser.add_argument("--turns", choices=("frozen", "rounds"), default="frozen")
     parser.add_argument("--comparisons", type=int, default=20, help="of each kind; base against base: twice")
     parser.add_argument("--budget", type=float, default=240.0, help="measured seconds of a comparison")
+    parser.add_argument("--round", type=float, default=5.0, help="seconds of each side in a round")
+    parser.add_argument("--fixed", action="store_true", help="all of the budget, whatever is known before")
     parser.add_argument("--window", type=float, default=0.1, help="seconds of a frozen turn")
     parser.add_argument("--calibrate", type=float, default=60.0, help="measured seconds of each trial")
     parser.add_argument("--out", type=Path, help="default: writes-STEP.jsonl")

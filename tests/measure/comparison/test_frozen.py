@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import struct
+import subprocess
 import time
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from pgstrata.campaign.file.reading import read_campaign
@@ -214,6 +216,49 @@ def test_one_that_dies_while_it_is_frozen(place: Path, pg17: Server) -> None:
     survivor = next(run for run in runs.values() if run["status"] == "done")
     assert survivor["steps"][-1]["seconds"] >= 4.99
     assert not [group for group in groups_here() if f"{place}" in owner_of(group)]
+
+
+def test_a_disk_that_fills_in_frozen_turns(place: Path, pg17: Server) -> None:
+    """Both are on it: the first that needs more fails, or both do; nothing stays frozen, and it is said."""
+    small = place / "data"
+    small.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700m", "none", small]).returncode:
+        pytest.skip("only root can mount a small file system")
+    small.chmod(0o755)
+    try:
+        file = write(place, pg17, ["update-index"], more=FROZEN, rounds=1, writes=60.0, rows=20_000)
+        running = Running(place, ["run", str(file), "--no-report"])
+        running.wait_for(lambda: running.child("pgstrata-driver"))
+        with (small / "ballast").open("wb") as ballast:
+            while psutil.disk_usage(str(small)).free > 4 << 20:
+                ballast.write(bytes(1 << 20))
+                ballast.flush()
+        assert running.end() == 1, running.said
+        assert "Traceback" not in running.said
+        failed = [run["error"] for run in by_variant(place).values() if run["status"] == "failed"]
+        assert failed
+        for error in failed:
+            assert "disk" in error["message"], error
+            assert error["hint"]
+        assert [path.name for path in small.iterdir()] == ["ballast"]
+        assert not [group for group in groups_here() if f"{place}" in owner_of(group)]
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+def test_time_in_which_a_server_was_frozen_ends_no_statement(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    """A statement may take 0.3 s, and is frozen for a second in every other one."""
+    (place / "short.conf").write_text("statement_timeout = 300ms\nlock_timeout = 250ms\n")
+    more = FROZEN.replace("window_seconds = 0.1", "window_seconds = 1.0")
+    file = write(place, pg17, ["update-index"], more=more, rounds=1, writes=4.0)
+    file.write_text(file.read_text().replace('["default", "a17"]', '["default", "./short.conf"]'))
+    done = pgstrata("run", file, "--no-report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = by_variant(place)["b"]
+    assert run["comparison"]["timers"]["statement_timeout"] != "300ms"
+    assert run["steps"][-1]["roles"][run["steps"][-1]["role"]]["errors"] == 0
 
 
 def owner_of(group: Path) -> str:
