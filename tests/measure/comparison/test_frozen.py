@@ -228,6 +228,7 @@ def test_a_disk_that_fills_in_frozen_turns(place: Path, pg17: Server) -> None:
     try:
         file = write(place, pg17, ["update-index"], more=FROZEN, rounds=1, writes=60.0, rows=20_000)
         running = Running(place, ["run", str(file), "--no-report"])
+        running.wait_for_text("data copied from a")
         running.wait_for(lambda: running.child("pgstrata-driver"))
         with (small / "ballast").open("wb") as ballast:
             while psutil.disk_usage(str(small)).free > 4 << 20:

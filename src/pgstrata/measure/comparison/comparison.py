@@ -271,7 +271,7 @@ class Comparison:
             if not self._goes_on(number, schedule.count, may_end=number >= FROZEN_ROUNDS):
                 break
             for participant in self.here:
-                participant.cluster.stop("fast")
+                participant.cluster.stop("immediate")  # the next round puts the snapshot in its place
         for participant in self.here:
             participant.cluster.drop_snapshot()
         self._each(lambda participant: participant.cluster.set_timers(None))
