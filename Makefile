@@ -17,7 +17,7 @@ KILLS ?= 300
 .PHONY: help demo test test-python test-rust slow check format schemas setup clean
 
 help:
-	@echo "make demo    compare PostgreSQL 12 and 17 with a small Insert Benchmark (five to seven minutes)"
+	@echo "make demo    compare PostgreSQL 12 and 17 with a small Insert Benchmark (three to five minutes)"
 	@echo "make test    run every test"
 	@echo "make slow    run the long studies that 'make test' leaves out (KILLS=300 random kills, 1,000 malformed inputs of each kind)"
 	@echo "make check   formatters and linters"

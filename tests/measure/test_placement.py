@@ -81,6 +81,9 @@ def test_connections_that_work_at_the_same_time_keep_a_cpu_each(monkeypatch: pyt
 
     assert names("sysbench", clients=1) == ["free", "one CPU", "one CPU each"]
     assert names("sysbench", clients=2) == ["free"]
+    # Its writers keep to a rate behind queries, and in lockstep where they load.
+    assert names("insert", clients=1) == ["free", "one CPU", "one CPU each"]
+    assert names("insert", clients=2) == ["free"]
     assert names("tpcds", scale=0.01) == ["free"]
 
 

@@ -52,8 +52,9 @@ def choices(campaign: Campaign) -> list[Placement]:
 
 
 def candidates(campaign: Campaign) -> list[Placement]:
-    """The placements that do not change what the campaign asks: connections that work at the same time have
-    a CPU each, where the machine has so many, and so have the workers of a query measured by itself."""
+    """The placements that do not change what the campaign asks: connections that work as fast as they can at
+    the same time have a CPU each, where the machine has so many, and so have the workers of a query measured
+    by itself."""
     wanted = _wanted(campaign)
     everything = len(os.sched_getaffinity(0))
     return [
@@ -72,8 +73,18 @@ def _wanted(campaign: Campaign) -> int:
             for phase in chosen.phases(170_000):
                 if isinstance(phase, Step) and phase.measured:
                     many = 10_000 if phase.digest is not None else 0
-                    most = max(most, many, sum(role.clients for role in phase.roles))
+                    most = max(most, many, _at_once(phase))
     return most
+
+
+def _at_once(step: Step) -> int:
+    """Connections of a step that work as fast as they can: those that keep to a rate wait most of the time,
+    and roles in lockstep wait for each other."""
+    fast = {role.name: role.clients for role in step.roles if role.rate is None}
+    for together in step.lockstep:
+        own = [fast.pop(name) for name in together.roles if name in fast]
+        fast[together.roles[0]] = max(own, default=0)
+    return sum(fast.values())
 
 
 def placed(campaign: Campaign, placement: PlacementRecord) -> Campaign:
