@@ -21,6 +21,7 @@ from pgstrata.server.source import BuiltServer, build, tree_of_archive
 from pgstrata.store.record import PlacementRecord, TriedPlacement
 from pgstrata.store.write import now
 from support_built import QUICK, pgvector_source, quick_build, write_hello
+from support_disks import small_disk
 from support_program import Program, environment, living_in
 from support_sources import debian_archive
 
@@ -135,19 +136,8 @@ def pgstrata(place: Path) -> Program:
     return call
 
 
-@pytest.fixture
-def small_disk(place: Path) -> Iterator[Path]:
+@pytest.fixture(name="small_disk")
+def disk_of_160_mb(place: Path) -> Iterator[Path]:
     """A file system of 160 MB of its own, which can be filled."""
-    folder = place / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=160m,mode=0755", "pgstrata-tests", str(folder)],
-        capture_output=True,
-        text=True,
-    )
-    if mounted.returncode:
-        pytest.skip(f"nothing can be mounted here: {mounted.stderr.strip()}")
-    try:
+    with small_disk(place / "disk", "160m") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import psutil
 import pytest
 
 from pgstrata.server.model import Server
+from support_disks import small_disk
 from support_interleaved import by_variant, write
 from support_program import Program, Running
 
@@ -77,13 +77,8 @@ def test_kill_9_during_a_snapshot(place: Path, pgstrata: Program, pg17: Server) 
 
 def test_a_snapshot_without_space(place: Path, pg17: Server) -> None:
     """The disk fills up between the load and the snapshot."""
-    small = place / "data"
-    small.mkdir()
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600m", "none", small]).returncode:
-        pytest.skip("only root can mount a small file system")
-    small.chmod(0o755)
-    ballast = small / "ballast"
-    try:
+    with small_disk(place / "data", "600m") as small:
+        ballast = small / "ballast"
         running = Running(
             place,
             ["run", str(write(place, pg17, ["point-query.pre", "update-index"], seconds=4)), "--no-report"],
@@ -105,8 +100,6 @@ def test_a_snapshot_without_space(place: Path, pg17: Server) -> None:
         for run in failed:
             assert "no space for a snapshot" in run["error"]["message"]
             assert "point-query.pre" in [s["name"] for s in run["steps"]], "what was measured before is kept"
-    finally:
-        subprocess.run(["umount", "-l", small], check=True)
 
 
 def test_servers_and_driver_keep_to_their_cpus(place: Path, pg17: Server) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import struct
-import subprocess
 import time
 from itertools import islice
 from pathlib import Path
@@ -21,6 +20,7 @@ from pgstrata.server.freezer import Freezer
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step
+from support_disks import small_disk
 from support_interleaved import by_variant, write
 from support_kills import groups_here
 from support_program import Program, Running
@@ -220,12 +220,7 @@ def test_one_that_dies_while_it_is_frozen(place: Path, pg17: Server) -> None:
 
 def test_a_disk_that_fills_in_frozen_turns(place: Path, pg17: Server) -> None:
     """Both are on it: the first that needs more fails, or both do; nothing stays frozen, and it is said."""
-    small = place / "data"
-    small.mkdir()
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700m", "none", small]).returncode:
-        pytest.skip("only root can mount a small file system")
-    small.chmod(0o755)
-    try:
+    with small_disk(place / "data", "700m") as small:
         file = write(place, pg17, ["update-index"], more=FROZEN, rounds=1, writes=60.0, rows=20_000)
         running = Running(place, ["run", str(file), "--no-report"])
         running.wait_for_text("data copied from a")
@@ -243,8 +238,6 @@ def test_a_disk_that_fills_in_frozen_turns(place: Path, pg17: Server) -> None:
             assert error["hint"]
         assert [path.name for path in small.iterdir()] == ["ballast"]
         assert not [group for group in groups_here() if f"{place}" in owner_of(group)]
-    finally:
-        subprocess.run(["umount", "-l", small], check=True)
 
 
 def test_time_in_which_a_server_was_frozen_ends_no_statement(
