@@ -138,9 +138,10 @@ class Bench:
         if kind == "stall":
             plant = {"config": STALL}
         a = self.arguments
-        rounds = max(1, round(a.budget / 2 / a.round)) if kind == "stall" or a.fixed else None
-        if kind == "stall" and turns == "rounds":
-            rounds = 10 * (rounds or 1)
+        rounds = None
+        if kind == "stall" or a.fixed:
+            longer = 10 if (kind, turns) == ("stall", "rounds") else 1
+            rounds = longer * max(1, round(a.budget / 2 / a.round))
         base, other = self.run(plant, a.round, turns, rounds)
         command = [sys.executable, "-m", "pgstrata", "compare", "base", "other", "--format", "json"]
         command += ["--results", str(self.folder / "run" / "results"), "--step", base.name]

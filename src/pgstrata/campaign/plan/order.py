@@ -205,9 +205,10 @@ def block_lengths(seconds: float, *, anew: bool = False) -> list[float]:
     servers that have been started anew."""
     lengths: list[float] = []
     while seconds > 1e-9:
-        doubled = 2 ** (len(lengths) // BLOCKS_OF_ONE_LENGTH)
-        length = ANEW_BLOCK_SECONDS if anew else BLOCK_SECONDS * doubled
-        if seconds - length < (length / 2 if anew else BLOCK_SECONDS):
+        length, least = ANEW_BLOCK_SECONDS, ANEW_BLOCK_SECONDS / 2
+        if not anew:
+            length, least = BLOCK_SECONDS * 2 ** (len(lengths) // BLOCKS_OF_ONE_LENGTH), BLOCK_SECONDS
+        if seconds - length < least:
             length = seconds
         lengths.append(length)
         seconds -= length
