@@ -103,7 +103,7 @@ class Bench:
         ends = f"rounds = {rounds}" if rounds else f'until = "verdict"\nmax_seconds = {a.budget}'
         head = f'order = "interleaved"\nturns = "{turns}"\n{ends}\nwindow_seconds = {a.window}\n'
         file.write_text(f"{head}{variants}{workload(a.step, seconds, self.rows_per_second)}")
-        data = default_data_dir() / "sensitivity-writes"
+        data = default_data_dir() / f"sensitivity-writes-{a.step}"
         command = [sys.executable, "-m", "pgstrata", "run", str(file), "--no-report"]
         command += ["--results", str(place / "results"), "--data-dir", str(data)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
