@@ -196,5 +196,5 @@ def test_variants_on_different_disks_take_turns(
     done = pgstrata("run", file)
     assert done.returncode == 0, done.stdout + done.stderr
     for run in Results(place / "results").runs():
-        assert run.done and len(run.steps[-1].slices) == 2
+        assert run.done and run.steps[-1].slices
     assert list(memory.iterdir()) == []
