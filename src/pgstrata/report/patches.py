@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata import numbers
-from pgstrata.judge.stacks import moved
+from pgstrata.judge.stacks import ShareChange, moved
 from pgstrata.page.results import read_results
 from pgstrata.patch.compare import RUNS, Compared, Outcome
 from pgstrata.report import verdicts
@@ -42,7 +42,7 @@ def record(outcome: Outcome) -> Json:
                 "whole": one.whole,
                 "functions": [
                     {"step": step, "role": role, "function": m.function, "before": m.own_base, "after": m.own}
-                    for step, role, functions in _functions(outcome, one)
+                    for step, role, _, functions in _functions(outcome, one)
                     for m in functions
                 ],
             }
@@ -93,19 +93,24 @@ def _head(outcome: Outcome) -> list[str]:
     return lines
 
 
-def _functions(outcome: Outcome, one: Compared) -> Iterator[tuple[str, str, list[Any]]]:
-    """Step, role and what moved of its profiles, where there are some."""
+def _functions(
+    outcome: Outcome, one: Compared
+) -> Iterator[tuple[str, str, tuple[int, int], list[ShareChange]]]:
+    """Step, role, samples of both sides and what moved between their profiles, where there are some."""
     results = read_results(outcome.folder / RUNS, one.campaign, one.comparison.base)
     for (_, step, role), flames in read_flames(results).items():
         base, other = flames.get(one.comparison.base), flames.get(one.comparison.other)
         if base is not None and other is not None:
             found = moved(base.stacks, base.samples, other.stacks, other.samples)
-            if found:
-                yield step, role, found[:FUNCTIONS]
+            yield step, role, (base.samples, other.samples), found[:FUNCTIONS]
 
 
 def _moved_lines(outcome: Outcome, one: Compared) -> Iterator[str]:
-    for step, _, functions in _functions(outcome, one):
+    for step, _, samples, functions in _functions(outcome, one):
+        if not functions:
+            taken = " and ".join(map(str, samples))
+            yield f"profile of {step}: no function's share moved by more than chance, of {taken} samples"
+            continue
         shares = ", ".join(
             f"{m.function} {numbers.significant(100 * m.own_base)} → {numbers.significant(100 * m.own)} %"
             for m in functions
