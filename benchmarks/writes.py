@@ -9,8 +9,8 @@ defaults but for the size. Kinds, other against base, new clusters each:
 
 - base: nothing is planted. --comparisons twice as many as of the others.
 - cpu, wal: a library that is preloaded on both sides (slow.c) takes 5 % of the rate, as CPU burned per
-  message of a client, or as delay of writes and syncs of WAL. How much that is is tried first (--calibrate
-  seconds).
+  message of a client, or as delay of writes and syncs of WAL, with synchronous_commit = on on both sides, as
+  nobody else waits for these. How much that is is tried first (--calibrate seconds).
 - stall: other has max_wal_size = 32MB, so that one checkpoint follows the other; once in frozen turns with
   --budget measured seconds of both, once in whole rounds with ten times as many.
 
@@ -50,7 +50,12 @@ OWN = ("server", "step", "budget", "round", "fixed", "window")
 
 SHARE = 0.05
 WORDS = ("slower", "faster", "same", "unclear")
-STALL = "max_wal_size = 32MB\nmin_wal_size = 32MB\n"
+BOTH = {"wal": "synchronous_commit = on\n"}
+"""Settings of both sides."""
+
+OTHER = {"stall": "max_wal_size = 32MB\nmin_wal_size = 32MB\n"}
+"""Settings of the other side."""
+
 TRIALS = {"cpu": 100_000, "wal": 200_000}
 """Nanoseconds of the first trial: a slowdown that is seen on any machine."""
 
@@ -79,30 +84,29 @@ class Bench:
 
     def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
         self.arguments, self.folder, self.library = arguments, folder, build(folder)
-        self.rows_per_second = 20_000.0
+        self.rows_per_second = dict.fromkeys(KINDS, 20_000.0)
 
     def run(
-        self, plant: dict[str, str], seconds: float, turns: str, rounds: int | None
+        self, kind: str, ns: int, seconds: float, turns: str, rounds: int | None
     ) -> tuple[StepRecord, StepRecord]:
-        """One campaign of base and other, whose records it returns. seconds: of a round of each; rounds: None
-        for as many as a verdict takes."""
+        """One campaign of base and other, whose records it returns. ns: planted on the other side; seconds:
+        of a round of each; rounds: None for as many as a verdict takes."""
         a = self.arguments
         place = self.folder / "run"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
-        config = plant.pop("config", "")
-        (place / "other.conf").write_text(config)
+        (place / "base.conf").write_text(BOTH.get(kind, ""))
+        (place / "other.conf").write_text(BOTH.get(kind, "") + OTHER.get(kind, ""))
         variants = ""
-        for label, own in (("base", {}), ("other", plant)):
-            env = {"LD_PRELOAD": str(self.library), **own}
+        for label, own in (("base", int(kind == "wal")), ("other", ns)):  # asking which file it is costs time
+            env = {"LD_PRELOAD": str(self.library), variable_of(kind): str(own)}
             pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in env.items())
-            stack = '["default", "./other.conf"]' if config and label == "other" else '["default"]'
-            variants += f'[[variants]]\nserver = "{a.server}"\nlabel = "{label}"\nconfig = {stack}\n'
-            variants += f"env = {{ {pairs} }}\n"
+            variants += f'[[variants]]\nserver = "{a.server}"\nlabel = "{label}"\n'
+            variants += f'config = ["default", "./{label}.conf"]\nenv = {{ {pairs} }}\n'
         file = place / "writes.toml"
         ends = f"rounds = {rounds}" if rounds else f'until = "verdict"\nmax_seconds = {a.budget}'
         head = f'order = "interleaved"\nturns = "{turns}"\n{ends}\nwindow_seconds = {a.window}\n'
-        file.write_text(f"{head}{variants}{workload(a.step, seconds, self.rows_per_second)}")
+        file.write_text(f"{head}{variants}{workload(a.step, seconds, self.rows_per_second[kind])}")
         data = default_data_dir() / f"sensitivity-writes-{a.step}"
         command = [sys.executable, "-m", "pgstrata", "run", str(file), "--no-report"]
         command += ["--results", str(place / "results"), "--data-dir", str(data)]
@@ -113,16 +117,17 @@ class Bench:
 
     def calibrate(self, kind: str) -> int:
         """Nanoseconds that take 5 % of the rate: what one costs is tried with many, then with fewer."""
-        trial, variable, wanted = TRIALS[kind], variable_of(kind), 0
+        trial, wanted = TRIALS[kind], 0
         for _ in range(2):
-            base, other = self.run({variable: str(trial)}, self.arguments.calibrate / 2, "frozen", 1)
+            base, other = self.run(kind, trial, self.arguments.calibrate / 2, "frozen", 1)
             of_one = 1 / rate_of(base)
             cost: float = of_one * math.expm1(-estimate(*pairs_of(base, other)).log) / trial
             if cost <= 0:
                 raise SystemExit(
                     f"{trial} ns of {kind} cost nothing: is LD_PRELOAD forbidden, or the machine busy?"
                 )
-            self.rows_per_second = rate_of(base) if self.arguments.step == "l.i1" else self.rows_per_second
+            if self.arguments.step == "l.i1":
+                self.rows_per_second[kind] = rate_of(base)
             print(
                 f"{of_one * 1e6:.1f} µs per operation, {trial} ns of {kind} cost {cost * trial * 1e6:.1f} µs",
                 flush=True,
@@ -134,15 +139,12 @@ class Bench:
     def compared(self, kind: str, turns: str, planted: int, number: int) -> Json:
         """One comparison as a line of the file."""
         begun, started = time.monotonic(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        plant = {variable_of(kind): str(planted)} if planted else {}
-        if kind == "stall":
-            plant = {"config": STALL}
         a = self.arguments
         rounds = None
         if kind == "stall" or a.fixed:
             longer = 10 if (kind, turns) == ("stall", "rounds") else 1
             rounds = longer * max(1, round(a.budget / 2 / a.round))
-        base, other = self.run(plant, a.round, turns, rounds)
+        base, other = self.run(kind, planted, a.round, turns, rounds)
         command = [sys.executable, "-m", "pgstrata", "compare", "base", "other", "--format", "json"]
         command += ["--results", str(self.folder / "run" / "results"), "--step", base.name]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -173,11 +175,15 @@ def measure(arguments: argparse.Namespace) -> None:
             )
         planted = {line["planted"]: line for line in lines[1:] if "planted" in line}
         for kind in (kind for kind in arguments.kind if kind in TRIALS and kind not in planted):
-            line = {"planted": kind, "ns": bench.calibrate(kind), "rows_per_second": bench.rows_per_second}
+            line = {"planted": kind, "ns": bench.calibrate(kind)}
+            line["rows_per_second"] = bench.rows_per_second[kind]
             append(arguments.out, line)
             planted[kind] = line
-        for line in planted.values():
-            bench.rows_per_second = line["rows_per_second"]
+        for kind, line in planted.items():
+            bench.rows_per_second[kind] = line["rows_per_second"]
+        if "cpu" in planted:  # the other kinds have its settings and its rate
+            for kind in ("base", "stall"):
+                bench.rows_per_second[kind] = planted["cpu"]["rows_per_second"]
         there = {(line["kind"], line["turns"], line["number"]) for line in lines[1:] if "kind" in line}
         for number in range(2 * arguments.comparisons):
             for kind in arguments.kind:
@@ -209,7 +215,30 @@ def table(lines: list[Json]) -> str:
         counts = " | ".join(str(words[word]) for word in WORDS)
         figures = f"{statistics.mean(ratios):.4f} | {spread} | {half} | {seconds:.0f}"
         rows.append(f"| {kind} | {turns} | {len(own)} | {counts} | {figures} |")
-    return "\n".join(rows)
+    return "\n".join(rows + agreement(found))
+
+
+def agreement(found: list[Json]) -> list[str]:
+    """How often frozen turns and whole rounds of the same pair of variants say the same of a stall."""
+    both = [
+        (line, other)
+        for line in found
+        for other in found
+        if (line["kind"], line["turns"]) == ("stall", "frozen")
+        and (other["kind"], other["turns"], other["number"]) == ("stall", "rounds", line["number"])
+    ]
+    if not both:
+        return []
+    inside = sum(rounds["low"] <= frozen["ratio"] <= rounds["high"] for frozen, rounds in both)
+    other_way = sum(frozen["low"] <= rounds["ratio"] <= frozen["high"] for frozen, rounds in both)
+    overlap = sum(
+        frozen["low"] <= rounds["high"] and rounds["low"] <= frozen["high"] for frozen, rounds in both
+    )
+    return [
+        f"\nOf {len(both)} pairs of variants the ratio of frozen turns lies in the interval of rounds in "
+        f"{inside}, that of rounds in the interval of frozen turns in {other_way}; the intervals overlap in "
+        f"{overlap}."
+    ]
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 /* A planted slowdown: preloaded into a server, it burns CPU for PGSTRATA_BURN_NS nanoseconds for every
  * message that a backend receives from its client, lets every fdatasync, by which WAL is synced, and every
- * pwrite to a file of pg_wal take PGSTRATA_WAL_NS nanoseconds longer, and does nothing else.
+ * pwrite to a file of pg_wal take PGSTRATA_WAL_NS nanoseconds longer, and does nothing else. Both spin: a
+ * sleep takes 50 us and more beyond what it is asked for, and what comes behind it is slower, too.
  *
  *     cc -O2 -shared -fPIC -o slow.so slow.c -ldl
  *
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <time.h>
@@ -30,13 +30,18 @@ __attribute__((constructor)) static void begin(void) {
     real_recv = (ssize_t(*)(int, void *, size_t, int))dlsym(RTLD_NEXT, "recv");
     real_pwrite = (ssize_t(*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite64");
     real_fdatasync = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
-    if (wal_ns > 0) /* else the kernel lets every sleep take 50 us more; children inherit it */
-        prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
 }
 
-static void wait_for_disk(void) {
-    struct timespec t = {wal_ns / 1000000000L, wal_ns % 1000000000L};
-    nanosleep(&t, NULL);
+static long now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000L + t.tv_nsec;
+}
+
+static void spin(long ns) {
+    long end = now_ns() + ns;
+    while (now_ns() < end) {
+    }
 }
 
 static int is_wal(int fd) {
@@ -52,14 +57,14 @@ static int is_wal(int fd) {
 int fdatasync(int fd) {
     int done = real_fdatasync(fd);
     if (wal_ns > 0)
-        wait_for_disk();
+        spin(wal_ns);
     return done;
 }
 
 ssize_t pwrite64(int fd, const void *buffer, size_t length, off_t at) {
     ssize_t done = real_pwrite(fd, buffer, length, at);
     if (wal_ns > 0 && is_wal(fd))
-        wait_for_disk();
+        spin(wal_ns);
     return done;
 }
 
@@ -67,18 +72,9 @@ ssize_t pwrite(int fd, const void *buffer, size_t length, off_t at) {
     return pwrite64(fd, buffer, length, at);
 }
 
-static long now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000L + t.tv_nsec;
-}
-
 ssize_t recv(int fd, void *buffer, size_t length, int flags) {
     ssize_t got = real_recv(fd, buffer, length, flags);
-    if (got > 0 && burn_ns > 0) {
-        long end = now_ns() + burn_ns;
-        while (now_ns() < end) {
-        }
-    }
+    if (got > 0 && burn_ns > 0)
+        spin(burn_ns);
     return got;
 }
