@@ -214,6 +214,8 @@ class Comparison:
             self.interrupts.check()
             if anew and number > 1:
                 self._start_anew(number)
+                if len(self.here) < 2:
+                    break
             warmup = schedule.step.warmup if anew or number == 1 else AGAIN_SECONDS
             step = replace(schedule.step, seconds=seconds, warmup=warmup)
             turns = WindowTurns(self.settings.slice_seconds, len(self.here), step.warmup)
