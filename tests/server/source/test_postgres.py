@@ -18,6 +18,8 @@ from support_sources import debian_archive
 # For the first that asks for it, who builds it.
 pytestmark = pytest.mark.timeout(3600)
 
+CLANG = next(filter(shutil.which, ("clang", *(f"clang-{version}" for version in range(22, 10, -1)))), "")
+
 
 def cflags(server: BuiltServer) -> list[str]:
     """What the server says of the flags it was compiled with; meson's builds tell them apart."""
@@ -91,7 +93,12 @@ def test_releases_build_both_ways_with_two_sets_of_flags(
 ) -> None:
     if system == "meson" and major < 16:
         pytest.skip("meson came in 16")
-    tree = tree_of_archive(debian_archive(major, suite))
+    try:
+        tree = tree_of_archive(debian_archive(major, suite))
+    except AssertionError as error:
+        if suite != "experimental":
+            raise
+        pytest.skip(f"what comes before a release is not always there: {error}")
     made = build(tree, SHIPPED[name].with_keys({"system": system}, Path()))
     assert made.record.system == system
     kept = name == "o2_nofp"
@@ -104,9 +111,9 @@ def test_releases_build_both_ways_with_two_sets_of_flags(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("clang") is None, reason="apt-get install clang")
+@pytest.mark.skipif(not CLANG, reason="apt-get install clang")
 def test_clang_says_with_which_flags_it_compiled() -> None:
-    made = build(tree_of_archive(debian_archive(17, "trixie")), Build("clang", cc="clang"))
+    made = build(tree_of_archive(debian_archive(17, "trixie")), Build("clang", cc=CLANG))
     assert made.record.compiler.startswith(("clang", "Debian clang"))
     compiled = producers(made)
     assert compiled and all("clang" in one and " -O2" in one for one in compiled)
