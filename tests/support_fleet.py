@@ -18,7 +18,7 @@ import msgspec
 from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.conductor import Conductor
 from pgstrata.fleet.dispatch import Dispatcher
-from pgstrata.fleet.engine import Engine
+from pgstrata.fleet.engine import SchedulerClient
 from pgstrata.fleet.home import ARRIVED
 from pgstrata.fleet.job import QUALIFIED, Known
 from pgstrata.fleet.machine import look
@@ -127,8 +127,8 @@ class Noting:
 @contextmanager
 def engine_at(
     address: str, owner: str = "tests", perform: Callable[[bytes], bytes] = simulated
-) -> Iterator[Engine]:
-    engine = Engine(address, owner, perform)
+) -> Iterator[SchedulerClient]:
+    engine = SchedulerClient(address, owner, perform)
     try:
         yield engine
     finally:
@@ -136,7 +136,7 @@ def engine_at(
 
 
 def conduct(
-    engine: Engine,
+    engine: SchedulerClient,
     job: Sleeping,
     assignments: Sequence[Assignment],
     *,

@@ -21,7 +21,7 @@ from statistics import median
 
 import numpy as np
 
-from pgstrata.bisect.procedure import Procedure, Seen
+from pgstrata.bisect.procedure import Procedure, TaskOutcome
 
 EFFECTS = (0.0, 0.01, 0.02, 0.03, 0.05)
 BROKEN_RUN = 20
@@ -83,7 +83,7 @@ def search(made: History, noise: float, start: float, dice: np.random.Generator)
         error = noise * math.exp(dice.uniform(-0.4, 0.4))
         true = made.levels[task.other] - made.levels[task.base]
         value = true + dice.normal() * error + dice.normal() * start
-        procedure.add(Seen(task.base, task.other, float(value), error))
+        procedure.add(TaskOutcome(task.base, task.other, float(value), error))
     found = procedure.conclusion()
     if found.state != "found":
         return Result(len(built - {made.n}), None)

@@ -40,7 +40,7 @@ from distributed import LocalCluster, Worker
 from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.conductor import Conductor
 from pgstrata.fleet.dispatch import Dispatcher
-from pgstrata.fleet.engine import Engine
+from pgstrata.fleet.engine import SchedulerClient
 from pgstrata.fleet.local import QUIET
 from pgstrata.fleet.perform import RESOURCE
 from pgstrata.fleet.roles import Machine
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         address = cluster.scheduler_address
         for _, tell in pipes:
             tell.send(address)
-        engine = Engine(address, f"simulate-{socket.gethostname()}", simulated)
+        engine = SchedulerClient(address, f"simulate-{socket.gethostname()}", simulated)
         while len(engine.workers()) < options.workers:
             time.sleep(0.2)
         job = Sleeps()

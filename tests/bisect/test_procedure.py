@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pgstrata.bisect.procedure import MOST_ENDS, Procedure, Seen, Task
+from pgstrata.bisect.procedure import MOST_ENDS, Procedure, Task, TaskOutcome
 
 ERROR = 0.003
 
@@ -22,16 +22,16 @@ def answered(
             procedure.set_aside(bad[0])
             continue
         value = levels[task.other] - levels[task.base] + noise * ERROR * float(dice.normal())
-        procedure.add(Seen(task.base, task.other, value, ERROR))
+        procedure.add(TaskOutcome(task.base, task.other, value, ERROR))
     return procedure
 
 
 def test_both_ends_are_measured_first_and_more_than_once() -> None:
     procedure = Procedure(10)
     assert procedure.next() == Task(0, 10, "ends")
-    procedure.add(Seen(0, 10, -0.05, ERROR))
+    procedure.add(TaskOutcome(0, 10, -0.05, ERROR))
     assert procedure.next() == Task(0, 10, "ends")
-    procedure.add(Seen(0, 10, -0.05, ERROR))
+    procedure.add(TaskOutcome(0, 10, -0.05, ERROR))
     task = procedure.next()
     assert task is not None and task.why == "search"
 
@@ -39,7 +39,7 @@ def test_both_ends_are_measured_first_and_more_than_once() -> None:
 def test_ends_that_are_the_same_end_the_search_with_what_could_have_been_seen() -> None:
     procedure = Procedure(10)
     for _ in range(2):
-        procedure.add(Seen(0, 10, 0.0, 0.001))
+        procedure.add(TaskOutcome(0, 10, 0.0, 0.001))
     assert procedure.next() is None
     known = procedure.conclusion()
     assert known.state == "none" and known.groups == ()
@@ -50,7 +50,7 @@ def test_ends_that_stay_unclear_are_measured_again_and_then_given_up() -> None:
     procedure = Procedure(10)
     for number in range(MOST_ENDS):
         assert procedure.next() == Task(0, 10, "ends"), number
-        procedure.add(Seen(0, 10, -0.01, 0.03))
+        procedure.add(TaskOutcome(0, 10, -0.01, 0.03))
     assert procedure.next() is None
     assert procedure.conclusion().state == "none"
 
@@ -58,7 +58,7 @@ def test_ends_that_stay_unclear_are_measured_again_and_then_given_up() -> None:
 def test_ends_that_contradict_each_other_prove_nothing() -> None:
     procedure = Procedure(10)
     for value in (-0.2, 0.1, -0.2, 0.1, -0.2, 0.1):
-        procedure.add(Seen(0, 10, value, ERROR))
+        procedure.add(TaskOutcome(0, 10, value, ERROR))
     assert procedure.next() is None
     assert procedure.conclusion().state == "none"
 
@@ -103,19 +103,19 @@ def test_neighbours_that_do_not_differ_send_the_search_on() -> None:
     """A measurement that was far off: the commit it points at is the same as the one before it."""
     procedure = Procedure(8)
     for position, value in ((8, -0.05), (8, -0.05), (4, -0.05), (2, 0.0), (3, -0.05)):
-        procedure.add(Seen(0, position, value, ERROR))
+        procedure.add(TaskOutcome(0, position, value, ERROR))
     assert procedure.next() == Task(2, 3, "culprit")
-    procedure.add(Seen(2, 3, 0.0, ERROR))
+    procedure.add(TaskOutcome(2, 3, 0.0, ERROR))
     assert procedure.next() == Task(0, 2, "doubt")
-    procedure.add(Seen(0, 2, 0.0, ERROR))
+    procedure.add(TaskOutcome(0, 2, 0.0, ERROR))
     assert procedure.next() == Task(0, 3, "doubt")
     for _ in range(3):
-        procedure.add(Seen(0, 3, 0.0, ERROR / 2))
+        procedure.add(TaskOutcome(0, 3, 0.0, ERROR / 2))
     task = procedure.next()
     assert task is not None and task != Task(2, 3, "culprit")
     while task := procedure.next():
         level = [0.0, 0.0, 0.0, 0.0, -0.05, -0.05, -0.05, -0.05, -0.05]
-        procedure.add(Seen(task.base, task.other, level[task.other] - level[task.base], ERROR))
+        procedure.add(TaskOutcome(task.base, task.other, level[task.other] - level[task.base], ERROR))
     confirmed = [group for group in procedure.conclusion().groups if group.confirmed]
     assert [(group.first, group.last) for group in confirmed] == [(4, 4)]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from pgstrata.bisect import state as states
-from pgstrata.bisect.line import Line, Stop
+from pgstrata.bisect.line import Range, Stop
 from pgstrata.bisect.state import FILE, Measurement, SetAside
 from pgstrata.errors import StoreError, UsageError
 
-LINE = Line("release", "a … c", [Stop(name, name, {}) for name in "abc"])
+LINE = Range("release", "a … c", [Stop(name, name, {}) for name in "abc"])
 
 
 def measurement(base: int, other: int) -> Measurement:
@@ -35,7 +35,7 @@ def test_another_question_is_refused_by_what_differs(tmp_path: Path) -> None:
     states.save(tmp_path, states.begin(tmp_path, LINE, {"step": "x", "seconds": 1}))
     with pytest.raises(UsageError, match="differs in step"):
         states.begin(tmp_path, LINE, {"step": "y", "seconds": 1})
-    longer = Line("release", "a … d", [*LINE.stops, Stop("d", "d", {})])
+    longer = Range("release", "a … d", [*LINE.stops, Stop("d", "d", {})])
     with pytest.raises(UsageError, match="differs in the releases"):
         states.begin(tmp_path, longer, {"step": "x", "seconds": 1})
 

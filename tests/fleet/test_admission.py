@@ -26,7 +26,7 @@ from pgstrata.fleet.tasks import (
     Provided,
     Qualified,
     Qualify,
-    Seen,
+    SeenMachine,
     Unable,
     decode_task,
     encode,
@@ -59,7 +59,7 @@ def machine(name: str = "w") -> Machine:
     return Machine(WorkerInfo(f"tcp://{name}:1", name, 1, 1, time.time()), name)
 
 
-def seen(**other: Any) -> Seen:
+def seen(**other: Any) -> SeenMachine:
     """This machine, as it sees itself, but for what is given."""
     have = ("pg:12.22", "pg:17.6")
     return msgspec.structs.replace(look(Look(data_dir=None, servers=())), **{"have": have, **other})

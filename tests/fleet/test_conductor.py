@@ -15,7 +15,7 @@ import pytest
 
 from pgstrata.errors import UsageError
 from pgstrata.fleet.assignments import Assignment
-from pgstrata.fleet.engine import Engine, SchedulerLostError
+from pgstrata.fleet.engine import SchedulerClient, SchedulerLostError
 from pgstrata.fleet.local import local_fleet
 from support_fleet import Noting, Sleeping, conduct, engine_at, present, repeats
 
@@ -36,7 +36,7 @@ def _whole(address: str) -> None:
             assert time.monotonic() < until, engine.workers()
 
 
-def answer_all(engine: Engine, number: int) -> bool:
+def answer_all(engine: SchedulerClient, number: int) -> bool:
     """Whether there are so many workers, and each answers."""
     calls = [engine.ask(address, "whole", b"here") for address in engine.workers()]
     until = time.monotonic() + 5

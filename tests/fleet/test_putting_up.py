@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.fleet.putting_up import Host, check_name, keeping, names, put_down, read, read_hosts
+from pgstrata.fleet.putting_up import HostLine, check_name, keeping, names, put_down, read, read_hosts
 from support_fleet import engine_on_loopback
 from support_program import Program
 
@@ -23,10 +23,10 @@ def test_lists_of_hosts(tmp_path: Path) -> None:
         "# the rack\n\ndb1\nroot@db2:2222  # the old one\nme@[::1]:22 /opt/pgstrata/bin/python\n10.0.0.7\n"
     )
     assert read_hosts(file) == (
-        Host(host="db1"),
-        Host(host="db2", user="root", port=2222),
-        Host(host="::1", user="me", python="/opt/pgstrata/bin/python"),
-        Host(host="10.0.0.7"),
+        HostLine(host="db1"),
+        HostLine(host="db2", user="root", port=2222),
+        HostLine(host="::1", user="me", python="/opt/pgstrata/bin/python"),
+        HostLine(host="10.0.0.7"),
     )
 
 

@@ -9,11 +9,11 @@ import pytest
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.measure.run.cause import DISK_FULL
-from pgstrata.measure.two_servers import OtherFailedError, TwoServers, Work, steps_of
+from pgstrata.measure.two_servers import MeasuredWork, OtherFailedError, TwoServers, steps_of
 
 
 def asked(*steps: str, workload: str = "sysbench", **more: object) -> TwoServers:
-    work = Work(steps, workload=workload, seconds=7.0, **more)  # type: ignore[arg-type]
+    work = MeasuredWork(steps, workload=workload, seconds=7.0, **more)  # type: ignore[arg-type]
     return TwoServers(work, {"server": "pg:16"}, {"server": "pg:17"}, "two", Path("results"))
 
 

@@ -17,9 +17,9 @@ from pgstrata.traffic.captured import (
     SIMPLE,
     Captured,
     CapturedError,
-    Entry,
     Header,
     LeftOut,
+    SessionEntry,
     Statement,
     Writer,
 )
@@ -38,7 +38,7 @@ STATEMENTS = st.builds(
 )
 
 
-def read(path: Path) -> tuple[Header, list[tuple[Entry, list[Statement]]]]:
+def read(path: Path) -> tuple[Header, list[tuple[SessionEntry, list[Statement]]]]:
     with Captured(path) as found:
         return found.header, [(entry, list(found.statements(entry))) for entry in found.sessions()]
 

@@ -22,8 +22,8 @@ from pgstrata.traffic.captured import (
     SIMPLE,
     Captured,
     CapturedError,
-    Entry,
     Header,
+    SessionEntry,
     Statement,
 )
 from pgstrata.traffic.mask import Mask
@@ -36,7 +36,7 @@ S = 1_000_000
 
 def taken(
     folder: Path, told: Sequence[Told], form: str = "csvlog", mask: bool = False
-) -> tuple[Header, list[tuple[Entry, list[Statement]]]]:
+) -> tuple[Header, list[tuple[SessionEntry, list[Statement]]]]:
     """The header and every session of a log of these entries."""
     file, to = folder / "log", folder / "log.traffic"
     file.write_text(log(told, form))
@@ -268,7 +268,7 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.M
     held: list[int] = []
     flush = captured.Writer._flush
 
-    def noted(writer: captured.Writer, session: captured.Session) -> None:
+    def noted(writer: captured.Writer, session: captured.SessionWriter) -> None:
         held.append(sum(len(one.buffer) for one in writer._open.values()))
         flush(writer, session)
 

@@ -13,8 +13,8 @@ from typing import Any
 from rich.console import Console
 
 from pgstrata.bisect import state as states
-from pgstrata.bisect.line import Line, Stop
-from pgstrata.bisect.procedure import By, Conclusion, Procedure, Seen, Task, change_of
+from pgstrata.bisect.line import Range, Stop
+from pgstrata.bisect.procedure import By, Conclusion, Procedure, Task, TaskOutcome, change_of
 from pgstrata.bisect.state import Measurement, SetAside, State
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.file.reading import campaign_of
@@ -22,7 +22,7 @@ from pgstrata.errors import ServerError
 from pgstrata.measure.instructions.two_servers import count_two
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
-from pgstrata.measure.two_servers import Measured, OtherFailedError, TwoServers, Work
+from pgstrata.measure.two_servers import MeasuredRatio, MeasuredWork, OtherFailedError, TwoServers
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.acquire import acquire
 from pgstrata.server.config.resolve import find_fragment
@@ -39,13 +39,13 @@ GOOD = "good"
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchSettings:
     """What is asked. smallest: share below which no difference is looked for; most_seconds: after which no
     new measurement is begun, None for no limit; profile: of what is found, where perf can work; by: the rate
     of the step, or instructions per operation."""
 
-    line: Line
-    work: Work
+    line: Range
+    work: MeasuredWork
     folder: Path
     smallest: float = 0.01
     most_seconds: float | None = None
@@ -66,16 +66,16 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search says at its end. stopped: why it ended before, or empty."""
 
-    search: Search
+    search: SearchSettings
     state: State
     conclusion: Conclusion
     stopped: str = ""
 
 
-def hunt(search: Search, console: Console) -> Found:
+def hunt(search: SearchSettings, console: Console) -> SearchResult:
     """Goes on with a search, or begins it; what is finished is on disk whenever this ends.
 
     Raises UsageError where the folder holds another search or the step is not there, ServerError where an end
@@ -96,23 +96,23 @@ def hunt(search: Search, console: Console) -> Found:
             procedure = state.procedure(math.log1p(search.smallest))
             task = procedure.next()
             if task is None:
-                return Found(search, state, procedure.conclusion())
+                return SearchResult(search, state, procedure.conclusion())
             interrupts.check()
             if search.most_seconds is not None and time.monotonic() - begun > search.most_seconds:
                 stopped = f"after {search.most_seconds:.0f} s (--max-seconds)"
-                return Found(search, state, procedure.conclusion(), stopped)
+                return SearchResult(search, state, procedure.conclusion(), stopped)
             _do(search, state, procedure, task, ready, console, say, interrupts.check)
             states.save(search.folder, state)
 
 
-def check(search: Search) -> Campaign:
+def check(search: SearchSettings) -> Campaign:
     """The campaign of both ends. Raises UsageError for a workload, step, config or build that is not there,
     before anything is built."""
     first, last = search.line.stops[0], search.line.stops[-1]
     return TwoServers(search.work, first.variant, last.variant, "check", search.folder / RUNS).campaign()
 
 
-def _files(campaign: Campaign, line: Line) -> dict[str, dict[str, str]]:
+def _files(campaign: Campaign, line: Range) -> dict[str, dict[str, str]]:
     """The content of scripts and configs, for the question: one that is edited asks another."""
     options = campaign.workloads[0].options
     names = set(options.files()) if isinstance(options, NamesFiles) else set()
@@ -122,7 +122,7 @@ def _files(campaign: Campaign, line: Line) -> dict[str, dict[str, str]]:
 
 
 def _do(
-    search: Search,
+    search: SearchSettings,
     state: State,
     procedure: Procedure,
     task: Task,
@@ -158,11 +158,11 @@ def _do(
     state.measured.append(entry)
     what = "instructions " if search.by == "instructions" else ""
     ratio = change_of(entry.log_ratio, search.by)
-    error_ = Seen(0, 1, entry.log_ratio, entry.error, search.by).outcome.error
+    error_ = TaskOutcome(0, 1, entry.log_ratio, entry.error, search.by).outcome.error
     say(f"  {search.line.stops[task.other].name}: {what}{ratio:+.2%} ± {error_:.2%} in {entry.seconds:.0f} s")
 
 
-def _measure(search: Search, task: Task, name: str, console: Console) -> Measured:
+def _measure(search: SearchSettings, task: Task, name: str, console: Console) -> MeasuredRatio:
     stops = search.line.stops
     work = search.work
     if search.by == "instructions":
@@ -180,7 +180,7 @@ def _measure(search: Search, task: Task, name: str, console: Console) -> Measure
 
 
 def build_server(
-    work: Work, variant: Mapping[str, Any], say: Callable[[str], None], check: Callable[[], None]
+    work: MeasuredWork, variant: Mapping[str, Any], say: Callable[[str], None], check: Callable[[], None]
 ) -> None:
     """Builds or fetches a server before its measurement begins, never beside one. Raises ServerError."""
     campaign = campaign_of({"variants": [dict(variant)], "workloads": [{"name": work.workload}]})
@@ -199,7 +199,7 @@ def _set_aside(state: State, position: int, why: str, say: Callable[[str], None]
     say(f"  {stop.name} is set aside: {why}")
 
 
-def _announced(line: Line, procedure: Procedure, task: Task) -> str:
+def _announced(line: Range, procedure: Procedure, task: Task) -> str:
     number = len(procedure.seen) + 1
     other, base = line.stops[task.other], line.stops[task.base]
     match task.why:
@@ -214,7 +214,7 @@ def _announced(line: Line, procedure: Procedure, task: Task) -> str:
     return f"{number}: {other.name} ({task.other} of {line.n}), {left} {line.kind}s in question"
 
 
-def _entry(task: Task, measured: Measured, build_seconds: float, seconds: float) -> Measurement:
+def _entry(task: Task, measured: MeasuredRatio, build_seconds: float, seconds: float) -> Measurement:
     return Measurement(
         base=task.base,
         other=task.other,
@@ -237,4 +237,4 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-__all__ = ["RUNS", "Found", "Search", "build_server", "check", "hunt", "of_machine"]
+__all__ = ["RUNS", "SearchResult", "SearchSettings", "build_server", "check", "hunt", "of_machine"]

@@ -32,7 +32,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Line:
+class Range:
     """kind: what its stops are, say `commit`. what: the whole in words. stops: the good end first.
 
     notes: what somebody should know beforehand.
@@ -62,7 +62,7 @@ class Commit:
     parents: Sequence[str] = ()
 
 
-def commits(repo: Path, good: str, bad: str, variant: Json) -> Line:
+def commits(repo: Path, good: str, bad: str, variant: Json) -> Range:
     """The commits from `good` to `bad` by first parents. variant: everything of the servers but where they
     come from.
 
@@ -88,7 +88,7 @@ def commits(repo: Path, good: str, bad: str, variant: Json) -> Line:
         hash_, author, date, subject = line.split("\0")
         spec = {**variant, "server": f"git:{repo}#{hash_}"}
         stops.append(Stop(hash_, hash_[:10], spec, subject, author, date))
-    return Line("commit", f"{good}..{bad} of {repo}", stops, repo, _notes(repo))
+    return Range("commit", f"{good}..{bad} of {repo}", stops, repo, _notes(repo))
 
 
 def _notes(repo: Path) -> list[str]:
@@ -167,7 +167,7 @@ def about_commit(repo: Path, hash_: str) -> Commit:
     return Commit(found, author, date, message.rstrip(), "\n".join(lines), parents.split())
 
 
-def releases(specs: Sequence[str], variant: Json) -> Line:
+def releases(specs: Sequence[str], variant: Json) -> Range:
     """A series of servers, say `pg:13`, `pg:14`, `pg:15`. Raises UsageError for fewer than two or one
     twice."""
     from pgstrata.server.acquire import check_spec
@@ -181,10 +181,10 @@ def releases(specs: Sequence[str], variant: Json) -> Line:
                 "name pg:, release:, path:",
             )
     stops = [Stop(spec, spec, {**variant, "server": spec}) for spec in specs]
-    return Line("release", f"{specs[0]} … {specs[-1]}", stops)
+    return Range("release", f"{specs[0]} … {specs[-1]}", stops)
 
 
-def configs(stacks: Sequence[str], variant: Json) -> Line:
+def configs(stacks: Sequence[str], variant: Json) -> Range:
     """A series of configs of one server, each a stack like `base+a1`. Raises UsageError as `releases`
     does."""
     _check_series("--configs", stacks)
@@ -195,7 +195,7 @@ def configs(stacks: Sequence[str], variant: Json) -> Line:
         Stop(stack, name, {**variant, "config": stack.split("+")})
         for stack, name in zip(stacks, names, strict=True)
     ]
-    return Line("config", f"{names[0]} … {names[-1]} on {variant['server']}", stops)
+    return Range("config", f"{names[0]} … {names[-1]} on {variant['server']}", stops)
 
 
 def _check_series(option: str, names: Sequence[str]) -> None:
@@ -213,7 +213,7 @@ def split_series(text: str) -> list[str]:
 
 __all__ = [
     "Commit",
-    "Line",
+    "Range",
     "Stop",
     "about_commit",
     "commits",

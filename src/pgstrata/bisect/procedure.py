@@ -59,7 +59,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Seen:
+class TaskOutcome:
     """An outcome of a task: log ratio of the rates, and the standard error of this one measurement.
 
     by: what was measured; the ratio of instructions is turned over, so that below 0 is worse for both.
@@ -123,14 +123,14 @@ class Procedure:
     """
 
     def __init__(
-        self, n: int, seen: Sequence[Seen] = (), broken: Sequence[int] = (), *, smallest: float = 0.01
+        self, n: int, seen: Sequence[TaskOutcome] = (), broken: Sequence[int] = (), *, smallest: float = 0.01
     ) -> None:
         self.n, self.seen, self.smallest = n, list(seen), smallest
         self.search = Search(n, broken=set(broken))
         for one in self.seen:
             self._note(one)
 
-    def add(self, one: Seen) -> None:
+    def add(self, one: TaskOutcome) -> None:
         """Takes the outcome of a task. Raises ValueError for what is no measurement."""
         self._note(one)
         self.seen.append(one)
@@ -141,7 +141,7 @@ class Procedure:
             raise ValueError("an end cannot be set aside")
         self.search.set_aside(position)
 
-    def _note(self, one: Seen) -> None:
+    def _note(self, one: TaskOutcome) -> None:
         if one.base == 0:
             self.search.add(one.other, one.outcome)
 
@@ -236,4 +236,14 @@ class Procedure:
         return None
 
 
-__all__ = ["PROOF", "START_ERROR", "By", "Conclusion", "Group", "Procedure", "Seen", "Task", "change_of"]
+__all__ = [
+    "PROOF",
+    "START_ERROR",
+    "By",
+    "Conclusion",
+    "Group",
+    "Procedure",
+    "Task",
+    "TaskOutcome",
+    "change_of",
+]

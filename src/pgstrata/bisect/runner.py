@@ -11,7 +11,7 @@ from pgstrata.bisect.hunt import RUNS, build_server, of_machine
 from pgstrata.judge.compare import compare_all
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
-from pgstrata.measure.two_servers import OtherFailedError, TwoServers, Work
+from pgstrata.measure.two_servers import MeasuredWork, OtherFailedError, TwoServers
 from pgstrata.server.source import BuildError
 from pgstrata.server.source.git import commit_of, repository
 from pgstrata.store.choose import Side
@@ -20,7 +20,7 @@ Word = Literal["slower", "faster", "same", "unclear", "broken"]
 
 
 def judge_head(
-    work: Work, repo: Path, good: str, variant: dict[str, Any], folder: Path, console: Console
+    work: MeasuredWork, repo: Path, good: str, variant: dict[str, Any], folder: Path, console: Console
 ) -> tuple[Word, str]:
     """The verdict on what is checked out, against the good end, and a sentence.
 

@@ -273,13 +273,13 @@ def information(before: float, separation: float) -> float:
     if not 0.0 < before < 1.0 or separation <= 0:
         return 0.0
     # y = noise + separation × bit, noise standard normal
-    told = 0.0
+    nats = 0.0
     for bit, probability in ((1.0, before), (0.0, 1.0 - before)):
         y = _NODES + separation * bit
         log_ratio = separation * y - 0.5 * separation**2  # log p(y|1) / p(y|0)
         odds = np.logaddexp(math.log(before) + log_ratio, math.log1p(-before))
-        told += probability * float(_WEIGHTS @ (bit * log_ratio - odds))
-    return max(0.0, told / math.log(2))
+        nats += probability * float(_WEIGHTS @ (bit * log_ratio - odds))
+    return max(0.0, nats / math.log(2))
 
 
 def pooled(outcomes: Sequence[Outcome]) -> Outcome:

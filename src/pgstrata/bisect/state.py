@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from pgstrata.bisect.line import Line
-from pgstrata.bisect.procedure import Procedure, Seen
+from pgstrata.bisect.line import Range
+from pgstrata.bisect.procedure import Procedure, TaskOutcome
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.store import disk
 from pgstrata.store.disk import read_regular, storing
@@ -60,7 +60,7 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
     def procedure(self, smallest: float) -> Procedure:
         """The search with all of this in it. Raises StoreError for positions that are not on the line."""
         by = self.question.get("by", "rate")
-        seen = [Seen(m.base, m.other, m.log_ratio, m.error, by) for m in self.measured]
+        seen = [TaskOutcome(m.base, m.other, m.log_ratio, m.error, by) for m in self.measured]
         try:
             return Procedure(
                 len(self.line) - 1, seen, [one.position for one in self.set_aside], smallest=smallest
@@ -88,7 +88,7 @@ def load(folder: Path) -> State | None:
     return state
 
 
-def begin(folder: Path, line: Line, question: dict[str, Any]) -> State:
+def begin(folder: Path, line: Range, question: dict[str, Any]) -> State:
     """The state of a search that may have begun already.
 
     Raises UsageError where the folder has one of another question, StoreError for one that is damaged.

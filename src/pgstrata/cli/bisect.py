@@ -24,9 +24,9 @@ from pgstrata.cli.output import TextOrJson
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pgstrata.bisect.hunt import Search
-    from pgstrata.bisect.line import Line
-    from pgstrata.measure.two_servers import Work
+    from pgstrata.bisect.hunt import SearchSettings
+    from pgstrata.bisect.line import Range
+    from pgstrata.measure.two_servers import MeasuredWork
 
 
 def bisect(
@@ -133,11 +133,11 @@ def bisect(
             error.exit_code = 128
             raise
     line = _line(repo, good, bad, releases, configs, server, variant)
-    from pgstrata.bisect.hunt import Search, check
+    from pgstrata.bisect.hunt import SearchSettings, check
 
     folder = results or _folder(line, work)
     least = share("--smallest", smallest or ("0.2%" if by == "instructions" else "1%"))
-    search = Search(line, work, folder, least, max_seconds, not no_profile, by)
+    search = SearchSettings(line, work, folder, least, max_seconds, not no_profile, by)
     if dry_run:
         check(search)
         _show_plan(search)
@@ -156,11 +156,11 @@ def work_of(
     *,
     small: str = "quick",
     **more: float,
-) -> Work:
+) -> MeasuredWork:
     """The work that options of the command line ask for, at the scale `small` where none is asked for and the
     workload has it. Raises UsageError."""
     from pgstrata.errors import UsageError
-    from pgstrata.measure.two_servers import Work
+    from pgstrata.measure.two_servers import MeasuredWork
     from pgstrata.suggest import meant
     from pgstrata.workload import catalog
 
@@ -170,7 +170,7 @@ def work_of(
         scale = small
     if not 0.1 <= seconds <= 86_400:
         raise UsageError(f"--seconds {seconds:g}: between 0.1 and 86400")
-    return Work(
+    return MeasuredWork(
         tuple(steps),
         workload,
         scale,
@@ -195,7 +195,7 @@ def _line(
     configs: str | None,
     server: str | None,
     variant: dict[str, Any],
-) -> Line:
+) -> Range:
     from pgstrata.bisect import line
     from pgstrata.errors import UsageError
 
@@ -221,13 +221,13 @@ def _line(
     return line.commits(repo, good, bad, variant)
 
 
-def _folder(line: Line, work: Work) -> Path:
+def _folder(line: Range, work: MeasuredWork) -> Path:
     from pgstrata.store import slug
 
     return Path("bisect") / slug(f"{line.stops[0].name}-{line.stops[-1].name}-{work.step}")
 
 
-def _execute(search: Search, form: TextOrJson) -> int:
+def _execute(search: SearchSettings, form: TextOrJson) -> int:
     from rich.console import Console
 
     from pgstrata.bisect.hunt import hunt
@@ -259,7 +259,7 @@ def _execute(search: Search, form: TextOrJson) -> int:
     return 0 if found.conclusion.state == "found" else 3
 
 
-def _show_plan(search: Search) -> None:
+def _show_plan(search: SearchSettings) -> None:
     from pgstrata.bisect import state as states
     from pgstrata.bisect.procedure import Procedure
 
@@ -287,7 +287,7 @@ def _show_plan(search: Search) -> None:
 
 
 def _run_runner(
-    work: Work,
+    work: MeasuredWork,
     variant: dict[str, Any],
     repo: Path | None,
     good: str | None,

@@ -18,11 +18,11 @@ class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field=
     pass
 
 
-class _Object(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class ReadyRole(_Object, frozen=True):
+class ReadyRole(_Strict, frozen=True):
     name: str
     clients: int
     pids: list[int]
@@ -45,7 +45,7 @@ class Measuring(_Event, frozen=True, tag="measuring"):
     unix_time: float
 
 
-class Latency(_Object, frozen=True):
+class Latency(_Strict, frozen=True):
     """Of operations, in seconds."""
 
     mean: float
@@ -58,14 +58,14 @@ class Latency(_Object, frozen=True):
     max: float
 
 
-class Lag(_Object, frozen=True):
+class Lag(_Strict, frozen=True):
     """How much later than intended transactions began, in seconds."""
 
     mean: float
     max: float
 
 
-class Outcomes(_Object, frozen=True):
+class Outcomes(_Strict, frozen=True):
     """What became of transactions that did not simply succeed."""
 
     serialization_failures: int
@@ -78,7 +78,7 @@ class Outcomes(_Object, frozen=True):
 NO_OUTCOMES = Outcomes(0, 0, 0, 0, 0)
 
 
-class RoleCounts(_Object, frozen=True, kw_only=True):
+class RoleCounts(_Strict, frozen=True, kw_only=True):
     """What a role did in some time. windows: those, or stretches, that have ended since the last event."""
 
     name: str
@@ -94,7 +94,7 @@ class RoleCounts(_Object, frozen=True, kw_only=True):
     windows: list[Window] = []
 
 
-class ReplayLag(_Object, frozen=True):
+class ReplayLag(_Strict, frozen=True):
     """How late a replay itself was, in seconds: from when a statement was meant to start and its session was
     free until it was sent. sent: statements."""
 
@@ -107,7 +107,7 @@ class ReplayLag(_Object, frozen=True):
     max: float
 
 
-class ReplayFailure(_Object, frozen=True):
+class ReplayFailure(_Strict, frozen=True):
     """Statements of one shape that ended in the same way. then, now: SQLSTATE, None where they succeeded."""
 
     statement: str
@@ -117,7 +117,7 @@ class ReplayFailure(_Object, frozen=True):
     message: str
 
 
-class Replayed(_Object, frozen=True):
+class Replayed(_Strict, frozen=True):
     """What a replay has to say beside what every step says. lost: sessions that the server has ended before
     their time; unsent: statements that were not sent; failures: of the original, of now, or both times;
     found_nothing: executions that went well and had or changed no row, by statement."""
@@ -152,7 +152,7 @@ class Second(_Event, frozen=True, tag="second"):
     roles: list[RoleSecond]
 
 
-class SqlError(_Object, frozen=True):
+class SqlError(_Strict, frozen=True):
     sqlstate: str
     message: str
 
@@ -170,14 +170,14 @@ class StatementDone(_Event, frozen=True, tag="statement"):
     result: str | None
 
 
-class Connects(_Object, frozen=True):
+class Connects(_Strict, frozen=True):
     """Connections opened while the clock ran. seconds: of all of them together."""
 
     count: int
     seconds: float
 
 
-class StatementTotals(_Object, frozen=True):
+class StatementTotals(_Strict, frozen=True):
     """The executions of one statement. errors: those that were tried again included."""
 
     name: str
@@ -189,7 +189,7 @@ class StatementTotals(_Object, frozen=True):
     seconds_max: float
 
 
-class ScriptTotals(_Object, frozen=True, kw_only=True):
+class ScriptTotals(_Strict, frozen=True, kw_only=True):
     """One of several scripts. mean, stddev: of latencies; statements: how many of the role's are its own."""
 
     transactions: int

@@ -20,7 +20,7 @@ from pgstrata.errors import PgstrataError
 from pgstrata.fleet.assignments import assignments_of
 from pgstrata.fleet.conductor import Conductor
 from pgstrata.fleet.dispatch import Dispatcher
-from pgstrata.fleet.engine import Engine, SchedulerLostError, check_address
+from pgstrata.fleet.engine import SchedulerClient, SchedulerLostError, check_address
 from pgstrata.fleet.job import CampaignJob
 from pgstrata.fleet.local import local_fleet, number_of
 from pgstrata.fleet.perform import perform
@@ -90,8 +90,8 @@ def _address(fleet: str) -> Iterator[str]:
 
 def _owner(plan: Plan, results: Results) -> str:
     """The same when a client is started again; another one for each campaign and results folder."""
-    told = [plan.campaign.name, socket.gethostname(), str(results.root.resolve()), os.getuid()]
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:12]
+    identity = [plan.campaign.name, socket.gethostname(), str(results.root.resolve()), os.getuid()]
+    return hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
 
 
 class _Client:
@@ -130,10 +130,10 @@ class _Client:
                     engine.close()
                     engine = self._reconnect(error)
 
-    def _connect(self) -> Engine:
-        return Engine(self._address, self._owner, perform)
+    def _connect(self) -> SchedulerClient:
+        return SchedulerClient(self._address, self._owner, perform)
 
-    def _reconnect(self, lost: SchedulerLostError) -> Engine:
+    def _reconnect(self, lost: SchedulerLostError) -> SchedulerClient:
         until = time.monotonic() + RECONNECT_SECONDS
         while True:
             self._interrupts.check()
@@ -144,7 +144,7 @@ class _Client:
                     raise lost from None
                 time.sleep(1.0)
 
-    def _conduct(self, engine: Engine, watcher: Watching) -> None:
+    def _conduct(self, engine: SchedulerClient, watcher: Watching) -> None:
         dispatcher = Dispatcher(self._job.left.values(), self._spec.attempts, self._had)
         watcher.dispatcher = dispatcher
         conductor = Conductor(

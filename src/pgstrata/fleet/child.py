@@ -34,7 +34,7 @@ from pgstrata.fleet.qualify import qualify
 from pgstrata.fleet.tasks import (
     Answer,
     Compare,
-    Measured,
+    MeasuredRuns,
     Provide,
     Qualify,
     Unable,
@@ -125,7 +125,7 @@ def _compare(task: Compare, folder: Path) -> Answer:
         raise StoreError(f"the runs cannot be read: {', '.join(map(str, results.broken)) or 'none is there'}")
     shared = Path(task.shared) if task.shared else None
     failed = tuple(f"{planned.key.variant}: {error}" for planned, error in outcome.failed)
-    return Measured(runs=parcel.pack(results.root, names, shared), failed=failed)
+    return MeasuredRuns(runs=parcel.pack(results.root, names, shared), failed=failed)
 
 
 def _measured(campaign: Campaign, results: Results, conditions: Conditions) -> CampaignOutcome:

@@ -14,8 +14,8 @@ from typing import Any
 from pgstrata.errors import PgstrataError, StoreError, UsageError
 from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.dispatch import Dispatcher
-from pgstrata.fleet.engine import Call, Engine, WorkerInfo
-from pgstrata.fleet.roles import Job, Machine, RetryError, UnfitError, Watcher
+from pgstrata.fleet.engine import Call, SchedulerClient, WorkerInfo
+from pgstrata.fleet.roles import FleetWork, Machine, RetryError, UnfitError, Watcher
 
 LOOK_SECONDS = 1.0
 """How often the client asks which machines there are."""
@@ -42,9 +42,9 @@ class Conductor:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: SchedulerClient,
         dispatcher: Dispatcher,
-        job: Job,
+        job: FleetWork,
         watcher: Watcher,
         *,
         silent_seconds: float = 60.0,

@@ -74,7 +74,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Found:
+class EarlierTask:
     """What an earlier client has asked and nobody has taken: by assignment, attempt and machine."""
 
     assignment: str
@@ -127,7 +127,7 @@ def _nobody(address: str, error: Exception) -> ServerError:
     )
 
 
-class Engine:
+class SchedulerClient:
     """A connection to a scheduler. owner: whose tasks these are, the same when a client is started again.
 
     Raises ServerError where no scheduler answers.
@@ -307,7 +307,7 @@ class Engine:
         begun = asyncio.run_coroutine_threadsafe(what, loop.asyncio_loop)
         begun.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    def found(self) -> list[Found]:
+    def found(self) -> list[EarlierTask]:
         """What earlier clients of this owner have asked. Raises SchedulerLostError."""
         found = []
         try:
@@ -318,16 +318,24 @@ class Engine:
                     continue
                 assignment, attempt, address = rest.split(":", 2)
                 call = Call(address, self._client.get_dataset(name), str(name))
-                found.append(Found(assignment, int(attempt), call))
+                found.append(EarlierTask(assignment, int(attempt), call))
         except (OSError, TimeoutError) as error:
             raise self._lost() from error
         except KeyError:  # taken meanwhile
             pass
         return found
 
-    def watch(self, found: Found) -> None:
+    def watch(self, found: EarlierTask) -> None:
         """Waits for a call of an earlier client as for one's own."""
         self._watch(found.call)
 
 
-__all__ = ["Call", "Engine", "Found", "SchedulerLostError", "WorkerInfo", "check_address", "security_for"]
+__all__ = [
+    "Call",
+    "EarlierTask",
+    "SchedulerClient",
+    "SchedulerLostError",
+    "WorkerInfo",
+    "check_address",
+    "security_for",
+]

@@ -31,13 +31,13 @@ from pgstrata.fleet.tasks import (
     Install,
     Installed,
     Look,
-    Measured,
+    MeasuredRuns,
     Portable,
     Provide,
     Provided,
     Qualified,
     Qualify,
-    Seen,
+    SeenMachine,
     Task,
     Unable,
     Wanted,
@@ -142,7 +142,7 @@ class CampaignJob:
             mark=str(self._mark.resolve()),
         )
         seen = yield from _asked(look)
-        if not isinstance(seen, Seen):
+        if not isinstance(seen, SeenMachine):
             raise UnfitError(_said(seen))
         machine.doing = "is looked at"
         machine.name, machine.host, machine.kind = _name(seen, others), seen.host, seen.kind
@@ -165,7 +165,7 @@ class CampaignJob:
         )
 
     def _check_machine(
-        self, seen: Seen, machine: Machine, others: Sequence[Machine], before: float, after: float
+        self, seen: SeenMachine, machine: Machine, others: Sequence[Machine], before: float, after: float
     ) -> None:
         for other in others:
             if other.host == seen.host and other.state not in ("out", "gone"):
@@ -195,7 +195,9 @@ class CampaignJob:
                     f"it has {', '.join(map(str, seen.cpus))}"
                 )
 
-    def _serve(self, machine: Machine, seen: Seen, wanted: Wanted) -> Generator[bytes | None, Any, None]:
+    def _serve(
+        self, machine: Machine, seen: SeenMachine, wanted: Wanted
+    ) -> Generator[bytes | None, Any, None]:
         """Sees to it that a server is in the cache of a machine: made once for each kind."""
         key = (seen.kind, wanted.variant)
         if wanted.spec in seen.have and not is_source(wanted.spec):
@@ -256,7 +258,7 @@ class CampaignJob:
             raise UnfitError(answer.problem)
         return answer.qualification
 
-    def _still_qualified(self, seen: Seen) -> Qualification | None:
+    def _still_qualified(self, seen: SeenMachine) -> Qualification | None:
         known = self._known.get(seen.host)
         if known is None or (known.fingerprint, known.release) != (seen.fingerprint, pgstrata.__version__):
             return None
@@ -276,7 +278,7 @@ class CampaignJob:
         except (OSError, msgspec.MsgspecError):
             return {}
 
-    def _remember(self, seen: Seen, qualification: Qualification) -> None:
+    def _remember(self, seen: SeenMachine, qualification: Qualification) -> None:
         self._known[seen.host] = Known(seen.fingerprint, pgstrata.__version__, qualification)
         with storing("remember a qualification", self._place):
             disk.replace(self._place / QUALIFIED, msgspec.json.encode(self._known))
@@ -308,7 +310,7 @@ class CampaignJob:
         found = decode_answer(answer)
         if isinstance(found, Unable):
             raise RetryError(_said(found), fault=found.machine and not found.ended)
-        if not isinstance(found, Measured):
+        if not isinstance(found, MeasuredRuns):
             raise RetryError(f"it answered with {type(found).__name__}")
         try:
             runs = bring_home(self._results, assignment, found.runs)
@@ -377,7 +379,7 @@ def _said(answer: Answer) -> str:
     return f"it answered with {type(answer).__name__}"
 
 
-def _name(seen: Seen, others: Sequence[Machine]) -> str:
+def _name(seen: SeenMachine, others: Sequence[Machine]) -> str:
     """The host's name, with a part of its identity where another one has the same."""
     if any(other.name == seen.name and other.host != seen.host for other in others):
         return f"{seen.name}-{seen.host[:4]}"

@@ -19,7 +19,7 @@ import pgstrata
 from pgstrata.errors import PgstrataError, ServerError, server_said
 from pgstrata.fleet.local import QUIET
 from pgstrata.fleet.perform import RESOURCE
-from pgstrata.fleet.putting_up import Fleet, Host, Wish, keeping, write
+from pgstrata.fleet.putting_up import Fleet, HostLine, Wish, keeping, write
 
 DASHBOARD = "127.0.0.1:0"
 """Where the pages of the scheduler and of each worker listen: they ask nobody who he is."""
@@ -90,7 +90,7 @@ def _ssh(wish: Wish, fleet: Fleet) -> Any:
     )
 
 
-def _address(host: Host) -> str:
+def _address(host: HostLine) -> str:
     """Under which this machine reaches a host, and so will reach its scheduler."""
     try:
         return str(socket.getaddrinfo(host.host, host.port, type=socket.SOCK_STREAM)[0][4][0])
@@ -98,15 +98,15 @@ def _address(host: Host) -> str:
         return ""  # known to the configuration of ssh only
 
 
-def _connect_options(host: Host) -> dict[str, Any]:
+def _connect_options(host: HostLine) -> dict[str, Any]:
     return {"port": host.port, **({"username": host.user} if host.user else {})}
 
 
-async def _ask_all(hosts: tuple[Host, ...]) -> list[str]:
+async def _ask_all(hosts: tuple[HostLine, ...]) -> list[str]:
     return list(await asyncio.gather(*(_ask(host) for host in hosts)))
 
 
-async def _ask(host: Host) -> str:
+async def _ask(host: HostLine) -> str:
     """Why a host cannot be used; empty where it can."""
     import asyncssh
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pgstrata
 from pgstrata.driver.path import find_driver
 from pgstrata.errors import PgstrataError, ServerError
-from pgstrata.fleet.tasks import Look, Seen
+from pgstrata.fleet.tasks import Look, SeenMachine
 from pgstrata.measure.campaign import default_data_dir
 from pgstrata.observe import machine
 from pgstrata.server import prebuilt
@@ -24,7 +24,7 @@ NAME = "PGSTRATA_MACHINE"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
-def look(task: Look) -> Seen:
+def look(task: Look) -> SeenMachine:
     """What this machine is. Raises PgstrataError where there is no driver."""
     host = machine.facts(Path(task.data_dir) if task.data_dir else default_data_dir())
     facts = [
@@ -40,7 +40,7 @@ def look(task: Look) -> Seen:
     memory = f"{(host.memory_bytes or 0) / 2**30:.0f} GB"
     disk = f"{host.data_dir_fs or 'disk'} on {host.data_dir_device or 'what is not seen'}"
     passes_for = os.environ.get(NAME, "")
-    return Seen(
+    return SeenMachine(
         name=passes_for or socket.gethostname(),
         host=f"{_boot()}{f'/{passes_for}' if passes_for else ''}",
         kind=f"{host.cpu_model}, {host.cpus} CPUs, {memory}, Linux {host.kernel}, {disk}",

@@ -149,8 +149,8 @@ def opened(travelled: Portable, results: Path) -> Campaign:
     options = _with_paths(workload["options"], {k: str(folder / v) for k, v in travelled.paths.items()})
     document |= {"workloads": [{**workload, "options": options}], "results": str(results)}
     campaign = campaign_of(document, file=folder / "campaign.toml")
-    told = [one.model_copy(update={"recorded": travelled.options}) for one in campaign.workloads]
-    return campaign.model_copy(update={"workloads": told, "file": folder / "campaign.toml"})
+    recorded = [one.model_copy(update={"recorded": travelled.options}) for one in campaign.workloads]
+    return campaign.model_copy(update={"workloads": recorded, "file": folder / "campaign.toml"})
 
 
 def _unpacked(files: dict[str, bytes]) -> Path:

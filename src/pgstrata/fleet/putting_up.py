@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _HOST = re.compile(r"(?:(?P<user>[^\s@]+)@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:@\[\]]+)(?::(?P<port>\d+))?")
 
 
-class Host(Struct, frozen=True, kw_only=True):
+class HostLine(Struct, frozen=True, kw_only=True):
     """A line of hosts.txt. python: the interpreter there, empty for the one that runs here."""
 
     host: str
@@ -50,7 +50,7 @@ class Wish(Struct, frozen=True, kw_only=True):
 
     name: str
     kind: str
-    hosts: tuple[Host, ...] = ()
+    hosts: tuple[HostLine, ...] = ()
     machines: int = 1
     partition: str = ""
     walltime: str = "24:00:00"
@@ -71,7 +71,7 @@ class Fleet(Struct, kw_only=True):
     problem: str = ""
 
 
-def read_hosts(file: Path) -> tuple[Host, ...]:
+def read_hosts(file: Path) -> tuple[HostLine, ...]:
     """`[USER@]HOST[:PORT] [PYTHON]`, one in each line; `#` begins a comment. Raises UsageError."""
     text = read_text(user_path(file), "list of hosts", missing="one host in each line")
     found = []
@@ -86,7 +86,7 @@ def read_hosts(file: Path) -> tuple[Host, ...]:
             )
         python = words[1] if len(words) > 1 else ""
         found.append(
-            Host(
+            HostLine(
                 host=match["host"].strip("[]"),
                 user=match["user"] or "",
                 port=int(match["port"] or 22),
@@ -156,14 +156,14 @@ def is_kept(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FleetUp:
     """fleet: as it is up; log: where its keeper writes."""
 
     fleet: Fleet
     log: Path
 
 
-def put_up(wish: Wish) -> Outcome:
+def put_up(wish: Wish) -> FleetUp:
     """Starts a keeper and waits until its scheduler is there.
 
     Raises ServerError where it does not come up, with what its keeper says.
@@ -186,7 +186,7 @@ def put_up(wish: Wish) -> Outcome:
     while time.monotonic() < until:
         fleet = read(wish.name)
         if fleet is not None and fleet.address:
-            return Outcome(fleet, log)
+            return FleetUp(fleet, log)
         if keeper.poll() is not None:
             problem = fleet.problem if fleet is not None else ""
             raise ServerError(
@@ -216,8 +216,8 @@ def put_down(name: str) -> None:
 
 __all__ = [
     "Fleet",
-    "Host",
-    "Outcome",
+    "FleetUp",
+    "HostLine",
     "Wish",
     "check_name",
     "is_kept",

@@ -60,7 +60,7 @@ class RetryError(Exception):
         self.fault = fault
 
 
-class Job(Protocol):
+class FleetWork(Protocol):
     """What the machines are there for."""
 
     def admit(self, machine: Machine, others: Sequence[Machine]) -> Generator[bytes | None, Any, None]:
@@ -101,4 +101,4 @@ class Watcher(Protocol):
         ...
 
 
-__all__ = ["Job", "Machine", "RetryError", "State", "UnfitError", "Watcher"]
+__all__ = ["FleetWork", "Machine", "RetryError", "State", "UnfitError", "Watcher"]

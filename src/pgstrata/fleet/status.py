@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass
 
 from pgstrata.errors import PgstrataError
-from pgstrata.fleet.engine import Engine
+from pgstrata.fleet.engine import SchedulerClient
 from pgstrata.fleet.perform import perform
-from pgstrata.fleet.tasks import Look, Seen, Unable, decode_answer, encode
+from pgstrata.fleet.tasks import Look, SeenMachine, Unable, decode_answer, encode
 
 ANSWER_SECONDS = 15.0
 """How long machines that do nothing may take to say what they are."""
@@ -31,7 +31,7 @@ def status(address: str) -> tuple[list[MachineStatus], str]:
 
     Raises ServerError where no scheduler answers, SchedulerLostError.
     """
-    engine = Engine(address, "status", perform)
+    engine = SchedulerClient(address, "status", perform)
     try:
         workers, doing = engine.workers(), engine.doing()
         idle = [a for a, worker in workers.items() if not worker.problem and not doing.get(a)]
@@ -44,7 +44,7 @@ def status(address: str) -> tuple[list[MachineStatus], str]:
                 problem = said
             elif said is None and one in idle:
                 problem = "it does not say what it is"
-            known = said if isinstance(said, Seen) else None
+            known = said if isinstance(said, SeenMachine) else None
             what = ", ".join(label.rpartition("-")[0] for label in doing.get(one, []))
             found.append(
                 MachineStatus(
@@ -60,11 +60,11 @@ def status(address: str) -> tuple[list[MachineStatus], str]:
         engine.close()
 
 
-def _ask(engine: Engine, addresses: list[str]) -> dict[str, Seen | str]:
+def _ask(engine: SchedulerClient, addresses: list[str]) -> dict[str, SeenMachine | str]:
     """What each says it is, or what went wrong there."""
     text = encode(Look(data_dir=None, servers=()))
     calls = [engine.ask(address, "status", text) for address in addresses]
-    found: dict[str, Seen | str] = {}
+    found: dict[str, SeenMachine | str] = {}
     until = time.monotonic() + ANSWER_SECONDS
     while len(found) < len(calls) and (left := until - time.monotonic()) > 0:
         try:
@@ -77,7 +77,7 @@ def _ask(engine: Engine, addresses: list[str]) -> dict[str, Seen | str]:
         except PgstrataError as error:
             found[call.address] = error.message
             continue
-        if isinstance(said, Seen):
+        if isinstance(said, SeenMachine):
             found[call.address] = said
         else:
             found[call.address] = said.message if isinstance(said, Unable) else "it was lost"

@@ -145,7 +145,7 @@ Task = Look | Provide | Install | Qualify | Compare
 # --- answers ----------------------------------------------------------------------------------
 
 
-class Seen(Struct, frozen=True, kw_only=True, tag="seen"):
+class SeenMachine(Struct, frozen=True, kw_only=True, tag="seen"):
     """A machine: its name, its host's identity, its kind, and what decides whether it may take part.
 
     clock: seconds since 1970 there. cpus: numbers of those it may use. have: specs of the servers that are
@@ -176,7 +176,7 @@ class Qualified(Struct, frozen=True, kw_only=True, tag="qualified"):
     problem: str = ""
 
 
-class Measured(Struct, frozen=True, kw_only=True, tag="measured"):
+class MeasuredRuns(Struct, frozen=True, kw_only=True, tag="measured"):
     """The run folders of a comparison, failed runs among them."""
 
     runs: Parcel
@@ -196,7 +196,7 @@ class Unable(Struct, frozen=True, kw_only=True, tag="unable"):
     ended: bool = False
 
 
-Answer = Seen | Provided | Installed | Qualified | Measured | Unable
+Answer = SeenMachine | Provided | Installed | Qualified | MeasuredRuns | Unable
 
 _TASK: msgspec.msgpack.Decoder[Task] = msgspec.msgpack.Decoder(Task)
 _ANSWER: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)

@@ -100,7 +100,7 @@ class StudyEntry:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOutOverlay:
     """An overlay that is not in the combination, and why."""
 
     overlay: str
@@ -112,7 +112,7 @@ class Combination:
     """The overlays worth trying together, and those left out for one of their own kind."""
 
     overlays: tuple[str, ...]
-    left: tuple[LeftOut, ...]
+    left: tuple[LeftOutOverlay, ...]
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ def combine(
         for entry in row:
             by_overlay.setdefault(entry.overlay, []).append(entry)
     winners: list[Overlay] = []
-    left: list[LeftOut] = []
+    left: list[LeftOutOverlay] = []
     for overlay in overlays:
         own = by_overlay.get(overlay.name, [])
         benefits = [e for e in own if e.cls in ("significant benefit", "small benefit")]
@@ -249,9 +249,9 @@ def combine(
         if hurt := [
             s for s, row in entries.items() for e in row if e.overlay == overlay.name and e.cls == "hurt"
         ]:
-            left.append(LeftOut(overlay.name, f"hurts in {', '.join(hurt)}"))
+            left.append(LeftOutOverlay(overlay.name, f"hurts in {', '.join(hurt)}"))
         elif all(e.proven is False for e in benefits):
-            left.append(LeftOut(overlay.name, "its benefit may be noise: the interval holds 1"))
+            left.append(LeftOutOverlay(overlay.name, "its benefit may be noise: the interval holds 1"))
         else:
             winners.append(overlay)
     strength = {
@@ -268,9 +268,9 @@ def combine(
         own_changes = changes[overlay.name]
         rivals = [taken[n][1] for n, v in own_changes.items() if n in taken and taken[n][0] != v]
         if rivals:
-            left.append(LeftOut(overlay.name, f"sets the same as {rivals[0]} to another value"))
+            left.append(LeftOutOverlay(overlay.name, f"sets the same as {rivals[0]} to another value"))
         elif all(n in taken for n in own_changes):
-            left.append(LeftOut(overlay.name, "only joins overlays that are in already"))
+            left.append(LeftOutOverlay(overlay.name, "only joins overlays that are in already"))
         else:
             kept.append(overlay)
             taken.update({n: (v, overlay.name) for n, v in own_changes.items() if n not in taken})

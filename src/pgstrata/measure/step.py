@@ -70,10 +70,10 @@ def driver_spec(
     """
     if engine == "auto" and results_dir is not None:
         engine = "blocking"
-    told = step.spec()
-    roles = [structs.replace(role, connection=apart.get(role.name)) for role in told.roles]
+    own = step.spec()
+    roles = [structs.replace(role, connection=apart.get(role.name)) for role in own.roles]
     return Spec(
-        **structs.asdict(structs.replace(told, roles=roles)),
+        **structs.asdict(structs.replace(own, roles=roles)),
         connection=connection,
         seed=seed,
         engine=engine,

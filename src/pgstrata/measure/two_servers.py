@@ -46,7 +46,7 @@ NORMAL_95 = 1.959964
 
 
 @dataclass(frozen=True)
-class Work:
+class MeasuredWork:
     """What is measured: steps of a workload, none: all. sets: `key=value` as for `pgstrata run --set`.
 
     seconds: of each variant. verdict_seconds: where it is above 0, measuring goes on until the verdict is
@@ -96,7 +96,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRatio:
     """log_ratio: natural log of other rate ÷ base rate; error: its standard error, of this one start of both
     servers. pairs: behind it. rates: per second in `unit`. campaign: where its runs are."""
 
@@ -122,7 +122,7 @@ class TwoServers:
     name: of the campaign that it becomes, in the folder `results`. labels: of the variants in it.
     """
 
-    work: Work
+    work: MeasuredWork
     base: Mapping[str, Any]
     other: Mapping[str, Any]
     name: str
@@ -190,18 +190,18 @@ class TwoServers:
             )
         return found[self.labels[0]], found[self.labels[1]]
 
-    def measure(self, console: Console) -> Measured:
+    def measure(self, console: Console) -> MeasuredRatio:
         """As `run`, for work of one step: what its runs say. Raises StoreError where they are not whole."""
         self.run(console)
         return _read(self.work.step, self.name, *self.both(campaign_runs(Results(self.results), self.name)))
 
 
-def _read(step: str, campaign: str, base: Run, other: Run) -> Measured:
+def _read(step: str, campaign: str, base: Run, other: Run) -> MeasuredRatio:
     one, two = _record(base, step), _record(other, step)
     found = estimate(*pairs_of(one, two))
     if not math.isfinite(found.standard_error):
         raise StoreError(f"{step} was too short for a comparison: {found.n} pairs", "give it more --seconds")
-    return Measured(
+    return MeasuredRatio(
         found.log,
         normal_error(found),
         found.n,
@@ -240,10 +240,10 @@ __all__ = [
     "BASE",
     "OTHER",
     "SECONDS",
-    "Measured",
+    "MeasuredRatio",
+    "MeasuredWork",
     "OtherFailedError",
     "TwoServers",
-    "Work",
     "normal_error",
     "steps_of",
 ]

@@ -136,7 +136,7 @@ def _heat_map(
         colours.append([None if r is None else max(-2.0, min(2.0, math.log2(r))) for r in ratios])
         texts.append(
             [
-                _told(results, base.get(query), by_variant[v].get(query), r)
+                _cell(results, base.get(query), by_variant[v].get(query), r)
                 for v, r in zip(others, ratios, strict=True)
             ]
         )
@@ -182,7 +182,7 @@ def _heat_map(
     )
 
 
-def _told(results: RunSet, base: Timing | None, own: Timing | None, ratio: float | None) -> str:
+def _cell(results: RunSet, base: Timing | None, own: Timing | None, ratio: float | None) -> str:
     if own is None:
         return ""
     if own.seconds is None:

@@ -27,7 +27,7 @@ from pgstrata.judge.summary import Summary, SummaryCell, summarise
 from pgstrata.stats.verdict import Word
 from pgstrata.store import BrokenRun, Results, Run
 from pgstrata.store.choose import Side
-from pgstrata.store.comparisons import Counted, counted
+from pgstrata.store.comparisons import KnownRun, counted
 from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import CountRecord, Latency
 
@@ -255,7 +255,7 @@ def anchor(*names: str) -> str:
     return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-") or "x" for name in names)
 
 
-def campaigns(runs: Iterable[Counted]) -> list[str]:
+def campaigns(runs: Iterable[KnownRun]) -> list[str]:
     """Names of the campaigns of these runs, the last started first."""
     last: dict[str, str] = {}
     for run in runs:
@@ -300,7 +300,7 @@ def read_results(
         raise UsageError(f"no variant {base!r} in campaign {chosen!r}", f"There is: {', '.join(variants)}.")
     done = _newest(run for run in own if run.done)
     if base is None:
-        base = _told_base([run for run in there if run.done], variants)
+        base = _named_base([run for run in there if run.done], variants)
     if base is None:
         base = next((v for v in variants if any(run.variant == v for run in done)), variants[0])
     summaries = summarise(done, variants=variants, base=base, thresholds=thresholds)
@@ -340,11 +340,11 @@ def _ordered_variants(runs: Sequence[Run]) -> list[str]:
     return sorted(first, key=lambda v: (first[v], natural(v)))
 
 
-def _told_base(done: Sequence[Run], variants: Sequence[str]) -> str | None:
+def _named_base(done: Sequence[Run], variants: Sequence[str]) -> str | None:
     """The base that the campaign named when it was last run: a label, or the beginning of one."""
     last = max(done, key=lambda r: r.record.started, default=None)
-    told = last.record.base if last else None
-    found = [v for v in variants if v == told] or [v for v in variants if told and v.startswith(told)]
+    base = last.record.base if last else None
+    found = [v for v in variants if v == base] or [v for v in variants if base and v.startswith(base)]
     return found[0] if len(found) == 1 else None
 
 

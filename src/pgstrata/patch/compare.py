@@ -14,7 +14,7 @@ from pgstrata.bisect.hunt import build_server
 from pgstrata.judge.compare import SideComparison, compare_all
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
-from pgstrata.measure.two_servers import TwoServers, Work
+from pgstrata.measure.two_servers import MeasuredWork, TwoServers
 from pgstrata.observe.profile import unavailable
 from pgstrata.patch.series import Member, Series
 from pgstrata.store import Results, Run
@@ -36,11 +36,11 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MeasuredSeries:
     """A series that was measured. folder: with its runs below `runs`."""
 
     series: Series
-    work: Work
+    work: MeasuredWork
     folder: Path
     compared: tuple[Compared, ...]
 
@@ -53,8 +53,8 @@ def pairs_of(series: Series) -> list[tuple[Member, Member]]:
 
 
 def compare_series(
-    series: Series, work: Work, folder: Path, console: Console, *, profile: bool = True
-) -> Outcome:
+    series: Series, work: MeasuredWork, folder: Path, console: Console, *, profile: bool = True
+) -> MeasuredSeries:
     """Builds and measures what is missing; finished comparisons are found again.
 
     Raises UsageError for a step that is not there, BuildError where a member does not build, ServerError
@@ -85,10 +85,10 @@ def compare_series(
             interrupts.check()
             two.run(console)
             found.append(_judged(two, whole=len(asked) > 1 and number == len(asked) - 1))
-    return Outcome(series, work, folder, tuple(found))
+    return MeasuredSeries(series, work, folder, tuple(found))
 
 
-def _digest(work: Work, base: Member, other: Member) -> str:
+def _digest(work: MeasuredWork, base: Member, other: Member) -> str:
     """Of everything that decides what is measured: an edited patch is another comparison."""
     patches = [
         hashlib.sha256(Path(patch).read_bytes()).hexdigest()
@@ -107,4 +107,4 @@ def _judged(two: TwoServers, whole: bool) -> Compared:
     return Compared(comparison, two.name, tuple(runs), whole)
 
 
-__all__ = ["RUNS", "Compared", "Outcome", "compare_series", "pairs_of"]
+__all__ = ["RUNS", "Compared", "MeasuredSeries", "compare_series", "pairs_of"]

@@ -170,7 +170,7 @@ def callers_of(side: Side, verdict: CountVerdict, function: str) -> dict[str, tu
 # --- for other programs -----------------------------------------------------------------------
 
 
-def told(comparison: CountComparison, s: CountVerdict) -> str:
+def sentence_of(comparison: CountComparison, s: CountVerdict) -> str:
     """One step in one sentence."""
     return (
         f"{s.workload}/{s.name}: {comparison.other} against {comparison.base}: {s.word}, instructions per "
@@ -212,7 +212,7 @@ def junit(found: Sequence[CountComparison]) -> str:
         for s in comparison.steps:
             group = f"{comparison.base}.{comparison.other}.{s.workload}.instructions"
             case = ElementTree.SubElement(suite, "testcase", classname=xml_text(group), name=xml_text(s.name))
-            sentence = xml_text(told(comparison, s))
+            sentence = xml_text(sentence_of(comparison, s))
             match s.word:
                 case "more":
                     ElementTree.SubElement(case, "failure", message=sentence, type="more instructions")
@@ -229,7 +229,7 @@ def github(found: Sequence[CountComparison]) -> str:
     kinds = {"more": "error", "unclear": "warning"}
     return "".join(
         f"::{kinds.get(s.word, 'notice')} title={property_text(f'{s.name} {s.word} instructions')}"
-        f"::{command_text(told(comparison, s))}\n"
+        f"::{command_text(sentence_of(comparison, s))}\n"
         for comparison in found
         for s in comparison.steps
     )

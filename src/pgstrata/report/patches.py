@@ -9,7 +9,7 @@ from typing import Any
 from pgstrata import numbers
 from pgstrata.judge.stacks import ShareChange, moved
 from pgstrata.page.results import read_results
-from pgstrata.patch.compare import RUNS, Compared, Outcome
+from pgstrata.patch.compare import RUNS, Compared, MeasuredSeries
 from pgstrata.report import verdicts
 from pgstrata.report.flames import read_flames
 from pgstrata.report.write import write_report
@@ -21,7 +21,7 @@ FUNCTIONS = 5
 """So many functions of each step are in a mail; all are on the page."""
 
 
-def write_pages(outcome: Outcome) -> list[Path]:
+def write_pages(outcome: MeasuredSeries) -> list[Path]:
     """The report of each comparison, with flame graphs against the one before. Raises StoreError."""
     pages = []
     for one in outcome.compared:
@@ -31,7 +31,7 @@ def write_pages(outcome: Outcome) -> list[Path]:
     return pages
 
 
-def record(outcome: Outcome) -> Json:
+def record(outcome: MeasuredSeries) -> Json:
     """As JSON can hold it."""
     return {
         "base": outcome.series.base,
@@ -52,7 +52,7 @@ def record(outcome: Outcome) -> Json:
     }
 
 
-def text(outcome: Outcome, *, markdown: bool) -> str:
+def text(outcome: MeasuredSeries, *, markdown: bool) -> str:
     """What was compared with what and how, a table for each comparison, and the functions that moved."""
     lines = [*_head(outcome), ""]
     for one in outcome.compared:
@@ -69,7 +69,7 @@ def text(outcome: Outcome, *, markdown: bool) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _head(outcome: Outcome) -> list[str]:
+def _head(outcome: MeasuredSeries) -> list[str]:
     """Everything somebody else needs to believe the table, or to make it again."""
     members = outcome.series.members
     lines = [f"Base: {members[0].what}"]
@@ -94,7 +94,7 @@ def _head(outcome: Outcome) -> list[str]:
 
 
 def _functions(
-    outcome: Outcome, one: Compared
+    outcome: MeasuredSeries, one: Compared
 ) -> Iterator[tuple[str, str, tuple[int, int], list[ShareChange]]]:
     """Step, role, samples of both sides and what moved between their profiles, where there are some."""
     results = read_results(outcome.folder / RUNS, one.campaign, one.comparison.base)
@@ -105,7 +105,7 @@ def _functions(
             yield step, role, (base.samples, other.samples), found[:FUNCTIONS]
 
 
-def _moved_lines(outcome: Outcome, one: Compared) -> Iterator[str]:
+def _moved_lines(outcome: MeasuredSeries, one: Compared) -> Iterator[str]:
     for step, _, samples, functions in _functions(outcome, one):
         if not functions:
             taken = " and ".join(map(str, samples))

@@ -415,15 +415,15 @@ def text(decision: Decision) -> str:
     if decision.gaps:
         lines += ["", "not covered:"]
         for gap in decision.gaps:
-            told = (
+            details = (
                 [f"{numbers.count(gap.count)} statement{'s' * (gap.count != 1)}"]
                 if gap.count is not None
                 else []
             )
-            told += (
+            details += (
                 [f"{numbers.significant(100 * gap.share, 2)} % of the time"] if gap.share is not None else []
             )
-            lines.append(f"  {gap.what}" + (f" ({', '.join(told)})" if told else ""))
+            lines.append(f"  {gap.what}" + (f" ({', '.join(details)})" if details else ""))
     lines += [f"note: {note}" for note in decision.tried.notes]
     return "\n".join(lines) + "\n"
 

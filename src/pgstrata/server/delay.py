@@ -99,8 +99,8 @@ def find_delay(text: str | None, by: DelayedBy | None = None) -> Delay | None:
                 ) from error
             reason = f"since {error.message}"
         else:
-            told = f"the kernel's device mapper, below a file system ({FILE_SYSTEM}) of its own"
-            return Delay(text.strip(), seconds, None, told)
+            how = f"the kernel's device mapper, below a file system ({FILE_SYSTEM}) of its own"
+            return Delay(text.strip(), seconds, None, how)
     shortest = shortest_sleep(seconds)
     if shortest > _TOO_LONG * seconds:
         raise UsageError(

@@ -17,7 +17,7 @@ from pgstrata.errors import ServerError, server_said
 _CANCEL_SECONDS = 1.0
 
 
-class Connects(Protocol):
+class Connectable(Protocol):
     """What has databases to connect to: a cluster, or a running server."""
 
     def connect(self, database: str = "postgres") -> psycopg.Connection[Any]: ...

@@ -107,14 +107,14 @@ def estimate(
 
 
 @dataclass(frozen=True)
-class _Found:
+class _WithInfluence:
     """An estimate, and what each pair had a part in it, as a difference of the log."""
 
     estimate: Estimate
     influence: Array
 
 
-def _with_blocks(found: _Found, number: NDArray[np.intp]) -> Estimate:
+def _with_blocks(found: _WithInfluence, number: NDArray[np.intp]) -> Estimate:
     """With the error of blocks, where that is the larger one. number: of the block of each pair."""
     e, n = found.estimate, len(found.influence)
     count = len(np.unique(number))
@@ -128,13 +128,13 @@ def _with_blocks(found: _Found, number: NDArray[np.intp]) -> Estimate:
     return replace(e, standard_error=math.sqrt(variance), freedom=count - 1.0, worth=worth)
 
 
-def _estimate(b: Array, o: Array, many: float) -> _Found:
+def _estimate(b: Array, o: Array, many: float) -> _WithInfluence:
     n = len(b)
     if n == 0:
-        return _Found(Estimate(0.0, math.inf, 0.0, 0, "mean"), b)
+        return _WithInfluence(Estimate(0.0, math.inf, 0.0, 0, "mean"), b)
     x = log_ratios(b, o)
     if n == 1:
-        return _Found(Estimate(float(x[0]), math.inf, 0.0, 1, "mean"), x - x)
+        return _WithInfluence(Estimate(float(x[0]), math.inf, 0.0, 1, "mean"), x - x)
     if n < FEW:
         return _finish(float(x.mean()), x - x.mean(), "mean", 0, widen=False)
     if n >= many:
@@ -188,7 +188,7 @@ def huber_influence(u: Array, bend: float = HUBER) -> Array:
     return values
 
 
-def _of_many(x: Array, b: Array, o: Array) -> _Found:
+def _of_many(x: Array, b: Array, o: Array) -> _WithInfluence:
     location, scale, freedom = student(x)
     if scale == 0.0:
         return _finish(float(x.mean()), x - x.mean(), "mean", 0)
@@ -274,7 +274,7 @@ def _finish(
     method: Method,
     outliers: int,
     widen: bool = True,
-) -> _Found:
+) -> _WithInfluence:
     n = len(influence)
     rho = autocorrelation(influence) if widen and n >= FEW else 0.0
     factor = inflation(rho)
@@ -282,7 +282,7 @@ def _finish(
     # Dependent pairs know less of their own spread, too: as many as would be independent count.
     freedom = max((n - 1) / factor, min(2.0, n - 1.0))
     error = independent * math.sqrt(factor)
-    return _Found(Estimate(log, error, freedom, n, method, rho, outliers), influence)
+    return _WithInfluence(Estimate(log, error, freedom, n, method, rho, outliers), influence)
 
 
 def _rates(values: Sequence[float] | Array) -> Array:

@@ -40,8 +40,8 @@ def adjust_verdicts(verdicts: Mapping[Key, Verdict]) -> dict[Key, Verdict]:
     unclear. Intervals are not touched: each holds for its own step. Comparisons without an interval
     tell nothing and are not counted.
     """
-    told = {key: v for key, v in verdicts.items() if v.low > 0 and v.high < float("inf")}
-    adjusted = dict(zip(told, adjust([v.p_value for v in told.values()]), strict=True))
+    bounded = {key: v for key, v in verdicts.items() if v.low > 0 and v.high < float("inf")}
+    adjusted = dict(zip(bounded, adjust([v.p_value for v in bounded.values()]), strict=True))
     result: dict[Key, Verdict] = {}
     for key, verdict in verdicts.items():
         p = adjusted.get(key)
@@ -50,7 +50,7 @@ def adjust_verdicts(verdicts: Mapping[Key, Verdict]) -> dict[Key, Verdict]:
             v = replace(
                 v,
                 word="unclear",
-                reason=f"{v.word} by itself, but among {len(told)} comparisons this may be chance"
+                reason=f"{v.word} by itself, but among {len(bounded)} comparisons this may be chance"
                 f" (adjusted p {p:.3f})",
             )
         result[key] = v

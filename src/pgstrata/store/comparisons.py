@@ -51,7 +51,7 @@ def hide(folder: Path) -> None:
     folder.rename(folder.with_name(f".{folder.name}.superseded"))
 
 
-class Counted(Protocol):
+class KnownRun(Protocol):
     """A run, or what is known of one without opening it."""
 
     @property
@@ -74,7 +74,7 @@ class Counted(Protocol):
     def participants(self) -> tuple[str, ...]: ...
 
 
-C = TypeVar("C", bound=Counted)
+C = TypeVar("C", bound=KnownRun)
 
 
 def counted(runs: Sequence[C]) -> list[C]:
@@ -91,13 +91,13 @@ def counted(runs: Sequence[C]) -> list[C]:
     return [run for run in runs if run.comparison in (None, kept.get(_place(run)))]
 
 
-def _place(run: Counted) -> tuple[object, ...]:
+def _place(run: KnownRun) -> tuple[object, ...]:
     return run.campaign, run.workload, run.repeat, run.hostname
 
 
-def _is_complete(runs: Sequence[Counted]) -> bool:
+def _is_complete(runs: Sequence[KnownRun]) -> bool:
     return set(runs[0].participants) <= {run.variant for run in runs if run.done}
 
 
-def _started(runs: Sequence[Counted]) -> str:
+def _started(runs: Sequence[KnownRun]) -> str:
     return max(run.started for run in runs)

@@ -167,8 +167,8 @@ class RunBuilder:
 
     def defaults(self, rows: Iterable[tuple[str, str | None, str | None]]) -> None:
         """With which values the server's version begins: name, value and unit of pg_settings."""
-        told = {name: {"value": value, "unit": unit} for name, value, unit in rows}
-        self.attach("defaults.json", _json(told))
+        defaults = {name: {"value": value, "unit": unit} for name, value, unit in rows}
+        self.attach("defaults.json", _json(defaults))
 
     def server_log(self, path: Path) -> None:
         """Keeps the server's log, compressed."""

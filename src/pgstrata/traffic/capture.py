@@ -16,7 +16,7 @@ from pgstrata.traffic.captured import Header, LeftOut, Writer
 from pgstrata.traffic.logs.files import Log, find
 from pgstrata.traffic.logs.line import Trouble
 from pgstrata.traffic.mask import Mask
-from pgstrata.traffic.sessions import NO_PARAMETERS, Found, Reader
+from pgstrata.traffic.sessions import NO_PARAMETERS, Reader, SessionFacts
 from pgstrata.user_files import shown
 
 SETTINGS = (
@@ -56,10 +56,10 @@ def capture(
     """
     log = find(logs, prefix=prefix, timezone=timezone, encoding=encoding)
     with Writer(to) as writer:
-        told = _Progress(sum(one.bytes for one in log.files), writer, say or (lambda text: None))
+        shown = _Progress(sum(one.bytes for one in log.files), writer, say or (lambda text: None))
 
         def progress(more: int) -> None:
-            told.read(more)
+            shown.read(more)
             check()
 
         reader = Reader(writer, mask)
@@ -117,7 +117,7 @@ class _Progress:
         )
 
 
-def nothing(log: Log, found: Found, other: Sequence[str]) -> UsageError:
+def nothing(log: Log, found: SessionFacts, other: Sequence[str]) -> UsageError:
     """Why a log has no statement that could be asked again, and what to set."""
     where = f"{log.files[0].path.name}" + (f" and {len(log.files) - 1} more" if len(log.files) > 1 else "")
     if other:
@@ -136,7 +136,7 @@ def nothing(log: Log, found: Found, other: Sequence[str]) -> UsageError:
     )
 
 
-def _notes(log: Log, found: Found, header: Header, left_out: Sequence[LeftOut]) -> list[str]:
+def _notes(log: Log, found: SessionFacts, header: Header, left_out: Sequence[LeftOut]) -> list[str]:
     """What whoever replays it has to know."""
     notes: list[str] = []
     trouble = log.trouble

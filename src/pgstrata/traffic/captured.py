@@ -180,7 +180,7 @@ class CapturedError(PgstrataError):
 # --- writing ----------------------------------------------------------------------------------
 
 
-class Session:
+class SessionWriter:
     """A session while it is written."""
 
     __slots__ = (
@@ -224,7 +224,7 @@ class Writer:
         self._file.write(_HEAD.pack(MAGIC, VERSION, 0))
         self._at = _HEAD.size
         self._sessions = 0
-        self._open: dict[int, Session] = {}
+        self._open: dict[int, SessionWriter] = {}
         self._held = 0
         self._texts: dict[str, int] = {}
         self._text_bytes = 0
@@ -278,15 +278,15 @@ class Writer:
             self.databases.append(Database(name))
         return number
 
-    def begin(self, begin: int, database: int, flags: int = 0) -> Session:
+    def begin(self, begin: int, database: int, flags: int = 0) -> SessionWriter:
         """A new session. begin: microseconds since 1970."""
-        session = Session(self._sessions, begin, database)
+        session = SessionWriter(self._sessions, begin, database)
         session.flags = flags
         self._sessions += 1
         self._open[session.number] = session
         return session
 
-    def add(self, session: Session, statement: Statement, *, common: bool) -> None:
+    def add(self, session: SessionWriter, statement: Statement, *, common: bool) -> None:
         """The next statement of a session. common: its text is likely to come again."""
         start, duration, protocol, number, text, parameters, sqlstate, forgets = statement
         buffer = session.buffer
@@ -342,7 +342,7 @@ class Writer:
                 number = self._texts[text] = len(self._texts)
         return number
 
-    def _count(self, session: Session, statement: Statement) -> None:
+    def _count(self, session: SessionWriter, statement: Statement) -> None:
         header, shape, database = self.header, self.shapes[statement.shape], self.databases[session.database]
         header.statements += 1
         database.statements += 1
@@ -363,7 +363,7 @@ class Writer:
         else:
             header.prepared += 1
 
-    def _flush(self, session: Session) -> None:
+    def _flush(self, session: SessionWriter) -> None:
         if not session.buffer:
             return
         packed = zlib.compress(session.buffer, LEVEL)
@@ -381,7 +381,7 @@ class Writer:
         self._held -= len(session.buffer)
         session.buffer.clear()
 
-    def end(self, session: Session, end: int | None = None, flags: int = 0) -> None:
+    def end(self, session: SessionWriter, end: int | None = None, flags: int = 0) -> None:
         """The session has ended, or nothing more is known of it. end: when, in microseconds since 1970."""
         self._flush(session)
         del self._open[session.number]
@@ -416,9 +416,9 @@ class Writer:
         self._put(packed)
         whole = self._whole(header, entries)
         at_header = self._at
-        told = zlib.compress(msgspec.json.encode(whole))
-        self._put(told)
-        self._put(_TRAILER.pack(directory, len(entries), at_texts, len(packed), at_header, len(told), MAGIC))
+        head = zlib.compress(msgspec.json.encode(whole))
+        self._put(head)
+        self._put(_TRAILER.pack(directory, len(entries), at_texts, len(packed), at_header, len(head), MAGIC))
         self._file.flush()
         os.fsync(self._file.fileno())
         # As any file that this user makes.
@@ -499,7 +499,7 @@ def _varint(buffer: bytearray, value: int) -> None:
 # --- reading ----------------------------------------------------------------------------------
 
 
-class Entry(NamedTuple):
+class SessionEntry(NamedTuple):
     """A session in the directory. begin, end: microseconds since 1970."""
 
     begin: int
@@ -586,7 +586,7 @@ class Captured:
             raise self._damaged() from error
         return texts
 
-    def sessions(self) -> Iterator[Entry]:
+    def sessions(self) -> Iterator[SessionEntry]:
         """In the order of their beginning."""
         directory, count = self._trailer[0], self._trailer[1]
         for first in range(0, count, 1024):
@@ -595,9 +595,9 @@ class Captured:
             if len(data) < size:
                 raise self._damaged()
             for row in np.frombuffer(data, _ENTRY):
-                yield Entry(*(int(value) for value in row))
+                yield SessionEntry(*(int(value) for value in row))
 
-    def statements(self, entry: Entry) -> Iterator[Statement]:
+    def statements(self, entry: SessionEntry) -> Iterator[Statement]:
         """Of one session, in their order."""
         at, start = entry.block, entry.begin
         while at:
@@ -675,10 +675,10 @@ __all__ = [
     "Captured",
     "CapturedError",
     "Database",
-    "Entry",
     "Header",
     "LeftOut",
-    "Session",
+    "SessionEntry",
+    "SessionWriter",
     "Shape",
     "Statement",
     "Writer",

@@ -21,7 +21,7 @@ from pgstrata.traffic.captured import (
     PREPARED,
     SIMPLE,
     LeftOut,
-    Session,
+    SessionWriter,
     Statement,
     Writer,
 )
@@ -147,13 +147,13 @@ class _Open:
         self.since: int | None = None
         self.held: tuple[Statement, bool] | None = None
         self.waiting: _Waiting | None = None
-        self.written: Session | None = None
+        self.written: SessionWriter | None = None
         self.in_transaction = False
         self.prepared: set[str] | None = None
 
 
 @dataclass
-class Found:
+class SessionFacts:
     """What there is to say of all sessions, beside their statements.
 
     open_before: transactions whose beginning is before the log; open_behind: whose end is behind it; resumed:
@@ -187,7 +187,7 @@ class Reader:
     are to be masked."""
 
     def __init__(self, writer: Writer, mask: Mask | None = None) -> None:
-        self.found = Found()
+        self.found = SessionFacts()
         self._writer, self._mask = writer, mask
         self._sessions: dict[str, _Open] = {}
         self._first: int | None = None
@@ -487,4 +487,4 @@ def _protocol(name: str) -> int:
     return EXTENDED if name.partition("/")[0] in ("<unnamed>", "") else PREPARED
 
 
-__all__ = ["Found", "Reader", "parameters"]
+__all__ = ["Reader", "SessionFacts", "parameters"]

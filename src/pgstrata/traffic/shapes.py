@@ -55,7 +55,7 @@ _BEFORE_SIGNS = frozenset(
 )
 
 
-class Shape(NamedTuple):
+class ShapedText(NamedTuple):
     """text: the shape. literals: it had some; parameters: the highest $n in it; kind: of which statements
     there is something to know, empty for all others."""
 
@@ -65,7 +65,7 @@ class Shape(NamedTuple):
     kind: str
 
 
-def shape(text: str, pieces: Sequence[Token] | None = None) -> Shape:
+def shape(text: str, pieces: Sequence[Token] | None = None) -> ShapedText:
     """The shape of a statement. pieces: its tokens, where they are there already."""
     made: list[str] = []
     literals = 0
@@ -103,7 +103,7 @@ def shape(text: str, pieces: Sequence[Token] | None = None) -> Shape:
     if VALUE in whole:
         whole = _numbered(whole)
     cut = whole if len(whole) <= LONGEST_SHAPE else whole[:LONGEST_SHAPE] + " …"
-    return Shape(cut, literals > 0, highest, kind_of(whole))
+    return ShapedText(cut, literals > 0, highest, kind_of(whole))
 
 
 def _signed(made: list[str], before: Token) -> bool:
@@ -169,7 +169,7 @@ __all__ = [
     "FORGETS",
     "PASSWORD",
     "PREPARE",
-    "Shape",
+    "ShapedText",
     "kind_of",
     "shape",
 ]

@@ -120,8 +120,8 @@ def _captured(question: Question, say: Callable[[str], None], interrupts: Interr
     logs = question.logs
     if question.statements is not None:
         # Statistics change with every second: the same command goes on with those that it began with.
-        told = hashlib.sha256(without_secrets(question.statements).encode()).hexdigest()[:8]
-        file = question.folder / f"statements-{told}.traffic"
+        source = hashlib.sha256(without_secrets(question.statements).encode()).hexdigest()[:8]
+        file = question.folder / f"statements-{source}.traffic"
         if not file.exists():
             capture_statistics(question.statements, file)
         return file.absolute()

@@ -8,11 +8,11 @@ import pytest
 from msgspec import structs
 
 from pgstrata.bisect import state as states
-from pgstrata.bisect.hunt import Found, Search
+from pgstrata.bisect.hunt import SearchResult, SearchSettings
 from pgstrata.bisect.line import commits
-from pgstrata.bisect.procedure import Seen
+from pgstrata.bisect.procedure import TaskOutcome
 from pgstrata.bisect.state import Measurement, SetAside
-from pgstrata.measure.two_servers import Work
+from pgstrata.measure.two_servers import MeasuredWork
 from pgstrata.report.search.page import write_search
 from pgstrata.report.search.text import headline, record, sentences
 from support_tree import commit, git, repository
@@ -23,20 +23,20 @@ EVIL = "</script><script>alert(1)</script>"
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Found:
+def found(tmp_path: Path) -> SearchResult:
     """A search over 20 commits to its end; one does not build. The culprit's subject is no
     friend of pages."""
     return searched(tmp_path, -0.04)
 
 
-def searched(folder: Path, effect: float) -> Found:
+def searched(folder: Path, effect: float) -> SearchResult:
     repo = repository(folder / "repo")
     git(repo, "tag", "good")
     for number in range(1, COMMITS + 1):
         (repo / "file").write_text(f"{number}\n")
         commit(repo, f"change {number} {EVIL if number == CULPRIT else ''}".strip())
     line = commits(repo, "good", "main", {})
-    search = Search(line, Work(("point-query",)), folder / "search")
+    search = SearchSettings(line, MeasuredWork(("point-query",)), folder / "search")
     search.folder.mkdir()
     state = states.begin(search.folder, line, search.question())
     while task := (procedure := state.procedure(0.01)).next():
@@ -46,7 +46,7 @@ def searched(folder: Path, effect: float) -> Found:
             )
             continue
         value = effect * ((task.other >= CULPRIT) - (task.base >= CULPRIT))
-        seen = Seen(task.base, task.other, value, 0.003)
+        seen = TaskOutcome(task.base, task.other, value, 0.003)
         when = "2026-01-01T00:00:00+00:00"
         state.measured.append(
             Measurement(
@@ -54,10 +54,10 @@ def searched(folder: Path, effect: float) -> Found:
                 10_000.0, 9_600.0, "queries/s", "m", 40.0, 60.0, 110.0, when,
             )
         )  # fmt: skip
-    return Found(search, state, procedure.conclusion())
+    return SearchResult(search, state, procedure.conclusion())
 
 
-def test_the_page_names_the_commit_with_its_message_and_diffstat(found: Found) -> None:
+def test_the_page_names_the_commit_with_its_message_and_diffstat(found: SearchResult) -> None:
     page = write_search(found)
     text = page.read_text()
     assert EVIL not in text
@@ -73,21 +73,23 @@ def test_the_page_names_the_commit_with_its_message_and_diffstat(found: Found) -
     assert table.count("\n") == len(found.state.measured) + 1
 
 
-def test_the_answer_is_one_sentence_with_its_interval(found: Found) -> None:
+def test_the_answer_is_one_sentence_with_its_interval(found: SearchResult) -> None:
     stop = found.search.line.stops[CULPRIT]
     assert headline(found).endswith(f"since {stop.name} (change 12 {EVIL}).")
     assert "slower (" in headline(found)
     assert any("tester" in text and "against what is before it" in text for text in sentences(found))
 
 
-def test_a_search_that_is_not_at_its_end_tells_how_many_changes_there_are_and_where(found: Found) -> None:
+def test_a_search_that_is_not_at_its_end_tells_how_many_changes_there_are_and_where(
+    found: SearchResult,
+) -> None:
     def after(*levels: tuple[int, int, float]) -> str:
         measured = [
             structs.replace(found.state.measured[0], base=base, other=place, log_ratio=level)
             for base, place, level in levels
         ]
         state = structs.replace(found.state, measured=measured, set_aside=[])
-        return headline(Found(found.search, state, state.procedure(0.01).conclusion()))
+        return headline(SearchResult(found.search, state, state.procedure(0.01).conclusion()))
 
     names = [stop.name for stop in found.search.line.stops]
     one = after((0, COMMITS, -0.04), (0, COMMITS, -0.04), (0, 4, 0.0))
@@ -101,7 +103,7 @@ def test_a_search_that_is_not_at_its_end_tells_how_many_changes_there_are_and_wh
     assert f"one change is suspected, in {names[5]} (change 5)." in doubted
 
 
-def test_json_holds_everything_that_was_measured(found: Found) -> None:
+def test_json_holds_everything_that_was_measured(found: SearchResult) -> None:
     made = record(found)
     assert made["state"] == "found"
     assert made["groups"][0]["first"]["position"] == CULPRIT

@@ -58,7 +58,7 @@ def told(text: str, rows: int = 10, calls: int = 10, types: list[str] | None = N
     found = origins(understood, CalledStatement(text, calls, 1.0, rows), KnownValues(), types)
     for origin in found:
         assert len(origin.draw(Random(1), str)) == len(origin.numbers)
-    return {number: origin.told for origin in found for number in origin.numbers}
+    return {number: origin.words for origin in found for number in origin.numbers}
 
 
 COLUMNS = [

@@ -21,7 +21,7 @@ from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.files import read
-from pgstrata.workload.custom.source import Block
+from pgstrata.workload.custom.source import CopyBlock
 from support_program import Program
 from support_queries import work
 from support_shop import dump, fill_shop, write_files
@@ -127,7 +127,7 @@ def test_all_formats_hold_the_same_rows(shop: Path) -> None:
     for name in FORMATS:
         source = read(shop / name, digest_of(shop / name))
         source.unpack(lambda text: None, lambda: None)
-        blocks = [item for item in source.items if isinstance(item, Block)]
+        blocks = [item for item in source.items if isinstance(item, CopyBlock)]
         found.append({block.text: block.file.read_bytes() for block in blocks})
     assert found[0] == found[1] == found[2] == found[3]
     assert sum(rows.count(b"\n") for rows in found[0].values()) == CUSTOMERS + ORDERS + 100 + 3

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pgstrata.errors import UsageError
 from pgstrata.workload.custom.archive import rows_of_copy
-from pgstrata.workload.custom.sql import Copy, Statement, items
+from pgstrata.workload.custom.sql import Copy, SqlStatement, items
 
 DUMP = r"""-- PostgreSQL database dump
 \restrict abc
@@ -30,7 +30,7 @@ COPY nothing FROM stdin;
 """
 
 
-def read(folder: Path, text: str) -> list[Statement | Copy]:
+def read(folder: Path, text: str) -> list[SqlStatement | Copy]:
     file = folder / "made.sql"
     file.write_text(text)
     return list(items(file))

@@ -20,7 +20,7 @@ from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Step, Work
 from pgstrata.workload.core.recorded import counted_rate, rows_from, rows_of
 from pgstrata.workload.tpcds import answering, data, reference, schema
-from pgstrata.workload.tpcds.compare import Answer, close, compare
+from pgstrata.workload.tpcds.compare import RightAnswer, close, compare
 from pgstrata.workload.tpcds.options import TpcdsOptions, numbers_in
 from pgstrata.workload.tpcds.source import queries, tables
 
@@ -209,7 +209,7 @@ def test_numbers_are_equal_to_a_tolerance(a: str | None, b: str | None, same: bo
     assert close(a, b) is close(b, a) is same
 
 
-RIGHT = Answer([["a", "1"], ["b", "2"], ["c", "2"], ["d", "3"], ["e", "3"]], [0, 1, 1, 2, 2], limit=4)
+RIGHT = RightAnswer([["a", "1"], ["b", "2"], ["c", "2"], ["d", "3"], ["e", "3"]], [0, 1, 1, 2, 2], limit=4)
 
 
 @pytest.mark.parametrize(
@@ -237,11 +237,11 @@ values = st.one_of(
 def test_without_an_order_any_order_is_the_same(rows: list[list[str | None]], dice: Any) -> None:
     mixed = list(rows)
     dice.shuffle(mixed)
-    assert compare(mixed, Answer(rows, [0] * len(rows))) == "same"
+    assert compare(mixed, RightAnswer(rows, [0] * len(rows))) == "same"
     if rows:
-        assert compare(mixed[1:], Answer(rows, [0] * len(rows))) == "different"
+        assert compare(mixed[1:], RightAnswer(rows, [0] * len(rows))) == "different"
         changed: list[list[str | None]] = [["nowhere", "7e9"], *mixed[1:]]
-        assert compare(changed, Answer(rows, [0] * len(rows))) == "different"
+        assert compare(changed, RightAnswer(rows, [0] * len(rows))) == "different"
 
 
 @given(st.lists(st.lists(st.one_of(st.none(), st.text(st.characters(exclude_characters="\0"), max_size=8)),

@@ -190,7 +190,7 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
         )
         if same := next((v for v in variants if v.label == label), None):
             raise UsageError(
-                f"two variants are called {label}: {_told(same.spec)} and {_told(spec)}",
+                f"two variants are called {label}: {_described(same.spec)} and {_described(spec)}",
                 'give one of them a label of its own: label = "…"',
             )
         check_memory(memory, config, label)
@@ -218,7 +218,7 @@ def _suffix(stack: Sequence[str]) -> str:
     return "." + ".".join(names or ["own"])
 
 
-def _told(spec: VariantSpec) -> str:
+def _described(spec: VariantSpec) -> str:
     built = f", built with {spec.build}" if spec.build else ""
     return f"{shown_spec(spec.server)} with {' + '.join(spec.config) or 'no config'}{built}"
 

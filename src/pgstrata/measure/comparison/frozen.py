@@ -22,7 +22,7 @@ from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Second, Stretch
 from pgstrata.driver.spec import FrozenSpec
 from pgstrata.errors import ServerError
-from pgstrata.measure.comparison.turns import BlockTurns, Counts, Measured, OwnTurns
+from pgstrata.measure.comparison.turns import BlockTurns, Counts, MeasuredTurn, OwnTurns
 from pgstrata.measure.step import StepResult
 from pgstrata.server.freezer import Freezer
 from pgstrata.workload.core.language import Step
@@ -265,7 +265,7 @@ class FrozenTurns(BlockTurns):
             own.tell(begin=False)
             own.go_on()
 
-    def measured(self, counts: Counts, result: StepResult, clients: int) -> list[Measured]:
+    def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
         """A pair of whose stretches one of the connections has not ended all, or not begun, is left out."""
         role = next(one for one in result.done.roles if one.name == result.record.role)
         rate, seconds = result.record.rate or 0.0, result.record.seconds

@@ -15,7 +15,7 @@ from pgstrata.measure.step import StepResult
 Counts = Mapping[int, tuple[int, float]]
 """Operations and busy seconds of all connections, by the number of a window or stretch."""
 
-Measured = tuple[int, float, float]
+MeasuredTurn = tuple[int, float, float]
 """Number of a window or stretch, its seconds, and the rate in them in the unit of the step."""
 
 
@@ -92,9 +92,9 @@ class BlockTurns(ABC):
         """All may go on by themselves, to end: for every end, also an interrupt."""
 
     @abstractmethod
-    def measured(self, counts: Counts, result: StepResult, clients: int) -> list[Measured]:
+    def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
         """What of a participant's windows or stretches makes pairs. counts: of the judged role, of which
         there are so many clients; result: of the whole block."""
 
 
-__all__ = ["BlockTurns", "Counts", "Measured", "OwnTurns"]
+__all__ = ["BlockTurns", "Counts", "MeasuredTurn", "OwnTurns"]

@@ -10,7 +10,7 @@ from pgstrata.campaign.plan.order import WindowSchedule
 from pgstrata.driver.client import Driver
 from pgstrata.driver.spec import WindowsSpec
 from pgstrata.errors import ServerError
-from pgstrata.measure.comparison.turns import BlockTurns, Counts, Measured, OwnTurns
+from pgstrata.measure.comparison.turns import BlockTurns, Counts, MeasuredTurn, OwnTurns
 from pgstrata.measure.step import StepResult
 
 HEAD_START = 0.05
@@ -66,7 +66,7 @@ class WindowTurns(BlockTurns):
         for own in self.own:
             own.tell(begin=False)
 
-    def measured(self, counts: Counts, result: StepResult, clients: int) -> list[Measured]:
+    def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
         """A window that was cut short is left out."""
         operations = sum(n for n, _ in counts.values())
         busy = sum(b for _, b in counts.values())

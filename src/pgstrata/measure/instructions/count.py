@@ -23,7 +23,7 @@ from pgstrata.campaign.file.models import Campaign, ChosenWorkload, CountSpec
 from pgstrata.campaign.plan.existing import difference
 from pgstrata.campaign.plan.model import Variant
 from pgstrata.campaign.plan.recorded import as_planned
-from pgstrata.campaign.plan.runs import Plan as CampaignPlan
+from pgstrata.campaign.plan.runs import Plan
 from pgstrata.driver.client import find_driver
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.judge.instructions import COUNTED, estimate_counts, precise
@@ -35,8 +35,8 @@ from pgstrata.measure.instructions.marks import Length
 from pgstrata.measure.instructions.rows import call_rows, function_rows, start_row, symbols_of
 from pgstrata.measure.instructions.start import (
     CountedPhase,
+    CountPlan,
     FreshStart,
-    Plan,
     StartResult,
     plan_steps,
     settings_for,
@@ -79,7 +79,7 @@ to the next is nothing beside it."""
 class CountOutcome:
     """Folders of the runs made now; what failed, by variant and workload, and why."""
 
-    plan: CampaignPlan
+    plan: Plan
     made: list[Path] = field(default_factory=list)
     failed: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -140,7 +140,7 @@ class _Count:
     def __init__(
         self,
         campaign: Campaign,
-        plan: CampaignPlan,
+        plan: Plan,
         chosen: ChosenWorkload,
         engine: Engine,
         wanted: CountSpec,
@@ -215,7 +215,7 @@ class _Count:
     def _wants(self, name: str) -> bool:
         return not self._wanted.steps or any(fnmatch.fnmatchcase(name, glob) for glob in self._wanted.steps)
 
-    def _planned(self, variant: Variant, length: Callable[[str], Length]) -> Plan:
+    def _planned(self, variant: Variant, length: Callable[[str], Length]) -> CountPlan:
         phases = self._chosen.workload.phases(self._chosen.options, variant.server.version_num)
         return plan_steps(phases, self._wants, length, marks=self._engine.marks)
 

@@ -42,7 +42,7 @@ class Length:
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountableStep:
     """A step made ready to be counted. lengths: by role; left: what of the step is left out, as a
     sentence."""
 
@@ -55,7 +55,7 @@ class NotCountedError(Exception):
     """The step cannot be counted; the message says why."""
 
 
-def counted(step: Step, wanted: Length, *, marks: bool = True) -> Counted:
+def counted(step: Step, wanted: Length, *, marks: bool = True) -> CountableStep:
     """The step with one client in each role, no rates and no end by time.
 
     wanted: operations of roles that have no number of their own. Of roles with one (a load) not more are
@@ -74,7 +74,7 @@ def counted(step: Step, wanted: Length, *, marks: bool = True) -> Counted:
     # In turns, so that each finds what the others did before it, and the same at each start.
     turns = [LockstepSpec([role.name for role in roles], 0)] if len(roles) > 1 else []
     made = replace(step, roles=roles, lockstep=turns, seconds=None, warmup=0.0, digest=None)
-    return Counted(made, lengths, "; ".join(left))
+    return CountableStep(made, lengths, "; ".join(left))
 
 
 def _unfit(role: Role) -> str:

@@ -15,7 +15,7 @@ from pgstrata.driver.spec import Spec
 from pgstrata.errors import DriverError, PgstrataError, ServerError
 from pgstrata.measure.instructions.callgrind import CallGraph
 from pgstrata.measure.instructions.engine import Engine, drive
-from pgstrata.measure.instructions.marks import Counted, Length, NotCountedError, apart, counted
+from pgstrata.measure.instructions.marks import CountableStep, Length, NotCountedError, apart, counted
 from pgstrata.measure.run.active import execute_sql
 from pgstrata.measure.run.cause import cause
 from pgstrata.measure.run.modules import create_modules
@@ -68,7 +68,7 @@ def settings_for(version_num: int, configured: Mapping[str, str]) -> dict[str, s
 
 
 @dataclass(frozen=True)
-class Plan:
+class CountPlan:
     """What is counted of a workload, the same for every variant and start.
 
     phases: in their order, steps as they are counted or as they are. left_out: steps that are not, and why.
@@ -82,7 +82,7 @@ class Plan:
     def steps(self) -> list[CountedPhase]:
         return [phase for phase in self.phases if isinstance(phase, CountedPhase)]
 
-    def until(self, last: str | None) -> Plan:
+    def until(self, last: str | None) -> CountPlan:
         """The plan without what comes behind the step of this name; None: all of it."""
         ends = [
             n for n, p in enumerate(self.phases, 1) if isinstance(p, CountedPhase) and p.step.name == last
@@ -94,7 +94,7 @@ class Plan:
 class CountedPhase:
     """A step ready to be counted; order: among all steps of the workload, from 1."""
 
-    counted: Counted
+    counted: CountableStep
     order: int
 
     @property
@@ -107,7 +107,7 @@ LengthOf = Callable[[str], Length]
 
 def plan_steps(
     phases: Sequence[Phase], wanted: Callable[[str], bool], length: LengthOf, *, marks: bool
-) -> Plan:
+) -> CountPlan:
     """wanted: whether a step of this name was asked for; length: how many operations of it are counted."""
     found: list[Phase | CountedPhase] = []
     left_out: dict[str, str] = {}
@@ -138,7 +138,7 @@ def plan_steps(
             if not step.reads_only and _ends(step):
                 found.append(step)  # later steps need what it leaves
     last = max((n for n, phase in enumerate(found) if isinstance(phase, CountedPhase)), default=-1)
-    return Plan(found[: last + 1], left_out, notes)
+    return CountPlan(found[: last + 1], left_out, notes)
 
 
 def _ends(step: Step) -> bool:
@@ -180,7 +180,7 @@ class FreshStart:
 
     def measure(
         self,
-        plan: Plan,
+        plan: CountPlan,
         check: Callable[[], None],
     ) -> StartResult:
         """Counts every step of the plan. Nothing is left running.
@@ -204,7 +204,7 @@ class FreshStart:
 
     def _measure(
         self,
-        plan: Plan,
+        plan: CountPlan,
         result: StartResult,
         check: Callable[[], None],
     ) -> None:

@@ -11,14 +11,16 @@ from pgstrata.campaign.file.models import CountSpec
 from pgstrata.errors import UsageError
 from pgstrata.judge.instructions import counted_runs, estimate_counts
 from pgstrata.measure.instructions.count import count_campaign
-from pgstrata.measure.two_servers import Measured, TwoServers, normal_error
+from pgstrata.measure.two_servers import MeasuredRatio, TwoServers, normal_error
 from pgstrata.store import Results
 from pgstrata.store.choose import campaign_runs
 
 UNIT = "instructions/o"
 
 
-def count_two(two: TwoServers, smallest: float, console: Console, lasting: Path | None = None) -> Measured:
+def count_two(
+    two: TwoServers, smallest: float, console: Console, lasting: Path | None = None
+) -> MeasuredRatio:
     """Counts the step of both, unless that was done already: the log ratio is turned over, so that it falls
     below 0 where the second needs more. The rates are instructions per operation.
 
@@ -43,7 +45,7 @@ def count_two(two: TwoServers, smallest: float, console: Console, lasting: Path 
             raise UsageError(f"{two.work.step} cannot be counted: {why}", "search by the rate")
         sides.append(step.headline.instructions)
     found = estimate_counts(*sides)
-    return Measured(
+    return MeasuredRatio(
         found.log, normal_error(found), found.n, mean(sides[0]), mean(sides[1]), UNIT, two.name, runs=runs
     )
 

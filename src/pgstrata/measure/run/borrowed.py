@@ -17,7 +17,7 @@ from psycopg import sql
 
 from pgstrata.errors import ServerError, server_said
 from pgstrata.server.conninfo import Conninfo
-from pgstrata.server.session import Connects
+from pgstrata.server.session import Connectable
 from pgstrata.workload.core.language import Phase, Step
 
 DATABASE = "pgstrata"
@@ -38,7 +38,7 @@ def tables_of(phases: Sequence[Phase]) -> list[str]:
 
 @contextmanager
 def borrowed_database(
-    cluster: Connects,
+    cluster: Connectable,
     dsn: str,
     phases: Sequence[Phase],
     *,
@@ -71,7 +71,7 @@ def borrowed_database(
             _tidy(cluster, database, made, say)
 
 
-def _create_database(cluster: Connects, say: Callable[[str], None]) -> bool:
+def _create_database(cluster: Connectable, say: Callable[[str], None]) -> bool:
     """True if the database is pgstrata's own and may be dropped as a whole."""
     with cluster.connect("postgres") as connection:
         row = connection.execute(
@@ -148,7 +148,7 @@ def _mark(connection: Connection, tables: Sequence[str]) -> None:
         )
 
 
-def _tidy(cluster: Connects, database: str, made: bool, say: Callable[[str], None]) -> None:
+def _tidy(cluster: Connectable, database: str, made: bool, say: Callable[[str], None]) -> None:
     try:
         if made:
             with cluster.connect("postgres") as connection:

@@ -10,10 +10,10 @@ from psycopg import sql
 
 from pgstrata.errors import ServerError
 from pgstrata.server.model import Server
-from pgstrata.server.session import Connects
+from pgstrata.server.session import Connectable
 
 
-def create_modules(cluster: Connects, server: Server, database: str, more: Sequence[str] = ()) -> None:
+def create_modules(cluster: Connectable, server: Server, database: str, more: Sequence[str] = ()) -> None:
     """Creates what a build's `contrib` and `extensions` ask for, and `more`; before 9.1 by their scripts.
 
     Raises ServerError with what the server says to it.

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 
 from pgstrata.errors import ServerError, server_said
-from pgstrata.server.session import Connects
+from pgstrata.server.session import Connectable
 from pgstrata.sql_text import identifier
 from pgstrata.workload.core.language import Admin, Settle
 
 
-def run_admin(cluster: Connects, phase: Admin, database: str) -> None:
+def run_admin(cluster: Connectable, phase: Admin, database: str) -> None:
     """Executes the statements, each in its own transaction. Raises ServerError."""
     if phase.parallel:
         _together(cluster, phase.name, phase.statements, database)
@@ -32,7 +32,7 @@ def vacuum_options(version_num: int) -> str:
 
 
 def run_settle(
-    cluster: Connects,
+    cluster: Connectable,
     phase: Settle,
     database: str,
     version_num: int,
@@ -55,7 +55,7 @@ def run_settle(
         time.sleep(min(left, 0.5))
 
 
-def _together(cluster: Connects, name: str, statements: Sequence[str], database: str) -> None:
+def _together(cluster: Connectable, name: str, statements: Sequence[str], database: str) -> None:
     def one(statement: str) -> None:
         with cluster.connect(database) as connection:
             _execute(connection, name, statement)

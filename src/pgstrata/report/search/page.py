@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pgstrata.bisect.hunt import RUNS, Found
+from pgstrata.bisect.hunt import RUNS, SearchResult
 from pgstrata.bisect.line import about_commit
 from pgstrata.bisect.procedure import Group
 from pgstrata.bisect.state import Measurement
@@ -53,7 +53,7 @@ from pgstrata.store import Results
 PAGE = "index.html"
 
 
-def write_search(found: Found) -> Path:
+def write_search(found: SearchResult) -> Path:
     """Writes the page into the folder of the search; returns it. Raises StoreError."""
     out = found.search.folder
     line = found.search.line
@@ -73,7 +73,7 @@ def write_search(found: Found) -> Path:
     return out / PAGE
 
 
-def _answer(found: Found) -> list[Block]:
+def _answer(found: SearchResult) -> list[Block]:
     first, *rest = sentences(found)
     effect = found.conclusion.effect
     bad = found.conclusion.state == "found" and effect is not None and is_worse(effect)
@@ -83,14 +83,14 @@ def _answer(found: Found) -> list[Block]:
     return blocks
 
 
-def _shown(found: Found) -> Sequence[Group]:
+def _shown(found: SearchResult) -> Sequence[Group]:
     return found.conclusion.groups if found.conclusion.state == "found" else ()
 
 
 # --- the way ----------------------------------------------------------------------------------
 
 
-def _charts(found: Found) -> list[Block]:
+def _charts(found: SearchResult) -> list[Block]:
     if not found.state.measured:
         return [Prose("Nothing has been measured yet.")]
     charts: list[Block] = [_effects(found)]
@@ -99,7 +99,7 @@ def _charts(found: Found) -> list[Block]:
     return charts
 
 
-def _effects(found: Found) -> Chart:
+def _effects(found: SearchResult) -> Chart:
     stops = found.search.line.stops
     data = [
         {
@@ -155,7 +155,7 @@ def _effects(found: Found) -> Chart:
     )
 
 
-def _bars(found: Found, some: Sequence[Measurement]) -> dict[str, Any]:
+def _bars(found: SearchResult, some: Sequence[Measurement]) -> dict[str, Any]:
     spans = [interval(outcome_of(found, m), found.search.by) for m in some]
     return {
         "type": "data",
@@ -167,7 +167,7 @@ def _bars(found: Found, some: Sequence[Measurement]) -> dict[str, Any]:
     }
 
 
-def _layout(found: Found) -> dict[str, Any]:
+def _layout(found: SearchResult) -> dict[str, Any]:
     line = found.search.line
     title = f"{line.kind}s after the good end"
     x = axis(title, range=[-0.02 * line.n - 0.5, 1.02 * line.n + 0.5])
@@ -200,7 +200,7 @@ def _layout(found: Found) -> dict[str, Any]:
     }
 
 
-def _posterior(found: Found) -> Chart:
+def _posterior(found: SearchResult) -> Chart:
     procedure = found.state.procedure(math.log1p(found.search.smallest))
     intervals = procedure.search.knowledge().intervals
     return Chart(
@@ -229,7 +229,7 @@ def _posterior(found: Found) -> Chart:
 # --- what was found ---------------------------------------------------------------------------
 
 
-def _culprit(found: Found, group: Group, number: int, out: Path) -> list[Section]:
+def _culprit(found: SearchResult, group: Group, number: int, out: Path) -> list[Section]:
     line = found.search.line
     stop = line.stops[group.last]
     terms = [Term("Probability", shown_probability(group.probability))]
@@ -264,7 +264,7 @@ def _culprit(found: Found, group: Group, number: int, out: Path) -> list[Section
     return [Section(f"found-{number}", title, blocks), *_moved(found, group, number, out)]
 
 
-def _moved(found: Found, group: Group, number: int, out: Path) -> list[Section]:
+def _moved(found: SearchResult, group: Group, number: int, out: Path) -> list[Section]:
     """What moved with the rate from the stop before to this one: CPU, waits, plans, profiles."""
     pair = (group.first - 1, group.last)
     measured = [m for m in found.state.measured if (m.base, m.other) == pair]
@@ -287,7 +287,7 @@ def _moved(found: Found, group: Group, number: int, out: Path) -> list[Section]:
     return made
 
 
-def _functions(found: Found, measured: Measurement, number: int) -> Section:
+def _functions(found: SearchResult, measured: Measurement, number: int) -> Section:
     """The functions that account for the difference in instructions."""
     base, (other, *_) = sides_of(Results(found.search.folder / RUNS), measured.campaign, "base")
     stops = found.search.line.stops
@@ -303,7 +303,7 @@ def _functions(found: Found, measured: Measurement, number: int) -> Section:
 # --- tables -----------------------------------------------------------------------------------
 
 
-def _tables(found: Found) -> list[Block]:
+def _tables(found: SearchResult) -> list[Block]:
     stops = found.search.line.stops
     rows = []
     for m in found.state.measured:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pgstrata.bisect.hunt import Found
-from pgstrata.bisect.procedure import By, Group, Seen, change_of
+from pgstrata.bisect.hunt import SearchResult
+from pgstrata.bisect.procedure import By, Group, TaskOutcome, change_of
 from pgstrata.bisect.search import Outcome
 from pgstrata.bisect.state import Measurement
 
@@ -44,13 +44,13 @@ def is_worse(outcome: Outcome) -> bool:
     return outcome.log_ratio < 0
 
 
-def outcome_of(found: Found, measurement: Measurement) -> Outcome:
+def outcome_of(found: SearchResult, measurement: Measurement) -> Outcome:
     """With the part of its error that stays with a start of the servers."""
     m = measurement
-    return Seen(m.base, m.other, m.log_ratio, m.error, found.search.by).outcome
+    return TaskOutcome(m.base, m.other, m.log_ratio, m.error, found.search.by).outcome
 
 
-def headline(found: Found) -> str:
+def headline(found: SearchResult) -> str:
     """The answer in a sentence."""
     line, known = found.search.line, found.conclusion
     step = found.search.work.step
@@ -71,7 +71,7 @@ def headline(found: Found) -> str:
     return f"{ends} {verb} {changed(known.effect, found.search.by)}, since {named(found, known.groups[0])}."
 
 
-def _suspected(found: Found) -> str:
+def _suspected(found: SearchResult) -> str:
     """How many changes there are during a search, and where each of them may be."""
     line, known = found.search.line, found.conclusion
     places = [named(found, group) for group in known.groups]
@@ -84,7 +84,7 @@ def _suspected(found: Found) -> str:
     return f"{len(places)} changes are suspected, each with 95 % probability in: {each}"
 
 
-def named(found: Found, group: Group) -> str:
+def named(found: SearchResult, group: Group) -> str:
     """A group: its one stop, or its ends."""
     stops = found.search.line.stops
     last = stops[group.last]
@@ -94,7 +94,7 @@ def named(found: Found, group: Group) -> str:
     return f"one of {group.size} {found.search.line.kind}s, {stops[group.first].name} … {last.name}{between}"
 
 
-def sentences(found: Found) -> list[str]:
+def sentences(found: SearchResult) -> list[str]:
     """The answer, what it rests on, what is missing, and the next step."""
     line, known = found.search.line, found.conclusion
     lines = [headline(found)]
@@ -121,7 +121,7 @@ def shown_probability(value: float) -> str:
     return "> 99.9 %" if value > 0.999 else f"{value:.1%}".replace("%", " %")
 
 
-def record(found: Found) -> Json:
+def record(found: SearchResult) -> Json:
     """All of it as JSON can hold it. Ratios are other ÷ good end, of rates or instructions per operation."""
     known, line = found.conclusion, found.search.line
 

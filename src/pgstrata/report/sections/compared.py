@@ -107,9 +107,9 @@ def _environment(record: RunRecord) -> str:
         parts += _storage(storage)
     parts += [f"{name} {version}" for name, version in record.extensions.items()]
     if (replicas := record.replicas) is not None:
-        told = [replicas.replication] + (["serves what only reads"] if replicas.reads == "replica" else [])
-        told += [f"{name} = {value}" for name, value in replicas.settings.items()]
-        parts.append(f"a replica ({', '.join(told)})")
+        facts = [replicas.replication] + (["serves what only reads"] if replicas.reads == "replica" else [])
+        facts += [f"{name} = {value}" for name, value in replicas.settings.items()]
+        parts.append(f"a replica ({', '.join(facts)})")
     if (through := record.through) is not None:
         settings = ", ".join(f"{name} = {value}" for name, value in through.settings.items())
         parts.append(
@@ -158,7 +158,7 @@ _HOST: tuple[tuple[str, str], ...] = (
 
 def _attempts(results: RunSet) -> Iterator[Block]:
     """Runs that were stopped and gone on with: which steps are from when."""
-    told: dict[str, tuple[Run, int, str]] = {}
+    attempts: dict[str, tuple[Run, int, str]] = {}
     for run in results.every:
         if begun := run.record.attempts:
             parts = []
@@ -166,8 +166,8 @@ def _attempts(results: RunSet) -> Iterator[Block]:
                 names = [step.name for step in run.steps if step.measured and step.attempt == number]
                 parts.append(f"{', '.join(names) or 'no step'} from the one of {numbers.moment(moment)}")
             # the runs of a comparison were stopped together
-            told.setdefault((run.comparison or run.run_id), (run, len(begun), "; ".join(parts)))
-    for run, count, said in told.values():
+            attempts.setdefault((run.comparison or run.run_id), (run, len(begun), "; ".join(parts)))
+    for run, count, said in attempts.values():
         who = "the comparison" if run.comparison else run.variant
         yield Prose(
             f"{run.workload}, repeat {run.repeat}: {who} was measured in {count} attempts: {said}.", "even"
@@ -189,8 +189,8 @@ def _fact(name: str, value: Any) -> str:
 def _facts_of(name: str, host: Host, same: Sequence[Host]) -> str:
     if not name.startswith("data_dir_"):
         return _fact(name, getattr(host, name))
-    told = dict.fromkeys(_fact(name, getattr(one, name)) for one in same)
-    return "; ".join(told)
+    facts = dict.fromkeys(_fact(name, getattr(one, name)) for one in same)
+    return "; ".join(facts)
 
 
 def _hosts(results: RunSet) -> Section | None:

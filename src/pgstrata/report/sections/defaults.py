@@ -42,16 +42,16 @@ class Defaults:
 
 def changed_defaults(results: RunSet) -> Defaults | None:
     """None where fewer than two servers told their defaults."""
-    told = {v: runs[0] for v in results.variants if (runs := results.runs_of(v)) and runs[0].defaults()}
-    if len(told) < 2:
+    first_runs = {v: runs[0] for v in results.variants if (runs := results.runs_of(v)) and runs[0].defaults()}
+    if len(first_runs) < 2:
         return None
-    by_variant = {variant: run.defaults() for variant, run in told.items()}
+    by_variant = {variant: run.defaults() for variant, run in first_runs.items()}
     names = sorted({name for own in by_variant.values() for name in own if "." not in name}, key=natural)
     changed = []
     for name in names:
         values = {v: _text(name, own[name]) for v, own in by_variant.items() if name in own}
         if len(set(values.values())) > 1 and not PLACES.match(name):
-            measured = {v: told[v].settings().get(name, "") for v in values}
+            measured = {v: first_runs[v].settings().get(name, "") for v in values}
             changed.append(DefaultChange(name, values, measured))
     only = {
         variant: tuple(n for n in names if n in own and sum(n in o for o in by_variant.values()) == 1)

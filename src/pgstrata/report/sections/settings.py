@@ -118,14 +118,14 @@ def show_all(results: RunSet) -> Section | None:
     """Differences that nobody asked for: defaults that changed from version to version."""
     if len(results.variants) < 2:
         return None
-    told = {v: runs[0].settings() for v in results.variants if (runs := results.runs_of(v))}
-    told = {v: settings for v, settings in told.items() if settings}
-    if len(told) < 2:
+    by_variant = {v: runs[0].settings() for v in results.variants if (runs := results.runs_of(v))}
+    by_variant = {v: settings for v, settings in by_variant.items() if settings}
+    if len(by_variant) < 2:
         return None
     names = [
         n
-        for n in _differing(told)
-        if not PLACES.match(n) and sum(n in settings for settings in told.values()) > 1
+        for n in _differing(by_variant)
+        if not PLACES.match(n) and sum(n in settings for settings in by_variant.values()) > 1
     ]
     if not names:
         return None
@@ -134,7 +134,7 @@ def show_all(results: RunSet) -> Section | None:
         "that changed between versions. Settings that only one variant knows are left out, as are names "
         "of files and places."
     )
-    table = _matrix("show-all", "Settings that differ on the running servers", told, names, how)
+    table = _matrix("show-all", "Settings that differ on the running servers", by_variant, names, how)
     return Section("show-all", f"On the running servers: {len(names)} settings differ", [table], folded=True)
 
 
@@ -171,7 +171,7 @@ def builds(results: RunSet) -> Section | None:
 def _from_source(results: RunSet) -> Table | None:
     """What each server that was built was built from and with."""
     rows = [
-        Row([words(variant), *_told(built)], variant=variant)
+        Row([words(variant), *_built_cells(built)], variant=variant)
         for variant in results.variants
         for run in results.runs_of(variant)[:1]
         if (built := run.record.server.built) is not None
@@ -196,7 +196,7 @@ def _from_source(results: RunSet) -> Table | None:
     )
 
 
-def _told(built: BuiltRecord) -> list[Cell]:
+def _built_cells(built: BuiltRecord) -> list[Cell]:
     source, where = built.source, built.origin
     if commit := str(source.get("commit") or ""):
         where += f" ({commit[:12]}, {str(source.get('date') or '')[:10]}: {source.get('subject')})"

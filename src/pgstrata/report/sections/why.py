@@ -83,8 +83,8 @@ def _sentences(results: RunSet, workload: WorkloadResults) -> list[Block]:
             found = explain([m.record for m in base.repeats], [m.record for m in own.repeats])
             counted = _counted(results, workload.name, step, variant)
             if found is not None or counted:
-                told = "; ".join(filter(None, (found.sentence if found is not None else "", counted)))
-                rows.append(Row([words(step.name), words(variant), cell, words(told)], variant=variant))
+                text = "; ".join(filter(None, (found.sentence if found is not None else "", counted)))
+                rows.append(Row([words(step.name), words(variant), cell, words(text)], variant=variant))
     if not cells:
         return []
     if not rows:

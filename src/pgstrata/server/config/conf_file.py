@@ -24,7 +24,7 @@ class Fragment:
 
 
 @dataclass(frozen=True)
-class Assignment:
+class SettingLine:
     """`name = value` as it stands in a fragment; name in lower case, value without its quotes."""
 
     name: str
@@ -49,7 +49,7 @@ _ESCAPE = re.compile(r"\\([0-7]{1,3}|.)|''")
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
-def assignments(fragment: Fragment) -> list[Assignment]:
+def assignments(fragment: Fragment) -> list[SettingLine]:
     """The assignments of a fragment, in order.
 
     Raises UsageError with file and line for what is not a setting, and for include directives.
@@ -75,7 +75,7 @@ def assignments(fragment: Fragment) -> list[Assignment]:
             value = _ESCAPE.sub(_unescape, value[1:-1])
         if any(ord(letter) < 32 for letter in value):
             raise UsageError(f"{place}: the value of {match['name']} holds a control character")
-        found.append(Assignment(match["name"].lower(), value, fragment, number))
+        found.append(SettingLine(match["name"].lower(), value, fragment, number))
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pgstrata.errors import UsageError
-from pgstrata.server.config.conf_file import Assignment
+from pgstrata.server.config.conf_file import SettingLine
 from pgstrata.server.config.settings import (
     BadValue,
     Setting,
@@ -141,7 +141,7 @@ _SUCCESSORS: dict[str, tuple[_Successor, ...]] = {
 }
 
 
-def fate(written: Assignment, version_num: int, ram_bytes: int, build: str) -> MappedSetting:
+def fate(written: SettingLine, version_num: int, ram_bytes: int, build: str) -> MappedSetting:
     """What a version makes of one assignment. Raises UsageError with file and line."""
     major = major_of(version_num)
     name, value = written.name, written.value
@@ -180,7 +180,7 @@ def _mapped(row: Setting, value: str, ram_bytes: int, reason: str) -> MappedSett
         return MappedSetting("mapped", row.name, error.beyond, f"{reason}; {row.name} {error}")
 
 
-def _checked(written: Assignment, ram_bytes: int) -> str:
+def _checked(written: SettingLine, ram_bytes: int) -> str:
     """The value as some version that has the setting takes it: a mistake should be seen whatever
     the version. Raises UsageError."""
     problem = BadValue("")
@@ -202,7 +202,7 @@ def _where(name: str, major: int) -> str:
     return f"{major_name(major)} does not have it"
 
 
-def _with_value(written: Assignment, row: Setting, ram_bytes: int, build: str) -> MappedSetting:
+def _with_value(written: SettingLine, row: Setting, ram_bytes: int, build: str) -> MappedSetting:
     """The value for a version that has the setting: as it is, or what comes nearest to it when only
     other versions, or builds with other libraries, take it."""
     name, value = written.name, written.value

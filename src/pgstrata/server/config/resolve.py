@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from pgstrata.errors import UsageError
-from pgstrata.server.config.conf_file import Assignment, Fragment, assignments, quoted
+from pgstrata.server.config.conf_file import Fragment, SettingLine, assignments, quoted
 from pgstrata.server.config.mapping import MappedSetting, fate
 from pgstrata.server.config.settings import major_of, plain_number, setting
 from pgstrata.store.record import Change, ConfigRecord, FragmentRecord
@@ -80,7 +80,7 @@ class SettingOutcome:
     """
 
     kind: Literal["set", "mapped", "dropped", "overridden"]
-    assignment: Assignment
+    assignment: SettingLine
     to: str | None
     to_value: str | None
     reason: str

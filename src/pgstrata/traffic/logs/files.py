@@ -67,14 +67,14 @@ class Log:
                 ) from error
 
     def _told(self, one: LogFile, raw: IO[bytes], read: Callable[[int], None]) -> Iterator[LogEntry]:
-        told = 0
+        reported = 0
         for number, entry in enumerate(self._of(one, _unpacked(raw))):
             if not number & 4095:
                 at = raw.tell()
-                read(at - told)
-                told = at
+                read(at - reported)
+                reported = at
             yield entry
-        read(raw.tell() - told)
+        read(raw.tell() - reported)
 
     def _of(self, one: LogFile, file: IO[bytes]) -> Iterator[LogEntry]:
         match one.form:

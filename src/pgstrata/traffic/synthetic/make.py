@@ -61,9 +61,9 @@ class Share:
             drawn.update(zip(origin.numbers, origin.draw(dice, hide), strict=True))
         return tuple(drawn[number] for number in sorted(drawn))
 
-    def told(self) -> list[str]:
+    def sources(self) -> list[str]:
         """Where each parameter's values come from."""
-        words = {number: origin.told for origin in self.origins for number in origin.numbers}
+        words = {number: origin.words for origin in self.origins for number in origin.numbers}
         return [f"${number} {words[number]}" for number in sorted(words)]
 
 
@@ -253,7 +253,7 @@ def _shape_number(writer: Writer, share: Share) -> int:
     number = writer.shape(text)
     kept = writer.shapes[number]
     kept.reads = share.understood.reads and (new or kept.reads)
-    kept.parameters = kept.parameters or share.told()
+    kept.parameters = kept.parameters or share.sources()
     kept.rows = max(kept.rows or 0.0, share.called.rows / share.called.calls)
     return number
 

@@ -19,17 +19,17 @@ Draw = Callable[[Random, Hide], Sequence[Value]]
 
 @dataclass(frozen=True)
 class Origin:
-    """Where values of some parameters come from. numbers: of the parameters; told: in a few words;
+    """Where values of some parameters come from. numbers: of the parameters; words: in a few words;
     guessed: nothing is known of the values but their place or type."""
 
     numbers: tuple[int, ...]
     draw: Draw
-    told: str
+    words: str
     guessed: bool = False
 
 
-def constant(number: int, value: str, told: str) -> Origin:
-    return Origin((number,), lambda dice, hide: (value,), told, guessed=True)
+def constant(number: int, value: str, words: str) -> Origin:
+    return Origin((number,), lambda dice, hide: (value,), words, guessed=True)
 
 
 def changed(value: str, change: Callable[[str], str] | None) -> str:
@@ -89,8 +89,8 @@ def range_between(distribution: Distribution, low: int, high: int, share: float 
         ends = distribution.at(begin), distribution.at(min(1.0, begin + width))
         return [hidden(one, distribution.column, hide) for one in ends]
 
-    told = f"a range of {distribution.column.title}"
-    return Origin((low, high), draw, told if share is None else f"{told}: {100 * width:.3g} % of the rows")
+    words = f"a range of {distribution.column.title}"
+    return Origin((low, high), draw, words if share is None else f"{words}: {100 * width:.3g} % of the rows")
 
 
 def range_beyond(distribution: Distribution, number: int, share: float | None, *, above: bool) -> Origin:
@@ -101,8 +101,8 @@ def range_beyond(distribution: Distribution, number: int, share: float | None, *
         own = dice.random() * 2 * mean if mean <= 0.5 else 1 - dice.random() * 2 * (1 - mean)
         return (hidden(distribution.at(1 - own if above else own), distribution.column, hide),)
 
-    told = f"{'above' if above else 'below'} it in {distribution.column.title}"
-    return Origin((number,), draw, told if share is None else f"{told}: {100 * mean:.3g} % of the rows")
+    words = f"{'above' if above else 'below'} it in {distribution.column.title}"
+    return Origin((number,), draw, words if share is None else f"{words}: {100 * mean:.3g} % of the rows")
 
 
 def beginning_like(number: int, distribution: Distribution, use: Use, share: float | None) -> Origin:
@@ -113,9 +113,9 @@ def beginning_like(number: int, distribution: Distribution, use: Use, share: flo
         begin = changed(distribution.beginning(distribution.equal(dice), wanted), use.change)
         return (re.sub(r"([\\%_])", r"\\\1", hide(begin)) + "%",)
 
-    told = f"LIKE the beginning of {distribution.column.title}"
-    told += "" if share is None else f": {100 * wanted:.3g} % of the rows"
-    return Origin((number,), draw, told, guessed=share is None)
+    words = f"LIKE the beginning of {distribution.column.title}"
+    words += "" if share is None else f": {100 * wanted:.3g} % of the rows"
+    return Origin((number,), draw, words, guessed=share is None)
 
 
 def beginning_pattern(number: int, distribution: Distribution, use: Use) -> Origin:
@@ -123,8 +123,8 @@ def beginning_pattern(number: int, distribution: Distribution, use: Use) -> Orig
         begin = changed(distribution.beginning(distribution.equal(dice), 0.01), use.change)
         return ("^" + re.escape(hide(begin)),)
 
-    told = f"a pattern of the beginning of {distribution.column.title}"
-    return Origin((number,), draw, told, guessed=True)
+    words = f"a pattern of the beginning of {distribution.column.title}"
+    return Origin((number,), draw, words, guessed=True)
 
 
 def array_of(values: Sequence[str]) -> str:

@@ -312,27 +312,27 @@ class _Origins:
         if type_.startswith("json") and use.kind not in ("insert", "set"):
             raise NotUnderstoodError(f"which documents {column.title} holds is not known")
         why = "ANALYZE has not seen it" if not column.analyzed else "its values are not known"
-        told = f"of the type of {column.title}: {why}"
+        words = f"of the type of {column.title}: {why}"
         if use.kind == "any" or type_.endswith("[]"):
-            return Origin((number,), lambda dice, hide: ("{}",), told, guessed=True)
+            return Origin((number,), lambda dice, hide: ("{}",), words, guessed=True)
         if type_ in LARGEST or type_ == "numeric":
             return Origin(
-                (number,), lambda dice, hide: (hide(str(dice.randrange(1, 1001))),), told, guessed=True
+                (number,), lambda dice, hide: (hide(str(dice.randrange(1, 1001))),), words, guessed=True
             )
         if type_ in ("text", "character varying", "character"):
             length = min(10, longest(column.type) or 10)
             return Origin(
                 (number,),
                 lambda dice, hide: ("".join(dice.choices(string.ascii_lowercase, k=length)),),
-                told,
+                words,
                 guessed=True,
             )
         if type_ == "bytea":
             return Origin(
-                (number,), lambda dice, hide: ("\\x" + dice.randbytes(10).hex(),), told, guessed=True
+                (number,), lambda dice, hide: ("\\x" + dice.randbytes(10).hex(),), words, guessed=True
             )
         if type_ in _OF_TYPE:
-            return constant(number, _OF_TYPE[type_], told)
+            return constant(number, _OF_TYPE[type_], words)
         raise NotUnderstoodError(f"values of {column.title} (type {type_ or 'unknown'}) are not known")
 
     def _element(self, number: int, use: Use, column: KnownColumn) -> Origin:

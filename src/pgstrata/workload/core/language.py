@@ -84,7 +84,7 @@ __all__ = [
     "Phase",
     "Pick",
     "Repeat",
-    "Replay",
+    "ReplayedSessions",
     "Role",
     "Script",
     "Set",
@@ -310,7 +310,7 @@ class Role:
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplayedSessions:
     """The sessions of a captured file, in the place of what roles do. speed: times the pace of the
     original, None: as fast as they go; database: only sessions in this one; sessions: at the same time,
     where they are not paced."""
@@ -398,7 +398,7 @@ class Step:
     reads_only: bool = False
     load: bool = False
     estimated_seconds: float | None = None
-    replay: Replay | None = None
+    replay: ReplayedSessions | None = None
     overtime: float = 600.0
     apart: bool = False
     uncounted: str = ""

@@ -23,8 +23,8 @@ from pgstrata.errors import ServerError, UsageError, server_said
 from pgstrata.server.process import server_env, start
 from pgstrata.server.source.cache import built
 from pgstrata.user_files import shown
-from pgstrata.workload.custom.source import Block, Check, Source, folder_of, unpacked
-from pgstrata.workload.custom.sql import Statement, items
+from pgstrata.workload.custom.source import Check, CopyBlock, Source, folder_of, unpacked
+from pgstrata.workload.custom.sql import SqlStatement, items
 
 READING_SECONDS = 600.0
 """Longest time in which pg_restore says what a dump holds, its rows apart."""
@@ -146,10 +146,10 @@ def archive(dump: Path, digest: str) -> Source:
     tables = [(number, name) for number, name in _TABLE_DATA.findall(listed)]
     sizes = _sizes(dump, [number for number, _ in tables])
     blocks = [
-        Block(_copy_of(tool, dump, number, name), folder / f"{number}.rows", sizes[number])
+        CopyBlock(_copy_of(tool, dump, number, name), folder / f"{number}.rows", sizes[number])
         for number, name in tables
     ]
-    made: list[Statement | Block] = [*_statements(tool, dump, ["--section=pre-data"]), *blocks]
+    made: list[SqlStatement | CopyBlock] = [*_statements(tool, dump, ["--section=pre-data"]), *blocks]
     if others := [line for line in listed.splitlines() if _OTHER_DATA.match(line)]:
         made += _statements(tool, dump, [], only=others)
     made += _statements(tool, dump, ["--section=post-data"])
@@ -229,13 +229,13 @@ def _printing(
 
 def _statements(
     tool: PgRestore, dump: Path, arguments: Sequence[str], only: Sequence[str] = ()
-) -> Iterator[Statement]:
+) -> Iterator[SqlStatement]:
     with tempfile.NamedTemporaryFile(prefix="pgstrata-", suffix=".sql") as text:
         with _printing(tool, dump, arguments, only) as printed:
             shutil.copyfileobj(printed, text)
         text.flush()
         for item in items(Path(text.name)):
-            assert isinstance(item, Statement)
+            assert isinstance(item, SqlStatement)
             yield item
 
 

@@ -11,8 +11,8 @@ from typing import IO
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.user_files import shown
 from pgstrata.workload.custom.archive import archive
-from pgstrata.workload.custom.source import Block, Check, Source, folder_of, unpacked
-from pgstrata.workload.custom.sql import Copy, Statement, items
+from pgstrata.workload.custom.source import Check, CopyBlock, Source, folder_of, unpacked
+from pgstrata.workload.custom.sql import Copy, SqlStatement, items
 
 _CHUNK = 1 << 20
 _DUMP = re.compile(rb"^-- PostgreSQL database dump\s*$", re.MULTILINE)
@@ -49,13 +49,13 @@ def _sql(path: Path, digest: str) -> Source:
         head = file.read(_HEAD_BYTES)
     dump, said = bool(_DUMP.search(head)), _DUMPED_FROM.search(head)
     folder = folder_of(digest)
-    made: list[Statement | Block] = []
+    made: list[SqlStatement | CopyBlock] = []
     copies: list[Copy] = []
     for item in items(path):
         if isinstance(item, Copy):
             file_of = folder / f"{len(copies)}.rows"
             copies.append(item)
-            made.append(Block(item.text, file_of, item.end - item.begin, item.line))
+            made.append(CopyBlock(item.text, file_of, item.end - item.begin, item.line))
         else:
             made.append(item)
 

@@ -40,13 +40,13 @@ Name = Annotated[str, BeforeValidator(_named)]
 Names = Annotated[tuple[str, ...], OneOrMore, Field(max_length=1000)]
 
 
-class Part(BaseModel):
+class OptionTable(BaseModel):
     """A part of the options that is a table of its own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Rows(Part):
+class Rows(OptionTable):
     """Files of rows for one table, loaded by COPY."""
 
     table: str = Field(min_length=1, max_length=200, description="the table, with its schema where need be")
@@ -67,7 +67,7 @@ class Rows(Part):
         return tuple(beside(name, info) for name in value)
 
 
-class ScriptRole(Part):
+class ScriptRole(OptionTable):
     """A group of connections that run scripts, beside others in the same step."""
 
     name: Name = Field(description="what it is called in results")
@@ -89,7 +89,7 @@ class ScriptRole(Part):
     )
 
 
-class ScriptStep(Part):
+class ScriptStep(OptionTable):
     """A step of scripts: of one role, or of several side by side. What it leaves out the workload says."""
 
     name: Name | None = Field(None, description="name of the step; null: of its scripts or roles")

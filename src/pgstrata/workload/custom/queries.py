@@ -22,7 +22,7 @@ from pgstrata.workload.core.recorded import (
     rows_from,
 )
 from pgstrata.workload.custom.options import CustomOptions
-from pgstrata.workload.custom.sql import Statement, items
+from pgstrata.workload.custom.sql import SqlStatement, items
 
 SECONDS = 1.0
 """Of a query, for estimates only."""
@@ -33,14 +33,14 @@ _ANSWERS = {"any-order": answer_in_any_order, "ordered": answer_in_order, "exact
 
 
 @dataclass(frozen=True)
-class Queries:
+class QueryFiles:
     """texts: by name. broken: names of files that hold no query, and why."""
 
     texts: dict[str, str]
     broken: dict[str, str]
 
 
-def read_queries(folder: Path) -> Queries:
+def read_queries(folder: Path) -> QueryFiles:
     """The queries in the order of their files' names, numbers within as numbers.
 
     Raises UsageError where there is none.
@@ -65,7 +65,7 @@ def read_queries(folder: Path) -> Queries:
             broken[file.stem] = f"{file.name} cannot be read: {error.strerror}"
     if not texts:
         raise UsageError(f"no file of {shown(folder)} holds a query: {next(iter(broken.values()))}")
-    return Queries(texts, broken)
+    return QueryFiles(texts, broken)
 
 
 def _in_order(file: Path) -> list[tuple[int, str]]:
@@ -76,7 +76,7 @@ def _query(file: Path) -> str:
     found = list(items(file))
     if not found:
         raise UsageError(f"{file.name} is empty")
-    if len(found) > 1 or not isinstance(found[0], Statement):
+    if len(found) > 1 or not isinstance(found[0], SqlStatement):
         what = f"{len(found)} statements" if len(found) > 1 else "rows for COPY"
         raise UsageError(f"{file.name} has {what}, and a query is one statement")
     return found[0].text
@@ -125,7 +125,7 @@ def query_phases(o: CustomOptions, version_num: int, tables: Sequence[str]) -> l
     return made
 
 
-def _digest(o: CustomOptions, queries: Queries) -> Digesting:
+def _digest(o: CustomOptions, queries: QueryFiles) -> Digesting:
     def digest(events: Sequence[StatementDone], folder: Path) -> Digest:
         rows = rows_from(events, folder, o.time_limit, _ANSWERS[o.answers])
         return Digest(
@@ -152,4 +152,4 @@ def _broken(name: str, why: str) -> dict[str, Any]:
     }
 
 
-__all__ = ["Queries", "query_phases", "read_queries"]
+__all__ = ["QueryFiles", "query_phases", "read_queries"]

@@ -8,21 +8,21 @@ from pathlib import Path
 from pgstrata.errors import UsageError
 from pgstrata.sql_text import identifier, literal
 from pgstrata.user_files import shown
-from pgstrata.workload.custom.source import Block, Check, Say, folder_of, unpacked
+from pgstrata.workload.custom.source import Check, CopyBlock, Say, folder_of, unpacked
 
 
 def rows_of_table(
     table: str, file: Path, digest: str, columns: Sequence[str], how: str
-) -> tuple[Block, Callable[[Say, Check], None]]:
+) -> tuple[CopyBlock, Callable[[Say, Check], None]]:
     """A file of rows as a block, and what makes its file. how: COPY's options for CSV, as every version takes
     them; a `.tsv` is COPY's text format, a `.parquet` becomes CSV first."""
     named = f" ({', '.join(columns)})" if columns else ""
     into = f"COPY {table}{named} FROM STDIN"
     ending = file.suffix.lower()
     if ending == ".tsv":
-        return Block(into, file, file.stat().st_size), lambda say, check: None
+        return CopyBlock(into, file, file.stat().st_size), lambda say, check: None
     if ending == ".csv":
-        return Block(f"{into} WITH {how}", file, file.stat().st_size), lambda say, check: None
+        return CopyBlock(f"{into} WITH {how}", file, file.stat().st_size), lambda say, check: None
     folder = folder_of(digest)
     size = 4 * file.stat().st_size
 
@@ -44,7 +44,7 @@ def rows_of_table(
                 f"{shown(file)} cannot be read as Parquet: {str(error).splitlines()[0]}"
             ) from error
 
-    block = Block(f"{into} WITH CSV", folder / "0.rows", size)
+    block = CopyBlock(f"{into} WITH CSV", folder / "0.rows", size)
     return block, lambda say, check: unpacked(file, folder, size, convert, say, check)
 
 

@@ -31,8 +31,8 @@ from pgstrata.workload.core.shares import each_its_own, spread
 from pgstrata.workload.custom.files import read
 from pgstrata.workload.custom.options import CustomOptions, Rows
 from pgstrata.workload.custom.rows import rows_of_table
-from pgstrata.workload.custom.source import Block, Check, Say, Source
-from pgstrata.workload.custom.sql import Statement
+from pgstrata.workload.custom.source import Check, CopyBlock, Say, Source
+from pgstrata.workload.custom.sql import SqlStatement
 
 DATABASE = "pgstrata"
 """Where pgstrata works unless the DSN of a running server names another database."""
@@ -158,8 +158,8 @@ def _of_script(o: CustomOptions, name: str, script: Source) -> Step:
 
 def _of_dump(o: CustomOptions, name: str, dump: Source, version_num: int) -> list[Step]:
     """Schema, rows, indexes, and what is left, as pg_restore does it with several jobs."""
-    items = [item for item in dump.items if isinstance(item, Block) or _fits(item, version_num)]
-    data = [n for n, item in enumerate(items) if isinstance(item, Block) or _VALUES.match(item.text)]
+    items = [item for item in dump.items if isinstance(item, CopyBlock) or _fits(item, version_num)]
+    data = [n for n, item in enumerate(items) if isinstance(item, CopyBlock) or _VALUES.match(item.text)]
     first, behind = (data[0], data[-1] + 1) if data else (len(items), len(items))
     # Large objects are written within transactions.
     first -= first > 0 and _is(items[first - 1], "BEGIN")
@@ -171,7 +171,7 @@ def _of_dump(o: CustomOptions, name: str, dump: Source, version_num: int) -> lis
     if items[first:behind]:
         steps.append(_copied(o, f"{name}.rows", list(zip(sessions, items, strict=True))[first:behind]))
     later = [
-        (s, i) for s, i in zip(sessions[behind:], items[behind:], strict=True) if isinstance(i, Statement)
+        (s, i) for s, i in zip(sessions[behind:], items[behind:], strict=True) if isinstance(i, SqlStatement)
     ]
     indexes = [(s, i) for s, i in later if _INDEX.match(i.text)]
     if indexes:
@@ -183,30 +183,32 @@ def _of_dump(o: CustomOptions, name: str, dump: Source, version_num: int) -> lis
     return steps
 
 
-def _is(item: Statement | Block, command: str) -> bool:
-    return isinstance(item, Statement) and item.text.upper() == command
+def _is(item: SqlStatement | CopyBlock, command: str) -> bool:
+    return isinstance(item, SqlStatement) and item.text.upper() == command
 
 
-def _copied(o: CustomOptions, name: str, work: Sequence[tuple[Statement | None, Statement | Block]]) -> Step:
+def _copied(
+    o: CustomOptions, name: str, work: Sequence[tuple[SqlStatement | None, SqlStatement | CopyBlock]]
+) -> Step:
     """Blocks over connections; single statements between them (values of sequences) on the first."""
-    blocks = [(session, item) for session, item in work if isinstance(item, Block)]
+    blocks = [(session, item) for session, item in work if isinstance(item, CopyBlock)]
     shares = spread(
         blocks, max(1, min(o.load_connections, len(blocks))), lambda one: float(one[1].bytes or 1)
     )
     ops = [[op for session, block in share for op in _in_session(session, block)] for share in shares]
     ops[0] += [
-        op for session, item in work if isinstance(item, Statement) for op in _in_session(session, item)
+        op for session, item in work if isinstance(item, SqlStatement) for op in _in_session(session, item)
     ]
     return _step(o, name, ops, 1 + sum(b.bytes for _, b in blocks) / COPIED / len(shares))
 
 
 def _indexed(
-    o: CustomOptions, name: str, work: Sequence[tuple[Statement | None, Statement]], dump: Source
+    o: CustomOptions, name: str, work: Sequence[tuple[SqlStatement | None, SqlStatement]], dump: Source
 ) -> Step:
     """All of one table on one connection, tables at the same time: nobody waits for another's lock."""
     sizes: dict[str, int] = {}
     for item in dump.items:
-        if isinstance(item, Block) and (into := _INTO.match(item.text)):
+        if isinstance(item, CopyBlock) and (into := _INTO.match(item.text)):
             sizes[into[1]] = sizes.get(into[1], 0) + item.bytes
     by_table: dict[str, list[Op]] = {}
     for session, item in work:
@@ -219,7 +221,7 @@ def _indexed(
     return _step(o, name, ops, 1 + dump.bytes / INDEXED / len(shares))
 
 
-def _of_rows(o: CustomOptions, rows: Sequence[Rows]) -> tuple[list[Block], list[Unpack]]:
+def _of_rows(o: CustomOptions, rows: Sequence[Rows]) -> tuple[list[CopyBlock], list[Unpack]]:
     blocks, unpack = [], []
     for item in rows:
         how = f"CSV{' HEADER' * item.header} DELIMITER {literal(item.delimiter)} NULL {literal(item.null)}"
@@ -251,23 +253,23 @@ def _step(o: CustomOptions, name: str, shares: Sequence[Sequence[Op]], seconds: 
     )
 
 
-def _op(item: Statement | Block) -> Op:
+def _op(item: SqlStatement | CopyBlock) -> Op:
     name = " ".join(item.text.split())[:80]
     return (
         CopyFile(item.text, str(item.file), name=name)
-        if isinstance(item, Block)
+        if isinstance(item, CopyBlock)
         else Sql.verbatim(item.text, name=name)
     )
 
 
-def _in_session(session: Statement | None, item: Statement | Block) -> list[Op]:
+def _in_session(session: SqlStatement | None, item: SqlStatement | CopyBlock) -> list[Op]:
     return [_op(item)] if session is None else [_op(session), _op(item)]
 
 
 # --- what is in the statements ----------------------------------------------------------------
 
 
-def _fits(statement: Statement, version_num: int) -> bool:
+def _fits(statement: SqlStatement, version_num: int) -> bool:
     """Whether a dump's statement is one for the data; not a setting that this version lacks."""
     if _LEFT_OUT.match(statement.text):
         return False
@@ -281,23 +283,23 @@ def _fits(statement: Statement, version_num: int) -> bool:
     )
 
 
-def _sessions(items: Sequence[Statement | Block]) -> list[Statement | None]:
+def _sessions(items: Sequence[SqlStatement | CopyBlock]) -> list[SqlStatement | None]:
     """The statement that sets the search path in which each item stands."""
-    now: Statement | None = None
+    now: SqlStatement | None = None
     found = []
     for item in items:
-        if isinstance(item, Statement) and _SEARCH_PATH.match(item.text):
+        if isinstance(item, SqlStatement) and _SEARCH_PATH.match(item.text):
             now = item
         found.append(now)
     return found
 
 
-def _tables(items: Sequence[Statement | Block]) -> list[str]:
+def _tables(items: Sequence[SqlStatement | CopyBlock]) -> list[str]:
     """The tables that statements make, partitions apart: their sizes are counted with their parent's."""
     made: list[str] = []
     parts: set[str] = set()
     for item in items:
-        if isinstance(item, Block):
+        if isinstance(item, CopyBlock):
             continue
         if found := _TABLE.match(item.text):
             (parts.add if found[2] else made.append)(found[1])
@@ -306,8 +308,8 @@ def _tables(items: Sequence[Statement | Block]) -> list[str]:
     return list(dict.fromkeys(name.removeprefix("public.") for name in made if name not in parts))
 
 
-def _extensions(items: Sequence[Statement | Block]) -> list[str]:
-    found = (_EXTENSION.match(item.text) for item in items if isinstance(item, Statement))
+def _extensions(items: Sequence[SqlStatement | CopyBlock]) -> list[str]:
+    found = (_EXTENSION.match(item.text) for item in items if isinstance(item, SqlStatement))
     return list(dict.fromkeys(match[1].strip('"').replace('""', '"') for match in found if match))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.server.cache import cache_folder, keeping, use
-from pgstrata.workload.custom.sql import Statement
+from pgstrata.workload.custom.sql import SqlStatement
 
 FOLDER = "custom"
 """Of the cache."""
@@ -23,7 +23,7 @@ Check = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class Block:
+class CopyBlock:
     """One COPY and the file of its rows. bytes: of the file, as far as they are known before it is there."""
 
     text: str
@@ -38,7 +38,7 @@ class Source:
     files of its blocks, unless they are there. dumped_from: version of the server that was dumped, empty
     where that is not known."""
 
-    items: tuple[Statement | Block, ...]
+    items: tuple[SqlStatement | CopyBlock, ...]
     dump: bool
     bytes: int
     unpack: Callable[[Say, Check], None]
@@ -69,4 +69,4 @@ def unpacked(
     use(folder)
 
 
-__all__ = ["Block", "Check", "Say", "Source", "folder_of", "unpacked"]
+__all__ = ["Check", "CopyBlock", "Say", "Source", "folder_of", "unpacked"]

@@ -20,7 +20,7 @@ MOST_STATEMENT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class Statement:
+class SqlStatement:
     """One statement without the semicolon at its end. line: where it begins, from 1."""
 
     text: str
@@ -37,7 +37,7 @@ class Copy:
     end: int
 
 
-Item = Statement | Copy
+Item = SqlStatement | Copy
 
 _WORD = rb"[A-Za-z_\x80-\xff][A-Za-z0-9_$\x80-\xff]*"
 _TOKEN = re.compile(
@@ -66,10 +66,10 @@ def items(file: Path) -> Iterator[Item]:
         if not opened.seek(0, 2):
             return
         with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            yield from _Reader(data, str(file)).items()
+            yield from _Scanner(data, str(file)).items()
 
 
-class _Reader:
+class _Scanner:
     def __init__(self, data: mmap.mmap, name: str) -> None:
         self._data, self._name = data, name
         self._line, self._counted = 1, 0
@@ -134,7 +134,7 @@ class _Reader:
         if "\0" in text:
             raise self._error(begin, "a statement holds a NUL")
         if not _FROM_STDIN.match(text):
-            return Statement(text, line), behind
+            return SqlStatement(text, line), behind
         newline = self._data.find(b"\n", behind)
         rows = newline + 1 if newline >= 0 else len(self._data)
         last = _END_OF_ROWS.search(self._data, rows)
@@ -176,4 +176,4 @@ class _Reader:
         return self._line
 
 
-__all__ = ["Copy", "Item", "Statement", "items"]
+__all__ = ["Copy", "Item", "SqlStatement", "items"]

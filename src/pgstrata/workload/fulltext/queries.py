@@ -17,7 +17,7 @@ from pgstrata.errors import UsageError
 from pgstrata.user_files import read_bytes
 from pgstrata.workload.fulltext.corpus import sources
 from pgstrata.workload.fulltext.corpus.mail import parse
-from pgstrata.workload.fulltext.corpus.synthetic import STEADY_ENDS, Shape, vocabulary
+from pgstrata.workload.fulltext.corpus.synthetic import STEADY_ENDS, CorpusShape, vocabulary
 
 SAMPLE = 3_000
 """Messages at the beginning of an archive whose words are counted."""
@@ -69,7 +69,7 @@ def _terms(dice: random.Random, kind: int, frequent: Sequence[str], rare: Sequen
 
 def synthetic_words(seed: int) -> list[str]:
     """The vocabulary of a synthetic corpus, frequent words first."""
-    return vocabulary(Shape().words, seed)
+    return vocabulary(CorpusShape().words, seed)
 
 
 @lru_cache(maxsize=4)

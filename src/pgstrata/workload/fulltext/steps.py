@@ -113,7 +113,7 @@ def _corpus(o: FulltextOptions) -> corpus.Corpus:
 
 
 def _synthetic(o: FulltextOptions) -> corpus.Synthetic:
-    return corpus.Synthetic(o.messages, o.seed, corpus.Shape(shortest=o.shortest))
+    return corpus.Synthetic(o.messages, o.seed, corpus.CorpusShape(shortest=o.shortest))
 
 
 def _queries(o: FulltextOptions) -> list[str]:

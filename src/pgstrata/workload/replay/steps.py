@@ -11,8 +11,16 @@ from pgstrata.errors import UsageError
 from pgstrata.server.config.settings import major_name, major_of
 from pgstrata.traffic.captured import Captured, Database, Header
 from pgstrata.user_files import shown
-from pgstrata.workload.core.language import Admin, Headline, Phase, Role, Settle, Step, Work
-from pgstrata.workload.core.language import Replay as ReplayedFile
+from pgstrata.workload.core.language import (
+    Admin,
+    Headline,
+    Phase,
+    ReplayedSessions,
+    Role,
+    Settle,
+    Step,
+    Work,
+)
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
 from pgstrata.workload.custom.setup import setup
 from pgstrata.workload.custom.sql import Copy, items
@@ -140,7 +148,7 @@ def replay_step(options: ReplayOptions, header: Header, tables: Sequence[str]) -
         estimated_seconds=seconds_of(options, header),
         overtime=options.overtime,
         uncounted="how many statements are asked at a time is part of it",
-        replay=ReplayedFile(
+        replay=ReplayedSessions(
             str(Path(options.file).absolute()), options.speed or None, database.name, sessions
         ),
         samples=partial(replayed_samples, Path(options.file), database.name, NAME),

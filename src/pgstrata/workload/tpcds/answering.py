@@ -23,7 +23,7 @@ import duckdb
 
 from pgstrata.sql_text import literal
 from pgstrata.workload.tpcds import data
-from pgstrata.workload.tpcds.compare import Answer, close
+from pgstrata.workload.tpcds.compare import RightAnswer, close
 from pgstrata.workload.tpcds.reference import place
 from pgstrata.workload.tpcds.schema import types
 from pgstrata.workload.tpcds.source import load_extension, queries, tables
@@ -117,7 +117,7 @@ def _output_names(connection: duckdb.DuckDBPyConnection, tree: Json) -> list[str
     return [str(r[0]) for r in connection.execute(f"DESCRIBE {_text(connection, tree)}").fetchall()]
 
 
-def ask(connection: duckdb.DuckDBPyConnection, text: str) -> Answer:
+def ask(connection: duckdb.DuckDBPyConnection, text: str) -> RightAnswer:
     """The answer with the ties of its last row. Raises duckdb.Error, ValueError."""
     query = widen(connection, text)
     cursor = connection.execute(query.sql)
@@ -131,14 +131,14 @@ def ask(connection: duckdb.DuckDBPyConnection, text: str) -> Answer:
             tied = last is not None and _tied(key, last)
             if query.limit is not None and len(rows) >= query.limit and not (tied and query.ordered):
                 if query.ordered:
-                    return Answer(rows, groups, query.limit)
+                    return RightAnswer(rows, groups, query.limit)
                 last = key
             if len(rows) >= MOST_ROWS:
                 raise ValueError(f"more than {MOST_ROWS} rows")
             groups.append(0 if not groups else groups[-1] + (query.ordered and not tied))
             rows.append([as_text(value) for value in row[:width]])
             last = key
-    return Answer(rows, groups, query.limit)
+    return RightAnswer(rows, groups, query.limit)
 
 
 def _tied(a: Row, b: Row) -> bool:

@@ -16,7 +16,7 @@ ABSOLUTE = 1e-9
 
 
 @dataclass(frozen=True)
-class Answer:
+class RightAnswer:
     """A right answer.
 
     rows: cells as text, NULL as None, those that tie with the last one of `limit` included. groups: a
@@ -47,7 +47,7 @@ def alike(a: Cells, b: Cells) -> bool:
     return len(a) == len(b) and all(map(close, a, b))
 
 
-def compare(rows: Sequence[Cells], right: Answer) -> Verdict:
+def compare(rows: Sequence[Cells], right: RightAnswer) -> Verdict:
     """Whether `rows` are a right answer."""
     due = len(right.rows) if right.limit is None else min(right.limit, len(right.rows))
     if len(rows) != due:

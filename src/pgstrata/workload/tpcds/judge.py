@@ -10,7 +10,7 @@ from pgstrata.driver.events import StatementDone
 from pgstrata.workload.core.language import Digest
 from pgstrata.workload.core.recorded import counted_rate, rows_from, rows_of
 from pgstrata.workload.tpcds import reference
-from pgstrata.workload.tpcds.compare import Answer, compare
+from pgstrata.workload.tpcds.compare import RightAnswer, compare
 
 
 def judge(
@@ -34,7 +34,7 @@ class _Verdicts:
 
     def __init__(self, scale: float) -> None:
         self._scale = scale
-        self._right: dict[str, Answer | None] = {}
+        self._right: dict[str, RightAnswer | None] = {}
         self._known: dict[tuple[str, str], str] = {}
 
     def of(self, row: Mapping[str, Any], result: Path) -> str:

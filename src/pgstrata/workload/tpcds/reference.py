@@ -17,7 +17,7 @@ from pgstrata.ownership import own_folder
 from pgstrata.server.cache import ADVICE, building
 from pgstrata.server.process import start
 from pgstrata.workload.tpcds import data
-from pgstrata.workload.tpcds.compare import Answer
+from pgstrata.workload.tpcds.compare import RightAnswer
 
 METHOD = 2
 """Of asking: answers of another one are not used any more."""
@@ -32,13 +32,13 @@ def place(scale: float, number: int) -> Path:
     return folder(scale) / f"q{number:02d}.json"
 
 
-def answer(scale: float, number: int) -> Answer | None:
+def answer(scale: float, number: int) -> RightAnswer | None:
     """DuckDB's answer; None where it has none."""
     try:
         kept = json.loads(place(scale, number).read_text())
     except (OSError, ValueError):
         return None
-    return None if "error" in kept else Answer(**kept)
+    return None if "error" in kept else RightAnswer(**kept)
 
 
 def make(

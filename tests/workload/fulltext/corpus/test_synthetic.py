@@ -15,7 +15,7 @@ import pytest
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.workload.core.recorded import rows_of
 from pgstrata.workload.fulltext.corpus import build
-from pgstrata.workload.fulltext.corpus.synthetic import STEADY_ENDS, Shape, rows, vocabulary
+from pgstrata.workload.fulltext.corpus.synthetic import STEADY_ENDS, CorpusShape, rows, vocabulary
 
 N = 3_000
 
@@ -68,7 +68,7 @@ def test_words_follow_zipf_s_law(made: list[list[str | None]]) -> None:
 
 def test_lengths_have_a_heavy_tail(made: list[list[str | None]]) -> None:
     lengths = np.array([len((row[5] or "").split()) for row in made])
-    shape = Shape()
+    shape = CorpusShape()
     assert lengths.min() >= shape.shortest * 0.8  # one token in sixteen is the end of a line
     assert lengths.max() > 10 * np.median(lengths)
     assert lengths.max() <= shape.longest
@@ -132,4 +132,4 @@ def test_giving_up_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         corpus.build(check=give_up)
     assert list(corpus.folder.parent.iterdir()) == []
     with pytest.raises(ServerError, match="GiB free"):
-        build.synthetic(build.Synthetic(100_000_000, 1, Shape(shortest=19_000))).build()
+        build.synthetic(build.Synthetic(100_000_000, 1, CorpusShape(shortest=19_000))).build()

@@ -17,7 +17,7 @@ from pgstrata.server.cache import cache_folder, keeping, use
 from pgstrata.user_files import shown
 from pgstrata.workload.fulltext.corpus import rows, sources
 from pgstrata.workload.fulltext.corpus.mail import parse
-from pgstrata.workload.fulltext.corpus.synthetic import Shape
+from pgstrata.workload.fulltext.corpus.synthetic import CorpusShape
 from pgstrata.workload.fulltext.corpus.synthetic import rows as synthetic_rows
 
 FOLDER = "corpus"
@@ -39,7 +39,7 @@ class Synthetic:
 
     messages: int
     seed: int
-    shape: Shape = field(default_factory=Shape)
+    shape: CorpusShape = field(default_factory=CorpusShape)
 
     @property
     def bytes(self) -> int:

@@ -28,7 +28,7 @@ STEADY_ENDS = "bkpxvz"
 
 
 @dataclass(frozen=True)
-class Shape:
+class CorpusShape:
     """words: of the vocabulary; exponent: of Zipf's law; shortest: words of a body at least; tail: Pareto
     index of the lengths, longest: words at most; answers: share of messages that answer one before."""
 
@@ -71,7 +71,7 @@ def token_table(words: list[str], exponent: float) -> Words:
     return np.concatenate([drawn, np.repeat(end, ends)])
 
 
-def rows(messages: int, seed: int, shape: Shape = Shape()) -> Iterator[bytes]:
+def rows(messages: int, seed: int, shape: CorpusShape = CorpusShape()) -> Iterator[bytes]:
     """Rows for COPY (corpus.rows.COLUMNS), a thousand at a time."""
     table = token_table(vocabulary(shape.words, seed), shape.exponent)
     bits = np.random.PCG64(seed + 1)
@@ -84,7 +84,7 @@ def rows(messages: int, seed: int, shape: Shape = Shape()) -> Iterator[bytes]:
         yield _batch(begin, times, bits, table, shape)
 
 
-def _batch(begin: int, times: list[str], bits: np.random.PCG64, table: Words, shape: Shape) -> bytes:
+def _batch(begin: int, times: list[str], bits: np.random.PCG64, table: Words, shape: CorpusShape) -> bytes:
     count = len(times)
     draws: Words = bits.random_raw(4 * count).reshape(4, count)
     uniform = (draws[0] >> np.uint64(11)).astype(np.float64) / float(1 << 53)
