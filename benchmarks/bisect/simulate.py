@@ -83,7 +83,7 @@ def search(made: History, noise: float, start: float, dice: np.random.Generator)
         error = noise * math.exp(dice.uniform(-0.4, 0.4))
         true = made.levels[task.other] - made.levels[task.base]
         value = true + dice.normal() * error + dice.normal() * start
-        procedure.add(TaskOutcome(task.base, task.other, float(value), error))
+        procedure.add(TaskOutcome(task.base, task.other, float(value), error, why=task.why))
     found = procedure.conclusion()
     if found.state != "found":
         return Result(len(built - {made.n}), None)

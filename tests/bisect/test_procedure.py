@@ -22,7 +22,7 @@ def answered(
             procedure.set_aside(bad[0])
             continue
         value = levels[task.other] - levels[task.base] + noise * ERROR * float(dice.normal())
-        procedure.add(TaskOutcome(task.base, task.other, value, ERROR))
+        procedure.add(TaskOutcome(task.base, task.other, value, ERROR, why=task.why))
     return procedure
 
 
@@ -71,6 +71,8 @@ def test_the_commit_is_found_and_measured_against_the_one_before(culprit: int) -
     (group,) = known.groups
     assert (group.first, group.last) == (culprit, culprit)
     assert group.confirmed and group.against_parent is not None
+    last = procedure.seen[-1]
+    assert (last.base, last.other, last.why) == (culprit - 1, culprit, "culprit")
     assert group.against_parent.log_ratio == pytest.approx(-0.04, abs=0.01)
 
 
@@ -92,9 +94,10 @@ def test_two_changes_are_both_measured_against_what_is_before_them() -> None:
     assert [(g.first, g.last, g.confirmed) for g in known.groups] == [(20, 20, True), (50, 50, True)]
 
 
-def test_one_commit_between_the_ends_needs_nothing_more() -> None:
+def test_one_commit_between_the_ends_is_measured_once_more_for_its_profile() -> None:
     procedure = answered([0.0, -0.05])
     assert {(s.base, s.other) for s in procedure.seen} == {(0, 1)}
+    assert [s.why for s in procedure.seen] == ["ends", "ends", "culprit"]
     known = procedure.conclusion()
     assert known.state == "found" and known.groups[0].against_parent is not None
 
@@ -105,7 +108,7 @@ def test_neighbours_that_do_not_differ_send_the_search_on() -> None:
     for position, value in ((8, -0.05), (8, -0.05), (4, -0.05), (2, 0.0), (3, -0.05)):
         procedure.add(TaskOutcome(0, position, value, ERROR))
     assert procedure.next() == Task(2, 3, "culprit")
-    procedure.add(TaskOutcome(2, 3, 0.0, ERROR))
+    procedure.add(TaskOutcome(2, 3, 0.0, ERROR, why="culprit"))
     assert procedure.next() == Task(0, 2, "doubt")
     procedure.add(TaskOutcome(0, 2, 0.0, ERROR))
     assert procedure.next() == Task(0, 3, "doubt")
@@ -115,7 +118,8 @@ def test_neighbours_that_do_not_differ_send_the_search_on() -> None:
     assert task is not None and task != Task(2, 3, "culprit")
     while task := procedure.next():
         level = [0.0, 0.0, 0.0, 0.0, -0.05, -0.05, -0.05, -0.05, -0.05]
-        procedure.add(TaskOutcome(task.base, task.other, level[task.other] - level[task.base], ERROR))
+        value = level[task.other] - level[task.base]
+        procedure.add(TaskOutcome(task.base, task.other, value, ERROR, why=task.why))
     confirmed = [group for group in procedure.conclusion().groups if group.confirmed]
     assert [(group.first, group.last) for group in confirmed] == [(4, 4)]
 

@@ -62,7 +62,8 @@ class Task:
 class TaskOutcome:
     """An outcome of a task: log ratio of the rates, and the standard error of this one measurement.
 
-    by: what was measured; the ratio of instructions is turned over, so that below 0 is worse for both.
+    by: what was measured; the ratio of instructions is turned over, so that below 0 is worse for both. why:
+    as the task says.
     """
 
     base: int
@@ -70,6 +71,7 @@ class TaskOutcome:
     log_ratio: float
     error: float
     by: By = "rate"
+    why: Why = "search"
 
     @property
     def outcome(self) -> Outcome:
@@ -160,8 +162,10 @@ class Procedure:
             position = self.search.next_position(self.expected_error)
             return None if position is None else Task(0, position, "search")
         for group in self._groups():
-            if group.against_parent is None and (group.first, group.last) != (1, self.n):
-                return Task(group.first - 1, group.last, "culprit")
+            # Also where that is the good end, against which everything was measured: now for its profile.
+            task = Task(group.first - 1, group.last, "culprit")
+            if task not in [Task(one.base, one.other, one.why) for one in self.seen]:
+                return task
         return None
 
     @property
@@ -245,5 +249,6 @@ __all__ = [
     "Procedure",
     "Task",
     "TaskOutcome",
+    "Why",
     "change_of",
 ]

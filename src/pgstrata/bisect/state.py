@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from pgstrata.bisect.line import Range
-from pgstrata.bisect.procedure import Procedure, TaskOutcome
+from pgstrata.bisect.procedure import Procedure, TaskOutcome, Why
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.store import disk
 from pgstrata.store.disk import read_regular, storing
@@ -25,7 +25,7 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     base: int
     other: int
-    why: str
+    why: Why
     log_ratio: float
     error: float
     pairs: int
@@ -60,7 +60,7 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
     def procedure(self, smallest: float) -> Procedure:
         """The search with all of this in it. Raises StoreError for positions that are not on the line."""
         by = self.question.get("by", "rate")
-        seen = [TaskOutcome(m.base, m.other, m.log_ratio, m.error, by) for m in self.measured]
+        seen = [TaskOutcome(m.base, m.other, m.log_ratio, m.error, by, m.why) for m in self.measured]
         try:
             return Procedure(
                 len(self.line) - 1, seen, [one.position for one in self.set_aside], smallest=smallest

@@ -46,7 +46,7 @@ def searched(folder: Path, effect: float) -> SearchResult:
             )
             continue
         value = effect * ((task.other >= CULPRIT) - (task.base >= CULPRIT))
-        seen = TaskOutcome(task.base, task.other, value, 0.003)
+        seen = TaskOutcome(task.base, task.other, value, 0.003, why=task.why)
         when = "2026-01-01T00:00:00+00:00"
         state.measured.append(
             Measurement(

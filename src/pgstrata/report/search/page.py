@@ -268,6 +268,7 @@ def _moved(found: SearchResult, group: Group, number: int, out: Path) -> list[Se
     """What moved with the rate from the stop before to this one: CPU, waits, plans, profiles."""
     pair = (group.first - 1, group.last)
     measured = [m for m in found.state.measured if (m.base, m.other) == pair]
+    measured = [m for m in measured if m.why == "culprit"] or measured
     if not measured:
         return []
     if found.search.by == "instructions":
