@@ -144,7 +144,7 @@ class Procedure:
         self.search.set_aside(position)
 
     def _note(self, one: TaskOutcome) -> None:
-        if one.base == 0:
+        if one.base == 0 and one.why != "culprit":  # which is profiled, and asks another question
             self.search.add(one.other, one.outcome)
 
     # --- the next task ------------------------------------------------------------------------
@@ -186,11 +186,14 @@ class Procedure:
         return Conclusion("found" if found else "open", effect, visible, self._groups(), several)
 
     def _effect(self) -> Outcome | None:
-        ends = [one.outcome for one in self.seen if (one.base, one.other) == (0, self.n)]
+        ends = [one.outcome for one in self._of_ends()]
         return pooled(ends) if ends else None
 
+    def _of_ends(self) -> list[TaskOutcome]:
+        return [one for one in self.seen if (one.base, one.other) == (0, self.n) and one.why != "culprit"]
+
     def _ends(self) -> Literal["ends", "none", "open"]:
-        times = sum((one.base, one.other) == (0, self.n) for one in self.seen)
+        times = len(self._of_ends())
         if any((one.base, one.other) != (0, self.n) for one in self.seen):
             return "open"  # it was proven once; measuring the end again in the search does not end it
         effect = self._effect()
