@@ -74,6 +74,16 @@ class TaskOutcome:
     why: Why = "search"
 
     @property
+    def is_evidence(self) -> bool:
+        """Whether the search goes by it. What was found, measured against what is before it, is profiled."""
+        return self.base == 0 and self.why != "culprit"
+
+    @property
+    def is_profile(self) -> bool:
+        """Whether it tells the functions in which both differ. Counted instructions always do."""
+        return self.by == "instructions" or self.why == "culprit"
+
+    @property
     def outcome(self) -> Outcome:
         """With the error that stays with a start and a build."""
         return Outcome(self.log_ratio, math.hypot(self.error, START_ERROR[self.by]))
@@ -144,7 +154,7 @@ class Procedure:
         self.search.set_aside(position)
 
     def _note(self, one: TaskOutcome) -> None:
-        if one.base == 0 and one.why != "culprit":  # which is profiled, and asks another question
+        if one.is_evidence:
             self.search.add(one.other, one.outcome)
 
     # --- the next task ------------------------------------------------------------------------
@@ -164,7 +174,9 @@ class Procedure:
         for group in self._groups():
             # Also where that is the good end, against which everything was measured: now for its profile.
             task = Task(group.first - 1, group.last, "culprit")
-            if task not in [Task(one.base, one.other, one.why) for one in self.seen]:
+            if not any(
+                (one.base, one.other) == (task.base, task.other) and one.is_profile for one in self.seen
+            ):
                 return task
         return None
 
@@ -190,7 +202,7 @@ class Procedure:
         return pooled(ends) if ends else None
 
     def _of_ends(self) -> list[TaskOutcome]:
-        return [one for one in self.seen if (one.base, one.other) == (0, self.n) and one.why != "culprit"]
+        return [one for one in self.seen if one.is_evidence and one.other == self.n]
 
     def _ends(self) -> Literal["ends", "none", "open"]:
         times = len(self._of_ends())
