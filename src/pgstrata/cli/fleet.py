@@ -84,7 +84,7 @@ def show_forecast(campaign: Campaign, fleet: str, fresh: bool) -> None:
         ]
         for one in sorted(assignments, key=lambda one: -one.seconds)
     ]
-    head = ["workload", "repeat", "runs", "time about", "disk about"]
+    head = ["workload", "repeat", "runs", f"time {plan.bound}", "disk about"]
     if any(one.kind for one in assignments):
         head.append("kind of machine")
     for line in aligned(head, [row[: len(head)] for row in rows]):
@@ -104,18 +104,18 @@ def show_forecast(campaign: Campaign, fleet: str, fresh: bool) -> None:
         [one.machines, numbers.clock(one.seconds), f"{one.busy:.0%}", "asked" * (one.machines == int(number))]
         for one in found
     ]
-    for line in aligned(["machines", "time about", "busy", ""], table):
+    for line in aligned(["machines", f"time {plan.bound}", "busy", ""], table):
         print(line)
     asked = next(one for one in found if one.machines == int(number))
     longest = max(assignments, key=lambda one: one.seconds)
     print()
     print(
-        f"campaign {campaign.name}: {len(assignments)} comparisons, on {number} machines about "
+        f"campaign {campaign.name}: {len(assignments)} comparisons, on {number} machines {plan.bound} "
         f"{numbers.clock(asked.seconds)}"
     )
     print(
         f"more than {most.machines} machines would not help: a comparison stays on one machine, and the "
-        f"longest ({longest}) takes about {numbers.clock(longest.seconds)}"
+        f"longest ({longest}) takes {plan.bound} {numbers.clock(longest.seconds)}"
     )
 
 

@@ -246,12 +246,10 @@ def plan_lines(plan: Plan) -> list[str]:
         ]
         for number, run in enumerate(plan.runs, 1)
     ]
-    spec = plan.campaign.spec
-    bound = "at most" if spec.order == "interleaved" and spec.until == "verdict" else "about"
-    columns = ["", "variant", "workload", "repeat", "state", f"time {bound}", "disk about"]
+    columns = ["", "variant", "workload", "repeat", "state", f"time {plan.bound}", "disk about"]
     total = (
         f"campaign {plan.campaign.name}: {len(plan.missing)} of {len(plan.runs)} runs to do, "
-        f"{bound} {numbers.clock(plan.seconds)}, up to {numbers.size(plan.disk_bytes)} of disk; "
+        f"{plan.bound} {numbers.clock(plan.seconds)}, up to {numbers.size(plan.disk_bytes)} of disk; "
         f"compared with {plan.base}"
     )
     again = sum(run.again for run in plan.runs)

@@ -62,6 +62,11 @@ class Plan:
         return sum(run.seconds for run in self.missing)
 
     @property
+    def bound(self) -> str:
+        """What estimated times are: `about` so much, or the longest that may be."""
+        return "at most" if self.campaign.spec.until == "verdict" else "about"
+
+    @property
     def disk_bytes(self) -> int:
         """Estimated free space they need: that of the runs which are there at a time, unless data is kept."""
         together = [[run] for run in self.missing]
