@@ -84,7 +84,7 @@ class Bench:
 
     def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
         self.arguments, self.folder, self.library = arguments, folder, build(folder)
-        self.rows_per_second = dict.fromkeys(KINDS, 20_000.0)
+        self.rows_per_second = dict.fromkeys(TRIALS, 20_000.0)
 
     def run(
         self, kind: str, ns: int, seconds: float, turns: str, rounds: int | None
@@ -103,10 +103,11 @@ class Bench:
             pairs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in env.items())
             variants += f'[[variants]]\nserver = "{a.server}"\nlabel = "{label}"\n'
             variants += f'config = ["default", "./{label}.conf"]\nenv = {{ {pairs} }}\n'
+        calibrated = kind if kind in TRIALS else "cpu"  # whose base has the same settings
         file = place / "writes.toml"
         ends = f"rounds = {rounds}" if rounds else f'until = "verdict"\nmax_seconds = {a.budget}'
         head = f'order = "interleaved"\nturns = "{turns}"\n{ends}\nwindow_seconds = {a.window}\n'
-        file.write_text(f"{head}{variants}{workload(a.step, seconds, self.rows_per_second[kind])}")
+        file.write_text(f"{head}{variants}{workload(a.step, seconds, self.rows_per_second[calibrated])}")
         data = default_data_dir() / f"sensitivity-writes-{a.step}"
         command = [sys.executable, "-m", "pgstrata", "run", str(file), "--no-report"]
         command += ["--results", str(place / "results"), "--data-dir", str(data)]
@@ -175,15 +176,12 @@ def measure(arguments: argparse.Namespace) -> None:
             )
         planted = {line["planted"]: line for line in lines[1:] if "planted" in line}
         for kind in (kind for kind in arguments.kind if kind in TRIALS and kind not in planted):
-            line = {"planted": kind, "ns": bench.calibrate(kind)}
-            line["rows_per_second"] = bench.rows_per_second[kind]
+            ns = bench.calibrate(kind)
+            line = {"planted": kind, "ns": ns, "rows_per_second": bench.rows_per_second[kind]}
             append(arguments.out, line)
             planted[kind] = line
         for kind, line in planted.items():
             bench.rows_per_second[kind] = line["rows_per_second"]
-        if "cpu" in planted:  # the other kinds have its settings and its rate
-            for kind in ("base", "stall"):
-                bench.rows_per_second[kind] = planted["cpu"]["rows_per_second"]
         there = {(line["kind"], line["turns"], line["number"]) for line in lines[1:] if "kind" in line}
         for number in range(2 * arguments.comparisons):
             for kind in arguments.kind:
@@ -220,20 +218,18 @@ def table(lines: list[Json]) -> str:
 
 def agreement(found: list[Json]) -> list[str]:
     """How often frozen turns and whole rounds of the same pair of variants say the same of a stall."""
+    stalls = {(line["turns"], line["number"]): line for line in found if line["kind"] == "stall"}
     both = [
-        (line, other)
-        for line in found
-        for other in found
-        if (line["kind"], line["turns"]) == ("stall", "frozen")
-        and (other["kind"], other["turns"], other["number"]) == ("stall", "rounds", line["number"])
+        (line, stalls["rounds", number])
+        for (turns, number), line in stalls.items()
+        if turns == "frozen" and ("rounds", number) in stalls
     ]
+    both = [pair for pair in both if all(line["low"] is not None for line in pair)]
     if not both:
         return []
     inside = sum(rounds["low"] <= frozen["ratio"] <= rounds["high"] for frozen, rounds in both)
     other_way = sum(frozen["low"] <= rounds["ratio"] <= frozen["high"] for frozen, rounds in both)
-    overlap = sum(
-        frozen["low"] <= rounds["high"] and rounds["low"] <= frozen["high"] for frozen, rounds in both
-    )
+    overlap = sum(max(one["low"] for one in pair) <= min(one["high"] for one in pair) for pair in both)
     return [
         f"\nOf {len(both)} pairs of variants the ratio of frozen turns lies in the interval of rounds in "
         f"{inside}, that of rounds in the interval of frozen turns in {other_way}; the intervals overlap in "
