@@ -94,6 +94,8 @@ def debian_source(package: str, suite: str) -> Path:
             done = subprocess.run([*apt, *command], cwd=own, capture_output=True, text=True, timeout=600)
             said.append(done.stderr)
         archive = next(own.glob("*.orig.tar.*[!c]"), None) or _earlier(package, where, own)
+        if archive is None and suite == "experimental":
+            pytest.skip(f"what comes before a release is not always there:\n{''.join(said)}")
         assert archive, f"apt has no source of {package} from {suite}:\n{''.join(said)}"
         archive.rename(kept / archive.name)
         return kept / archive.name
