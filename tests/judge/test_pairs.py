@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
-from pgstrata.judge.pairs import pairs_of
+from pgstrata.judge.pairs import Pairs, pairs_of, together
 from pgstrata.stats.estimate import estimate
+from pgstrata.stats.sequential import look
+from pgstrata.stats.verdict import compare
 from pgstrata.store.record import Slice, TurnKind
 
 
@@ -27,7 +30,8 @@ def taken(turns: TurnKind, *times: float, blocks: tuple[int, ...] = ()) -> Taken
 def test_slices_without_a_partner_are_left_out() -> None:
     for turns, expected in (("slices", ([100, 50], [50, 50])), ("frozen", ([2.0, 2.0], [1.0, 2.0]))):
         kind: TurnKind = "frozen" if turns == "frozen" else "slices"
-        assert pairs_of(taken(kind, 1.0, 2.0, 4.0), taken(kind, 2.0, 2.0)) == (*expected, ())
+        found = pairs_of(taken(kind, 1.0, 2.0, 4.0), taken(kind, 2.0, 2.0))
+        assert found == (*expected, (), kind == "frozen")
 
 
 def test_blocks_are_counted_in_pairs_that_are_there() -> None:
@@ -51,7 +55,39 @@ def test_a_stall_counts_with_as_long_as_it_took() -> None:
     ours = [0.1 + n % 7 / 1000 for n in range(100)]
     theirs = [5.0 if n % 10 == 9 else 0.1 + n % 3 / 1000 for n in range(100)]
     found = estimate(*pairs_of(taken("frozen", *ours), taken("frozen", *theirs)))
-    assert found.method == "total"
+    assert found.method == "time"
     assert math.exp(found.log) == pytest.approx(10.3 / 59.0, rel=0.01)
     by_rate = estimate(*pairs_of(taken("windows", *ours), taken("windows", *theirs)))
     assert math.exp(by_rate.log) > 0.9, "as if it were a tenth of the time"
+
+
+def checkpoints(dice: np.random.Generator, rounds: int, seconds: float) -> Taken:
+    """Rounds of fifty stretches of 0.1 s, two of which take so many seconds."""
+    times = 0.1 * np.exp(0.1 * dice.standard_normal((rounds, 50)))
+    times[:, [12, 37]] = seconds * np.exp(0.3 * dice.standard_normal((rounds, 2)))
+    return taken("frozen", *times.ravel(), blocks=tuple(range(50, 50 * rounds + 1, 50)))
+
+
+def test_the_same_work_is_judged_by_all_of_its_time() -> None:
+    """Checkpoints of one side take 1.1 s of 5.9 in each round: the middle pair says nothing of it."""
+    dice = np.random.default_rng(3)
+    truth = (48 * 0.1 * math.exp(0.005) + 2 * 0.1) / (48 * 0.1 * math.exp(0.005) + 2 * 0.55 * math.exp(0.045))
+    held = 0
+    for _ in range(200):
+        plain, storms = checkpoints(dice, 4, 0.1), checkpoints(dice, 4, 0.55)
+        found = compare(*pairs_of(plain, storms))
+        assert found.word == "slower"
+        held += found.low <= truth <= found.high
+    assert held >= 180, "95 % of 200 are 190"
+
+
+def test_what_both_sides_stall_for_is_no_difference() -> None:
+    dice = np.random.default_rng(4)
+    words = [look(*pairs_of(checkpoints(dice, 4, 0.55), checkpoints(dice, 4, 0.55))).word for _ in range(200)]
+    assert sum(word in ("slower", "faster") for word in words) <= 5
+
+
+def test_repeats_stand_one_after_the_other() -> None:
+    one, two = Pairs([1.0, 2.0], [1.0, 1.0], (2,), True), Pairs([3.0], [4.0], (1,), True)
+    assert together([one, two]) == Pairs([1.0, 2.0, 3.0], [1.0, 1.0, 4.0], (2, 1), True)
+    assert together([one, Pairs([3.0], [4.0])]).blocks == ()

@@ -20,7 +20,7 @@ from msgspec import structs
 
 from pgstrata.judge.differences import Difference, doubts
 from pgstrata.judge.machines import Across, OnMachine, across, most_measured
-from pgstrata.judge.pairs import pairs_of
+from pgstrata.judge.pairs import Pairs, pairs_of, together
 from pgstrata.judge.recall import recall_of, unequal
 from pgstrata.judge.spread import spread_of
 from pgstrata.stats import sequential
@@ -195,22 +195,20 @@ class _Once:
 
 
 @dataclass(frozen=True)
-class _Pairs:
+class _Paired:
     """What stands next to each other on one machine: slices, or runs of the same repeats."""
 
     evidence: Literal["slices", "repeats"]
-    base: list[float]
-    other: list[float]
-    blocks: tuple[int, ...] = ()
+    pairs: Pairs
     watched: bool = False
 
     def estimate(self) -> Estimate:
-        return estimate(self.base, self.other, self.blocks)
+        return estimate(*self.pairs)
 
     def verdict(self, margin: float, confidence: float) -> Verdict:
         # Whoever stopped when the verdict was clear must be judged by the interval that allows for it.
         judge = sequential.look if self.watched else compare
-        return judge(self.base, self.other, self.blocks, margin=margin, confidence=confidence)
+        return judge(*self.pairs, margin=margin, confidence=confidence)
 
 
 def _verdict(
@@ -227,46 +225,41 @@ def _verdict(
         if base[repeat].run.machine == other[repeat].run.machine:
             by_machine.setdefault(base[repeat].run.machine, []).append(repeat)
     found = {
-        machine: pairs
+        machine: paired
         for machine, repeats in by_machine.items()
-        if (pairs := _pairs_of(base, other, repeats)).base
+        if (paired := _paired(base, other, repeats)).pairs.base
     }
     if len(found) > 1:
         seen = {name: OnMachine(one.estimate(), one.watched) for name, one in found.items()}
         verdict, by = across(seen, margin=margin, confidence=confidence)
         return "machines", verdict, by
     # Runs of two machines are pairs only for those who ask for just that.
-    pairs = next(iter(found.values())) if found else _pairs_of(base, other, common)
-    if pairs.evidence == "slices" or len(pairs.base) > 1:
-        return pairs.evidence, pairs.verdict(margin, confidence), None
+    paired = next(iter(found.values())) if found else _paired(base, other, common)
+    if paired.evidence == "slices" or len(paired.pairs.base) > 1:
+        return paired.evidence, paired.verdict(margin, confidence), None
     return "runs", _unpaired(step, base, other, history, margin, confidence), None
 
 
-def _pairs_of(
+def _paired(
     base: Mapping[int, MeasuredStep], other: Mapping[int, MeasuredStep], repeats: Sequence[int]
-) -> _Pairs:
-    left: list[float] = []
-    right: list[float] = []
-    blocks: list[int] = []
+) -> _Paired:
+    parts: list[Pairs] = []
     watched = False
     for repeat in repeats:
         if _drawn(base[repeat]) or _drawn(other[repeat]):
             continue
         if comparison := _together(base[repeat].run, other[repeat].run):
-            pairs = pairs_of(base[repeat].record, other[repeat].record)
-            left += pairs[0]
-            right += pairs[1]
-            blocks += pairs[2]
+            parts.append(pairs_of(base[repeat].record, other[repeat].record))
             watched = watched or comparison.until == "verdict"
-    if left:
-        return _Pairs("slices", left, right, tuple(blocks) if sum(blocks) == len(left) else (), watched)
+    if any(one.base for one in parts):
+        return _Paired("slices", together(parts), watched)
     runs = [
         (ours, theirs)
         for repeat in repeats
         if (ours := base[repeat].record.rate) is not None
         and (theirs := other[repeat].record.rate) is not None
     ]
-    return _Pairs("repeats", [b for b, _ in runs], [o for _, o in runs])
+    return _Paired("repeats", Pairs([b for b, _ in runs], [o for _, o in runs]))
 
 
 def _drawn(measured: MeasuredStep) -> bool:

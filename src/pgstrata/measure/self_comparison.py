@@ -69,8 +69,8 @@ def rates_in_pairs(runs: Sequence[Run], step: str = STEP) -> tuple[list[float], 
     records = [next((s for s in made[v].steps if s.name == step), None) for v in LABELS if v in made]
     if len(records) < 2 or records[0] is None or records[1] is None or not records[0].slices:
         return None
-    base, other, _ = pairs_of(records[0], records[1])
-    return base, other
+    pairs = pairs_of(records[0], records[1])
+    return pairs.base, pairs.other
 
 
 __all__ = ["STEP", "document", "of_base", "options_of", "rates_in_pairs"]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pgstrata.stats.distributions import coin_below
 
 Array = NDArray[np.float64]
-Method = Literal["mean", "huber", "student", "total", "machines"]
+Method = Literal["mean", "huber", "student", "total", "time", "machines"]
 
 HUBER = 1.345
 """Bend of Huber's function in robust standard deviations: 95 % efficiency under normal noise."""
@@ -50,7 +50,7 @@ class Estimate:
     `freedom`: degrees of freedom of the standard error, reduced where pairs depend on each other; `worth`:
     how many independent pairs know as much as one of them, more than one where blocks are independent.
     `method`: `mean` of log ratios, `huber` or `student` location of log ratios, ratio of the `total`s, or
-    mean over `machines`.
+    of the whole `time` of the same work, or mean over `machines`.
     `autocorrelation`: of neighbouring pairs, corrected for bias, never below 0.
     `outliers`: pairs further than 3 robust standard deviations from the location.
     """
@@ -69,10 +69,11 @@ def estimate(
     base: Sequence[float] | Array,
     other: Sequence[float] | Array,
     blocks: Sequence[int] = (),
+    by_totals: bool = False,
     *,
     many: float = MANY,
 ) -> Estimate:
-    """Location of the log ratios other ÷ base of pairs, and its standard error.
+    """Location of the log ratios other ÷ base of pairs, or log ratio of their totals, and its standard error.
 
     From 8 pairs on: Huber's M-estimator, whose influence values give the standard error, widened for
     autocorrelation. It assumes that the noise of a log ratio is symmetric, which interleaving earns:
@@ -85,6 +86,10 @@ def estimate(
     rare stalls has no weight here, so the ratio of totals is taken where the two differ by more than
     their noise explains (Hausman 1978).
     Fewer pairs: mean of log ratios, no widening; this assumes independent, roughly normal pairs.
+
+    by_totals: the ratio of the totals, however many pairs there are. Where a pair is the same work, the time
+    that all of it takes is what is asked: a checkpoint is in few of the pairs and stays in the time. Its
+    standard error is that of a ratio of means (Cochran 1977, §6.4), widened for autocorrelation.
 
     blocks: so many pairs each, one after the other, belong together: servers were started anew between them,
     and what they were by chance is part of all of a block. From 4 blocks on the standard error is the larger
@@ -102,8 +107,8 @@ def estimate(
     some = (b > 0) | (o > 0)
     if len(blocks) >= BLOCKS:
         number = np.repeat(np.arange(len(blocks)), blocks)[some]
-        return _with_blocks(_estimate(b[some], o[some], many), number)
-    return _estimate(b[some], o[some], many).estimate
+        return _with_blocks(_estimate(b[some], o[some], by_totals, many), number)
+    return _estimate(b[some], o[some], by_totals, many).estimate
 
 
 @dataclass(frozen=True)
@@ -128,13 +133,15 @@ def _with_blocks(found: _WithInfluence, number: NDArray[np.intp]) -> Estimate:
     return replace(e, standard_error=math.sqrt(variance), freedom=count - 1.0, worth=worth)
 
 
-def _estimate(b: Array, o: Array, many: float) -> _WithInfluence:
+def _estimate(b: Array, o: Array, by_totals: bool, many: float) -> _WithInfluence:
     n = len(b)
     if n == 0:
         return _WithInfluence(Estimate(0.0, math.inf, 0.0, 0, "mean"), b)
     x = log_ratios(b, o)
     if n == 1:
         return _WithInfluence(Estimate(float(x[0]), math.inf, 0.0, 1, "mean"), x - x)
+    if by_totals and b.sum() > 0 and o.sum() > 0:
+        return _of_totals(b, o, "time")
     if n < FEW:
         return _finish(float(x.mean()), x - x.mean(), "mean", 0, widen=False)
     if n >= many:
@@ -145,8 +152,12 @@ def _estimate(b: Array, o: Array, many: float) -> _WithInfluence:
     u = (x - location) / scale
     outliers = int((np.abs(u) > 3).sum())
     if one_sided(int((u > 3).sum()), int((u < -3).sum())) and b.sum() > 0 and o.sum() > 0:
-        return _finish(math.log(o.sum() / b.sum()), o / o.mean() - b / b.mean(), "total", outliers)
+        return _of_totals(b, o, "total", outliers)
     return _finish(location, huber_influence(u) * scale, "huber", outliers)
+
+
+def _of_totals(b: Array, o: Array, method: Method, outliers: int = 0) -> _WithInfluence:
+    return _finish(math.log(o.sum() / b.sum()), o / o.mean() - b / b.mean(), method, outliers)
 
 
 def log_ratios(base: Array, other: Array) -> Array:
@@ -196,11 +207,10 @@ def _of_many(x: Array, b: Array, o: Array) -> _WithInfluence:
     outliers = int((np.abs(x - location) > 3 * scale).sum())
     robust = _finish(location, influence, "student", outliers)
     if b.sum() > 0 and o.sum() > 0:
-        of_total = o / o.mean() - b / b.mean()
-        total = math.log(o.sum() / b.sum())
-        difference = _finish(total - location, of_total - influence, "total", 0)
-        if abs(difference.estimate.log) > DISAGREE * difference.estimate.standard_error:
-            return _finish(total, of_total, "total", outliers)
+        total = _of_totals(b, o, "total", outliers)
+        apart = _finish(total.estimate.log - location, total.influence - influence, "total", 0).estimate
+        if abs(apart.log) > DISAGREE * apart.standard_error:
+            return total
     return robust
 
 

@@ -40,6 +40,7 @@ def look(
     base: Sequence[float] | Array,
     other: Sequence[float] | Array,
     blocks: Sequence[int] = (),
+    by_totals: bool = False,
     *,
     margin: float = MARGIN,
     confidence: float = CONFIDENCE,
@@ -47,11 +48,11 @@ def look(
 ) -> Verdict:
     """The verdict after the pairs so far; stop when it is `decided`, or when the time is over.
 
-    base and other are *all* pairs since the beginning, blocks theirs, as for `verdict.compare`. May be
+    base and other are *all* pairs since the beginning, blocks and by_totals as for `verdict.compare`. May be
     called after every pair, any number of times: over the whole comparison the interval leaves out the
     true ratio at some look with probability 1 − confidence at most.
     """
-    e = estimate(base, other, blocks)
+    e = estimate(base, other, blocks, by_totals)
     if e.n < first:
         verdict = judge(e, (-math.inf, math.inf), 1.0, margin=margin, confidence=confidence)
         return replace(verdict, reason=f"{e.n} of at least {first} pairs")

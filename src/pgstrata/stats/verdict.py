@@ -70,6 +70,7 @@ def compare(
     base: Sequence[float] | Array,
     other: Sequence[float] | Array,
     blocks: Sequence[int] = (),
+    by_totals: bool = False,
     *,
     margin: float = MARGIN,
     confidence: float = CONFIDENCE,
@@ -77,10 +78,10 @@ def compare(
     """The verdict on pairs of rates whose number was fixed beforehand.
 
     base[i] and other[i] were taken next to each other (slices in A B B A order, or repeats) over
-    equally long times. See `estimate` for assumptions, and for blocks. Looking at this verdict to decide
-    whether to go on measuring makes its error rate wrong; `sequential.look` is for that.
+    equally long times. See `estimate` for assumptions, blocks and by_totals. Looking at this verdict to
+    decide whether to go on measuring makes its error rate wrong; `sequential.look` is for that.
     """
-    e = estimate(base, other, blocks)
+    e = estimate(base, other, blocks, by_totals)
     return judge(e, interval(e, confidence), p_value(e), margin=margin, confidence=confidence)
 
 
