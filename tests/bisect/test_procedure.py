@@ -124,6 +124,22 @@ def test_neighbours_that_do_not_differ_send_the_search_on() -> None:
     assert [(group.first, group.last) for group in confirmed] == [(4, 4)]
 
 
+def test_a_culprit_that_makes_only_a_part_of_the_difference_sends_the_search_on() -> None:
+    """A build beside it made position 4 look as fast as the good end: 5 was blamed, and is a third of it."""
+    procedure = Procedure(8)
+    for position, value in ((8, -0.05), (8, -0.05), (4, 0.0), (6, -0.05), (5, -0.05)):
+        procedure.add(TaskOutcome(0, position, value, ERROR))
+    assert procedure.next() == Task(4, 5, "culprit")
+    procedure.add(TaskOutcome(4, 5, -0.015, 2 * ERROR, why="culprit"))
+    assert procedure.next() == Task(0, 4, "doubt")
+    while task := procedure.next():
+        level = [0.0, 0.0, 0.0] + [-0.05] * 6
+        value = level[task.other] - level[task.base]
+        procedure.add(TaskOutcome(task.base, task.other, value, ERROR, why=task.why))
+    (group,) = procedure.conclusion().groups
+    assert (group.first, group.last, group.confirmed) == (3, 3, True)
+
+
 def test_the_same_outcomes_lead_to_the_same_task() -> None:
     whole = answered([0.0] * 40 + [-0.03] * 60, frozenset({50, 51}))
     for cut in range(len(whole.seen)):

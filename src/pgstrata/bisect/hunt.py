@@ -23,6 +23,7 @@ from pgstrata.measure.instructions.two_servers import count_two
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.measure.two_servers import MeasuredRatio, MeasuredWork, OtherFailedError, TwoServers
+from pgstrata.observe.others import OtherProcesses
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.acquire import acquire
 from pgstrata.server.config.resolve import find_fragment
@@ -36,6 +37,9 @@ RUNS = "runs"
 
 GOOD = "good"
 """Folder of the good end's counts, likewise: of all comparisons with it."""
+
+TRIES = 3
+"""How often a comparison by the rate is made beside others that use the CPUs, before it is taken as it is."""
 
 
 @dataclass(frozen=True)
@@ -146,15 +150,28 @@ def _do(
             return
         ready.add(position)
     built = time.monotonic()
-    name = f"m{len(state.measured) + 1:03d}-{task.base}-{task.other}"
-    try:
-        measured = _measure(search, task, name, console)
-    except OtherFailedError as error:
-        if task.other == search.line.n:
-            raise
-        _set_aside(state, task.other, error.message, say, search.line.stops[task.other])
-        return
-    entry = _entry(task, measured, built - begun, time.monotonic() - begun)
+    build_seconds = built - begun
+    # Where the one before was disturbed to its last try, a quieter moment is not to be expected.
+    tries = 1 if search.by == "instructions" or any(m.disturbed for m in state.measured[-1:]) else TRIES
+    while True:
+        name = f"m{len(state.measured) + len(state.disturbed) + 1:03d}-{task.base}-{task.other}"
+        others = OtherProcesses()
+        try:
+            measured = _measure(search, task, name, console)
+        except OtherFailedError as error:
+            if task.other == search.line.n:
+                raise
+            _set_aside(state, task.other, error.message, say, search.line.stops[task.other])
+            return
+        entry = _entry(task, measured, build_seconds, time.monotonic() - begun, others.share())
+        tries -= 1
+        if not entry.disturbed or tries == 0:
+            break
+        say(f"  others used {entry.others:.0%} of the CPUs meanwhile: measured again")
+        state.disturbed.append(entry)
+        states.save(search.folder, state)
+        check()
+        build_seconds, begun = 0.0, time.monotonic()
     state.measured.append(entry)
     what = "instructions " if search.by == "instructions" else ""
     ratio = change_of(entry.log_ratio, search.by)
@@ -208,13 +225,15 @@ def _announced(line: Range, procedure: Procedure, task: Task) -> str:
         case "culprit":
             return f"{number}: {other.name}, which was found, against {base.name} before it"
         case "doubt":
-            return f"{number}: {other.name} once more, because neighbours did not differ"
+            return f"{number}: {other.name} once more, because neighbours do not differ as the ends do"
     known = procedure.conclusion()
     left = sum(group.size for group in known.groups)
     return f"{number}: {other.name} ({task.other} of {line.n}), {left} {line.kind}s in question"
 
 
-def _entry(task: Task, measured: MeasuredRatio, build_seconds: float, seconds: float) -> Measurement:
+def _entry(
+    task: Task, measured: MeasuredRatio, build_seconds: float, seconds: float, others: float
+) -> Measurement:
     return Measurement(
         base=task.base,
         other=task.other,
@@ -230,6 +249,7 @@ def _entry(task: Task, measured: MeasuredRatio, build_seconds: float, seconds: f
         build_seconds=round(build_seconds, 3),
         seconds=round(seconds, 3),
         at=_now(),
+        others=round(others, 3),
     )
 
 

@@ -232,18 +232,23 @@ class Procedure:
         outcomes = [one.outcome for one in self.seen if (one.base, one.other) == (base, other)]
         return pooled(outcomes) if outcomes else None
 
+    def _contradicts(self, found: Outcome, effect: Outcome) -> bool:
+        """Whether neighbours differ by something else than the change that is suspected between them.
+
+        One change is all of the difference of the ends. What each of several is, these do not tell: then only
+        neighbours that do not differ at all contradict."""
+        if self.search.knowledge().several > 0.5:
+            return abs(found.log_ratio) < 2 * found.error
+        return abs(found.log_ratio - effect.log_ratio) > PROOF * math.hypot(found.error, effect.error)
+
     def _doubted(self) -> int | None:
-        """A position to be measured again because neighbours that should differ do not."""
+        """A position to be measured again because neighbours differ by something else than they should."""
         effect = self._effect()
         doubts = 0
         for place, one in enumerate(self.seen):
             if one.base == 0 or effect is None:
                 continue
-            outcome = one.outcome
-            # What one of several changes is, the ends do not tell: then only "nothing at all" contradicts.
-            expected = effect.log_ratio if self.search.knowledge().several <= 0.5 else 0.0
-            apart = abs(outcome.log_ratio - expected) > PROOF * math.hypot(outcome.error, effect.error)
-            if expected == 0.0 or not apart or abs(outcome.log_ratio) >= 2 * outcome.error:
+            if not self._contradicts(one.outcome, effect):
                 continue
             doubts += 1
             if doubts > MOST_DOUBTS:

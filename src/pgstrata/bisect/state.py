@@ -18,10 +18,14 @@ FILE = "bisect.json"
 VERSION = 1
 MOST_BYTES = 64 << 20
 
+DISTURBED = 0.1
+"""Share of the time of the CPUs from which on what others use of it disturbs a measurement of the rate."""
+
 
 class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One comparison: positions of its two servers, log ratio with its error, rates per second, when it was
-    measured (ISO 8601), for how many seconds, and the campaign that holds its runs."""
+    measured (ISO 8601), for how many seconds, and the campaign that holds its runs. others: share of the time
+    of the CPUs that other programs used meanwhile."""
 
     base: int
     other: int
@@ -37,6 +41,12 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     build_seconds: float
     seconds: float
     at: str
+    others: float = 0.0
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether others used so much that a difference comes out smaller than it is."""
+        return self.others > DISTURBED
 
 
 class SetAside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,12 +59,13 @@ class SetAside(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class State(msgspec.Struct, forbid_unknown_fields=True):
     """version: of this file. question: what decides the measurements. line: ids of all stops, good end
-    first."""
+    first. disturbed: measurements that were made again, as others used the CPUs: no evidence."""
 
     version: int
     question: dict[str, Any]
     line: list[str]
     measured: list[Measurement] = []
+    disturbed: list[Measurement] = []
     set_aside: list[SetAside] = []
 
     def procedure(self, smallest: float) -> Procedure:

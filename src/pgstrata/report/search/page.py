@@ -327,6 +327,7 @@ def _tables(found: SearchResult) -> list[Block]:
                     Cell(m.other_rate, rate(m.other_rate)),
                     Cell(m.build_seconds, duration(m.build_seconds)),
                     Cell(m.seconds, duration(m.seconds)),
+                    Cell(100 * m.others, f"{100 * m.others:.0f}", "bad" if m.disturbed else ""),
                     words(moment(m.at)),
                 ]
             )
@@ -345,11 +346,13 @@ def _tables(found: SearchResult) -> list[Block]:
                 Column("other_rate", "Measured", unit),
                 Column("build_seconds", "Build", "", rule=True),
                 Column("seconds", "All"),
+                Column("others", "Others", "%"),
                 Column("at", "When", align="left"),
             ],
             rows,
             "The place is counted from the good end, 0. The interval, 95 %, holds the error of the "
-            "measurement and what stays with one start of the servers.",
+            "measurement and what stays with one start of the servers. Others is the share of the CPUs' time "
+            "that other programs used meanwhile.",
             lead=2,
         )
     ]

@@ -8,7 +8,7 @@ from typing import Any
 from pgstrata.bisect.hunt import SearchResult
 from pgstrata.bisect.procedure import By, Group, TaskOutcome, change_of
 from pgstrata.bisect.search import Outcome
-from pgstrata.bisect.state import Measurement
+from pgstrata.bisect.state import Measurement, State
 
 Json = dict[str, Any]
 
@@ -109,10 +109,26 @@ def sentences(found: SearchResult) -> list[str]:
     if aside := len(found.state.set_aside):
         many = f"{aside} {line.kind}s could not be measured and are" if aside > 1 else ""
         lines.append(f"{many or f'1 {line.kind} could not be measured and is'} no evidence.")
+    lines += _beside(found.state)
     if found.stopped:
         lines.append(f"Stopped {found.stopped}; the same command goes on.")
     elif known.state == "open":
         lines.append("More measurements would not tell them apart; longer ones (--seconds) may.")
+    return lines
+
+
+def _beside(state: State) -> list[str]:
+    """What else ran while it was measured."""
+    lines = []
+    if again := len(state.disturbed):
+        many = f"{again} measurements are" if again > 1 else "1 measurement is"
+        lines.append(f"{many} no evidence: others used the CPUs meanwhile, and it was made again.")
+    if disturbed := [m for m in state.measured if m.disturbed]:
+        most = max(m.others for m in disturbed)
+        lines.append(
+            f"Beside {len(disturbed)} of {len(state.measured)} measurements others used up to "
+            f"{100 * most:.0f} % of the CPUs: under load differences come out smaller, and some are not seen."
+        )
     return lines
 
 
@@ -169,6 +185,7 @@ def record(found: SearchResult) -> Json:
                 "why": m.why,
                 **(ratio(outcome_of(found, m)) or {}),
                 "seconds": m.seconds,
+                "others": m.others,
                 "build_seconds": m.build_seconds,
                 "at": m.at,
             }

@@ -1,0 +1,44 @@
+"""What others use of the CPUs is told apart from what this program and its children use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from pgstrata.observe.others import OtherProcesses
+
+BURN = "import time\nwhile time.process_time() < {seconds}: pass"
+WATCH = """
+import os, subprocess, sys
+from pgstrata.observe.others import OtherProcesses
+os.sched_setaffinity(0, {{{cpu}}})
+others = OtherProcesses()
+subprocess.run([sys.executable, "-c", {burn!r}], check=True)
+print(others.share())
+"""
+
+
+def watched(cpu: int, seconds: float) -> float:
+    """Share of others on a CPU on which a program measured a child that used so many seconds of it."""
+    text = WATCH.format(cpu=cpu, burn=BURN.format(seconds=seconds))
+    done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def test_another_program_on_the_same_cpu_is_seen_and_ones_own_children_are_not() -> None:
+    cpu = min(os.sched_getaffinity(0))
+    alone = watched(cpu, 1.5)
+    other = subprocess.Popen([sys.executable, "-c", BURN.format(seconds=60)])
+    os.sched_setaffinity(other.pid, {cpu})
+    try:
+        beside = watched(cpu, 1.5)
+    finally:
+        other.kill()
+        other.wait()
+    assert beside > 0.2, "two programs have about half of it each"
+    assert alone < beside, "a busy machine has others, but not only others"
+
+
+def test_a_moment_is_no_share() -> None:
+    assert 0.0 <= OtherProcesses().share() <= 1.0
