@@ -5,7 +5,8 @@
     python benchmarks/writes.py --step tpcb-like --print    the table of what is there
 
 Steps: l.i1 (Insert Benchmark), update-index (sysbench), tpcb-like (pgbench), each with one client and
-defaults but for the size. Kinds, other against base, new clusters each:
+defaults but for the size; data is loaded once and copied into new clusters (keep_loaded). Kinds, other
+against base:
 
 - base: nothing is planted. --comparisons twice as many as of the others.
 - cpu, wal: a library that is preloaded on both sides (slow.c) takes 5 % of the rate, as CPU burned per
@@ -107,6 +108,7 @@ class Bench:
         file = place / "writes.toml"
         ends = f"rounds = {rounds}" if rounds else f'until = "verdict"\nmax_seconds = {a.budget}'
         head = f'order = "interleaved"\nturns = "{turns}"\n{ends}\nwindow_seconds = {a.window}\n'
+        head += "keep_loaded = true\n"
         file.write_text(f"{head}{variants}{workload(a.step, seconds, self.rows_per_second[calibrated])}")
         data = default_data_dir() / f"sensitivity-writes-{a.step}"
         command = [sys.executable, "-m", "pgstrata", "run", str(file), "--no-report"]
