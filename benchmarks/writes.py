@@ -122,14 +122,16 @@ class Bench:
         """Nanoseconds that take 5 % of the rate: what one costs is tried with many, then with fewer."""
         trial, wanted = TRIALS[kind], 0
         for _ in range(2):
-            base, other = self.run(kind, trial, self.arguments.calibrate / 2, "frozen", 1)
+            # As long as what is compared: the later part of a step may be slower.
+            a = self.arguments
+            base, other = self.run(kind, trial, a.round, "frozen", max(1, round(a.calibrate / 2 / a.round)))
             of_one = 1 / rate_of(base)
             cost: float = of_one * math.expm1(-estimate(*pairs_of(base, other)).log) / trial
             if cost <= 0:
                 raise SystemExit(
                     f"{trial} ns of {kind} cost nothing: is LD_PRELOAD forbidden, or the machine busy?"
                 )
-            if self.arguments.step == "l.i1":
+            if a.step == "l.i1":
                 self.rows_per_second[kind] = rate_of(base)
             print(
                 f"{of_one * 1e6:.1f} µs per operation, {trial} ns of {kind} cost {cost * trial * 1e6:.1f} µs",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pgstrata.judge.pairs import Pairs, pairs_of, together
 from pgstrata.stats.estimate import estimate
@@ -61,10 +63,12 @@ def test_a_stall_counts_with_as_long_as_it_took() -> None:
     assert math.exp(by_rate.log) > 0.9, "as if it were a tenth of the time"
 
 
-def checkpoints(dice: np.random.Generator, rounds: int, seconds: float) -> Taken:
-    """Rounds of fifty stretches of 0.1 s, two of which take so many seconds."""
+def checkpoints(dice: np.random.Generator, rounds: int, seconds: float, apart: int = 0) -> Taken:
+    """Rounds of fifty stretches of 0.1 s, of which two take so many seconds; which, is drawn `apart`."""
     times = 0.1 * np.exp(0.1 * dice.standard_normal((rounds, 50)))
-    times[:, [12, 37]] = seconds * np.exp(0.3 * dice.standard_normal((rounds, 2)))
+    for place in (12, 37):
+        where = place + dice.integers(-apart, apart + 1, rounds)
+        times[np.arange(rounds), where] = seconds * np.exp(0.3 * dice.standard_normal(rounds))
     return taken("frozen", *times.ravel(), blocks=tuple(range(50, 50 * rounds + 1, 50)))
 
 
@@ -81,10 +85,34 @@ def test_the_same_work_is_judged_by_all_of_its_time() -> None:
     assert held >= 180, "95 % of 200 are 190"
 
 
-def test_what_both_sides_stall_for_is_no_difference() -> None:
+@pytest.mark.parametrize("apart", [0, 2])
+def test_what_both_sides_stall_for_is_no_difference(apart: int) -> None:
     dice = np.random.default_rng(4)
-    words = [look(*pairs_of(checkpoints(dice, 4, 0.55), checkpoints(dice, 4, 0.55))).word for _ in range(200)]
+    words = [look(*pairs_of(*(checkpoints(dice, 4, 0.55, apart) for _ in range(2)))).word for _ in range(200)]
     assert sum(word in ("slower", "faster") for word in words) <= 5
+
+
+def test_a_checkpoint_some_pairs_earlier_is_hardly_noise() -> None:
+    """Each pair with one counts as a large difference by itself, and once more backwards."""
+    dice = np.random.default_rng(5)
+    pairs = pairs_of(*(checkpoints(dice, 16, 0.55, apart=2) for _ in range(2)))
+    found = estimate(*pairs)
+    ratios = np.array(pairs.other) / np.mean(pairs.other) - np.array(pairs.base) / np.mean(pairs.base)
+    assert found.standard_error < 0.7 * ratios.std() / math.sqrt(len(ratios))
+    assert found.freedom == 15, "a batch is a round"
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=40), st.integers(0, 2**32 - 1))
+def test_the_error_of_the_same_work_is_known_from_the_second_pair_on(sizes: list[int], seed: int) -> None:
+    dice = np.random.default_rng(seed)
+    base, other = np.exp(0.1 * dice.standard_normal((2, sum(sizes))))
+    found, turned = (
+        estimate(*sides, tuple(sizes), by_totals=True) for sides in ((base, other), (other, base))
+    )
+    assert math.isfinite(found.standard_error) == (sum(sizes) > 1)
+    assert 0 <= found.freedom < sum(sizes)
+    assert turned.log == pytest.approx(-found.log)
+    assert turned.standard_error == pytest.approx(found.standard_error)
 
 
 def test_repeats_stand_one_after_the_other() -> None:

@@ -33,6 +33,10 @@ MANY = 200
 FREEDOMS = (1.0, 2.0, 5.0, 30.0)
 """Degrees of freedom of Student's t that are tried: from very heavy tails to nearly normal ones."""
 
+BATCHES = 16
+"""Of pairs of the same work, at least, where there are as many: their number stays, and they grow with the
+pairs until each is a block, so that they come to hold all that neighbours share (Schmeiser 1982)."""
+
 BLOCKS = 4
 """From this many blocks on their spread is known well enough to be an error."""
 
@@ -89,7 +93,8 @@ def estimate(
 
     by_totals: the ratio of the totals, however many pairs there are. Where a pair is the same work, the time
     that all of it takes is what is asked: a checkpoint is in few of the pairs and stays in the time. Its
-    standard error is that of a ratio of means (Cochran 1977, §6.4), widened for autocorrelation.
+    standard error is that of a ratio of means (Cochran 1977, §6.4), from batches of neighbouring pairs: what
+    comes a pair earlier on one side than on the other is no difference.
 
     blocks: so many pairs each, one after the other, belong together: servers were started anew between them,
     and what they were by chance is part of all of a block. From 4 blocks on the standard error is the larger
@@ -105,10 +110,14 @@ def estimate(
     if blocks and sum(blocks) != len(b):
         raise ValueError(f"blocks of {sum(blocks)} pairs, and {len(b)} pairs")
     some = (b > 0) | (o > 0)
+    number = (
+        np.repeat(np.arange(len(blocks)), blocks)[some] if blocks else np.zeros(some.sum(), dtype=np.intp)
+    )
+    if by_totals and len(number) > 1 and b.sum() > 0 and o.sum() > 0:
+        return _of_same_work(b[some], o[some], number)
     if len(blocks) >= BLOCKS:
-        number = np.repeat(np.arange(len(blocks)), blocks)[some]
-        return _with_blocks(_estimate(b[some], o[some], by_totals, many), number)
-    return _estimate(b[some], o[some], by_totals, many).estimate
+        return _with_blocks(_estimate(b[some], o[some], many), number)
+    return _estimate(b[some], o[some], many).estimate
 
 
 @dataclass(frozen=True)
@@ -133,15 +142,13 @@ def _with_blocks(found: _WithInfluence, number: NDArray[np.intp]) -> Estimate:
     return replace(e, standard_error=math.sqrt(variance), freedom=count - 1.0, worth=worth)
 
 
-def _estimate(b: Array, o: Array, by_totals: bool, many: float) -> _WithInfluence:
+def _estimate(b: Array, o: Array, many: float) -> _WithInfluence:
     n = len(b)
     if n == 0:
         return _WithInfluence(Estimate(0.0, math.inf, 0.0, 0, "mean"), b)
     x = log_ratios(b, o)
     if n == 1:
         return _WithInfluence(Estimate(float(x[0]), math.inf, 0.0, 1, "mean"), x - x)
-    if by_totals and b.sum() > 0 and o.sum() > 0:
-        return _of_totals(b, o, "time")
     if n < FEW:
         return _finish(float(x.mean()), x - x.mean(), "mean", 0, widen=False)
     if n >= many:
@@ -152,12 +159,26 @@ def _estimate(b: Array, o: Array, by_totals: bool, many: float) -> _WithInfluenc
     u = (x - location) / scale
     outliers = int((np.abs(u) > 3).sum())
     if one_sided(int((u > 3).sum()), int((u < -3).sum())) and b.sum() > 0 and o.sum() > 0:
-        return _of_totals(b, o, "total", outliers)
+        return _of_totals(b, o, outliers)
     return _finish(location, huber_influence(u) * scale, "huber", outliers)
 
 
-def _of_totals(b: Array, o: Array, method: Method, outliers: int = 0) -> _WithInfluence:
-    return _finish(math.log(o.sum() / b.sum()), o / o.mean() - b / b.mean(), method, outliers)
+def _of_totals(b: Array, o: Array, outliers: int) -> _WithInfluence:
+    return _finish(math.log(o.sum() / b.sum()), o / o.mean() - b / b.mean(), "total", outliers)
+
+
+def _of_same_work(b: Array, o: Array, number: NDArray[np.intp]) -> Estimate:
+    """The ratio of totals, its error from batches of pairs. number: of the block of each pair."""
+    n = len(b)
+    influence = o / o.mean() - b / b.mean()
+    blocks = np.split(influence, np.flatnonzero(np.diff(number)) + 1)
+    each = math.ceil(BATCHES / len(blocks))
+    sums = [part.sum() for block in blocks for part in np.array_split(block, min(each, len(block)))]
+    count = len(sums)
+    log, variance = math.log(o.sum() / b.sum()), float(np.square(sums).sum()) / n**2 * count / (count - 1)
+    of_pairs = float((influence * influence).sum()) / (n - 1) / n
+    worth = max(1.0, n / count * of_pairs / variance) if variance > 0 else 1.0
+    return Estimate(log, math.sqrt(variance), count - 1.0, n, "time", worth=worth)
 
 
 def log_ratios(base: Array, other: Array) -> Array:
@@ -207,7 +228,7 @@ def _of_many(x: Array, b: Array, o: Array) -> _WithInfluence:
     outliers = int((np.abs(x - location) > 3 * scale).sum())
     robust = _finish(location, influence, "student", outliers)
     if b.sum() > 0 and o.sum() > 0:
-        total = _of_totals(b, o, "total", outliers)
+        total = _of_totals(b, o, outliers)
         apart = _finish(total.estimate.log - location, total.influence - influence, "total", 0).estimate
         if abs(apart.log) > DISAGREE * apart.standard_error:
             return total
