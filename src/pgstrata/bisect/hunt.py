@@ -149,34 +149,46 @@ def _do(
             _set_aside(state, position, error.message, say, stop)
             return
         ready.add(position)
-    built = time.monotonic()
-    build_seconds = built - begun
-    # Where the one before was disturbed to its last try, a quieter moment is not to be expected.
-    tries = 1 if search.by == "instructions" or any(m.disturbed for m in state.measured[-1:]) else TRIES
-    while True:
-        name = f"m{len(state.measured) + len(state.disturbed) + 1:03d}-{task.base}-{task.other}"
-        others = OtherProcesses()
-        try:
-            measured = _measure(search, task, name, console)
-        except OtherFailedError as error:
-            if task.other == search.line.n:
-                raise
-            _set_aside(state, task.other, error.message, say, search.line.stops[task.other])
-            return
-        entry = _entry(task, measured, build_seconds, time.monotonic() - begun, others.share())
-        tries -= 1
-        if not entry.disturbed or tries == 0:
-            break
-        say(f"  others used {entry.others:.0%} of the CPUs meanwhile: measured again")
-        state.disturbed.append(entry)
-        states.save(search.folder, state)
-        check()
-        build_seconds, begun = 0.0, time.monotonic()
+    try:
+        entry = _quietly(search, state, task, time.monotonic() - begun, console, say, check)
+    except OtherFailedError as error:
+        if task.other == search.line.n:
+            raise
+        _set_aside(state, task.other, error.message, say, search.line.stops[task.other])
+        return
     state.measured.append(entry)
     what = "instructions " if search.by == "instructions" else ""
     ratio = change_of(entry.log_ratio, search.by)
     error_ = TaskOutcome(0, 1, entry.log_ratio, entry.error, search.by).outcome.error
     say(f"  {search.line.stops[task.other].name}: {what}{ratio:+.2%} ± {error_:.2%} in {entry.seconds:.0f} s")
+
+
+def _quietly(
+    search: SearchSettings,
+    state: State,
+    task: Task,
+    build_seconds: float,
+    console: Console,
+    say: Callable[[str], None],
+    check: Callable[[], None],
+) -> Measurement:
+    """A comparison, made again where others used the CPUs beside it. Where they went on to the last try of
+    the one before, a quieter moment is not to be expected. Raises as `TwoServers.measure`, and StoreError."""
+    tries = 1 if search.by == "instructions" or any(m.disturbed for m in state.measured[-1:]) else TRIES
+    while True:
+        begun, others = time.monotonic(), OtherProcesses()
+        name = f"m{len(state.measured) + len(state.disturbed) + 1:03d}-{task.base}-{task.other}"
+        measured = _measure(search, task, name, console)
+        seconds = build_seconds + time.monotonic() - begun
+        entry = _entry(task, measured, build_seconds, seconds, others.share())
+        tries -= 1
+        if not entry.disturbed or tries == 0:
+            return entry
+        say(f"  others used {entry.others:.0%} of the CPUs meanwhile: measured again")
+        state.disturbed.append(entry)
+        states.save(search.folder, state)
+        check()
+        build_seconds = 0.0
 
 
 def _measure(search: SearchSettings, task: Task, name: str, console: Console) -> MeasuredRatio:
