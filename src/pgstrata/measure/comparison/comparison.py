@@ -258,7 +258,8 @@ class Comparison:
         operations = 0  # of a stretch, which is known when the first one has worked for a while
         for number in itertools.count(1):
             if again:
-                self._each(Participant.restored)
+                for participant in self._order(number):
+                    self._try(participant, Participant.restored)
             self._each(self._set_timers)
             if not self.here:
                 break
