@@ -115,6 +115,18 @@ def test_the_error_of_the_same_work_is_known_from_the_second_pair_on(sizes: list
     assert turned.standard_error == pytest.approx(found.standard_error)
 
 
+def test_rounds_that_differ_by_chance_are_part_of_the_error() -> None:
+    """By 2 % each, where fifty pairs of a round know their mean to 1.4 %."""
+    dice = np.random.default_rng(6)
+    held = 0
+    for _ in range(200):
+        base, other = 0.1 * np.exp(0.07 * dice.standard_normal((2, 8, 50)))
+        other *= np.exp(0.02 * dice.standard_normal((8, 1)))
+        found = compare(base.ravel(), other.ravel(), (50,) * 8, by_totals=True)
+        held += found.low <= 1 <= found.high
+    assert held >= 180, "95 % of 200 are 190"
+
+
 def test_repeats_stand_one_after_the_other() -> None:
     one, two = Pairs([1.0, 2.0], [1.0, 1.0], (2,), True), Pairs([3.0], [4.0], (1,), True)
     assert together([one, two]) == Pairs([1.0, 2.0, 3.0], [1.0, 1.0, 4.0], (2, 1), True)

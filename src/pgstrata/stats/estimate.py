@@ -9,7 +9,7 @@ same work instead, their times are given, exchanged.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -135,7 +135,7 @@ def _with_blocks(found: _WithInfluence, number: NDArray[np.intp]) -> Estimate:
     if count < BLOCKS or not math.isfinite(e.standard_error):
         return e
     sums = np.bincount(number, weights=found.influence)
-    variance = float((sums * sums).sum()) / n**2 * count / (count - 1)
+    variance = _variance(sums, n)
     if variance <= e.standard_error**2:
         return e
     worth = max(1.0, (e.freedom + 1.0) / count * e.standard_error**2 / variance)
@@ -168,17 +168,28 @@ def _of_totals(b: Array, o: Array, outliers: int) -> _WithInfluence:
 
 
 def _of_same_work(b: Array, o: Array, number: NDArray[np.intp]) -> Estimate:
-    """The ratio of totals, its error from batches of pairs. number: of the block of each pair."""
+    """The ratio of totals, its error from batches of pairs, or from blocks where these differ by more.
+
+    number: of the block of each pair.
+    """
     n = len(b)
     influence = o / o.mean() - b / b.mean()
     blocks = np.split(influence, np.flatnonzero(np.diff(number)) + 1)
     each = math.ceil(BATCHES / len(blocks))
     sums = [part.sum() for block in blocks for part in np.array_split(block, min(each, len(block)))]
     count = len(sums)
-    log, variance = math.log(o.sum() / b.sum()), float(np.square(sums).sum()) / n**2 * count / (count - 1)
+    log, variance = math.log(o.sum() / b.sum()), _variance(sums, n)
+    if len(blocks) >= BLOCKS:
+        variance = max(variance, _variance([block.sum() for block in blocks], n))
     of_pairs = float((influence * influence).sum()) / (n - 1) / n
     worth = max(1.0, n / count * of_pairs / variance) if variance > 0 else 1.0
     return Estimate(log, math.sqrt(variance), count - 1.0, n, "time", worth=worth)
+
+
+def _variance(sums: Iterable[float], n: int) -> float:
+    """Of the mean of n values, from sums over parts of them."""
+    parts = np.fromiter(sums, np.float64)
+    return float((parts * parts).sum()) / n**2 * len(parts) / (len(parts) - 1)
 
 
 def log_ratios(base: Array, other: Array) -> Array:
