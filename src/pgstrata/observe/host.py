@@ -112,16 +112,19 @@ def _all(fd: int) -> bytes:
     return b"".join(parts)
 
 
-def _cpu(text: bytes) -> tuple[tuple[float, float, float, float, float], int]:
-    """User, system, iowait, steal, idle in CPU seconds, and context switches, from /proc/stat.
+def cpu_seconds(line: bytes) -> tuple[float, float, float, float, float]:
+    """User, system, iowait, steal, idle in CPU seconds, from the line of a CPU, or of all, in /proc/stat.
 
     proc(5): guest time is within user already; interrupts count as system, as they do in vmstat.
     """
-    user, nice, system, idle, iowait, irq, softirq, steal = (
-        int(v) * _TICK for v in text[: text.index(b"\n")].split()[1:9]
-    )
+    user, nice, system, idle, iowait, irq, softirq, steal = (int(v) * _TICK for v in line.split()[1:9])
+    return user + nice, system + irq + softirq, iowait, steal, idle
+
+
+def _cpu(text: bytes) -> tuple[tuple[float, float, float, float, float], int]:
+    """As `cpu_seconds` for all CPUs together, and context switches, from /proc/stat."""
     at = text.index(b"\nctxt ") + 6
-    return (user + nice, system + irq + softirq, iowait, steal, idle), int(text[at : text.index(b"\n", at)])
+    return cpu_seconds(text[: text.index(b"\n")]), int(text[at : text.index(b"\n", at)])
 
 
 def _disk(text: bytes) -> tuple[int, int, int, int]:

@@ -11,7 +11,8 @@ import resource
 import time
 from pathlib import Path
 
-_TICK = 1.0 / os.sysconf("SC_CLK_TCK")
+from pgstrata.observe.host import cpu_seconds
+
 STAT = Path("/proc/stat")
 
 
@@ -33,13 +34,12 @@ class OtherProcesses:
         return min(1.0, max(0.0, used / time_of_all)) if time_of_all > 0 else 0.0
 
     def _busy_seconds(self) -> float:
-        """User, nice, system, interrupts and steal of these CPUs (proc_stat(5)); guests are within user."""
-        seconds = 0.0
-        for line in STAT.read_text().splitlines():
-            name, *values = line.split()
-            if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in self._cpus:
-                user, nice, system, _idle, _iowait, *interrupts_and_steal = map(int, values[:8])
-                seconds += (user + nice + system + sum(interrupts_and_steal)) * _TICK
+        """In which these CPUs worked, or another guest had them."""
+        names, seconds = {b"cpu%d" % cpu for cpu in self._cpus}, 0.0
+        for line in STAT.read_bytes().splitlines():
+            if line.split(maxsplit=1)[0] in names:
+                user, system, _iowait, steal, _idle = cpu_seconds(line)
+                seconds += user + system + steal
         return seconds
 
 
