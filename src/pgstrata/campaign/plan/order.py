@@ -113,9 +113,9 @@ def order_of_pair(pair: int, variants: int) -> list[int]:
 
     Every second pair is the one before it backwards, so that a steady drift cancels, and each such block
     begins with another variant: two take turns A B, B A, B A, A B. Were it always the same, the first would
-    have the ends of every block and a drift that bends would count for it alone.
+    have the ends of every block and a drift that bends would count for it alone. Of no variants nobody comes.
     """
-    step = next(s for s in range(max(1, variants // 2), variants + 1) if math.gcd(s, variants) == 1)
+    step = next(s for s in range(max(1, variants // 2), max(1, variants) + 1) if math.gcd(s, variants) == 1)
     block, backwards = divmod(pair - 1, 2)
     order = [(number + block * step) % variants for number in range(variants)]
     return order[::-1] if backwards else order

@@ -257,7 +257,7 @@ class Comparison:
             self._each(lambda participant: participant.cluster.save())
         operations = 0  # of a stretch, which is known when the first one has worked for a while
         for number in itertools.count(1):
-            if again and self.here:
+            if again:
                 for participant in self._order(number):
                     self._try(participant, Participant.restored)
             self._each(self._set_timers)
