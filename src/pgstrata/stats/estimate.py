@@ -9,7 +9,7 @@ same work instead, their times are given, exchanged.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -131,15 +131,18 @@ class _WithInfluence:
 def _with_blocks(found: _WithInfluence, number: NDArray[np.intp]) -> Estimate:
     """With the error of blocks, where that is the larger one. number: of the block of each pair."""
     e, n = found.estimate, len(found.influence)
-    count = len(np.unique(number))
-    if count < BLOCKS or not math.isfinite(e.standard_error):
+    blocks = _by_block(found.influence, number)
+    if len(blocks) < BLOCKS or not math.isfinite(e.standard_error):
         return e
-    sums = np.bincount(number, weights=found.influence)
-    variance = _variance(sums, n)
+    variance = _variance(blocks, n)
     if variance <= e.standard_error**2:
         return e
-    worth = max(1.0, (e.freedom + 1.0) / count * e.standard_error**2 / variance)
-    return replace(e, standard_error=math.sqrt(variance), freedom=count - 1.0, worth=worth)
+    worth = max(1.0, (e.freedom + 1.0) / len(blocks) * e.standard_error**2 / variance)
+    return replace(e, standard_error=math.sqrt(variance), freedom=len(blocks) - 1.0, worth=worth)
+
+
+def _by_block(influence: Array, number: NDArray[np.intp]) -> list[Array]:
+    return np.split(influence, np.flatnonzero(np.diff(number)) + 1)
 
 
 def _estimate(b: Array, o: Array, many: float) -> _WithInfluence:
@@ -174,22 +177,22 @@ def _of_same_work(b: Array, o: Array, number: NDArray[np.intp]) -> Estimate:
     """
     n = len(b)
     influence = o / o.mean() - b / b.mean()
-    blocks = np.split(influence, np.flatnonzero(np.diff(number)) + 1)
+    blocks = _by_block(influence, number)
     each = math.ceil(BATCHES / len(blocks))
-    sums = [part.sum() for block in blocks for part in np.array_split(block, min(each, len(block)))]
-    count = len(sums)
-    log, variance = math.log(o.sum() / b.sum()), _variance(sums, n)
+    batches = [part for block in blocks for part in np.array_split(block, min(each, len(block)))]
+    variance = _variance(batches, n)
     if len(blocks) >= BLOCKS:
-        variance = max(variance, _variance([block.sum() for block in blocks], n))
+        variance = max(variance, _variance(blocks, n))
     of_pairs = float((influence * influence).sum()) / (n - 1) / n
-    worth = max(1.0, n / count * of_pairs / variance) if variance > 0 else 1.0
-    return Estimate(log, math.sqrt(variance), count - 1.0, n, "time", worth=worth)
+    worth = max(1.0, n / len(batches) * of_pairs / variance) if variance > 0 else 1.0
+    log = math.log(o.sum() / b.sum())
+    return Estimate(log, math.sqrt(variance), len(batches) - 1.0, n, "time", worth=worth)
 
 
-def _variance(sums: Iterable[float], n: int) -> float:
-    """Of the mean of n values, from sums over parts of them."""
-    parts = np.fromiter(sums, np.float64)
-    return float((parts * parts).sum()) / n**2 * len(parts) / (len(parts) - 1)
+def _variance(parts: Sequence[Array], n: int) -> float:
+    """Of the mean of n values, from the sums over parts of them."""
+    sums = np.array([part.sum() for part in parts])
+    return float((sums * sums).sum()) / n**2 * len(sums) / (len(sums) - 1)
 
 
 def log_ratios(base: Array, other: Array) -> Array:
