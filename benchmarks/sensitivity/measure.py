@@ -3,10 +3,11 @@
     python benchmarks/sensitivity/measure.py [--step point-query] [--lanes 2] [--print]
     python benchmarks/sensitivity/measure.py --try-lanes    is --lanes 2 as quiet as one at a time?
     python benchmarks/sensitivity/measure.py --smoke        minutes; says nothing but that it works
+    python benchmarks/sensitivity/measure.py --margin 0.5% --planted 0.01 --field 0
 
-Builds slow.c with cc, calibrates the time it burns per message to slowdowns of 3 % and 5 %, and compares
-base against base (40 times), against 3 % and against 5 % (20 times each), each with at most the same budget
-of measured seconds (240):
+Builds slow.c with cc, calibrates the time it burns per message to the slowdowns --planted (3 % and 5 %), and
+compares base against base (40 times) and against each of these (20 times), each with at most the same budget
+of measured seconds (240) and otherwise a campaign's defaults:
 
 - the procedure of the field: one run each of half the budget, slower below 0.95, faster above 1.05;
 - pgstrata: interleaved slices with `until = "verdict"`, which ends early where the verdict is known.
@@ -53,10 +54,10 @@ Job = tuple[float, str, int]
 """Planted share, procedure, number of the comparison."""
 
 HERE = Path(__file__).resolve().parent
-PLANTED = (0.0, 0.03, 0.05)
+PLANTED = (0.03, 0.05)
 FIELD, PAIRS = "field", "interleaved"
 TITLES = {FIELD: "one run each, ± 5 %", PAIRS: "interleaved, until verdict"}
-SAME = ("server", "step", "rows", "budget", "slice", "lanes")
+SAME = ("server", "step", "rows", "budget", "slice", "margin", "planted", "lanes")
 """Arguments that may not differ between the lines of one file."""
 
 
@@ -92,7 +93,7 @@ class Bench:
         place = self.folder / f"lane-{lane or 0}"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
-        cpus = "" if lane is None else f"server_cpus = [{lane}]\ndriver_cpus = [{lane}]\n"
+        more += "" if a.margin is None else f"\nmargin = {json.dumps(a.margin)}"
         # The library is preloaded on both sides, so that it differs only in what it burns.
         variants = "".join(
             f'[[variants]]\nserver = "{a.server}"\nlabel = "{label}"\n'
@@ -101,14 +102,14 @@ class Bench:
         )
         file = place / "sensitivity.toml"
         file.write_text(
-            f"{more}\nslice_seconds = {a.slice}\n{cpus}{variants}"
+            f"{more}\nslice_seconds = {a.slice}\n{variants}"
             f'[[workloads]]\nname = "sysbench"\n[workloads.options]\n'
             f"rows = {a.rows}\nread_seconds = {seconds}\nwarmup = 1\ncache_seconds = 0\n"
             f'settle_base = 0\nsteps = ["{a.step}"]\n'
         )
         # One folder per lane, the same every time: the next run in it clears what a killed one left.
         data = default_data_dir() / f"sensitivity-{lane or 0}"
-        self._call("run", file, "--no-report", "--results", place / "results", "--data-dir", data)
+        self._call(lane, "run", file, "--no-report", "--results", place / "results", "--data-dir", data)
         return place / "results"
 
     def steps(self, place: Path) -> list[StepRecord]:
@@ -116,10 +117,19 @@ class Bench:
         runs = sorted(Results(place).runs(), key=lambda run: run.variant != "base")
         return [next(step for step in run.steps if step.name == self.arguments.step) for run in runs]
 
-    def _call(self, *words: object) -> None:
-        """pgstrata to its end; raises SystemExit where it fails or the benchmark is stopped."""
+    def _call(self, lane: int | None, *words: object) -> None:
+        """pgstrata to its end, on the lane's CPU as if there were no other.
+
+        Raises SystemExit where it fails or the benchmark is stopped.
+        """
         command = [sys.executable, "-m", "pgstrata", *map(str, words)]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=die_with_parent)
+
+        def begin() -> None:
+            die_with_parent()
+            if lane is not None:
+                os.sched_setaffinity(0, {lane})
+
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=begin)
         self.running.add(process)
         try:
             code = process.wait()
@@ -182,7 +192,8 @@ class Bench:
         seconds = self.arguments.calibrate
         base, cost = self._cost(lanes, self.arguments.trial_ns, seconds / 4)
         base, cost = self._cost(lanes, round(0.1 * base / cost), seconds)
-        burns = {str(share): round(base * share / (1 - share) / cost) for share in PLANTED}
+        shares = (0.0, *self.arguments.planted)
+        burns = {str(share): round(base * share / (1 - share) / cost) for share in shares}
         return {"base_seconds": base, "cost": cost, "burn_ns": burns}
 
     def _cost(self, lanes: list[int | None], burn_ns: int, seconds: float) -> tuple[float, float]:
@@ -209,10 +220,10 @@ def build(folder: Path) -> Path:
     return library
 
 
-def jobs(comparisons: int, field: int) -> Iterator[Job]:
+def jobs(planted: list[float], comparisons: int, field: int) -> Iterator[Job]:
     """All comparisons in the order they are made: twice as many of base and base."""
     for number in range(comparisons * 2):
-        for share in PLANTED:
+        for share in (0.0, *planted):
             for procedure, wanted in ((FIELD, field), (PAIRS, comparisons)):
                 if number < wanted * (2 if share == 0 else 1):
                     yield share, procedure, number
@@ -236,7 +247,8 @@ def measure(arguments: argparse.Namespace) -> None:
             )
         done = {(x["share"], x["procedure"], x["number"]) for x in lines[1:]}
         burns = lines[0]["burn_ns"]
-        todo = iter([job for job in jobs(arguments.comparisons, arguments.field) if job not in done])
+        wanted = jobs(arguments.planted, arguments.comparisons, arguments.field)
+        todo = iter([job for job in wanted if job not in done])
         lock = threading.Lock()
 
         def work(lane: int | None) -> None:
@@ -312,7 +324,8 @@ def field_word(ratio: float) -> str:
 
 def table(lines: list[Json]) -> str:
     """Markdown."""
-    cells = {(share, title): Cell() for share in PLANTED for title in TITLES.values()}
+    shares = (0.0, *lines[0]["arguments"]["planted"])
+    cells = {(share, title): Cell() for share in shares for title in TITLES.values()}
     for line in lines[1:]:
         cell = cells[line["share"], TITLES[line["procedure"]]]
         cell.add(line["word"], line["seconds"], line["ratio"])
@@ -343,6 +356,10 @@ def main() -> None:
     parser.add_argument("--field", type=int, help="the same of the field's procedure; default: as many")
     parser.add_argument("--budget", type=float, default=240.0, help="measured seconds of a comparison")
     parser.add_argument("--slice", type=float, default=0.02, help="seconds of a slice")
+    parser.add_argument("--margin", help="of the verdicts, as 0.5%%; default: the campaign's")
+    parser.add_argument(
+        "--planted", type=float, action="append", help="a slowdown, as a share; default: 0.03 and 0.05"
+    )
     parser.add_argument("--calibrate", type=float, default=120.0, help="measured seconds of the calibration")
     parser.add_argument("--trial-ns", type=int, default=20_000, help="first burn of the calibration")
     parser.add_argument(
@@ -353,6 +370,7 @@ def main() -> None:
     parser.add_argument("--try-lanes", action="store_true")
     parser.add_argument("--smoke", action="store_true", help="one comparison of a few seconds each")
     arguments = parser.parse_args()
+    arguments.planted = arguments.planted or list(PLANTED)
     if arguments.smoke:
         arguments.comparisons, arguments.budget, arguments.slice = 1, 10.0, 0.02
         arguments.calibrate, arguments.rows = 8.0, 1000

@@ -38,11 +38,11 @@ def test_a_line_that_was_cut_is_made_again(measure: ModuleType, tmp_path: Path) 
 
 
 def test_the_jobs_are_those_that_were_asked_for(measure: ModuleType) -> None:
-    jobs = list(measure.jobs(20, 20))
+    jobs = list(measure.jobs([0.03, 0.05], 20, 20))
     assert len(jobs) == len(set(jobs)) == 80 * 2
     assert sum(share == 0 and procedure == measure.PAIRS for share, procedure, _ in jobs) == 40
     assert sum(share == 0.05 and procedure == measure.FIELD for share, procedure, _ in jobs) == 20
-    fewer = list(measure.jobs(20, 3))
+    fewer = list(measure.jobs([0.03, 0.05], 20, 3))
     assert set(fewer) < set(jobs)
     assert sum(procedure == measure.FIELD for _, procedure, _ in fewer) == 12
 
@@ -52,7 +52,7 @@ def test_the_table_counts_the_words(measure: ModuleType) -> None:
         return {"share": share, "procedure": procedure, "word": word, "ratio": ratio, "seconds": seconds}
 
     lines = [
-        {"arguments": {}},
+        {"arguments": {"planted": [0.03, 0.05]}},
         line(0.0, measure.PAIRS, "same", 1.001, 30),
         line(0.0, measure.PAIRS, "unclear", 1.003, 240),
         line(0.05, measure.PAIRS, "slower", 0.95, 20),
