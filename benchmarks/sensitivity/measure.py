@@ -3,7 +3,7 @@
     python benchmarks/sensitivity/measure.py [--step point-query] [--lanes 2] [--print]
     python benchmarks/sensitivity/measure.py --try-lanes    is --lanes 2 as quiet as one at a time?
     python benchmarks/sensitivity/measure.py --smoke        minutes; says nothing but that it works
-    python benchmarks/sensitivity/measure.py --margin 0.5% --planted 0.01 --field 0
+    python benchmarks/sensitivity/measure.py --margin 0.005 --planted 0.01 --field 0
 
 Builds slow.c with cc, calibrates the time it burns per message to the slowdowns --planted (3 % and 5 %), and
 compares base against base (40 times) and against each of these (20 times), each with at most the same budget
@@ -93,7 +93,7 @@ class Bench:
         place = self.folder / f"lane-{lane or 0}"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
-        more += "" if a.margin is None else f"\nmargin = {json.dumps(a.margin)}"
+        more += "" if a.margin is None else f"\nmargin = {a.margin}"
         # The library is preloaded on both sides, so that it differs only in what it burns.
         variants = "".join(
             f'[[variants]]\nserver = "{a.server}"\nlabel = "{label}"\n'
@@ -356,7 +356,7 @@ def main() -> None:
     parser.add_argument("--field", type=int, help="the same of the field's procedure; default: as many")
     parser.add_argument("--budget", type=float, default=240.0, help="measured seconds of a comparison")
     parser.add_argument("--slice", type=float, default=0.02, help="seconds of a slice")
-    parser.add_argument("--margin", help="of the verdicts, as 0.5%%; default: the campaign's")
+    parser.add_argument("--margin", type=float, help="of the verdicts, a share; default: 0.02")
     parser.add_argument(
         "--planted", type=float, action="append", help="a slowdown, as a share; default: 0.03 and 0.05"
     )
