@@ -17,7 +17,7 @@ from pgstrata.store import RunBuilder
 from pgstrata.store.histogram import Histogram, merge, record
 from pgstrata.store.record import (
     Bloat,
-    Latency,
+    LatencyRecord,
     LogEvent,
     Metrics,
     RatePercentiles,
@@ -239,7 +239,7 @@ def _role_record(
         rate=(totals["rows"] if role["target"] else operations) / seconds,
         target_rate=role["target"],
         cpu_seconds=cpu if managed else None,
-        latency=Latency(
+        latency=LatencyRecord(
             mean=latency.mean_seconds,
             stddev=0.4 * mean,
             max=latency.max_seconds,

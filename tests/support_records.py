@@ -15,7 +15,7 @@ from pgstrata.store.record import (
     ConfigRecord,
     Cpus,
     Host,
-    Latency,
+    LatencyRecord,
     Metrics,
     RatePercentiles,
     RoleRecord,
@@ -26,9 +26,9 @@ from pgstrata.store.record import (
 )
 
 
-def latency(**seconds: float | None) -> Latency:
+def latency(**seconds: float | None) -> LatencyRecord:
     """Response times; None where a test does not say."""
-    return Latency(**(dict.fromkeys(Latency.__struct_fields__) | seconds))
+    return LatencyRecord(**(dict.fromkeys(LatencyRecord.__struct_fields__) | seconds))
 
 
 def role_record(**changes: Any) -> RoleRecord:

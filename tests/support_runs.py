@@ -21,9 +21,9 @@ from pgstrata.store.record import (
     Change,
     Circumstances,
     ConfigRecord,
-    Failure,
     FragmentRecord,
     Host,
+    RunFailure,
     ServerRecord,
     Sizes,
 )
@@ -101,7 +101,7 @@ def make_run(
     log.write_text("LOG:  database system is ready to accept connections\n" * 20)
     run.server_log(log)
     log.unlink()
-    failure = Failure(
+    failure = RunFailure(
         message=f"the server died in step {failed_after}",
         hint="see the tail of its log",
         log_tail="LOG:  server process (PID 4711) was terminated by signal 9: Killed\n",

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from pgstrata.judge.latency import added_up, over_repeats
 from pgstrata.store import Results, Run, RunKey
 from pgstrata.store.histogram import Histogram, merge, record
-from pgstrata.store.record import Latency, StepRecord
+from pgstrata.store.record import LatencyRecord, StepRecord
 from support_records import circumstances, latency, role_record, step_record
 
 
-def latency_of(histogram: Histogram) -> Latency:
+def latency_of(histogram: Histogram) -> LatencyRecord:
     p50, p75, p90, p95, p99 = histogram.percentiles((50, 75, 90, 95, 99))
     return latency(
         mean=histogram.mean_seconds,

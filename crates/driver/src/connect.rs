@@ -14,7 +14,7 @@ use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 use crate::cancel::Cancel;
 use crate::events::{Failure, FailureKind};
 use crate::spec::{Connection, TlsNegotiation};
-use crate::startup::{self, Progress, Startup};
+use crate::startup::{self, Startup, StartupProgress};
 use crate::tls::{self, Tls, TlsClient};
 use crate::wire::Inbox;
 
@@ -294,7 +294,7 @@ fn converse<'a>(
             Some((tag, body)) => {
                 // Messages that are all there already must not keep us beyond the limit either.
                 deadline.left()?;
-                if startup.take(tag, inbox.body(body), &mut out)? == Progress::Ready {
+                if startup.take(tag, inbox.body(body), &mut out)? == StartupProgress::Ready {
                     return Ok(startup);
                 }
             }

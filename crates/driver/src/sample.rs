@@ -33,11 +33,11 @@ struct Sample {
     /// The statement with values in place.
     sql: String,
     /// The statement as it is prepared; null where the step does not prepare it.
-    prepared: Option<Prepared>,
+    prepared: Option<PreparedSample>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
-struct Prepared {
+struct PreparedSample {
     /// With `$1`, `$2`, … for values.
     text: String,
     /// What is declared; `unknown` where the server finds it out.
@@ -139,7 +139,7 @@ impl Collector<'_> {
         } else if let Some(known) = executed(&text).and_then(|name| self.prepared.get(name)) {
             let sql = known.with_values(&values);
             let values = values.into_iter().map(|value| value.plain).collect();
-            let prepared = Prepared { text: known.text.clone(), types: known.types.clone(), values };
+            let prepared = PreparedSample { text: known.text.clone(), types: known.types.clone(), values };
             self.keep(&statement.name, sql, Some(prepared));
         } else {
             let mut statements = split_sql(&text);
@@ -147,7 +147,7 @@ impl Collector<'_> {
                 let text = String::from_utf8_lossy(&statement.prepared[0].text).into_owned();
                 let types = types(statement, values.len());
                 let values = values.into_iter().map(|value| value.plain).collect();
-                let prepared = Prepared { text: bare(&text).to_owned(), types, values };
+                let prepared = PreparedSample { text: bare(&text).to_owned(), types, values };
                 self.keep(&statement.name, statements.remove(0), Some(prepared));
             }
             for sql in statements {
@@ -156,7 +156,7 @@ impl Collector<'_> {
         }
     }
 
-    fn keep(&mut self, name: &str, sql: String, prepared: Option<Prepared>) {
+    fn keep(&mut self, name: &str, sql: String, prepared: Option<PreparedSample>) {
         if has_plan(&sql) {
             let name = if name.is_empty() { beginning(&sql) } else { name.to_owned() };
             self.samples.push(Sample { role: self.role.name.clone(), name, sql, prepared });

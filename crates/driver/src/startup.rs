@@ -26,7 +26,7 @@ const MOST_ROUNDS: u64 = 1_000_000;
 
 /// What the server has said is either the end of the start-up or not.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum StartupProgress {
     More,
     Ready,
 }
@@ -98,7 +98,7 @@ impl<'a> Startup<'a> {
     ///
     /// # Errors
     /// The server refuses, or asks for what it does not get.
-    pub fn take(&mut self, tag: u8, body: &[u8], out: &mut BytesMut) -> Result<Progress, Failure> {
+    pub fn take(&mut self, tag: u8, body: &[u8], out: &mut BytesMut) -> Result<StartupProgress, Failure> {
         match tag {
             b'R' if !self.admitted => self.authentication(body, out)?,
             b'E' => return Err(refusal(body)),
@@ -111,13 +111,13 @@ impl<'a> Startup<'a> {
                 }
                 _ => return Err(senseless("a cancellation key of the wrong length")),
             },
-            b'Z' if self.admitted => return Ok(Progress::Ready),
+            b'Z' if self.admitted => return Ok(StartupProgress::Ready),
             _ => {
                 let what = format!("a message {:?} where none is due", tag as char);
                 return Err(senseless(&what));
             }
         }
-        Ok(Progress::More)
+        Ok(StartupProgress::More)
     }
 
     fn authentication(&mut self, body: &[u8], out: &mut BytesMut) -> Result<(), Failure> {

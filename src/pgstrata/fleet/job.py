@@ -51,9 +51,9 @@ from pgstrata.store.choose import Side
 from pgstrata.store.disk import storing
 from pgstrata.store.read import read_run
 from pgstrata.store.record import (
-    Failure,
     MachineRecord,
     Qualification,
+    RunFailure,
 )
 
 CLOCK_SECONDS = 60.0
@@ -338,7 +338,7 @@ class CampaignJob:
             if planned.unable:
                 continue
             builder = self._results.begin(planned.key)
-            failure = Failure(message=message, hint="the same command tries again", log_tail="")
+            failure = RunFailure(message=message, hint="the same command tries again", log_tail="")
             made = structs.replace(
                 as_planned(self.plan.campaign, planned.variant, planned.workload), error=failure
             )

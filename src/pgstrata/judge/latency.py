@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pgstrata.stats.rates import pooled
 from pgstrata.store import Run
 from pgstrata.store.histogram import Histogram, total
-from pgstrata.store.record import Latency, StepRecord
+from pgstrata.store.record import LatencyRecord, StepRecord
 
 
-def added_up(histogram: Histogram, parts: Iterable[tuple[int, Latency]]) -> Latency:
+def added_up(histogram: Histogram, parts: Iterable[tuple[int, LatencyRecord]]) -> LatencyRecord:
     """Of all responses together. parts: the number of responses of each part, and their times.
 
     Percentiles are those of the merged histogram, exact to its three digits; mean, deviation and the longest
@@ -20,12 +20,12 @@ def added_up(histogram: Histogram, parts: Iterable[tuple[int, Latency]]) -> Late
     mean, stddev = pooled((n, one.mean or 0.0, one.stddev or 0.0) for n, one in known) or (None, None)
     p50, p75, p90, p95, p99 = histogram.percentiles((50, 75, 90, 95, 99))
     longest = [one.max for _, one in known if one.max is not None]
-    return Latency(
+    return LatencyRecord(
         mean=mean, stddev=stddev, p50=p50, p75=p75, p90=p90, p95=p95, p99=p99, max=max(longest, default=None)
     )
 
 
-def over_repeats(repeats: Sequence[tuple[Run, StepRecord]], role: str) -> Latency | None:
+def over_repeats(repeats: Sequence[tuple[Run, StepRecord]], role: str) -> LatencyRecord | None:
     """The response times of a role over the repeats of a step; None where none of them has the role.
 
     Raises StoreError where a stored histogram is damaged.

@@ -16,7 +16,7 @@ from pgstrata.measure.step import StepResult
 from pgstrata.observe import StepObserved
 from pgstrata.observe.waits import merged
 from pgstrata.store.histogram import decode, merge
-from pgstrata.store.record import Latency, LogEvent
+from pgstrata.store.record import LatencyRecord, LogEvent
 from pgstrata.workload.core.language import Step
 
 Json = dict[str, Any]
@@ -54,7 +54,7 @@ def _done(parts: Sequence[Done]) -> Done:
     for role in parts[-1].roles:
         own = [r for part in parts for r in part.roles if r.name == role.name]
         histogram = merge([decode(r.histogram) for r in own])
-        found = added_up(histogram, [(r.operations, Latency(**structs.asdict(r.latency))) for r in own])
+        found = added_up(histogram, [(r.operations, LatencyRecord(**structs.asdict(r.latency))) for r in own])
         roles.append(
             structs.replace(
                 role,

@@ -17,7 +17,7 @@ from pgstrata.server.cluster import Cluster, ForeignCluster
 from pgstrata.stats.metrics import metric_line
 from pgstrata.stats.rates import client_percentiles, per_second, rate_percentiles
 from pgstrata.store.record import (
-    Latency,
+    LatencyRecord,
     LatenessRecord,
     Metrics,
     RatePercentiles,
@@ -122,7 +122,7 @@ def role_record(role: Role, done: RoleDone, seconds: float, cpu_seconds: float |
         rate=counted / seconds if seconds > 0 else 0.0,
         target_rate=role.target_rows,
         cpu_seconds=cpu_seconds,
-        latency=Latency(**structs.asdict(done.latency)),
+        latency=LatencyRecord(**structs.asdict(done.latency)),
         statements_by_name=tuple(
             StatementRecord(**{name: getattr(one, name) for name in StatementRecord.__struct_fields__})
             for one in done.statements_by_name

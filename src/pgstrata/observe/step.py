@@ -16,7 +16,7 @@ from pgstrata.observe import disks, host, postgres, processes
 from pgstrata.observe.backends import CpuReading, ServerCpu
 from pgstrata.observe.log import LogWindow
 from pgstrata.observe.waits import Waits, WaitSampler
-from pgstrata.server.lag import Lag
+from pgstrata.server.lag import ReplicaLag
 from pgstrata.store.record import LogEvent, Sizes, TableRecord
 
 Json = dict[str, Any]
@@ -41,7 +41,7 @@ class Observed(Protocol):
     def pooled(self) -> bool: ...
     @property
     def replica_pid(self) -> int | None: ...
-    def lag_between(self, begin: float, end: float) -> list[Lag]: ...
+    def lag_between(self, begin: float, end: float) -> list[ReplicaLag]: ...
     def connect(self, database: str = "postgres") -> psycopg.Connection[Any]: ...
 
 
@@ -417,7 +417,7 @@ def _comes_true(condition: Callable[[], bool], limit: float = 1.0) -> bool:
     return True
 
 
-def lag_rows(seen: Sequence[Lag], begin: float) -> list[Json]:
+def lag_rows(seen: Sequence[ReplicaLag], begin: float) -> list[Json]:
     """Rows of the table `lag`: of what was seen within one second of the step the largest."""
     rows: dict[int, Json] = {}
     for lag in seen:

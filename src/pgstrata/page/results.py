@@ -29,7 +29,7 @@ from pgstrata.store import BrokenRun, Results, Run
 from pgstrata.store.choose import Side
 from pgstrata.store.comparisons import KnownRun, counted
 from pgstrata.store.read import MeasuredStep
-from pgstrata.store.record import CountRecord, Latency
+from pgstrata.store.record import CountRecord, LatencyRecord
 
 Json = dict[str, Any]
 
@@ -60,7 +60,7 @@ class Repeats:
         return min(self.repeats, key=lambda m: abs((m.rate or 0.0) - middle))
 
     @cached_property
-    def latencies(self) -> Mapping[str, Latency]:
+    def latencies(self) -> Mapping[str, LatencyRecord]:
         """Response times by role, all repeats added up."""
         repeats = [(m.run, m.record) for m in self.repeats]
         roles = dict.fromkeys(role for _, record in repeats for role in record.roles)

@@ -33,7 +33,7 @@ from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.freezer import Freezer
 from pgstrata.server.guard import ClaimedFolder, clear_leftovers, data_folder, end_server, unwritable
 from pgstrata.server.initdb import check_initdb, decides_checksums
-from pgstrata.server.lag import Lag
+from pgstrata.server.lag import ReplicaLag
 from pgstrata.server.log_end import loader_complaint, problem, tail
 from pgstrata.server.memory import MemoryGroup, forget_cached
 from pgstrata.server.model import Server
@@ -352,7 +352,7 @@ class Cluster:
     def check(self) -> None:
         """Raises ServerError where something beside the server has failed."""
 
-    def lag_between(self, begin: float, end: float) -> list[Lag]:
+    def lag_between(self, begin: float, end: float) -> list[ReplicaLag]:
         """How far a replica was behind between two moments (Unix time)."""
         return []
 

@@ -11,7 +11,7 @@ import psycopg
 from pgstrata.driver.spec import Connection
 from pgstrata.errors import ServerError
 from pgstrata.server.conninfo import Conninfo
-from pgstrata.server.lag import Lag
+from pgstrata.server.lag import ReplicaLag
 from pgstrata.server.model import Server
 from pgstrata.server.pooler import Through
 
@@ -90,7 +90,7 @@ class ForeignCluster:
     def check(self) -> None:
         """Nothing: nothing beside it is ours."""
 
-    def lag_between(self, begin: float, end: float) -> list[Lag]:
+    def lag_between(self, begin: float, end: float) -> list[ReplicaLag]:
         """Nothing is known of replicas."""
         return []
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Lag:
+class ReplicaLag:
     """Of one moment (Unix time). bytes: of write-ahead log that was not replayed; seconds: that a flushed
     commit took until it was replayed, as the primary tells; None where its version does not."""
 

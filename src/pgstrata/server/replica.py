@@ -18,7 +18,7 @@ from pgstrata.errors import ServerError, UsageError
 from pgstrata.ownership import read_small, write_into
 from pgstrata.server.cluster import USER, Cluster
 from pgstrata.server.config.resolve import Resolved, quoted
-from pgstrata.server.lag import Lag
+from pgstrata.server.lag import ReplicaLag
 from pgstrata.server.log_end import last_words, problem
 from pgstrata.server.model import Server
 from pgstrata.server.pooler import Through
@@ -110,7 +110,7 @@ class Standby(Cluster):
         super().__init__(primary.server, primary.config, folder, **how)
         self._primary = primary
 
-    def lag_between(self, begin: float, end: float) -> list[Lag]:
+    def lag_between(self, begin: float, end: float) -> list[ReplicaLag]:
         """As the primary tells."""
         return self._primary.lag_between(begin, end)
 
@@ -157,7 +157,7 @@ class ReplicatedCluster(Cluster):
         self.streaming = settings_for(config, server.version_num)
         self.standby = Standby(self, **shared)
         self._watch: _Watch | None = None
-        self._lags: list[Lag] = []
+        self._lags: list[ReplicaLag] = []
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -235,11 +235,11 @@ class ReplicatedCluster(Cluster):
         """The postmaster of the standby."""
         return self.standby.pid
 
-    def saw(self, lag: Lag) -> None:
+    def saw(self, lag: ReplicaLag) -> None:
         """Keeps what the watch has seen."""
         self._lags.append(lag)
 
-    def lag_between(self, begin: float, end: float) -> list[Lag]:
+    def lag_between(self, begin: float, end: float) -> list[ReplicaLag]:
         """How far the standby was behind, about once a second."""
         return [lag for lag in list(self._lags) if begin <= lag.moment <= end]
 
@@ -388,7 +388,7 @@ class _Watch(threading.Thread):
             return None
         self._streamed = now
         behind = max(0, int(row[1]))
-        cluster.saw(Lag(time.time(), behind, 0.0 if behind == 0 else row[3]))
+        cluster.saw(ReplicaLag(time.time(), behind, 0.0 if behind == 0 else row[3]))
         if row[2] != self._last or behind == 0:
             self._last, self._moved = row[2], now
         if now - self._moved > STILL_SECONDS:

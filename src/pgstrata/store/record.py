@@ -136,7 +136,7 @@ class ProfileRecord(Struct, frozen=True, kw_only=True):
 # --- what the driver did in a step ------------------------------------------------------------
 
 
-class Latency(Struct, frozen=True, kw_only=True):
+class LatencyRecord(Struct, frozen=True, kw_only=True):
     """Response times in seconds; None where there was no response."""
 
     mean: float | None
@@ -173,7 +173,7 @@ class RoleRecord(Struct, frozen=True, kw_only=True):
     rate: NotNegative
     target_rate: NotNegative | None
     cpu_seconds: float | None
-    latency: Latency
+    latency: LatencyRecord
     statements_by_name: tuple[StatementRecord, ...]
 
 
@@ -324,7 +324,7 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 # --- a run ------------------------------------------------------------------------------------
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class RunFailure(Struct, frozen=True, kw_only=True):
     """Why a run failed. `log_tail`: the end of the server's log."""
 
     message: str
@@ -626,7 +626,7 @@ class Circumstances(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     status: Status
-    error: Failure | None
+    error: RunFailure | None
     pgstrata_version: str
     driver_version: str
     server: ServerRecord

@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::thread::set_current_timer_slack;
 
 use super::captured::{Captured, Entry};
-use super::pace::Pace;
+use super::pace::ReplayPace;
 use super::session::ReplaySession;
 use super::tally::{ReplayTally, ReplayTotals};
-use super::worker::{Connected, Mailbox, Told, Worker};
+use super::worker::{Connected, Listener, Mailbox, Worker};
 use crate::barrier::allow_files;
 use crate::cancel;
 use crate::clock::{self, Nanos, SECOND};
@@ -43,7 +43,7 @@ struct Shared {
     lost: Mutex<Option<Failure>>,
 }
 
-impl Told for Shared {
+impl Listener for Shared {
     fn ended(&self) {
         let mut open = self.open.lock().unwrap_or_else(|e| e.into_inner());
         *open = open.saturating_sub(1);
@@ -165,7 +165,7 @@ pub fn step(spec: &Spec, replay: &ReplaySpec, events: &Events) -> Result<i32, Fa
                 Ok(_) => {}
             }
         };
-        let pace = Pace { speed: replay.speed, zero: clock::now().max(at) };
+        let pace = ReplayPace { speed: replay.speed, zero: clock::now().max(at) };
         let until = spec.seconds.map_or(Nanos::MAX, |s| pace.zero + clock::nanos(s));
         record.begin(pace.zero);
         tallies.iter().for_each(|tally| tally.begin(pace.zero));
@@ -197,7 +197,7 @@ pub fn step(spec: &Spec, replay: &ReplaySpec, events: &Events) -> Result<i32, Fa
             }
             mailboxes.iter().for_each(Mailbox::close);
         });
-        let mut coordinator = Coordinator {
+        let mut coordinator = ReplayCoordinator {
             spec,
             events,
             control,
@@ -258,7 +258,7 @@ fn dispatch(
     sessions: impl Iterator<Item = Result<(u64, Entry), Failure>>,
     queue: &SyncSender<(u64, Entry)>,
     replay: &ReplaySpec,
-    pace: Pace,
+    pace: ReplayPace,
     shared: &Shared,
     control: &Control,
 ) {
@@ -281,7 +281,7 @@ fn dispatch(
     }
 }
 
-struct Coordinator<'a> {
+struct ReplayCoordinator<'a> {
     spec: &'a Spec,
     events: &'a Events,
     control: &'a Control,
@@ -291,12 +291,12 @@ struct Coordinator<'a> {
     mailboxes: &'a [Mailbox<'a>],
     totals: ReplayTotals<'a>,
     record: &'a mut RoleRecord,
-    pace: Pace,
+    pace: ReplayPace,
     /// Microseconds of the original.
     length: u64,
 }
 
-impl Coordinator<'_> {
+impl ReplayCoordinator<'_> {
     /// From the start to `close`; returns the exit code.
     fn run(&mut self, mut workers: usize, until: Nanos) -> i32 {
         let cpu = clock::cpu_seconds();

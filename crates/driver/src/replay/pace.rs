@@ -4,14 +4,14 @@ use crate::clock::Nanos;
 
 /// Where the original's time begins in ours, and how fast it goes.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub struct ReplayPace {
     /// Times the original's; none: each statement follows the answer to the one before it.
     pub speed: Option<f64>,
     /// When the first session begins.
     pub zero: Nanos,
 }
 
-impl Pace {
+impl ReplayPace {
     /// When something is due that happened so many microseconds after the original's begin; none where
     /// statements are not paced.
     #[inline]

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::captured::{Captured, Entry};
-use super::pace::Pace;
+use super::pace::ReplayPace;
 use super::record::{Protocol, Record, Text};
 use super::tally::ReplayTally;
 use crate::clock::Nanos;
@@ -17,7 +17,7 @@ use crate::wire::{self, Inbox};
 
 /// What a session waits for.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Want {
+pub enum ReplayWant {
     /// Send what is in `out`; its answer is waited for.
     Exchange,
     /// Nothing until this time.
@@ -27,7 +27,7 @@ pub enum Want {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ReplayState {
     /// The next statement has not been looked at.
     Idle,
     /// It is in `out`, to be sent at its time.
@@ -64,7 +64,7 @@ pub struct ReplaySession<'a> {
     done: u64,
     pub out: Vec<u8>,
     pub inbox: Inbox,
-    state: State,
+    state: ReplayState,
     current: Current,
     /// When the last answer was there.
     free: Nanos,
@@ -90,7 +90,7 @@ impl<'a> ReplaySession<'a> {
             done: 0,
             out: Vec::new(),
             inbox,
-            state: State::Idle,
+            state: ReplayState::Idle,
             current: Current::default(),
             free: 0,
             prepared: HashSet::new(),
@@ -120,7 +120,7 @@ impl<'a> ReplaySession<'a> {
 
     /// Whether an answer is waited for.
     pub fn is_asked(&self) -> bool {
-        self.state == State::Asked
+        self.state == ReplayState::Asked
     }
 
     /// Goes on until something has to be waited for. over: no statement starts any more.
@@ -130,46 +130,46 @@ impl<'a> ReplaySession<'a> {
     pub fn advance(
         &mut self,
         now: Nanos,
-        pace: &Pace,
+        pace: &ReplayPace,
         over: bool,
         tally: &ReplayTally,
-    ) -> Result<Want, Failure> {
+    ) -> Result<ReplayWant, Failure> {
         loop {
             match self.state {
-                State::Idle if over => self.state = State::Over,
-                State::Idle => self.look(pace)?,
-                State::Ready => {
+                ReplayState::Idle if over => self.state = ReplayState::Over,
+                ReplayState::Idle => self.look(pace)?,
+                ReplayState::Ready => {
                     if over {
                         self.out.clear();
-                        self.state = State::Over;
+                        self.state = ReplayState::Over;
                         continue;
                     }
                     // Whoever is not paced follows the answer before.
                     let intended = self.current.intended.unwrap_or(self.free.max(pace.zero));
                     if now < intended {
-                        return Ok(Want::Wait(intended));
+                        return Ok(ReplayWant::Wait(intended));
                     }
                     self.current.intended = Some(intended);
                     self.current.sent = now;
                     self.done += 1;
                     tally.sent(now, now - intended.max(self.free));
-                    self.state = State::Asked;
-                    return Ok(Want::Exchange);
+                    self.state = ReplayState::Asked;
+                    return Ok(ReplayWant::Exchange);
                 }
-                State::Resting => match pace.due(self.entry.end) {
-                    Some(end) if now < end && !over => return Ok(Want::Wait(end)),
-                    _ => self.state = State::Over,
+                ReplayState::Resting => match pace.due(self.entry.end) {
+                    Some(end) if now < end && !over => return Ok(ReplayWant::Wait(end)),
+                    _ => self.state = ReplayState::Over,
                 },
-                State::Asked => return Ok(Want::Wait(Nanos::MAX)),
-                State::Over => return Ok(Want::Over),
+                ReplayState::Asked => return Ok(ReplayWant::Wait(Nanos::MAX)),
+                ReplayState::Over => return Ok(ReplayWant::Over),
             }
         }
     }
 
     /// Puts the next statement into `out`, before it is due: at its time it only has to be sent.
-    fn look(&mut self, pace: &Pace) -> Result<(), Failure> {
+    fn look(&mut self, pace: &ReplayPace) -> Result<(), Failure> {
         if !self.more()? {
-            self.state = State::Resting;
+            self.state = ReplayState::Resting;
             return Ok(());
         }
         let record = Record::read(&self.block, &mut self.at).ok_or_else(|| self.file.damaged())?;
@@ -199,7 +199,7 @@ impl<'a> ReplaySession<'a> {
             simple: record.protocol == Protocol::Simple,
             forgets: record.forgets,
         };
-        self.state = State::Ready;
+        self.state = ReplayState::Ready;
         Ok(())
     }
 
@@ -209,7 +209,7 @@ impl<'a> ReplaySession<'a> {
             self.prepared.clear();
         }
         self.free = now;
-        self.state = State::Idle;
+        self.state = ReplayState::Idle;
     }
 
     /// Records the statement that has just been answered.
@@ -281,7 +281,7 @@ impl Receiver for ReplaySession<'_> {
                         self.out.extend_from_slice(&wire::SYNC);
                     }
                 }
-                b'Z' if self.state == State::Asked => {
+                b'Z' if self.state == ReplayState::Asked => {
                     self.whole(now);
                     progress = Progress::Whole;
                 }

@@ -36,7 +36,7 @@ impl Lags {
         self.histogram.add(&other.histogram).expect("histograms of this module grow as needed");
     }
 
-    fn told(&self) -> ReplayLag {
+    fn summary(&self) -> ReplayLag {
         let count = self.histogram.len();
         let quantile = |q| self.histogram.value_at_quantile(q) as f64 / 1e6;
         ReplayLag {
@@ -54,7 +54,7 @@ impl Lags {
 /// A statement's shape, the SQLSTATE it failed with in the original, and that of now.
 type FailureKey = (usize, Option<[u8; 5]>, Option<[u8; 5]>);
 
-struct Counters {
+struct ReplayCounters {
     begin: Nanos,
     seconds: BTreeMap<u64, Lags>,
     failures: BTreeMap<FailureKey, (u64, String)>,
@@ -66,11 +66,11 @@ struct Counters {
 }
 
 /// What one thread has to say.
-pub struct ReplayTally(Mutex<Counters>);
+pub struct ReplayTally(Mutex<ReplayCounters>);
 
 impl ReplayTally {
     pub fn new() -> ReplayTally {
-        ReplayTally(Mutex::new(Counters {
+        ReplayTally(Mutex::new(ReplayCounters {
             begin: 0,
             seconds: BTreeMap::new(),
             failures: BTreeMap::new(),
@@ -81,7 +81,7 @@ impl ReplayTally {
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counters> {
+    fn lock(&self) -> MutexGuard<'_, ReplayCounters> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -158,7 +158,7 @@ impl<'a> ReplayTotals<'a> {
             }
         }
         self.whole.merge(&sum);
-        sum.told()
+        sum.summary()
     }
 
     pub fn done(&mut self) -> Replayed {
@@ -189,7 +189,7 @@ impl<'a> ReplayTotals<'a> {
             message,
         });
         Replayed {
-            lag: self.whole.told(),
+            lag: self.whole.summary(),
             sessions,
             lost,
             unsent,

@@ -11,8 +11,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
-use super::pace::Pace;
-use super::session::{ReplaySession, Want};
+use super::pace::ReplayPace;
+use super::session::{ReplaySession, ReplayWant};
 use super::tally::ReplayTally;
 use crate::cancel;
 use crate::clock::{self, Nanos};
@@ -69,7 +69,7 @@ impl<'a> Mailbox<'a> {
 }
 
 /// What a thread tells others.
-pub trait Told: Sync {
+pub trait Listener: Sync {
     /// A session is over, and its connection closed.
     fn ended(&self);
     /// A connection was lost while the session had work to do.
@@ -84,7 +84,7 @@ struct Slot<'a> {
     written: usize,
     /// Whether the socket is watched for room.
     blocked: bool,
-    /// Told apart from an earlier session in the same place.
+    /// Listener apart from an earlier session in the same place.
     number: u64,
 }
 
@@ -100,11 +100,11 @@ pub struct Worker<'w, 'a> {
     numbers: u64,
     here: usize,
     pub mailbox: &'w Mailbox<'a>,
-    pub pace: Pace,
+    pub pace: ReplayPace,
     pub control: &'w Control,
     pub recorder: Arc<Recorder>,
     pub tally: &'w ReplayTally,
-    pub told: &'w dyn Told,
+    pub listener: &'w dyn Listener,
 }
 
 impl<'w, 'a> Worker<'w, 'a> {
@@ -113,8 +113,8 @@ impl<'w, 'a> Worker<'w, 'a> {
         control: &'w Control,
         recorder: Arc<Recorder>,
         tally: &'w ReplayTally,
-        told: &'w dyn Told,
-        pace: Pace,
+        listener: &'w dyn Listener,
+        pace: ReplayPace,
     ) -> io::Result<Worker<'w, 'a>> {
         // SAFETY: a plain system call that makes a new descriptor.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -135,7 +135,7 @@ impl<'w, 'a> Worker<'w, 'a> {
             control,
             recorder,
             tally,
-            told,
+            listener,
         };
         worker.watch(worker.mailbox.bell.as_raw_fd(), BELL, libc::EPOLLIN, libc::EPOLL_CTL_ADD)?;
         Ok(worker)
@@ -144,7 +144,7 @@ impl<'w, 'a> Worker<'w, 'a> {
     /// Serves sessions until no more come and all are over.
     pub fn run(&mut self) {
         if let Err(e) = self.serve() {
-            self.told.failed(Failure::new(crate::events::FailureKind::Io, format!("epoll failed: {e}")));
+            self.listener.failed(Failure::new(crate::events::FailureKind::Io, format!("epoll failed: {e}")));
         }
     }
 
@@ -274,19 +274,19 @@ impl<'w, 'a> Worker<'w, 'a> {
         let Some(slot) = &mut self.slots[place] else { return Ok(()) };
         let over = self.control.over(now);
         match slot.connected.session.advance(now, &self.pace, over, self.tally) {
-            Ok(Want::Exchange) => self.write(place),
-            Ok(Want::Wait(then)) => {
+            Ok(ReplayWant::Exchange) => self.write(place),
+            Ok(ReplayWant::Wait(then)) => {
                 if then != Nanos::MAX {
                     self.timers.push(Reverse((then, place, slot.number)));
                 }
                 Ok(())
             }
-            Ok(Want::Over) => {
+            Ok(ReplayWant::Over) => {
                 self.tally.stopped(slot.connected.session.unsent());
                 self.close(place)
             }
             Err(failure) => {
-                self.told.failed(failure);
+                self.listener.failed(failure);
                 self.close(place)
             }
         }
@@ -370,7 +370,7 @@ impl<'w, 'a> Worker<'w, 'a> {
         if let Some(slot) = &self.slots[place] {
             let session = &slot.connected.session;
             self.tally.lost(session.unsent());
-            self.told.lost(failure);
+            self.listener.lost(failure);
         }
         self.close(place)
     }
@@ -388,7 +388,7 @@ impl<'w, 'a> Worker<'w, 'a> {
         cancel::forget(slot.connected.pid);
         self.free.push(place);
         self.here -= 1;
-        self.told.ended();
+        self.listener.ended();
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, Uni
 use rustls::{CertificateError, DigitallySignedStruct, Error, OtherError, SignatureScheme};
 use x509_parser::prelude::{ASN1Time, FromDer, GeneralName, X509Certificate, X509Version};
 
-use super::words::Refused;
+use super::words::RefusedCertificate;
 use crate::spec::TlsMode;
 
 /// Who may have signed a certificate.
@@ -74,8 +74,8 @@ impl ServerCertVerifier for Verifier {
         let signed = name_only || authorities.signed_plainly(&parsed, now);
         match (signed, named()) {
             (true, true) => Ok(ServerCertVerified::assertion()),
-            (true, false) => Err(refused(Refused::name(&names(&parsed), &self.host))),
-            (false, _) => Err(refused(Refused::by_certificate(&why, &parsed, &authorities.path))),
+            (true, false) => Err(refused(RefusedCertificate::name(&names(&parsed), &self.host))),
+            (false, _) => Err(refused(RefusedCertificate::by_certificate(&why, &parsed, &authorities.path))),
         }
     }
 
@@ -146,7 +146,7 @@ fn parse<'a>(certificate: &'a [u8]) -> Result<X509Certificate<'a>, Error> {
     }
 }
 
-fn refused(why: Refused) -> Error {
+fn refused(why: RefusedCertificate) -> Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(why))))
 }
 

@@ -11,22 +11,26 @@ use crate::wire;
 
 /// Why a certificate is not believed, and what to do about that.
 #[derive(Debug)]
-pub struct Refused {
+pub struct RefusedCertificate {
     why: String,
     hint: String,
 }
 
-impl Refused {
+impl RefusedCertificate {
     /// It is for other hosts.
-    pub fn name(names: &[String], host: &str) -> Refused {
+    pub fn name(names: &[String], host: &str) -> RefusedCertificate {
         let names = if names.is_empty() { "no host".to_owned() } else { names.join(", ") };
-        Refused {
+        RefusedCertificate {
             why: format!("its certificate is for {}, not for {host}", wire::cut(&names)),
             hint: "connect by a name that it holds; sslmode=verify-ca does not ask for the name".to_owned(),
         }
     }
 
-    pub fn by_certificate(why: &CertificateError, certificate: &X509Certificate<'_>, file: &str) -> Refused {
+    pub fn by_certificate(
+        why: &CertificateError,
+        certificate: &X509Certificate<'_>,
+        file: &str,
+    ) -> RefusedCertificate {
         use CertificateError as C;
         let validity = certificate.validity();
         let stranger = || {
@@ -58,23 +62,23 @@ impl Refused {
             C::Other(_) if certificate.version() == X509Version::V1 || certificate.is_ca() => stranger(),
             other => (format!("its certificate is not good: {other}"), "look at ssl_cert_file of the server"),
         };
-        Refused { why, hint: hint.to_owned() }
+        RefusedCertificate { why, hint: hint.to_owned() }
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for RefusedCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for RefusedCertificate {}
 
 /// The failure of a connection to `place` on which TLS was begun, if it is one of TLS.
 pub fn refusal(place: &str, error: &io::Error) -> Option<Failure> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     if let Error::InvalidCertificate(CertificateError::Other(other)) = error
-        && let Some(refused) = other.0.downcast_ref::<Refused>()
+        && let Some(refused) = other.0.downcast_ref::<RefusedCertificate>()
     {
         let hint = Some(refused.hint.clone());
         let message = format!("the server at {place} is not believed: {}", refused.why);

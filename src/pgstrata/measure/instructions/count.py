@@ -54,7 +54,7 @@ from pgstrata.store.record import (
     CountedStep,
     CountRecord,
     Cpus,
-    Failure,
+    RunFailure,
 )
 from pgstrata.store.write import RunBuilder
 from pgstrata.workload.core.options import NotInVersionError
@@ -403,7 +403,7 @@ class _Count:
             structs.replace(
                 as_planned(self._campaign, variant, self._chosen),
                 status="failed" if error else "done",
-                error=Failure(message=error.message, hint=error.hint, log_tail=failed.log_tail)
+                error=RunFailure(message=error.message, hint=error.hint, log_tail=failed.log_tail)
                 if error and failed
                 else None,
                 cpus=Cpus(server=tuple(self._campaign.spec.server_cpus)),

@@ -40,8 +40,8 @@ from pgstrata.store import RunBuilder
 from pgstrata.store.kept import KeptData, data_of
 from pgstrata.store.record import (
     ComparisonRecord,
-    Failure,
     Host,
+    RunFailure,
     Sizes,
     TookTurns,
 )
@@ -384,9 +384,9 @@ class ActiveRun:
         if self._plans:
             self._builder.plans(self._plans)
         variant = self.planned.variant
-        failure = Failure(message=error.message, hint=error.hint, log_tail=log_tail) if error else None
+        failure = RunFailure(message=error.message, hint=error.hint, log_tail=log_tail) if error else None
         if self.planned.unable:
-            failure = Failure(message=self.planned.unable, hint="", log_tail="")
+            failure = RunFailure(message=self.planned.unable, hint="", log_tail="")
         return self._builder.finish(
             structs.replace(
                 as_planned(self._campaign, variant, self.planned.workload),
