@@ -44,6 +44,22 @@ def test_a_share_that_is_there_never_looks_like_none_or_all(share: float) -> Non
     assert numbers.percent(share) not in ("0", "100", "0.000", "100.000")
 
 
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("3%", 0.03),
+        (" 0.5 % ", 0.005),
+        ("0.03", 0.03),
+        (".5", 0.5),
+        ("3", None),
+        ("0%", None),
+        ("3 %%", None),
+    ],
+)
+def test_a_share_is_read_as_people_write_it(text: str, share: float | None) -> None:
+    assert numbers.parse_share(text) == (None if share is None else pytest.approx(share))
+
+
 def test_shares_of_nothing_and_everything() -> None:
     assert numbers.percent(0.0) == "0"
     assert numbers.percent(1.0) == "100"

@@ -1,12 +1,13 @@
 """How numbers are written for people: grouped, with few digits, never rounded to a false zero.
 
-Every function takes None for "not known" and answers with an en dash; the unit belongs into the
-header of the column, not beside each number.
+Every function that writes takes None for "not known" and answers with an en dash; the unit belongs into the
+header of the column, not beside each number. One reads what people write: `parse_share`.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 
 UNKNOWN = "–"
@@ -71,6 +72,14 @@ def percent(value: float | None) -> str:
     if 99.999 < scaled < 100:
         return ">99.999"
     return "100" if scaled == 100 else f"{scaled:.3f}"
+
+
+def parse_share(text: str) -> float | None:
+    """A share as people write it, `3%`, `3 %` or `0.03`; None for other texts, and for what is not above 0
+    and below 1, since a bare `3` may mean both."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", text, re.ASCII)
+    value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    return value if 0 < value < 1 else None
 
 
 def milliseconds(seconds: float | None) -> str:

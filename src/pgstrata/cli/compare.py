@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pgstrata import numbers
 from pgstrata.cli.arguments import RESULTS, ByOption, ResultsOption
 
 if TYPE_CHECKING:
@@ -183,9 +183,8 @@ def share(option: str, text: str) -> float:
     """A share above 0 and below 1: `3%`, `3 %` or `0.03`. Raises UsageError; a bare `3` may mean both."""
     from pgstrata.errors import UsageError
 
-    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", text, re.ASCII)
-    value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
-    if not 0 < value < 1:
+    value = numbers.parse_share(text)
+    if value is None:
         raise UsageError(
             f"{option} {text}: not a share between 0 and 100 %", f"write {option} 3% or {option} 0.03"
         )

@@ -79,6 +79,12 @@ def run(
         float | None,
         typer.Option("--max-seconds", metavar="S", help="Most seconds of a step with --until verdict."),
     ] = None,
+    margin: Annotated[
+        str | None,
+        typer.Option(
+            "--margin", metavar="SHARE", help="Smaller differences are none: 0.5% or 0.005 (default: 2%)."
+        ),
+    ] = None,
     profile: Annotated[
         bool,
         typer.Option("--profile", help="Flame graphs: perf in the middle of each step (needs perf, root)."),
@@ -112,12 +118,15 @@ def run(
       pgstrata run campaigns/insert-cached.toml
       pgstrata run campaigns/insert-cached.toml --dry-run
       pgstrata run --server pg:16 --server pg:17 --workload sysbench --until verdict
+      pgstrata run --server pg:16 --server pg:17 --workload sysbench --until verdict --margin 0.5%
       pgstrata run --server pg:13 --server pg:17 --workload insert --scale quick
       pgstrata run --server pg:17 --config cached-by-pg --config cached-by-pg+a1 --set rows=5000000
       pgstrata run --server pg:13 --server pg:17 --script mine.sql@3 --script other.sql
       pgstrata run campaigns/insert-cached.toml --dry-run --fleet 10
       pgstrata run campaigns/insert-cached.toml --fleet tcp://scheduler:8786
     """
+    from pgstrata.cli.compare import share
+
     chosen = Asked(
         campaign,
         server,
@@ -139,6 +148,7 @@ def run(
             "slice_seconds": slice_,
             "turns": turns,
             "max_seconds": max_seconds,
+            "margin": share("--margin", margin) if margin else None,
             "profile": profile or None,
             "waits": waits,
             "build": build or None,

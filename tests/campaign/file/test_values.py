@@ -31,6 +31,8 @@ def refused(folder: Path, head: str = "", name: str = "insert", options: str = "
         ("waits = inf", "`waits` is inf"),
         ("waits = nan", "`waits` is nan"),
         ("waits = 1e-300", "`waits` is not right: it is 0 or at least 0.01"),
+        ('margin = "3"', "`margin` must be a number"),
+        ('margin = "0.001%"', "`margin` must be at least 0.0001"),
         ("repeats = 99999999999999999999", "`repeats` is a number beyond 64 bits"),
         (f"repeats = {'9' * 10_000}", "holds a number that is too long"),
         (f"repeats = 0x{'f' * 10_000}", "`repeats` is a number beyond 64 bits"),
@@ -92,6 +94,12 @@ def test_an_option_that_makes_no_sense(tmp_path: Path, name: str, options: str, 
     assert said in refused(tmp_path, name=name, options=options)
 
 
+def test_a_margin_may_be_written_in_per_cent(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(HEAD + 'margin = "0.5%"\n' + WORKLOAD.format(name="insert", options=""))
+    assert read_campaign(file).spec.margin == pytest.approx(0.005)
+
+
 def _unlimited(schema: dict[str, Any]) -> list[str]:
     """Keys of a JSON schema whose numbers have no end at one side."""
     found = []
@@ -140,6 +148,7 @@ def test_a_value_of_set_that_makes_no_sense(text: str, said: str) -> None:
         ["run", "--server", "pg:17", "--config", "/dev/zero/x.conf"],
         ["run", "--server", "path:~no-such-user"],
         ["run", "--server", "pg:17", "--waits", "nan"],
+        ["run", "--server", "pg:17", "--margin", "3"],
         ["run", "--server", "pg:17", "--seed", "9" * 10_000],
         ["run", "--server", "pg:17", "--script", "/dev/zero", "--dry-run"],
         ["config", "explain", "~no-such-user/a.conf", "--server", "pg:17"],

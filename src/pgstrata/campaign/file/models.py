@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from pgstrata import numbers
 from pgstrata.driver.spec import EngineChoice
 from pgstrata.errors import UsageError
 from pgstrata.server.delay import DelayedBy
@@ -41,6 +42,13 @@ def _stack(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+def _share(value: object) -> object:
+    """A share may be written as a text with a per cent sign."""
+    share = numbers.parse_share(value) if isinstance(value, str) else None
+    return value if share is None else share
+
+
+Share = Annotated[float, BeforeValidator(_share)]
 Stack = Annotated[list[str], BeforeValidator(_stack), Field(max_length=100)]
 Names = Annotated[list[str], BeforeValidator(_stack), Field(max_length=100)]
 
@@ -294,11 +302,12 @@ class CountSpec(Strict):
         description="Who counts: `perf`, the hardware's counters; `valgrind`, on any machine. `auto`: perf "
         "where there are counters.",
     )
-    margin: float = Field(
+    margin: Share = Field(
         default=0.002,
         ge=0.0001,
         lt=1,
-        description="Differences up to this share are none; starts are added until intervals reach half of "
+        description='Differences up to this share are none (0.001, also "0.1%"); starts are added until '
+        "intervals reach half of "
         "it to either side.",
     )
     starts: int = Field(default=2, ge=2, le=100, description="Fewest fresh starts of each variant.")
@@ -445,11 +454,12 @@ class CampaignSpec(Strict):
         le=LONGEST_SECONDS,
         description='Most measured seconds of a step with `until = "verdict"`, all variants together.',
     )
-    margin: float = Field(
+    margin: Share = Field(
         default=0.02,
         ge=0.0001,
         lt=1,
-        description='Differences up to this share are none: decides when `until = "verdict"` ends. Below '
+        description='Differences up to this share are none (0.005, also "0.5%"): decides when '
+        '`until = "verdict"` ends. Below '
         "0.01 servers start anew between blocks of short slices (see docs/verdicts.md).",
     )
     placement: Literal["auto", "free"] = Field(

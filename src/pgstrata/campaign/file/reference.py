@@ -47,7 +47,7 @@ that says nothing for ten seconds, is refused, and so are config fragments.
 What the command line says replaces what the file says: `--server`, `--config`,
 `--workload`, `--scale`, `--set key=value`, `--name`, `--results`, `--repeats`, `--base`, `--data-dir`,
 `--seed`, `--until`, `--order`, `--slice` (for `slice_seconds`), `--max-seconds`,
-`--turns`, `--profile`, `--waits`. A value of `--set` is TOML; a bare word is text; `--set
+`--margin`, `--turns`, `--profile`, `--waits`. A value of `--set` is TOML; a bare word is text; `--set
 insert.rows=1000` is for one workload where there are several. `--config a+b` is a stack of two fragments.
 
 A run that is there and finished is never made again; a failed one is. If a campaign of the same name
