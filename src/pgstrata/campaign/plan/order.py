@@ -50,8 +50,8 @@ SMALL_MARGIN = 0.01
 """Below this margin servers are started anew between blocks: what a server is by chance, where its memory
 lies, lasts as long as it does, and is some tenths of a percent."""
 
-ANEW_BLOCK_SECONDS = 8.0
-"""Measured of each variant between two starts, so that starting and warming up take a third of the time."""
+ANEW_BLOCK_SECONDS = 4.0
+"""Measured of each variant between two starts, about as long as starting and warming up take."""
 
 LEAST_OPERATIONS = 50
 """Of each connection of the judged role, without which a step makes no stretches for frozen turns."""
@@ -201,14 +201,15 @@ def begins_anew(spec: CampaignSpec) -> bool:
 
 
 def block_lengths(seconds: float, *, anew: bool = False) -> list[float]:
-    """Lengths, in seconds of each variant, of the parts of a step in windows: each connects anew. anew: to
-    servers that have been started anew."""
+    """Lengths, in seconds of each variant, of the blocks of a step in windows: each connects anew. anew: to
+    servers that have been started anew, in both orders, and so there is an even number of them."""
+    if anew:
+        count = 2 * max(1, round(seconds / ANEW_BLOCK_SECONDS / 2))
+        return [seconds / count] * count
     lengths: list[float] = []
     while seconds > 1e-9:
-        length, least = ANEW_BLOCK_SECONDS, ANEW_BLOCK_SECONDS / 2
-        if not anew:
-            length, least = BLOCK_SECONDS * 2 ** (len(lengths) // BLOCKS_OF_ONE_LENGTH), BLOCK_SECONDS
-        if seconds - length < least:
+        length = BLOCK_SECONDS * 2 ** (len(lengths) // BLOCKS_OF_ONE_LENGTH)
+        if seconds - length < BLOCK_SECONDS:
             length = seconds
         lengths.append(length)
         seconds -= length
@@ -295,7 +296,7 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
                     blocks = len(block_lengths(whole, anew=anew))
                     around = blocks * (AGAIN_SECONDS + AROUND_BLOCK_SECONDS / len(variants))
                     if anew:
-                        around += (blocks - 1) * (AROUND_ROUND_SECONDS + schedule.step.warmup)
+                        around += blocks * (AROUND_ROUND_SECONDS + schedule.step.warmup)
                     count, each = 1, (whole + schedule.step.warmup) * (1 + GAP) + around
                 case _:
                     each = length + AGAIN_SECONDS + AROUND_SLICE_SECONDS
