@@ -121,7 +121,8 @@ def _beside(state: State) -> list[str]:
     """What else ran while it was measured."""
     lines = []
     if again := len(state.disturbed):
-        many, made = (f"{again} measurements are", "they were") if again > 1 else ("1 measurement is", "it was")
+        many = f"{again} measurements are" if again > 1 else "1 measurement is"
+        made = "they were" if again > 1 else "it was"
         lines.append(f"{many} no evidence: others used the CPUs meanwhile, and {made} made again.")
     if disturbed := [m for m in state.measured if m.disturbed]:
         most = max(m.others for m in disturbed)
