@@ -188,7 +188,7 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def longest(step: Step, spec: CampaignSpec, variants: int) -> float:
-    """Most seconds measured of each variant at a step in windows."""
+    """Most seconds measured of each variant at a step in windows, or in a round of it."""
     if spec.until == "verdict":
         return spec.max_seconds / variants
     assert step.seconds is not None

@@ -312,8 +312,9 @@ class Comparison:
     def _begin(self, parts: int, turns: TurnKind) -> None:
         step = self.here[0].phase
         assert isinstance(step, Step)
-        if turns in ("slices", "windows") and step.seconds is not None:
-            step = replace(step, seconds=longest(step, self.settings, len(self.here)))
+        if step.seconds is not None:
+            rounds = parts if turns == "frozen" and self.settings.until == "time" else 1
+            step = replace(step, seconds=longest(step, self.settings, len(self.here)) * rounds)
         self.progress.step_begins(step)
         for participant in self.here:
             participant.begin(parts, turns)
