@@ -19,6 +19,13 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return candidates[begins[0]] if len(begins) == 1 else None
 
 
+def several(word: str, known: Iterable[str], most: int) -> list[str]:
+    """The known words that are near, the nearest first; where none is, those that hold the word."""
+    known = list(known)
+    near = difflib.get_close_matches(word, known, n=most, cutoff=0.5)
+    return near or [name for name in known if word.lower() in name.lower()][:most]
+
+
 def meant(word: str, known: Iterable[str], what: str) -> str:
     """The second half of "X is not known": what was probably meant, or all there is."""
     known = list(known)

@@ -7,13 +7,13 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.server.source.failure import BuildError
 from pgstrata.server.source.job import Job
 from pgstrata.server.source.tools import need
+from pgstrata.suggest import nearest
 
 LEAST = ("readline", "zlib", "icu")
 """Libraries that configure wants unless told otherwise and a server does without."""
@@ -79,10 +79,10 @@ def contrib(job: Job) -> list[str]:
     there = sorted(p.name for p in folder.iterdir() if (p / "Makefile").is_file()) if folder.is_dir() else []
     for name in job.build.contrib:
         if name not in there:
-            near = get_close_matches(name, there, n=1, cutoff=0.5)
+            near = nearest(name, there)
             raise UsageError(
                 f"contrib: PostgreSQL {job.tree.version} has no module {name}",
-                f"did you mean {near[0]}?" if near else f"there are {', '.join(there)}",
+                f"did you mean {near}?" if near else f"there are {', '.join(there)}",
             )
     wanted = [*job.build.contrib, *(name for name in MEASURED if name in there)]
     return [f"contrib/{name}" for name in dict.fromkeys(wanted)]
@@ -150,10 +150,10 @@ def _check(options: Sequence[str], text: str) -> None:
             raise UsageError(f"configure: {name} is set by pgstrata", "leave it out")
         if re.search(rf"{re.escape(name)}\b", text) and name.startswith("--with-"):
             continue
-        near = get_close_matches(name, names, n=1, cutoff=0.6)
+        near = nearest(name, names)
         raise UsageError(
             f"configure has no option {name} in this version",
-            f"did you mean {near[0]}?" if near else "./configure --help lists them",
+            f"did you mean {near}?" if near else "./configure --help lists them",
         )
 
 

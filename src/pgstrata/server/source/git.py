@@ -9,13 +9,13 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server.source.git_command import about, git_environment, run_git
 from pgstrata.server.source.tree import NAMES_VERSION, Tree, no_tree, version_in
+from pgstrata.suggest import several
 
 FETCH_SECONDS = 3600.0
 _URL = re.compile(r"(https?|git|ssh|file)://.+|[\w.-]+@[\w.-]+:.+")
@@ -75,8 +75,7 @@ def commit_of(repo: Path, ref: str) -> str:
 def _no_ref(repo: Path, ref: str) -> UsageError:
     listed = run_git(repo, "for-each-ref", "--format=%(refname:lstrip=2)").decode(errors="replace").split()
     names = sorted({name.removeprefix("origin/") for name in listed} - {"HEAD"})
-    near = get_close_matches(ref, names, n=4, cutoff=0.5)
-    near = near or [name for name in names if ref.lower() in name.lower()][:4] or _commits_like(repo, ref)
+    near = several(ref, names, 4) or _commits_like(repo, ref)
     if run_git(repo, "rev-parse", "--is-shallow-repository").strip() == b"true":
         hint = f"the clone is shallow, it lacks most of the history: git -C {repo} fetch --unshallow"
     elif near:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
 from pgstrata.errors import UsageError
@@ -12,6 +11,7 @@ from pgstrata.server.source.autoconf import contrib
 from pgstrata.server.source.job import Job
 from pgstrata.server.source.recipe import Build
 from pgstrata.server.source.tools import meson_command, need, ninja_command
+from pgstrata.suggest import nearest
 
 STATIC_PIC = "-Db_staticpic"
 
@@ -98,10 +98,10 @@ def _check(options: Sequence[str], file: Path) -> None:
         if match[1] in ("prefix", "c_args", "buildtype"):
             raise UsageError(f"meson: -D{match[1]} is set by pgstrata", 'flags are written cflags = "…"')
         if match[1] not in known and not re.match(r"b_|c_link|auto_features|default_library", match[1]):
-            near = get_close_matches(match[1], known, n=1, cutoff=0.6)
+            near = nearest(match[1], known)
             raise UsageError(
                 f"meson has no option {match[1]} in this version",
-                f"did you mean -D{near[0]}=…?" if near else f"there are {', '.join(known)}",
+                f"did you mean -D{near}=…?" if near else f"there are {', '.join(known)}",
             )
 
 

@@ -6,11 +6,11 @@ import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
 from pgstrata.errors import UsageError
+from pgstrata.suggest import nearest
 
 System = Literal["auto", "autoconf", "meson"]
 DEFAULT = "o2"
@@ -103,10 +103,10 @@ def find_build(name: str, own: Mapping[str, Build] | None = None) -> Build:
     known = {**SHIPPED, **(own or {})}
     if name in known:
         return known[name]
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    near = nearest(name, known)
     raise UsageError(
         f"there is no build called {name!r}",
-        f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}; [builds.NAME] makes more",
+        f"did you mean {near}?" if near else f"there are {', '.join(known)}; [builds.NAME] makes more",
     )
 
 
