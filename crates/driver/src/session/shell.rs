@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use pgbench_script::{EvalError, ShellWord, Vars};
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 /// Most bytes of what a `\setshell` prints that are read; a number is shorter.
 const LONGEST: u64 = 256;
@@ -41,12 +42,9 @@ pub(super) fn number(words: &[ShellWord], vars: &Vars) -> Result<i64, EvalError>
 fn start(line: &str, out: Stdio) -> Result<Child, EvalError> {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", line]).stdin(Stdio::null()).stdout(out).stderr(Stdio::inherit());
-    // SAFETY: a plain setting of the new process: it goes when this one does.
+    // SAFETY: one system call, which neither allocates nor locks: the new process goes when this one does.
     unsafe {
-        command.pre_exec(|| {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
-            Ok(())
-        });
+        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
     }
     let message = |e: io::Error| format!("shell command {line:?} cannot be started: {e}");
     command.spawn().map_err(|e| EvalError { message: message(e) })
