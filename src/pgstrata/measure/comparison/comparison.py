@@ -211,6 +211,7 @@ class Comparison:
         verdicts: who starts last may be faster by a percent.
         """
         anew = begins_anew(self.settings)
+        orders = 2 if anew else 1
         lengths = block_lengths(longest(schedule.step, self.settings, len(self.here)), anew=anew)
         self._begin(len(lengths), "windows")
         pairs = 0
@@ -227,10 +228,10 @@ class Comparison:
             for participant, error in block.measure():
                 participant.leave(error)
             pairs += math.ceil(seconds / self.settings.slice_seconds)
-            whole = not anew or number % 2 == 0
+            whole = number % orders == 0
             if anew and whole:
                 self._block_ends(pairs)
-            enough = number >= BLOCKS_OF_ONE_LENGTH * (2 if anew else 1)
+            enough = number >= BLOCKS_OF_ONE_LENGTH * orders
             looks = self.settings.until == "verdict" and enough and whole
             if len(self.here) < 2 or (looks and self._known()):
                 break
