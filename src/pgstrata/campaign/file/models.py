@@ -307,8 +307,7 @@ class CountSpec(Strict):
         ge=0.0001,
         lt=1,
         description='Differences up to this share are none (0.001, also "0.1%"); starts are added until '
-        "intervals reach half of "
-        "it to either side.",
+        "intervals reach half of it to either side.",
     )
     starts: int = Field(default=2, ge=2, le=100, description="Fewest fresh starts of each variant.")
     most_starts: int = Field(default=8, ge=2, le=100, description="Most fresh starts of each variant.")
@@ -459,8 +458,8 @@ class CampaignSpec(Strict):
         ge=0.0001,
         lt=1,
         description='Differences up to this share are none (0.005, also "0.5%"): decides when '
-        '`until = "verdict"` ends. Below '
-        "0.01 servers start anew between blocks of short slices (see docs/verdicts.md).",
+        '`until = "verdict"` ends. Below 0.01 servers start anew between blocks of short slices (see '
+        "docs/verdicts.md).",
     )
     placement: Literal["auto", "free"] = Field(
         default="auto",
