@@ -127,6 +127,20 @@ def test_rounds_that_differ_by_chance_are_part_of_the_error() -> None:
     assert held >= 180, "95 % of 200 are 190"
 
 
+def test_few_rounds_say_little_of_how_rounds_differ() -> None:
+    """Four rounds that differ by 2 %: a standard error with three degrees of freedom, not with those of 16
+    batches of them."""
+    dice = np.random.default_rng(7)
+    held = 0
+    for _ in range(200):
+        base, other = 0.1 * np.exp(0.01 * dice.standard_normal((2, 4, 50)))
+        other *= np.exp(0.02 * dice.standard_normal((4, 1)))
+        assert estimate(base.ravel(), other.ravel(), (50,) * 4, by_totals=True).freedom == 3
+        found = compare(base.ravel(), other.ravel(), (50,) * 4, by_totals=True)
+        held += found.low <= 1 <= found.high
+    assert held >= 182, "95 % of 200 are 190"
+
+
 def test_repeats_stand_one_after_the_other() -> None:
     one, two = Pairs([1.0, 2.0], [1.0, 1.0], (2,), True), Pairs([3.0], [4.0], (1,), True)
     assert together([one, two]) == Pairs([1.0, 2.0, 3.0], [1.0, 1.0, 4.0], (2, 1), True)

@@ -114,10 +114,10 @@ def estimate(
         np.repeat(np.arange(len(blocks)), blocks)[some] if blocks else np.zeros(some.sum(), dtype=np.intp)
     )
     if by_totals and len(number) > 1 and b.sum() > 0 and o.sum() > 0:
-        return _of_same_work(b[some], o[some], number)
-    if len(blocks) >= BLOCKS:
-        return _with_blocks(_estimate(b[some], o[some], many), number)
-    return _estimate(b[some], o[some], many).estimate
+        found = _of_same_work(b[some], o[some], number)
+    else:
+        found = _estimate(b[some], o[some], many)
+    return _with_blocks(found, number)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _with_blocks(found: _WithInfluence, number: NDArray[np.intp]) -> Estimate:
     variance = _variance(blocks, n)
     if variance <= e.standard_error**2:
         return e
-    worth = max(1.0, (e.freedom + 1.0) / len(blocks) * e.standard_error**2 / variance)
+    worth = max(1.0, (e.freedom + 1.0) * e.worth / len(blocks) * e.standard_error**2 / variance)
     return replace(e, standard_error=math.sqrt(variance), freedom=len(blocks) - 1.0, worth=worth)
 
 
@@ -170,23 +170,19 @@ def _of_totals(b: Array, o: Array, outliers: int) -> _WithInfluence:
     return _finish(math.log(o.sum() / b.sum()), o / o.mean() - b / b.mean(), "total", outliers)
 
 
-def _of_same_work(b: Array, o: Array, number: NDArray[np.intp]) -> Estimate:
-    """The ratio of totals, its error from batches of pairs, or from blocks where these differ by more.
-
-    number: of the block of each pair.
-    """
+def _of_same_work(b: Array, o: Array, number: NDArray[np.intp]) -> _WithInfluence:
+    """The ratio of totals, its error from batches of pairs. number: of the block of each pair."""
     n = len(b)
     influence = o / o.mean() - b / b.mean()
     blocks = _by_block(influence, number)
     each = math.ceil(BATCHES / len(blocks))
     batches = [part for block in blocks for part in np.array_split(block, min(each, len(block)))]
     variance = _variance(batches, n)
-    if len(blocks) >= BLOCKS:
-        variance = max(variance, _variance(blocks, n))
     of_pairs = float((influence * influence).sum()) / (n - 1) / n
     worth = max(1.0, n / len(batches) * of_pairs / variance) if variance > 0 else 1.0
     log = math.log(o.sum() / b.sum())
-    return Estimate(log, math.sqrt(variance), len(batches) - 1.0, n, "time", worth=worth)
+    found = Estimate(log, math.sqrt(variance), len(batches) - 1.0, n, "time", worth=worth)
+    return _WithInfluence(found, influence)
 
 
 def _variance(parts: Sequence[Array], n: int) -> float:
