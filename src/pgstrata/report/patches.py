@@ -25,9 +25,10 @@ def write_pages(outcome: MeasuredSeries) -> list[Path]:
     """The report of each comparison, with flame graphs against the one before. Raises StoreError."""
     pages = []
     for one in outcome.compared:
-        base = one.comparison.base
+        base, other = one.comparison.base, one.comparison.other
         out = outcome.folder / f"{slug(one.campaign)}.report"
-        pages.append(write_report(outcome.folder / RUNS, one.campaign, base, out=out).html)
+        title = f"{other} against {base}"
+        pages.append(write_report(outcome.folder / RUNS, one.campaign, base, out=out, title=title).html)
     return pages
 
 

@@ -44,19 +44,20 @@ def write_report(
     *,
     out: Path,
     thresholds: tuple[float, float] | None = None,
+    title: str | None = None,
 ) -> Report:
     """Writes `out`/index.html, plotly.min.js, report.md and tables/*.csv; files of these names are replaced.
 
     campaign: needed where the results hold several. base: label of the variant the others are held
-    against, the first if None.
+    against, the first if None. title: of the page, the campaign's name if None.
     Raises StoreError without runs or where `out` cannot be written, UsageError for a name that is not there.
     """
     run_set = read_results(results, campaign, base, thresholds)
-    return write_report_of(run_set, out)
+    return write_report_of(run_set, out, title=title)
 
 
-def write_report_of(run_set: RunSet, out: Path) -> Report:
-    """Writes the report of runs that have been read already.
+def write_report_of(run_set: RunSet, out: Path, *, title: str | None = None) -> Report:
+    """Writes the report of runs that have been read already; title: as in `write_report`.
 
     Raises StoreError where `out` cannot be written, and OwnershipError where it is another user's, who could
     have files of these names lead elsewhere.
@@ -69,7 +70,7 @@ def write_report_of(run_set: RunSet, out: Path) -> Report:
         raise _unwritable(out, cause) from cause
     made = sections(run_set, Frames(run_set), flames, trouble)
     names = write_page(
-        run_set.campaign,
+        title or run_set.campaign,
         lede(run_set),
         made,
         out,
