@@ -16,11 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.campaign.file.reading import read_campaign
-from pgstrata.campaign.plan.order import WindowSchedule, begins_anew, block_lengths, window_moment
+from pgstrata.campaign.plan.order import (
+    WindowSchedule,
+    begins_anew,
+    block_lengths,
+    schedule_of,
+    warmup_of_block,
+    window_moment,
+)
 from pgstrata.driver.spec import WindowsSpec
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.model import Server
 from pgstrata.store import Results
+from pgstrata.workload.core.language import Step
 from support_interleaved import by_variant, write
 from support_program import Program, Running, living_in
 from support_records import on_disk
@@ -75,7 +83,7 @@ def test_blocks_make_the_whole(seconds: float, anew: bool) -> None:
     if anew:
         assert len(lengths) % 2 == 0, "as many starts in one order as in the other"
         assert len(set(lengths)) == 1, "each start counts alike"
-        assert 2.0 <= lengths[0] <= 6.0 or seconds < 4.0
+        assert 1.0 <= lengths[0] <= 3.0 or seconds < 2.0
     else:
         assert min(lengths) >= min(seconds, 2.0)
         assert len(lengths) < 60, "not many connections, however long it takes"
@@ -87,6 +95,20 @@ def test_small_margins_need_servers_that_begin_anew(place: Path, pg17: Server) -
         assert begins_anew(read_campaign(file).spec) is anew
 
 
+@pytest.mark.parametrize(("margin", "again"), [("0.005", 1.0), ("0.02", 0.2)])
+def test_only_the_first_block_warms_up_as_the_step_asks(
+    place: Path, pg17: Server, margin: str, again: float
+) -> None:
+    file = write(place, pg17, ["point-query"], slice_=0.02, seconds=20, more=f"margin = {margin}")
+    file.write_text(file.read_text().replace("warmup = 0", "warmup = 7"))
+    campaign = read_campaign(file)
+    phases = campaign.workloads[0].phases(170000)
+    (step,) = (phase for phase in phases if isinstance(phase, Step) and phase.name == "point-query")
+    windows = schedule_of(step, campaign.spec).step
+    anew = begins_anew(campaign.spec)
+    assert [warmup_of_block(number, windows, anew=anew) for number in (1, 2, 9)] == [7.0, again, again]
+
+
 @pytest.mark.slow
 def test_servers_begin_anew_between_blocks(place: Path, pgstrata: Program, pg17: Server) -> None:
     file = write(place, pg17, ["point-query"], slice_=0.02, seconds=20, more="margin = 0.005")
@@ -95,10 +117,11 @@ def test_servers_begin_anew_between_blocks(place: Path, pgstrata: Program, pg17:
     for run in Results(place / "results").runs():
         step = next(s for s in on_disk(run)["steps"] if s["name"] == "point-query")
         assert step["turns"] == "windows"
-        assert step["blocks"] == [500, 1000], "in each of them servers have started in both orders"
-        # The load, the comparison's begin, and four more starts.
+        ends = [200, 400, 600, 800, 1000]
+        assert step["blocks"] == ends, "in each of them servers have started in both orders"
+        # The load, the comparison's begin, and two starts of each.
         log = gzip.decompress((run.folder / "server.log.gz").read_bytes())
-        assert log.count(b"database system is ready to accept connections") >= 6
+        assert log.count(b"database system is ready to accept connections") >= 12
         assert log.count(b"database system was interrupted") == 0
     compared = pgstrata("compare", "a", "b", "--format", "json")
     (found,) = json.loads(compared.stdout)[0]["steps"]

@@ -50,8 +50,11 @@ SMALL_MARGIN = 0.01
 """Below this margin servers are started anew between blocks: what a server is by chance, where its memory
 lies, lasts as long as it does, and is some tenths of a percent."""
 
-ANEW_BLOCK_SECONDS = 4.0
+ANEW_BLOCK_SECONDS = 2.0
 """Measured of each variant between two starts, about as long as starting and warming up take."""
+
+ANEW_WARMUP_SECONDS = 1.0
+"""Warm-up of a block after the first whose servers have been started anew."""
 
 LEAST_OPERATIONS = 50
 """Of each connection of the judged role, without which a step makes no stretches for frozen turns."""
@@ -216,6 +219,16 @@ def block_lengths(seconds: float, *, anew: bool = False) -> list[float]:
     return lengths
 
 
+def warmup_of_block(number: int, step: Step, *, anew: bool) -> float:
+    """Seconds of warm-up of the block of this number, from 1: the first has the step's whole one.
+
+    anew: servers start anew before each block.
+    """
+    if number == 1:
+        return step.warmup
+    return ANEW_WARMUP_SECONDS if anew else AGAIN_SECONDS
+
+
 def warmed_up(step: Step, spec: CampaignSpec, first: bool) -> Step:
     """The step of one slice with its warm-up; first: of this cluster, whose caches are cold.
 
@@ -294,10 +307,10 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
                     whole = longest(schedule.step, spec, len(variants))
                     anew = begins_anew(spec)
                     blocks = len(block_lengths(whole, anew=anew))
-                    around = blocks * (AGAIN_SECONDS + AROUND_BLOCK_SECONDS / len(variants))
-                    if anew:
-                        around += blocks * (AROUND_ROUND_SECONDS + schedule.step.warmup)
-                    count, each = 1, (whole + schedule.step.warmup) * (1 + GAP) + around
+                    warmups = (warmup_of_block(n + 1, schedule.step, anew=anew) for n in range(blocks))
+                    around = blocks * AROUND_BLOCK_SECONDS / len(variants)
+                    around += blocks * AROUND_ROUND_SECONDS if anew else 0.0
+                    count, each = 1, (whole + sum(warmups)) * (1 + GAP) + around
                 case _:
                     each = length + AGAIN_SECONDS + AROUND_SLICE_SECONDS
             seconds += count * each - once
@@ -328,4 +341,5 @@ __all__ = [
     "schedule_of",
     "seconds_of",
     "warmed_up",
+    "warmup_of_block",
 ]

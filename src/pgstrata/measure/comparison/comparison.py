@@ -20,7 +20,6 @@ from msgspec import structs
 
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.order import (
-    AGAIN_SECONDS,
     BLOCKS_OF_ONE_LENGTH,
     FROZEN_ROUNDS,
     TURN_SECONDS,
@@ -34,6 +33,7 @@ from pgstrata.campaign.plan.order import (
     order_of_pair,
     schedule_of,
     warmed_up,
+    warmup_of_block,
 )
 from pgstrata.errors import PgstrataError, StoreError
 from pgstrata.measure.comparison.block import Block
@@ -221,7 +221,7 @@ class Comparison:
                 self._start_anew(number)
                 if len(self.here) < 2:
                     break
-            warmup = schedule.step.warmup if anew or number == 1 else AGAIN_SECONDS
+            warmup = warmup_of_block(number, schedule.step, anew=anew)
             step = replace(schedule.step, seconds=seconds, warmup=warmup)
             turns = WindowTurns(self.settings.slice_seconds, len(self.here), step.warmup)
             block = Block(self.here, step, number, pairs, turns, self.progress, self.interrupts)
