@@ -255,7 +255,7 @@ def measure(arguments: argparse.Namespace) -> None:
             while True:
                 with lock:
                     job = next(todo, None)
-                if job is None:
+                if job is None or bench.stopped.is_set():
                     return
                 line = bench.compared(lane, burns[str(job[0])], job)
                 with lock:
