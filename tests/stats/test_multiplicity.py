@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.stats.multiplicity import adjust, adjust_verdicts, holds
+from pgstrata.stats.multiplicity import adjust, adjust_verdicts
 from pgstrata.stats.verdict import Verdict, compare
 
 p_values = st.lists(st.floats(min_value=0, max_value=1), max_size=60)
@@ -81,24 +81,3 @@ def test_false_discoveries_over_campaigns() -> None:
         found += sum(i < 7 for i in called)
     assert np.mean(shares) < 0.05 + 0.03
     assert found > 0.8 * 7 * 60
-
-
-@given(st.lists(st.tuples(st.floats(0, 0.2), st.sampled_from(["slower", "faster", "same"])), max_size=40))
-def test_a_verdict_that_holds_is_not_taken_back(found: list[tuple[float, str]]) -> None:
-    """Steps end one after the other; what they are at their end is what the campaign says of them."""
-    ended: dict[int, Verdict] = {}
-    different = 0
-    for number, (p, word) in enumerate(found):
-        verdict = ended[number] = a_verdict(p, word)
-        different += word != "same" and holds(verdict, different, len(found))
-    held = 0
-    for number, verdict in adjust_verdicts(ended).items():
-        if holds(ended[number], held, len(found)):
-            assert verdict.word == ended[number].word
-            held += verdict.word != "same"
-
-
-def test_what_is_different_among_many_needs_more_than_what_is_alone() -> None:
-    assert holds(a_verdict(0.05), 0, 1) and not holds(a_verdict(0.05), 0, 2)
-    assert holds(a_verdict(0.05), 1, 2) and not holds(a_verdict(0.05), 8, 10)
-    assert holds(a_verdict(0.9, "same"), 0, 10) and not holds(a_verdict(0.0, "unclear"), 0, 1)

@@ -33,18 +33,6 @@ def adjust(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in np.clip(adjusted, 0, 1)]
 
 
-def holds(verdict: Verdict, different: int, comparisons: int) -> bool:
-    """Whether a verdict stays what it is, whatever others come out of so many comparisons in all.
-
-    different: how many slower and faster there were before, for which this held. In the end the k-th of them,
-    by their order in time, has p ≤ (1 − confidence) · k ÷ comparisons, and so has the k-th by its size:
-    `adjust_verdicts` leaves all of them as they are.
-    """
-    if verdict.word in ("slower", "faster"):
-        return verdict.p_value <= (1.0 - verdict.confidence) * (different + 1) / comparisons
-    return verdict.decided
-
-
 def adjust_verdicts(verdicts: Mapping[Key, Verdict]) -> dict[Key, Verdict]:
     """All verdicts of a campaign with `adjusted_p` set; `p_value` stays as it was.
 

@@ -38,8 +38,7 @@ from pgstrata.campaign.plan.order import (
 from pgstrata.errors import PgstrataError, StoreError
 from pgstrata.measure.comparison.block import Block
 from pgstrata.measure.comparison.frozen import FrozenTurns
-from pgstrata.measure.comparison.looks import Looks
-from pgstrata.measure.comparison.participant import Participant
+from pgstrata.measure.comparison.participant import Participant, known
 from pgstrata.measure.comparison.windows import WindowTurns
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.server.config.timers import TurnLengths
@@ -56,8 +55,6 @@ class Comparison:
         self.progress, self.interrupts = runs[0].progress, runs[0].interrupts
         self.participants = [Participant(run) for run in runs]
         settings = self.settings
-        steps = _measured_steps(campaign, runs[0])
-        self.looks = Looks(base, settings.margin, steps * (len(runs) - 1))
         comparison = ComparisonRecord(
             id=_goes_on_from(runs) or secrets.token_hex(8),
             variants=tuple(p.label for p in self.participants),
@@ -236,7 +233,7 @@ class Comparison:
                 self._block_ends(pairs)
             enough = number >= BLOCKS_OF_ONE_LENGTH * orders
             looks = self.settings.until == "verdict" and enough and whole
-            if len(self.here) < 2 or (looks and self.looks.known(self.here)):
+            if len(self.here) < 2 or (looks and self._known()):
                 break
         self._end()
 
@@ -324,8 +321,6 @@ class Comparison:
             participant.begin(parts, turns)
 
     def _end(self) -> None:
-        if self.settings.until == "verdict" and self.here:
-            self.looks.step_ends(self.here)
         for participant in self.participants:
             participant.store()
 
@@ -343,19 +338,15 @@ class Comparison:
         if self.settings.until == "time" or not done:
             return done < count
         used = sum(one.seconds for participant in self.participants for one in participant.slices)
-        return used < self.settings.max_seconds and not (may_end and self.looks.known(self.here))
+        return used < self.settings.max_seconds and not (may_end and self._known())
+
+    def _known(self) -> bool:
+        return known(self.here, self.base, self.settings.margin)
 
 
 def _balanced(pairs: int) -> bool:
     """After an odd pair one variant has come first once more than the other."""
     return pairs % 2 == 0
-
-
-def _measured_steps(campaign: Campaign, run: ActiveRun) -> int:
-    """Of all workloads, as they are on this run's server: each has a verdict."""
-    version = run.planned.variant.server.version_num
-    phases = (phase for workload in campaign.workloads for phase in workload.phases(version))
-    return sum(isinstance(phase, Step) and phase.measured for phase in phases)
 
 
 def _goes_on_from(runs: Sequence[ActiveRun]) -> str | None:

@@ -1,15 +1,18 @@
-"""One variant of a comparison while it is measured."""
+"""One variant of a comparison while it is measured, and when enough is known of all of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from pgstrata.errors import PgstrataError, ServerError
-from pgstrata.judge.statements import Executions, Rounds
+from pgstrata.judge.pairs import pairs_of
+from pgstrata.judge.statements import Executions, Rounds, enough_known
 from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.server.cluster import Cluster
+from pgstrata.stats import sequential
 from pgstrata.store.kept import KeptData
 from pgstrata.store.record import Slice, TurnKind
 from pgstrata.workload.core.language import Phase, Step
@@ -178,3 +181,14 @@ class Participant:
         """Writes the run. Returns its folder, and why it failed or None. Raises StoreError."""
         folder = self.run.finish(self.error, self._log_tail)
         return folder, self.error.message if self.error else None
+
+
+def known(here: Sequence[Participant], base: str, margin: float) -> bool:
+    """Whether every variant has its verdict on the present step against the base (against the first, without
+    the base), and of a replay every statement that weighs something has its own."""
+    first = next((one for one in here if one.label == base), here[0])
+    for other in here:
+        if other is not first and not sequential.look(*pairs_of(first, other), margin=margin).decided:
+            return False
+    rounds = {other.label: other.rounds() for other in here if other is not first}
+    return enough_known(first.rounds(), rounds, margin)
