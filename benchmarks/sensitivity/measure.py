@@ -129,17 +129,22 @@ class Bench:
             if lane is not None:
                 os.sched_setaffinity(0, {lane})
 
+        self._goes_on()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=begin)
         self.running.add(process)
         try:
             code = process.wait()
         finally:
             self.running.discard(process)
-        if self.stopped.is_set():
-            raise SystemExit("stopped; the same command goes on")
+        self._goes_on()
         if code:
             self.stop()
             raise SystemExit(f"ended with exit code {code}: {' '.join(command)}")
+
+    def _goes_on(self) -> None:
+        """Raises SystemExit where the benchmark is stopped."""
+        if self.stopped.is_set():
+            raise SystemExit("stopped; the same command goes on")
 
     def stop(self, *_: int | FrameType | None) -> None:
         """Ends what runs, orderly; the lines already written stay."""
@@ -255,7 +260,7 @@ def measure(arguments: argparse.Namespace) -> None:
             while True:
                 with lock:
                     job = next(todo, None)
-                if job is None or bench.stopped.is_set():
+                if job is None:
                     return
                 line = bench.compared(lane, burns[str(job[0])], job)
                 with lock:
