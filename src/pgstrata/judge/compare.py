@@ -84,6 +84,11 @@ class SideComparison:
     only_other: tuple[str, ...]
     common: tuple[str, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """What is held against what."""
+        return f"{self.other} against {self.base}"
+
     def record(self) -> Json:
         """As JSON can hold it."""
         return {

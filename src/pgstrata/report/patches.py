@@ -25,9 +25,8 @@ def write_pages(outcome: MeasuredSeries) -> list[Path]:
     """The report of each comparison, with flame graphs against the one before. Raises StoreError."""
     pages = []
     for one in outcome.compared:
-        base, other = one.comparison.base, one.comparison.other
+        base, title = one.comparison.base, one.comparison.title
         out = outcome.folder / f"{slug(one.campaign)}.report"
-        title = f"{other} against {base}"
         pages.append(write_report(outcome.folder / RUNS, one.campaign, base, out=out, title=title).html)
     return pages
 
@@ -60,7 +59,7 @@ def text(outcome: MeasuredSeries, *, markdown: bool) -> str:
         if markdown:
             lines += verdicts.markdown([one.comparison]).rstrip("\n").splitlines()
         else:
-            lines.append(f"{one.comparison.other} against {one.comparison.base}")
+            lines.append(one.comparison.title)
             columns, cells = verdicts.rows(one.comparison)
             lines += _aligned(columns, cells)
             lines += verdicts.notes(one.comparison)

@@ -94,7 +94,7 @@ def junit(comparisons: Sequence[SideComparison], failing: Sequence[StepVerdict])
         suite = ElementTree.SubElement(
             root,
             "testsuite",
-            name=xml_text(f"{comparison.other} against {comparison.base}"),
+            name=xml_text(comparison.title),
             tests=str(len(comparison.steps)),
             failures=str(sum(s in failing for s in comparison.steps)),
             errors="0",
@@ -132,7 +132,7 @@ def sentence(comparison: SideComparison, s: StepVerdict) -> str:
     v = s.verdict
     if s.across is not None:
         return (
-            f"{s.workload}/{s.step}: {comparison.other} against {comparison.base}: {s.across.said(v)}; "
+            f"{s.workload}/{s.step}: {comparison.title}: {s.across.said(v)}; "
             f"relative rate {v.ratio:.3f}, {_confidence(comparison)} interval {interval(v.low, v.high)} "
             f"({v.reason})"
         )
