@@ -22,6 +22,7 @@ class Taken:
     turns: TurnKind
     slices: list[Slice]
     blocks: tuple[int, ...] = ()
+    span: float | None = None
 
 
 def taken(turns: TurnKind, *times: float, blocks: tuple[int, ...] = ()) -> Taken:

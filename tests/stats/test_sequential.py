@@ -12,7 +12,7 @@ from scipy import integrate, stats
 
 from pgstrata.stats import sequential, verdict
 from pgstrata.stats.estimate import Array, Estimate
-from pgstrata.stats.sequential import FIRST, interval, log_e_value, look
+from pgstrata.stats.sequential import FIRST, interval, interval_within, log_e_value, look, p_value_within
 from support_simulation import simulate
 
 estimates = st.builds(
@@ -119,3 +119,49 @@ def test_prior_spread_changes_width_but_not_the_meaning() -> None:
         low, high = sequential.interval(e, spread=spread)
         assert low < -0.03 < high
         assert math.isfinite(low)
+
+
+# --- with an end that is known beforehand ------------------------------------------------------
+
+
+@given(estimates, st.floats(min_value=1.0, max_value=100.0), st.sampled_from([0.8, 0.95, 0.99]))
+def test_the_p_value_of_a_planned_look_is_that_of_its_interval(
+    e: Estimate, span: float, confidence: float
+) -> None:
+    low, high = interval_within(e, span, confidence)
+    fixed_low, fixed_high = verdict.interval(e, confidence)
+    assert low < fixed_low and high > fixed_high
+    at_its_end = Estimate(high - e.log, e.standard_error, e.freedom, e.n, e.method)
+    assert p_value_within(at_its_end, span) == pytest.approx(1 - confidence, rel=1e-3)
+
+
+@given(estimates, st.floats(min_value=1.0, max_value=50.0), st.floats(min_value=1.01, max_value=2.0))
+def test_more_to_look_at_makes_a_wider_interval(e: Estimate, span: float, more: float) -> None:
+    near, far = interval_within(e, span), interval_within(e, span * more)
+    assert far[0] < near[0] and far[1] > near[1]
+
+
+def test_there_is_no_end_before_the_first_look() -> None:
+    with pytest.raises(ValueError, match="the end lies before the first look"):
+        interval_within(Estimate(0.0, 0.01, 9.0, 10, "mean"), 0.5)
+
+
+@pytest.mark.parametrize(("first", "last", "every"), [(8, 60, 2), (4, 60, 1), (8, 16, 2), (10, 200, 1)])
+def test_a_planned_interval_leaves_out_the_truth_at_some_look_as_rarely_as_it_says(
+    first: int, last: int, every: int
+) -> None:
+    """Means of normal values whose spread is estimated, looked at after every one or two of them."""
+    values = np.random.default_rng(last).standard_normal((4000, last))
+    left_out = np.zeros(len(values), dtype=bool)
+    for count in range(first, last + 1, every):
+        seen = values[:, :count]
+        errors = seen.std(axis=1, ddof=1) / math.sqrt(count)
+        _, one = interval_within(Estimate(0.0, 1.0, count - 1.0, count, "mean"), last / first)
+        left_out |= np.abs(seen.mean(axis=1)) > one * errors
+    assert 0.02 < left_out.mean() <= 0.055, "5 % at most, and not for nothing"
+
+
+@pytest.mark.parametrize(("n", "worth"), [(20, 1.0), (60, 1.0), (400, 1.0), (16, 80.0), (60, 80.0)])
+def test_an_end_that_is_known_makes_a_narrower_interval(n: int, worth: float) -> None:
+    e = Estimate(0.0, 0.01, n - 1.0, n, "huber", worth=worth)
+    assert interval_within(e, 10.0)[1] < 0.95 * interval(e)[1]

@@ -206,14 +206,16 @@ class _Paired:
     evidence: Literal["slices", "repeats"]
     pairs: Pairs
     watched: bool = False
+    span: float | None = None
 
     def estimate(self) -> Estimate:
         return estimate(*self.pairs)
 
     def verdict(self, margin: float, confidence: float) -> Verdict:
         # Whoever stopped when the verdict was clear must be judged by the interval that allows for it.
-        judge = sequential.look if self.watched else compare
-        return judge(*self.pairs, margin=margin, confidence=confidence)
+        if self.watched:
+            return sequential.look(*self.pairs, margin=margin, confidence=confidence, span=self.span)
+        return compare(*self.pairs, margin=margin, confidence=confidence)
 
 
 def _verdict(
@@ -249,15 +251,18 @@ def _paired(
     base: Mapping[int, MeasuredStep], other: Mapping[int, MeasuredStep], repeats: Sequence[int]
 ) -> _Paired:
     parts: list[Pairs] = []
+    spans: list[float | None] = []
     watched = False
     for repeat in repeats:
         if _drawn(base[repeat]) or _drawn(other[repeat]):
             continue
         if comparison := _together(base[repeat].run, other[repeat].run):
             parts.append(pairs_of(base[repeat].record, other[repeat].record))
+            spans.append(base[repeat].record.span)
             watched = watched or comparison.until == "verdict"
     if any(one.base for one in parts):
-        return _Paired("slices", together(parts), watched)
+        # Several repeats were looked at by themselves, and how long they are together nobody knew before.
+        return _Paired("slices", together(parts), watched, spans[0] if len(spans) == 1 else None)
     runs = [
         (ours, theirs)
         for repeat in repeats

@@ -243,6 +243,7 @@ class StepMeasurement:
                 turns=taken.turns,
                 slices=tuple(taken.slices),
                 blocks=tuple(taken.blocks),
+                span=taken.span,
                 replica=replica,
             )
         begun = time.monotonic()

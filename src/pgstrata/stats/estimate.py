@@ -99,7 +99,9 @@ def estimate(
     blocks: so many pairs each, one after the other, belong together: servers were started anew between them,
     and what they were by chance is part of all of a block. From 4 blocks on the standard error is the larger
     one of that of the pairs and that of the blocks, which counts every block as one value (Liang and Zeger
-    1986, with K ÷ (K − 1) for K blocks).
+    1986, with K ÷ (K − 1) for K blocks). Pairs of slices belong to servers that start in one order before
+    every second block and in the opposite one before the others: what the order does cancels in the mean, and
+    is no noise, so each order has its own level and K − 2 degrees of freedom are left.
 
     Pairs in which both sides did nothing are left out. Raises ValueError when the sides have
     different lengths, blocks have another number of pairs, or a rate is negative or not finite.
@@ -117,7 +119,7 @@ def estimate(
         found = _of_same_work(b[some], o[some], number)
     else:
         found = _estimate(b[some], o[some], many)
-    return _with_blocks(found, number)
+    return _with_blocks(found, number, orders=1 if by_totals else 2)
 
 
 @dataclass(frozen=True)
@@ -128,17 +130,19 @@ class _WithInfluence:
     influence: Array
 
 
-def _with_blocks(found: _WithInfluence, number: NDArray[np.intp]) -> Estimate:
-    """With the error of blocks, where that is the larger one. number: of the block of each pair."""
+def _with_blocks(found: _WithInfluence, number: NDArray[np.intp], orders: int) -> Estimate:
+    """With the error of blocks, where that is the larger one. number: of the block of each pair; orders: so
+    many of them servers start in, one after the other."""
     e, n = found.estimate, len(found.influence)
     blocks = _by_block(found.influence, number)
     if len(blocks) < BLOCKS or not math.isfinite(e.standard_error):
         return e
-    variance = _variance(blocks, n)
+    variance = _variance(blocks, n, orders)
     if variance <= e.standard_error**2:
         return e
     worth = max(1.0, (e.freedom + 1.0) * e.worth / len(blocks) * e.standard_error**2 / variance)
-    return replace(e, standard_error=math.sqrt(variance), freedom=len(blocks) - 1.0, worth=worth)
+    freedom = float(len(blocks) - orders)
+    return replace(e, standard_error=math.sqrt(variance), freedom=freedom, worth=worth)
 
 
 def _by_block(influence: Array, number: NDArray[np.intp]) -> list[Array]:
@@ -185,10 +189,14 @@ def _of_same_work(b: Array, o: Array, number: NDArray[np.intp]) -> _WithInfluenc
     return _WithInfluence(found, influence)
 
 
-def _variance(parts: Sequence[Array], n: int) -> float:
-    """Of the mean of n values, from the sums over parts of them."""
+def _variance(parts: Sequence[Array], n: int, orders: int = 1) -> float:
+    """Of the mean of n values, from the sums over parts of them. orders: the parts have so many levels in
+    turn; one is the mean, from which the values are taken already."""
     sums = np.array([part.sum() for part in parts])
-    return float((sums * sums).sum()) / n**2 * len(sums) / (len(sums) - 1)
+    if orders > 1:
+        for first in range(orders):
+            sums[first::orders] -= sums[first::orders].mean()
+    return float((sums * sums).sum()) / n**2 * len(sums) / (len(sums) - orders)
 
 
 def log_ratios(base: Array, other: Array) -> Array:

@@ -1,4 +1,17 @@
-"""Intervals that stay valid when one looks at them after every pair and stops when one likes.
+"""Intervals that stay valid when one looks at them again and again, and stops when one likes.
+
+**With an end.** Where it is known beforehand how much is measured at most, the interval has the same number
+of standard errors at every look, so many that it leaves out the truth at some look with a probability of
+1 − confidence: *repeated confidence intervals* (Pocock 1977; Jennison and Turnbull 1989). What is looked at
+is a Brownian motion W in the amount t of what was measured, from the first look at t₀ to the end at t₁, and
+
+    P(|W(t)| ≥ c √t at some t in [t₀, t₁]) ≈ φ(c) · [(c − 1/c) log(t₁/t₀) + 4/c]
+
+for looks at every t (Miller and Siegmund 1982; Siegmund, Sequential Analysis, 1985, §4.2); fewer looks leave
+it out less often. For standard errors that are estimated it is the quantile of Student's t at the same level
+(Jennison and Turnbull 2000, §4.4).
+
+**Without one.**
 
 A fixed-size 95 % interval looked at again and again leaves out the truth, at some look, far more often
 than 5 %. A *confidence sequence* contains it at all looks at once with that probability, so measuring
@@ -21,7 +34,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
+from statistics import NormalDist
 
+from pgstrata.stats.distributions import student_below, student_quantile
 from pgstrata.stats.estimate import Array, Estimate, estimate
 from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, check_share, judge
 
@@ -45,19 +61,65 @@ def look(
     margin: float = MARGIN,
     confidence: float = CONFIDENCE,
     first: int = FIRST,
+    span: float | None = None,
 ) -> Verdict:
     """The verdict after the pairs so far; stop when it is `decided`, or when the time is over.
 
     base and other are *all* pairs since the beginning, blocks and by_totals as for `verdict.compare`. May be
     called after every pair, any number of times: over the whole comparison the interval leaves out the
-    true ratio at some look with probability 1 − confidence at most.
+    true ratio at some look with probability 1 − confidence at most. span: how many times as much as at the
+    first look is measured at most, known before it; None where it is not.
     """
     e = estimate(base, other, blocks, by_totals)
     if e.n < first:
         verdict = judge(e, (-math.inf, math.inf), 1.0, margin=margin, confidence=confidence)
         return replace(verdict, reason=f"{e.n} of at least {first} pairs")
-    p = min(1.0, math.exp(-log_e_value(e)))
-    return judge(e, interval(e, confidence), p, margin=margin, confidence=confidence)
+    if span is not None:
+        logs, p = interval_within(e, span, confidence), p_value_within(e, span)
+    else:
+        logs, p = interval(e, confidence), min(1.0, math.exp(-log_e_value(e)))
+    return judge(e, logs, p, margin=margin, confidence=confidence)
+
+
+def interval_within(e: Estimate, span: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Interval of the log ratio at any look until `span` times as much is measured as at the first one;
+    infinite without an error. Raises ValueError for a span below 1."""
+    check_share("confidence", confidence)
+    level = NormalDist().cdf(_errors(span, confidence))
+    if not math.isfinite(e.standard_error) or e.freedom <= 0:
+        return -math.inf, math.inf
+    half = student_quantile(e.freedom, level) * e.standard_error
+    return e.log - half, e.log + half
+
+
+def p_value_within(e: Estimate, span: float) -> float:
+    """How likely equal sides were as far apart as this at some look, in terms of their error at it."""
+    if not math.isfinite(e.standard_error) or e.freedom <= 0:
+        return 1.0
+    if e.standard_error == 0:
+        return 1.0 if e.log == 0 else 0.0
+    tail = student_below(e.freedom, -abs(e.log) / e.standard_error)
+    return _leaves_out(-NormalDist().inv_cdf(tail), span) if tail > 0 else 0.0
+
+
+def _leaves_out(errors: float, span: float) -> float:
+    """Probability that the truth is further away than so many standard errors at some look."""
+    if errors <= 1.0:  # the formula is one of small probabilities
+        return 1.0
+    density = math.exp(-0.5 * errors * errors) / math.sqrt(2.0 * math.pi)
+    return min(1.0, density * ((errors - 1.0 / errors) * math.log(span) + 4.0 / errors))
+
+
+@lru_cache(maxsize=64)
+def _errors(span: float, confidence: float) -> float:
+    """Standard errors to each side of an interval that may be looked at all the time."""
+    if not span >= 1.0:
+        raise ValueError(f"the end lies before the first look: {span} times as much")
+    low, high = 1.0, 40.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if _leaves_out(middle, span) > 1.0 - confidence else (low, middle)
+    return high
 
 
 def interval(e: Estimate, confidence: float = CONFIDENCE, spread: float = SPREAD) -> tuple[float, float]:

@@ -231,7 +231,8 @@ TurnKind = Literal["slices", "windows", "whole", "rounds", "frozen"]
 
 class TookTurns(Protocol):
     """A variant at a step: how it took turns, in which slices, and the last pair of each block after which
-    its server was started anew. `StepRecord` is one."""
+    its server was started anew; span: how many times as much as before the first look at a verdict could be
+    measured at most, None where that was not known. `StepRecord` is one."""
 
     @property
     def turns(self) -> TurnKind | None: ...
@@ -241,6 +242,9 @@ class TookTurns(Protocol):
 
     @property
     def blocks(self) -> Sequence[int]: ...
+
+    @property
+    def span(self) -> float | None: ...
 
 
 class ReplicaStep(Struct, frozen=True, kw_only=True):
@@ -298,6 +302,7 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     turns: TurnKind | None = None
     slices: tuple[Slice, ...] = ()
     blocks: tuple[Ordinal, ...] = ()
+    span: NotNegative | None = None
     waits: dict[str, dict[str, Share]] | None = None
     waits_cost: WaitsCost | None = None
     profile: dict[str, ProfileRecord] | None = None

@@ -207,13 +207,17 @@ class Comparison:
     def _blocks(self, schedule: Schedule) -> None:
         """Slices so short that all drivers work at the same time, each in its own windows: in blocks.
 
-        Where servers start anew, in the opposite order before every second block, two blocks are one to
-        verdicts: who starts last may be faster by a percent.
+        Where servers start anew, it is in the opposite order before every second block, and verdicts are
+        looked at when both orders had as many: who starts last may be faster by a percent.
         """
         anew = begins_anew(self.settings)
         orders = 2 if anew else 1
+        first = BLOCKS_OF_ONE_LENGTH * orders
         lengths = block_lengths(longest(schedule.step, self.settings, len(self.here)), anew=anew)
         self._begin(len(lengths), "windows")
+        if self.settings.until == "verdict":
+            for participant in self.here:
+                participant.span = max(1.0, sum(lengths) / sum(lengths[:first]))
         pairs = 0
         for number, seconds in enumerate(lengths, 1):
             self.interrupts.check()
@@ -228,11 +232,9 @@ class Comparison:
             for participant, error in block.measure():
                 participant.leave(error)
             pairs += math.ceil(seconds / self.settings.slice_seconds)
-            whole = number % orders == 0
-            if anew and whole:
+            if anew:
                 self._block_ends(pairs)
-            enough = number >= BLOCKS_OF_ONE_LENGTH * orders
-            looks = self.settings.until == "verdict" and enough and whole
+            looks = self.settings.until == "verdict" and number >= first and number % orders == 0
             if len(self.here) < 2 or (looks and self._known()):
                 break
         self._end()

@@ -31,7 +31,8 @@ class Participant:
         self.turns: TurnKind | None = None
         self.slices: list[Slice] = []
         self.blocks: list[int] = []
-        """These three are as in the step record, of the present step."""
+        self.span: float | None = None
+        """These four are as in the step record, of the present step."""
         self.measurement: StepMeasurement | None = None
         self.error: PgstrataError | None = None
         self._log_tail = ""
@@ -103,7 +104,7 @@ class Participant:
 
     def begin(self, parts: int, turns: TurnKind) -> None:
         """The next step, which will be measured in so many parts at least."""
-        self.turns, self.slices, self.blocks = turns, [], []
+        self.turns, self.slices, self.blocks, self.span = turns, [], [], None
         self.measurement = self.run.measurement(self._next_step(), self._order, parts=parts)
 
     def measure(self, step: Step, pair: int) -> None:
@@ -139,7 +140,7 @@ class Participant:
         """Puts what was measured of the step together and stores it, also of a variant that failed."""
         if self.measurement is not None and self.measurement.parts:
             self.run.store(self.measurement, self, reachable=self.error is None)
-        self.measurement, self.turns, self.slices, self.blocks = None, None, [], []
+        self.measurement, self.turns, self.slices, self.blocks, self.span = None, None, [], [], None
 
     def rounds(self) -> Rounds:
         """What each statement of a replay came to in the present step; empty for other steps."""
@@ -188,7 +189,9 @@ def known(here: Sequence[Participant], base: str, margin: float) -> bool:
     the base), and of a replay every statement that weighs something has its own."""
     first = next((one for one in here if one.label == base), here[0])
     for other in here:
-        if other is not first and not sequential.look(*pairs_of(first, other), margin=margin).decided:
+        if other is first:
+            continue
+        if not sequential.look(*pairs_of(first, other), margin=margin, span=first.span).decided:
             return False
     rounds = {other.label: other.rounds() for other in here if other is not first}
     return enough_known(first.rounds(), rounds, margin)
