@@ -31,6 +31,7 @@ from pgstrata.driver.events import Done, Event, Failure, Measuring, Ready, decod
 from pgstrata.driver.path import find_driver
 from pgstrata.driver.spec import Spec
 from pgstrata.errors import DriverError, harmless
+from pgstrata.layout import not_randomized
 
 DIALECT = 1
 """Version of both dialects this module speaks."""
@@ -48,8 +49,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 __all__ = ["DIALECT", "Driver", "driver_failure", "find_driver"]
 
 
-def _die_with_parent() -> None:
+def _begin() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # It is the same program on all sides, and no speed of its own may be taken for theirs.
+    not_randomized()
 
 
 def driver_failure(failure: Failure) -> DriverError:
@@ -128,7 +131,7 @@ class Driver:
                 stderr=self._stderr,
                 # Ctrl-C of a terminal goes to its whole foreground group: pgstrata stops the driver.
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=_begin,
             )
         except OSError as error:
             self._close_stderr()

@@ -20,6 +20,7 @@ import psycopg
 
 from pgstrata.driver.spec import Connection
 from pgstrata.errors import OwnershipError, ServerError
+from pgstrata.layout import Layout
 from pgstrata.ownership import hand_over, own_folder, read_small, write_into
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.config.mapping import MANAGED
@@ -117,6 +118,8 @@ class Cluster:
         self._wal_place = ClaimedFolder(wal / self.folder.name) if wal is not None else None
         self.pooler = Pooler(self, through, cpus) if through is not None else None
         self._timers: dict[str, str] = {}
+        self.layout: Layout | None = None
+        """Of its processes when it is started next; None: as the kernel draws it."""
         self.freezer = Freezer(self.folder.name, self._group_of_version_2) if freezes else None
 
     def __enter__(self) -> Self:
@@ -494,6 +497,7 @@ class Cluster:
                 output=output,
                 death_signal=death,
                 cpus=self._cpus,
+                layout=self.layout,
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise ServerError(f"{path} cannot be started: {error}") from error

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import psutil
 
+from pgstrata.layout import Layout
 from pgstrata.server.account import Account
 
 _PR_SET_PDEATHSIG = 1
@@ -106,11 +107,13 @@ def spawn(
     output: IO[bytes] | int,
     death_signal: signal.Signals,
     cpus: Sequence[int] = (),
+    layout: Layout | None = None,
 ) -> subprocess.Popen[bytes]:
     """Starts `command` in its own session, as `account` where one is given.
 
     death_signal reaches it when pgstrata ends in whatever way; output takes its standard output
-    and error; folder is its working folder; cpus the CPUs it may use (all if empty).
+    and error; folder is its working folder; cpus the CPUs it may use (all if empty); layout: where its memory
+    lies (without one where the kernel draws it).
     Raises OSError when it cannot be started.
     """
     parent = os.getpid()
@@ -123,6 +126,8 @@ def spawn(
             os._exit(1)
         if cpus:
             os.sched_setaffinity(0, cpus)
+        if layout is not None:
+            layout.take()
 
     who: dict[str, Any] = {}
     if account:
@@ -134,7 +139,7 @@ def spawn(
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=folder,
-            env=dict(env),
+            env=dict(env) if layout is None else layout.filled(command, env),
             start_new_session=True,
             preexec_fn=in_child,
             **who,

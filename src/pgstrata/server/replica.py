@@ -170,6 +170,7 @@ class ReplicatedCluster(Cluster):
             super().stop("fast")
             self.standby.create(self.data_dir)
         super().start(under, settings)
+        self.standby.layout = self.layout
         try:
             self.standby.start(settings=settings)
             self._await_stream()

@@ -459,7 +459,11 @@ class Cpus(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ComparisonRecord(Struct, frozen=True, kw_only=True):
-    """Of an interleaved campaign: runs with the same `id` took turns."""
+    """Of an interleaved campaign: runs with the same `id` took turns.
+
+    `layout`: whether the memory of their servers lay at places of their own, which the kernel drew at each
+    start, or at the same ones, drawn for all of them at once, since they run the same programs.
+    """
 
     id: str
     variants: tuple[str, ...]
@@ -473,6 +477,7 @@ class ComparisonRecord(Struct, frozen=True, kw_only=True):
     window_seconds: NotNegative | None = None
     freezer: Literal["cgroup2", "cgroup1", "signals"] | None = None
     timers: dict[str, str] = {}
+    layout: Literal["own", "shared"] = "own"
 
 
 class CountedRole(Struct, frozen=True, kw_only=True, omit_defaults=True):

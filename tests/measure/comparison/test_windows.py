@@ -25,6 +25,7 @@ from pgstrata.campaign.plan.order import (
     window_moment,
 )
 from pgstrata.driver.spec import WindowsSpec
+from pgstrata.layout import draw
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.model import Server
 from pgstrata.store import Results
@@ -119,6 +120,7 @@ def test_servers_begin_anew_between_blocks(place: Path, pgstrata: Program, pg17:
         assert step["turns"] == "windows"
         assert step["blocks"] == [*range(100, 1001, 100)], "as many in one order as in the other"
         assert "span" not in step, "nobody looks before the end"
+        assert on_disk(run)["comparison"]["layout"] == ("own" if draw() is None else "shared")
         # The load, the comparison's begin, and two starts of each.
         log = gzip.decompress((run.folder / "server.log.gz").read_bytes())
         assert log.count(b"database system is ready to accept connections") >= 12

@@ -36,6 +36,7 @@ from pgstrata.campaign.plan.order import (
     warmup_of_block,
 )
 from pgstrata.errors import PgstrataError, StoreError
+from pgstrata.layout import draw
 from pgstrata.measure.comparison.block import Block
 from pgstrata.measure.comparison.frozen import FrozenTurns
 from pgstrata.measure.comparison.participant import Participant, known
@@ -54,6 +55,9 @@ class Comparison:
         self.settings, self.base = campaign.spec, base
         self.progress, self.interrupts = runs[0].progress, runs[0].interrupts
         self.participants = [Participant(run) for run in runs]
+        servers = [run.planned.variant.server for run in runs]
+        self._alike = len({(one.spec, one.bin_dir) for one in servers}) == 1 and draw() is not None
+        """Whether all run the same programs, and can be given the same layout."""
         settings = self.settings
         comparison = ComparisonRecord(
             id=_goes_on_from(runs) or secrets.token_hex(8),
@@ -66,6 +70,7 @@ class Comparison:
             margin=settings.margin,
             turns=settings.turns,
             window_seconds=settings.window_seconds if settings.turns == "frozen" else None,
+            layout="shared" if self._alike else "own",
         )
         for run in runs:
             run.comparison = comparison
@@ -143,7 +148,17 @@ class Comparison:
             else:
                 self.progress.say(f"  {participant.label}: data copied from {donor.label}")
                 self._try(participant, partial(Participant.adopt, donor=donor))
+        self._draw_layout()
         self._each(lambda participant: participant.cluster.start())
+
+    def _draw_layout(self) -> None:
+        """Where the memory of servers that start from now on will lie: of the same programs, alike.
+
+        Different programs have no layout in common that would cancel: the kernel draws one at each start.
+        """
+        layout = draw() if self._alike else None
+        for participant in self.here:
+            participant.cluster.layout = layout
 
     def _record_freezer(self) -> None:
         """What stops the processes of each, which is known when they run."""
@@ -248,6 +263,7 @@ class Comparison:
         pair = 0
         while self._goes_on(pair, schedule.count, may_end=_balanced(pair)):
             pair += 1
+            self._draw_layout()
             for participant in self._order(pair):
                 self.progress.round_begins(pair, participant.label)
                 step = warmed_up(schedule.step, self.settings, first=not participant.slices)
@@ -267,6 +283,7 @@ class Comparison:
         operations = 0  # of a stretch, which is known when the first one has worked for a while
         for number in itertools.count(1):
             if again:
+                self._draw_layout()
                 for participant in self._order(number):
                     self._try(participant, Participant.restored)
             self._each(self._set_timers)
@@ -293,6 +310,7 @@ class Comparison:
         """Servers start again before a block, each time another one first."""
         for participant in self.here:
             participant.cluster.stop("fast")
+        self._draw_layout()
         for participant in self._order(number):
             self._try(participant, lambda participant: participant.cluster.start())
 

@@ -29,6 +29,14 @@ from pgstrata.report.sections.sizes import sizes
 from pgstrata.store import Run
 from pgstrata.store.record import Host, RunRecord, StorageRecord
 
+_LAYOUTS = {
+    "shared": "The servers run the same programs, so their memory was laid out alike, by a new draw for all "
+    "of them at each start: what a layout makes faster or slower is on both sides.",
+    "own": "The kernel laid out the memory of each server by itself when it started. The same server can be "
+    "a percent faster or slower by that from one start to the next.",
+}
+"""What is said of `layout` of a comparison."""
+
 
 def compared(results: RunSet) -> Section:
     """Section 1 of the report."""
@@ -214,7 +222,12 @@ def _hosts(results: RunSet) -> Section | None:
         blocks.append(Facts([Term(title, _facts_of(key, host, same)) for key, title in _HOST]))
     places = dict.fromkeys(sentence(run.record.cpus) for run in results.every)
     blocks += [Prose(text) for text in places if text]
+    blocks += [Prose(_LAYOUTS[one]) for one in dict.fromkeys(_layouts(results))]
     return Section("host", "Host", blocks)
+
+
+def _layouts(results: RunSet) -> Iterator[str]:
+    return (c.layout for run in results.every if (c := run.record.comparison) is not None)
 
 
 def _options(results: RunSet) -> Section | None:
