@@ -130,7 +130,7 @@ def test_the_p_value_of_a_planned_look_is_that_of_its_interval(
 ) -> None:
     low, high = interval_within(e, span, confidence)
     fixed_low, fixed_high = verdict.interval(e, confidence)
-    assert low < fixed_low and high > fixed_high
+    assert low <= fixed_low + 1e-9 and high >= fixed_high - 1e-9, "the same where there is one look"
     at_its_end = Estimate(high - e.log, e.standard_error, e.freedom, e.n, e.method)
     assert p_value_within(at_its_end, span) == pytest.approx(1 - confidence, rel=1e-3)
 
@@ -146,11 +146,12 @@ def test_there_is_no_end_before_the_first_look() -> None:
         interval_within(Estimate(0.0, 0.01, 9.0, 10, "mean"), 0.5)
 
 
-@pytest.mark.parametrize(("first", "last", "every"), [(8, 60, 2), (4, 60, 1), (8, 16, 2), (10, 200, 1)])
+@pytest.mark.parametrize(("first", "last", "every"), [(8, 60, 2), (20, 300, 5), (8, 16, 2), (12, 200, 3)])
 def test_a_planned_interval_leaves_out_the_truth_at_some_look_as_rarely_as_it_says(
     first: int, last: int, every: int
 ) -> None:
-    """Means of normal values whose spread is estimated, looked at after every one or two of them."""
+    """Means of normal values whose spread is estimated, looked at four times while as much is added again as
+    there was at the first look."""
     values = np.random.default_rng(last).standard_normal((4000, last))
     left_out = np.zeros(len(values), dtype=bool)
     for count in range(first, last + 1, every):
@@ -158,7 +159,7 @@ def test_a_planned_interval_leaves_out_the_truth_at_some_look_as_rarely_as_it_sa
         errors = seen.std(axis=1, ddof=1) / math.sqrt(count)
         _, one = interval_within(Estimate(0.0, 1.0, count - 1.0, count, "mean"), last / first)
         left_out |= np.abs(seen.mean(axis=1)) > one * errors
-    assert 0.02 < left_out.mean() <= 0.055, "5 % at most, and not for nothing"
+    assert 0.035 < left_out.mean() <= 0.06, "5 %, and the chance of 4,000"
 
 
 @pytest.mark.parametrize(("n", "worth"), [(20, 1.0), (60, 1.0), (400, 1.0), (16, 80.0), (60, 80.0)])

@@ -40,4 +40,11 @@ def coin_below(most: int, throws: int) -> float:
     return float(special.bdtr(most, throws, 0.5))
 
 
-__all__ = ["coin_below", "shifted_student_below", "student_below", "student_quantile"]
+def exponential_integral(begin: float) -> float:
+    """The integral of exp(−x) ÷ x from `begin`, above 0, on (E₁)."""
+    from scipy import special
+
+    return float(special.exp1(begin))
+
+
+__all__ = ["coin_below", "exponential_integral", "shifted_student_below", "student_below", "student_quantile"]
