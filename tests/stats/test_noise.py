@@ -39,6 +39,18 @@ def test_what_is_called_visible_is_found_nine_times_of_ten() -> None:
     assert np.mean(watched) == pytest.approx(0.9, abs=0.045)
 
 
+def test_what_is_called_visible_until_an_end_that_is_known_is_found_nine_times_of_ten() -> None:
+    rng = np.random.default_rng(6)
+    seen = noise(*white(4000, 0.03, rng), pair_seconds=0.05, first_look=400, minutes=(2,)).visible[0]
+    assert seen.pairs == 2400 and seen.watched is not None
+    found = [look(*white(2400, 0.03, rng, seen.watched), span=6.0).high < 1 for _ in range(300)]
+    assert np.mean(found) == pytest.approx(0.9, abs=0.055)
+    without = noise(*white(4000, 0.03, rng), pair_seconds=0.05, minutes=(2,)).visible[0]
+    assert without.watched is not None and seen.watched < without.watched
+    early = noise(*white(4000, 0.03, rng), pair_seconds=0.05, first_look=400, minutes=(0.3,)).visible[0]
+    assert early.fixed is not None and early.watched is None, "over before the first look"
+
+
 def test_longer_sees_more_and_watching_costs() -> None:
     rng = np.random.default_rng(3)
     found = noise(*simulate.interleaved(240, 0.0, simulate.MACHINES["design"], rng), pair_seconds=4)

@@ -76,6 +76,7 @@ def noise(
     from rich.console import Console
 
     from pgstrata.campaign.file.reading import Overrides, campaign_of
+    from pgstrata.campaign.plan.order import first_look
     from pgstrata.cli.output import print_json
     from pgstrata.errors import UsageError
     from pgstrata.judge.spread import NOISE, spread_of
@@ -149,7 +150,7 @@ def noise(
         }
         again_and_again = measured(alone)
         spread = spread_of(step, again_and_again, ())
-    found = judge(base, again, pair_seconds=2 * slice_seconds)
+    found = judge(base, again, pair_seconds=2 * slice_seconds, first_look=first_look(slice_seconds))
     if form is TextOrJson.json:
         from dataclasses import asdict
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pgstrata.campaign.file.models import VERDICT_SLICE_SECONDS, Campaign
-from pgstrata.campaign.plan.order import GAP
+from pgstrata.campaign.plan.order import GAP, first_look
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import ServerError
 from pgstrata.fleet.tasks import Qualified, Qualify
@@ -84,9 +84,12 @@ def _seen(
     pairs = rates_in_pairs([run for run in own.runs() if run.folder in made])
     if pairs is None:
         raise ServerError("the base could not be measured in turn here")
-    shown = noise(*pairs, pair_seconds=2 * VERDICT_SLICE_SECONDS * (1 + GAP), minutes=[task.minutes]).visible[
-        0
-    ]
+    (shown,) = noise(
+        *pairs,
+        pair_seconds=2 * VERDICT_SLICE_SECONDS * (1 + GAP),
+        first_look=first_look(VERDICT_SLICE_SECONDS),
+        minutes=[task.minutes],
+    ).visible
     share = shown.watched if campaign.spec.until == "verdict" else shown.fixed
     base, again = pairs
     return Qualification(

@@ -53,13 +53,16 @@ def noise(
     again: Sequence[float],
     *,
     pair_seconds: float,
+    first_look: int | None = None,
     minutes: Sequence[float] = MINUTES,
     confidence: float = CONFIDENCE,
     power: float = POWER,
 ) -> Noise:
     """The smallest differences visible, from pairs of slices of the base against itself.
 
-    pair_seconds: what one pair takes on the clock, both slices and the changes between them. A
+    pair_seconds: what one pair takes on the clock, both slices and the changes between them. first_look: so
+    many pairs are there when a verdict is looked at for the first time, where the time is its end and known
+    before (short slices); None where nobody knows how many there will be. A
     difference is visible if a measurement would leave "no difference" outside its interval with
     probability `power`. Assumes that later noise is like this noise. For a verdict of slower the estimate
     must be beyond the margin, too: where less than the margin is visible, a smaller margin can be asked.
@@ -82,14 +85,22 @@ def noise(
         fixed = watched = None
         if n >= FEW:
             fixed = _smallest(n, deviation, rho, power, lambda x: interval(x, confidence)) + floor
-        if n >= sequential.FIRST:
-            watched = (
-                _smallest(n, deviation, rho, power, lambda x: sequential.interval(x, confidence)) + floor
-            )
+        if n >= (first_look or sequential.FIRST):
+            looked_at = _looked_at(n, first_look, confidence)
+            watched = _smallest(n, deviation, rho, power, looked_at) + floor
         visible.append(Visible(t, n, _share(fixed), _share(watched)))
     return Noise(
         _deviation(e), e.autocorrelation, math.expm1(e.log), -math.expm1(-floor), e.n, tuple(visible)
     )
+
+
+def _looked_at(
+    n: int, first_look: int | None, confidence: float
+) -> Callable[[Estimate], tuple[float, float]]:
+    """The interval of a verdict that n pairs have been looked at for."""
+    if first_look is None:
+        return lambda e: sequential.interval(e, confidence)
+    return lambda e: sequential.interval_within(e, n / first_look, confidence)
 
 
 def _deviation(e: Estimate) -> float:

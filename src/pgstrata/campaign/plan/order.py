@@ -219,6 +219,13 @@ def block_lengths(seconds: float, *, anew: bool = False) -> list[float]:
     return lengths
 
 
+def first_look(slice_seconds: float) -> int | None:
+    """Pairs of slices before the first look at a verdict, where it is known when the last one will be."""
+    if slice_seconds >= SHORT_SECONDS:
+        return None
+    return round(BLOCKS_OF_ONE_LENGTH * BLOCK_SECONDS / slice_seconds)
+
+
 def warmup_of_block(number: int, step: Step, *, anew: bool) -> float:
     """Seconds of warm-up of the block of this number, from 1: the first has the step's whole one.
 
@@ -333,6 +340,7 @@ __all__ = [
     "block_lengths",
     "data_at",
     "data_of",
+    "first_look",
     "has_stretches",
     "interleaved_cost",
     "loaded_at",
