@@ -90,6 +90,12 @@ def test_environments_are_filled_up_to_the_same_size(
     assert {name: filled[name] for name in env} == env
 
 
+def test_an_environment_need_not_be_text() -> None:
+    filled = Layout(0, 0).filled(["/bin/true"], {"PATH": os.fsdecode(b"/\xff")})
+    words = ("/bin/true", "/bin/true", *(f"{name}={value}" for name, value in filled.items()))
+    assert sum(len(os.fsencode(word)) + 1 for word in words) + 8 * 3 == 16 << 10
+
+
 def test_a_draw_leaves_this_process_as_it_was() -> None:
     ask = "/proc/self/personality"
     before = Path(ask).read_text()

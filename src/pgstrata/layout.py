@@ -13,6 +13,7 @@ shared memory lie as far below the stack as that may grow, 128 MiB at least.
 from __future__ import annotations
 
 import ctypes
+import os
 import resource
 import secrets
 from collections.abc import Mapping, Sequence
@@ -55,7 +56,7 @@ class Layout:
         """The environment, filled up so that it takes the same bytes for everybody together with the command:
         both lie above the stack."""
         words = [*command, *(f"{name}={value}" for name, value in env.items()), f"{_FILLER}="]
-        used = sum(len(word.encode()) + 1 for word in (command[0], *words)) + _POINTER * len(words)
+        used = sum(len(os.fsencode(word)) + 1 for word in (command[0], *words)) + _POINTER * len(words)
         wanted = -(-used // _ENVIRONMENT) * _ENVIRONMENT + self.grains * _GRAIN
         return {**env, _FILLER: "x" * (wanted - used)}
 

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from pgstrata.errors import PgstrataError, ServerError, UsageError
+from pgstrata.layout import Layout, draw
 from pgstrata.server import cluster as cluster_module
 from pgstrata.server.account import server_account
 from pgstrata.server.acquire import acquire
@@ -401,3 +402,25 @@ def test_an_ordinary_account_runs_servers_as_itself(pg17: Server, place: Path) -
     ran = owner(f"path:{pg17.bin_dir}", mine / "c", "removed", prefix=nobody)
     said, _ = ran.communicate(timeout=60)
     assert "cannot be written: Permission denied" in said
+
+
+@pytest.mark.skipif(draw() is None, reason="this kernel does not let a program choose its layout")
+def test_servers_of_one_layout_have_their_memory_at_the_same_places(server: Server, place: Path) -> None:
+    """Wherever their data lie, and whatever else is in their environment; the next start has another one."""
+
+    def taken(cluster: Cluster, layout: Layout) -> list[str]:
+        cluster.layout = layout
+        cluster.start()
+        assert cluster.pid is not None
+        lines = Path(f"/proc/{cluster.pid}/maps").read_text().splitlines()
+        cluster.stop("fast")
+        # Kernels put their own pages where they like, above the stack.
+        return [line.split()[0] for line in lines if "[v" not in line]
+
+    one = Cluster(server, PLAIN, place / "c")
+    two = Cluster(server, PLAIN, place / "longer-name", env={"SOMETHING": "x" * 99})
+    with one, two:
+        for cluster in (one, two):
+            cluster.create()
+        assert taken(one, Layout(77_000, 5)) == taken(two, Layout(77_000, 5))
+        assert taken(one, Layout(1_000, 5)) != taken(one, Layout(60_000, 5))
