@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.campaign.file.reading import read_campaign
+from pgstrata.campaign.plan.model import Variant
 from pgstrata.campaign.plan.order import (
     WindowSchedule,
     begins_anew,
@@ -27,6 +29,7 @@ from pgstrata.campaign.plan.order import (
 from pgstrata.driver.spec import WindowsSpec
 from pgstrata.layout import draw
 from pgstrata.observe.profile import unavailable
+from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Step
@@ -90,10 +93,39 @@ def test_blocks_make_the_whole(seconds: float, anew: bool) -> None:
         assert len(lengths) < 60, "not many connections, however long it takes"
 
 
+def anew_with(file: Path, *servers: Server, **of_each: Any) -> bool:
+    """Whether the campaign would start these servers anew between blocks."""
+    campaign = read_campaign(file)
+    variants = [
+        Variant(campaign.variants[0], one, Resolved("plain"), one.label, **of_each) for one in servers
+    ]
+    return begins_anew(campaign.spec, campaign.workloads[0], variants)
+
+
 def test_small_margins_need_servers_that_begin_anew(place: Path, pg17: Server) -> None:
     for margin, anew in (("0.005", True), ("0.01", False), ("0.02", False)):
         file = write(place, pg17, ["point-query"], slice_=0.02, more=f"margin = {margin}")
-        assert begins_anew(read_campaign(file).spec) is anew
+        assert anew_with(file, pg17, pg17) is anew
+
+
+def test_verdicts_on_other_programs_need_servers_that_begin_anew(place: Path, pg17: Server) -> None:
+    """Each has a layout of its own; with much data they would begin with empty buffers."""
+    other = replace(pg17, spec="path:elsewhere", bin_dir=Path("/elsewhere"))
+
+    def anew(until: str, rows: int = 500, **of_each: Any) -> bool:
+        file = write(place, pg17, ["point-query"], slice_=0.02, rows=rows, more=until)
+        return anew_with(file, pg17, other, **of_each)
+
+    verdict = 'until = "verdict"'
+    assert anew(verdict)
+    assert anew("margin = 0.005")
+    assert not anew('until = "time"'), "of a given length"
+    assert not anew(f"{verdict}\nmargin = 0.1"), "a tenth is no layout"
+    assert not anew(verdict, rows=10_000_000)
+    assert not anew(verdict, memory=1 << 30), "its caches are emptied when it starts"
+    if draw() is not None:
+        file = write(place, pg17, ["point-query"], slice_=0.02, more=verdict)
+        assert not anew_with(file, pg17, pg17), "laid out alike"
 
 
 @pytest.mark.parametrize(("margin", "again"), [("0.005", 1.0), ("0.02", 0.2)])
@@ -106,7 +138,7 @@ def test_only_the_first_block_warms_up_as_the_step_asks(
     phases = campaign.workloads[0].phases(170000)
     (step,) = (phase for phase in phases if isinstance(phase, Step) and phase.name == "point-query")
     windows = schedule_of(step, campaign.spec).step
-    anew = begins_anew(campaign.spec)
+    anew = anew_with(file, pg17, pg17)
     assert [warmup_of_block(number, windows, anew=anew) for number in (1, 2, 9)] == [7.0, again, again]
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from pgstrata.campaign.file.models import CampaignSpec
+from pgstrata.campaign.file.models import CampaignSpec, ChosenWorkload
 from pgstrata.campaign.plan.model import PlannedRun, Variant
 from pgstrata.driver.spec import WindowsSpec
+from pgstrata.layout import draw
 from pgstrata.store.record import TurnKind
 from pgstrata.workload.core.language import Phase, Settle, Step, Work
 
@@ -49,6 +50,13 @@ BLOCKS_OF_ONE_LENGTH = 4
 SMALL_MARGIN = 0.01
 """Below this margin servers are started anew between blocks: what a server is by chance, where its memory
 lies, lasts as long as it does, and is some tenths of a percent."""
+
+LAYOUT_MARGIN = 0.05
+"""Below this one, servers of different programs are: where each has a layout of its own, it is a percent."""
+
+READ_AGAIN_BYTES = 256 << 20
+"""Data of one cluster that the warm-up of a block has read again after a start; with more of it, steps that
+are measured with all in the server's buffers would not be any more."""
 
 ANEW_BLOCK_SECONDS = 2.0
 """Measured of each variant between two starts, about as long as starting and warming up take."""
@@ -198,9 +206,23 @@ def longest(step: Step, spec: CampaignSpec, variants: int) -> float:
     return step.seconds
 
 
-def begins_anew(spec: CampaignSpec) -> bool:
-    """Whether servers are started anew between the blocks of a step in windows."""
-    return spec.margin < SMALL_MARGIN
+def laid_out_alike(variants: Sequence[Variant]) -> bool:
+    """Whether all run the same programs, and the kernel lets their memory lie at the same places."""
+    return len({(v.server.spec, v.server.bin_dir) for v in variants}) == 1 and draw() is not None
+
+
+def begins_anew(spec: CampaignSpec, workload: ChosenWorkload, variants: Sequence[Variant]) -> bool:
+    """Whether servers are started anew between the blocks of a step in windows.
+
+    With a small margin always; else where a verdict is waited for that layouts of their own may turn, and it
+    costs little.
+    """
+    if spec.margin < SMALL_MARGIN:
+        return True
+    if spec.until == "time" or spec.margin >= LAYOUT_MARGIN or laid_out_alike(variants):
+        return False
+    plain = all(variant.memory is None and variant.replicas is None for variant in variants)
+    return plain and workload.cost.disk_bytes <= READ_AGAIN_BYTES
 
 
 def block_lengths(seconds: float, *, anew: bool = False) -> list[float]:
@@ -312,7 +334,7 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
                     each = length + phase.warmup + AROUND_ROUND_SECONDS + copy_seconds
                 case "windows":
                     whole = longest(schedule.step, spec, len(variants))
-                    anew = begins_anew(spec)
+                    anew = begins_anew(spec, chosen, variants)
                     blocks = len(block_lengths(whole, anew=anew))
                     warmups = (warmup_of_block(n + 1, schedule.step, anew=anew) for n in range(blocks))
                     around = blocks * AROUND_BLOCK_SECONDS / len(variants)
@@ -343,6 +365,7 @@ __all__ = [
     "first_look",
     "has_stretches",
     "interleaved_cost",
+    "laid_out_alike",
     "loaded_at",
     "longest",
     "order_of_pair",

@@ -28,6 +28,7 @@ from pgstrata.campaign.plan.order import (
     block_lengths,
     data_at,
     data_of,
+    laid_out_alike,
     loaded_at,
     longest,
     order_of_pair,
@@ -55,10 +56,9 @@ class Comparison:
         self.settings, self.base = campaign.spec, base
         self.progress, self.interrupts = runs[0].progress, runs[0].interrupts
         self.participants = [Participant(run) for run in runs]
-        servers = [run.planned.variant.server for run in runs]
-        self._alike = len({(one.spec, one.bin_dir) for one in servers}) == 1 and draw() is not None
-        """Whether all run the same programs, and can be given the same layout."""
-        settings = self.settings
+        settings, variants = self.settings, [run.planned.variant for run in runs]
+        self._alike = laid_out_alike(variants)
+        self._anew = begins_anew(settings, runs[0].planned.workload, variants)
         comparison = ComparisonRecord(
             id=_goes_on_from(runs) or secrets.token_hex(8),
             variants=tuple(p.label for p in self.participants),
@@ -225,7 +225,7 @@ class Comparison:
         Where servers start anew, it is in the opposite order before every second block, and verdicts are
         looked at when both orders had as many: who starts last may be faster by a percent.
         """
-        anew = begins_anew(self.settings)
+        anew = self._anew
         orders = 2 if anew else 1
         first = BLOCKS_OF_ONE_LENGTH * orders
         lengths = block_lengths(longest(schedule.step, self.settings, len(self.here)), anew=anew)
