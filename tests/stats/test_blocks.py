@@ -92,6 +92,28 @@ def test_small_differences_are_found_where_starts_differ_by_chance() -> None:
     assert sum(word(0.0) in ("slower", "faster") for _ in range(120)) <= 3
 
 
+def disturbed(dice: np.random.Generator, sides: NDArray[np.int_]) -> tuple[Rates, Rates, tuple[int, ...]]:
+    """Blocks of 100 pairs in which every tenth slice of one side loses a fifth: of the other where `sides` of
+    the block is −1, of the base where it is 1."""
+    ratios = 0.02 * dice.standard_normal((len(sides), 100))
+    ratios += np.where(dice.random(ratios.shape) < 0.1, 0.2 * sides[:, None], 0.0)
+    return np.exp(-ratios.ravel() / 2), np.exp(ratios.ravel() / 2), (100,) * len(sides)
+
+
+def test_what_disturbs_one_side_for_a_block_is_no_stall_of_a_variant() -> None:
+    """It moves the ratio of totals with all of its block, and not as if pairs were hit one by one."""
+    dice = np.random.default_rng(3)
+    found = [estimate(*disturbed(dice, dice.choice([-1, 1], size=20))).method for _ in range(200)]
+    assert found.count("total") <= 10, "1 % and the chance of 200"
+
+
+def test_a_variant_that_stalls_in_all_blocks_is_slower() -> None:
+    dice = np.random.default_rng(4)
+    found = estimate(*disturbed(dice, np.full(20, -1)))
+    assert found.method == "total"
+    assert found.log == pytest.approx(-0.02, abs=0.006)
+
+
 def test_blocks_have_the_pairs_there_are() -> None:
     with pytest.raises(ValueError, match="blocks of 9 pairs, and 10 pairs"):
         estimate(np.ones(10), np.ones(10), (4, 5))

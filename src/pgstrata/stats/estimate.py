@@ -37,11 +37,17 @@ BATCHES = 16
 """Of pairs of the same work, at least, where there are as many: their number stays, and they grow with the
 pairs until each is a block, so that they come to hold all that neighbours share (Schmeiser 1982)."""
 
+ORDERS = 2
+"""In so many orders servers start before blocks of slices, one after the other."""
+
 BLOCKS = 4
 """From this many blocks on their spread is known well enough to be an error."""
 
+AGREEMENT = 0.99
+"""How rarely the ratio of totals and the location of pairs may be called different where they are not."""
+
 DISAGREE = 2.58
-"""Standard errors (99 %) between the ratio of totals and the location of pairs from which it replaces it."""
+"""Standard errors between them that this makes, looked at once: beyond, the one replaces the other."""
 
 STALLED = math.log(1000.0)
 """A slice without any operation counts as 1000 times slower: an outlier whose size does not matter."""
@@ -76,6 +82,7 @@ def estimate(
     by_totals: bool = False,
     *,
     many: float = MANY,
+    disagree: float = DISAGREE,
 ) -> Estimate:
     """Location of the log ratios other ÷ base of pairs, or log ratio of their totals, and its standard error.
 
@@ -88,7 +95,7 @@ def estimate(
     of slices of some milliseconds is either taken in one state of the machine, and then hardly noisy, or it
     is not and says little: Huber's function would give too much weight to those. What one variant loses in
     rare stalls has no weight here, so the ratio of totals is taken where the two differ by more than
-    their noise explains (Hausman 1978).
+    their noise explains (Hausman 1978), which is `disagree` standard errors.
     Fewer pairs: mean of log ratios, no widening; this assumes independent, roughly normal pairs.
 
     by_totals: the ratio of the totals, however many pairs there are. Where a pair is the same work, the time
@@ -116,10 +123,9 @@ def estimate(
         np.repeat(np.arange(len(blocks)), blocks)[some] if blocks else np.zeros(some.sum(), dtype=np.intp)
     )
     if by_totals and len(number) > 1 and b.sum() > 0 and o.sum() > 0:
-        found = _of_same_work(b[some], o[some], number)
-    else:
-        found = _estimate(b[some], o[some], many)
-    return _with_blocks(found, number, orders=1 if by_totals else 2)
+        return _with_blocks(_of_same_work(b[some], o[some], number), number, orders=1)
+    found = _estimate(b[some], o[some], many)
+    return _with_blocks(_or_totals(found, b[some], o[some], number, disagree), number, ORDERS)
 
 
 @dataclass(frozen=True)
@@ -159,7 +165,7 @@ def _estimate(b: Array, o: Array, many: float) -> _WithInfluence:
     if n < FEW:
         return _finish(float(x.mean()), x - x.mean(), "mean", 0, widen=False)
     if n >= many:
-        return _of_many(x, b, o)
+        return _of_many(x)
     location, scale = huber(x)
     if scale == 0.0:
         return _finish(float(x.mean()), x - x.mean(), "mean", 0)
@@ -238,19 +244,27 @@ def huber_influence(u: Array, bend: float = HUBER) -> Array:
     return values
 
 
-def _of_many(x: Array, b: Array, o: Array) -> _WithInfluence:
+def _of_many(x: Array) -> _WithInfluence:
     location, scale, freedom = student(x)
     if scale == 0.0:
         return _finish(float(x.mean()), x - x.mean(), "mean", 0)
     influence = student_influence((x - location) / scale, freedom) * scale
     outliers = int((np.abs(x - location) > 3 * scale).sum())
-    robust = _finish(location, influence, "student", outliers)
-    if b.sum() > 0 and o.sum() > 0:
-        total = _of_totals(b, o, outliers)
-        apart = _finish(total.estimate.log - location, total.influence - influence, "total", 0).estimate
-        if abs(apart.log) > DISAGREE * apart.standard_error:
-            return total
-    return robust
+    return _finish(location, influence, "student", outliers)
+
+
+def _or_totals(
+    found: _WithInfluence, b: Array, o: Array, number: NDArray[np.intp], disagree: float
+) -> _WithInfluence:
+    """The ratio of totals, where the location of Student's t differs from it by more than noise explains."""
+    if found.estimate.method != "student" or b.sum() == 0 or o.sum() == 0:
+        return found
+    total = _of_totals(b, o, found.estimate.outliers)
+    difference = _finish(
+        total.estimate.log - found.estimate.log, total.influence - found.influence, "total", 0
+    )
+    apart = _with_blocks(difference, number, ORDERS)
+    return total if abs(apart.log) > disagree * apart.standard_error else found
 
 
 def student(x: Array, freedoms: Sequence[float] = FREEDOMS) -> tuple[float, float, float]:

@@ -39,7 +39,7 @@ from functools import lru_cache
 from statistics import NormalDist
 
 from pgstrata.stats.distributions import exponential_integral, student_below, student_quantile
-from pgstrata.stats.estimate import Array, Estimate, estimate
+from pgstrata.stats.estimate import AGREEMENT, DISAGREE, Array, Estimate, estimate
 from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, check_share, judge
 
 SPREAD = 0.1
@@ -78,7 +78,9 @@ def look(
     true ratio at some look with probability 1 − confidence at most. span: how many times as much as at the
     first look is measured at most, known before it; None where it is not.
     """
-    e = estimate(base, other, blocks, by_totals)
+    # Two ways to estimate disagree by chance more often the more often one looks.
+    disagree = DISAGREE if span is None else _errors(span, AGREEMENT)
+    e = estimate(base, other, blocks, by_totals, disagree=disagree)
     if e.n < first:
         verdict = judge(e, (-math.inf, math.inf), 1.0, margin=margin, confidence=confidence)
         return replace(verdict, reason=f"{e.n} of at least {first} pairs")
