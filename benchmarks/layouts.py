@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from pgstrata.campaign.file.models import VERDICT_SLICE_SECONDS
 from pgstrata.campaign.file.reading import campaign_of
 from pgstrata.judge.pairs import pairs_of
 from pgstrata.measure.campaign import execute
@@ -30,8 +31,8 @@ from pgstrata.stats.estimate import estimate
 from pgstrata.store import Results
 from pgstrata.store.record import StepRecord
 
-MARGIN = 0.0002
-"""So small that no verdict ends a comparison."""
+MARGIN = 0.005
+"""With which servers start anew between blocks."""
 
 BLOCK_SECONDS = 2.0
 
@@ -72,8 +73,7 @@ def measured(
         {
             "name": f"layouts {layout}",
             "order": "interleaved",
-            "until": "verdict",
-            "max_seconds": 2 * BLOCK_SECONDS * given.starts,
+            "slice_seconds": VERDICT_SLICE_SECONDS,
             "margin": MARGIN,
             "variants": [{"server": s, "label": label} for s, label in zip(servers, LABELS, strict=True)],
             "workloads": [{"name": "sysbench", "options": options}],
