@@ -44,7 +44,8 @@ BLOCKS = 4
 """From this many blocks on their spread is known well enough to be an error."""
 
 AGREEMENT = 0.99
-"""How rarely the ratio of totals and the location of pairs may be called different where they are not."""
+"""Share of comparisons in which the ratio of totals and the location of pairs are not called different where
+they are the same."""
 
 DISAGREE = 2.58
 """Standard errors between them that this makes, looked at once: beyond, the one replaces the other."""
