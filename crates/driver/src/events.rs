@@ -135,6 +135,9 @@ pub struct Connects {
     pub seconds: f64,
 }
 
+/// A window or stretch: number, operations, busy seconds, CPU seconds run and waited for.
+pub type TurnTotals = (u64, u64, f64, Option<(f64, f64)>);
+
 /// What one role did in one second.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -155,9 +158,10 @@ pub struct RoleSecond {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReplayLag>,
     /// Measured windows, or stretches, that have ended since the last event: number from 0, operations,
-    /// seconds of all connections added up. More than one of the same number is to be added up.
+    /// seconds of all connections added up, and those in which their processes ran, and were ready and waited
+    /// for a CPU (null where that is not known). More than one of the same number is to be added up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub windows: Vec<(u64, u64, f64)>,
+    pub windows: Vec<TurnTotals>,
 }
 
 /// What one role did in the whole step.
@@ -186,7 +190,7 @@ pub struct RoleDone {
     pub scripts: Vec<ScriptTotals>,
     /// The windows, or stretches, that no second has reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub windows: Vec<(u64, u64, f64)>,
+    pub windows: Vec<TurnTotals>,
 }
 
 /// Latency of operations, in seconds.

@@ -19,6 +19,7 @@ mod program;
 mod record;
 mod replay;
 mod run;
+mod run_delay;
 mod sample;
 mod schema;
 mod session;

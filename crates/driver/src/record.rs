@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::clock::{self, Nanos, SECOND};
-use crate::events::{Connects, Outcomes, RoleDone, RoleSecond, ScriptTotals, StatementTotals};
+use crate::events::{Connects, Outcomes, RoleDone, RoleSecond, ScriptTotals, StatementTotals, TurnTotals};
 use crate::program::Role;
+use crate::run_delay::CpuTimes;
 use crate::tally::{self, Outcome, Tally, Times, Transaction};
 use crate::windows::EndedWindow;
 
@@ -21,6 +22,15 @@ struct StatementStat {
     rows: u64,
     total: Nanos,
     max: Nanos,
+}
+
+/// What connections did in one window or stretch, added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    operations: u64,
+    busy: Nanos,
+    /// None where they are not known of one of them.
+    times: Option<CpuTimes>,
 }
 
 /// One of several scripts of a role.
@@ -44,8 +54,8 @@ struct Counters {
     /// Empty where a role has only one.
     scripts: Vec<ScriptStat>,
     last: Nanos,
-    /// Ended windows by their number: operations and busy time, not yet reported.
-    windows: BTreeMap<u64, (u64, Nanos)>,
+    /// Ended windows by their number, not yet reported.
+    windows: BTreeMap<u64, Turn>,
     /// Time of all connections in all windows.
     busy: Nanos,
     connects: Connects,
@@ -136,9 +146,11 @@ impl Recorder {
     pub fn window(&self, ended: EndedWindow) {
         let mut counters = self.lock();
         counters.busy += ended.busy;
-        let sum = counters.windows.entry(ended.number).or_default();
-        sum.0 += ended.operations;
-        sum.1 += ended.busy;
+        let turn = counters.windows.entry(ended.number);
+        let turn = turn.or_insert(Turn { operations: 0, busy: 0, times: Some(CpuTimes::default()) });
+        turn.operations += ended.operations;
+        turn.busy += ended.busy;
+        turn.times = turn.times.zip(ended.times).map(|(before, more)| before + more);
     }
 
     fn take(&self, before: u64) -> Vec<(u64, Tally)> {
@@ -258,14 +270,21 @@ impl RoleRecord {
         self.seconds.keys().next_back().map_or(0, |second| second + 1)
     }
 
-    /// Windows before `before` that have ended, once each: number, operations, busy seconds.
-    pub fn windows(&self, before: u64) -> Vec<(u64, u64, f64)> {
+    /// Windows before `before` that have ended, once each.
+    pub fn windows(&self, before: u64) -> Vec<TurnTotals> {
         let mut windows = Vec::new();
         for recorder in &self.recorders {
             let mut counters = recorder.lock();
             let rest = counters.windows.split_off(&before);
             let ended = std::mem::replace(&mut counters.windows, rest);
-            windows.extend(ended.into_iter().map(|(number, (n, busy))| (number, n, clock::seconds(busy))));
+            windows.extend(ended.into_iter().map(|(number, turn)| {
+                (
+                    number,
+                    turn.operations,
+                    clock::seconds(turn.busy),
+                    turn.times.map(|t| (clock::seconds(t.ran), clock::seconds(t.waited))),
+                )
+            }));
         }
         windows
     }

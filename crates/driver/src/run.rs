@@ -22,6 +22,7 @@ use crate::pace::Control;
 use crate::program::Role;
 use crate::record::RoleRecord;
 use crate::replay;
+use crate::run_delay::ConnectionTimes;
 use crate::spec::{Connection, Spec, VERSION};
 use crate::statements::StatementWriter;
 use crate::stretches::Stretches;
@@ -235,7 +236,11 @@ fn work(
     let _ = set_current_timer_slack(NonZeroU64::new(1));
     let begin = control.wait_for_start();
     let measured_from = begin + clock::nanos(spec.warmup_seconds);
+    let sharing = clients.len();
     for client in clients.iter_mut() {
+        if spec.local && (spec.windows.is_some() || spec.frozen.is_some()) {
+            client.session.watch(ConnectionTimes::of(client.pid, sharing));
+        }
         client.session.open(begin, measured_from);
     }
     match engine {

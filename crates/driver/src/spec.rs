@@ -63,6 +63,9 @@ pub struct Spec {
     /// It is stopped now and then together with its server, and its time stands still meanwhile.
     #[serde(default)]
     pub frozen: Option<FrozenSpec>,
+    /// Backends are processes of this machine: windows and stretches say how long they ran and waited.
+    #[serde(default)]
+    pub local: bool,
     /// A line for each transaction, as pgbench writes it.
     #[serde(default)]
     pub log: Option<LogSpec>,

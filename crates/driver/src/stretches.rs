@@ -114,6 +114,7 @@ impl<'a> CurrentStretch<'a> {
             number,
             operations: self.operations - at,
             busy: now - from,
+            times: None,
         });
         self.begun = Some((self.operations, now));
         self.ends = (self.operations / length + 1) * length;
@@ -138,9 +139,15 @@ mod tests {
         let mut own = CurrentStretch::new(&all, 100);
         assert_eq!(own.operation(99, 1), None, "before the measured time");
         assert_eq!((own.operation(110, 1), own.operation(125, 1)), (None, None));
-        assert_eq!(own.operation(160, 1), Some(EndedWindow { number: 0, operations: 3, busy: 60 }));
+        assert_eq!(
+            own.operation(160, 1),
+            Some(EndedWindow { number: 0, operations: 3, busy: 60, times: None })
+        );
         assert_eq!((own.operation(170, 0), own.operation(180, 2)), (None, None));
-        assert_eq!(own.operation(190, 1), Some(EndedWindow { number: 1, operations: 3, busy: 30 }));
+        assert_eq!(
+            own.operation(190, 1),
+            Some(EndedWindow { number: 1, operations: 3, busy: 30, times: None })
+        );
     }
 
     #[test]
@@ -157,7 +164,10 @@ mod tests {
         for now in 9..=11 {
             assert_eq!(own.operation(now * 10, 1), None);
         }
-        assert_eq!(own.operation(120, 1), Some(EndedWindow { number: 2, operations: 4, busy: 40 }));
+        assert_eq!(
+            own.operation(120, 1),
+            Some(EndedWindow { number: 2, operations: 4, busy: 40, times: None })
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use crate::clock::{self, Nanos};
 use crate::events::Failure;
+use crate::run_delay::CpuTimes;
 use crate::spec::{Spec, WindowsSpec};
 
 /// When the windows of this driver begin.
@@ -95,6 +96,8 @@ pub struct EndedWindow {
     pub operations: u64,
     /// From the window's begin to its end, or to that of the last operation, which may be later.
     pub busy: Nanos,
+    /// CPU times of the connection's processes; None where they are not known.
+    pub times: Option<CpuTimes>,
 }
 
 /// Where one connection is in the schedule.
@@ -157,7 +160,7 @@ impl<'a> CurrentWindow<'a> {
     pub fn close(&self, now: Nanos) -> Option<EndedWindow> {
         let number = self.number.checked_sub(self.schedule.warm)?;
         let end = self.ends.min(now).max(self.last).max(self.from);
-        Some(EndedWindow { number, operations: self.operations, busy: end - self.from })
+        Some(EndedWindow { number, operations: self.operations, busy: end - self.from, times: None })
     }
 
     /// Goes on to the next window that has not ended. Returns how much longer it has been paused then.
@@ -243,7 +246,10 @@ mod tests {
         window.operation(540 * MS, 3);
         assert_eq!(window.active(540 * MS), 519 * MS);
         assert!(window.is_over(541 * MS));
-        assert_eq!(window.close(541 * MS), Some(EndedWindow { number: 0, operations: 3, busy: 20 * MS }));
+        assert_eq!(
+            window.close(541 * MS),
+            Some(EndedWindow { number: 0, operations: 3, busy: 20 * MS, times: None })
+        );
         assert_eq!(window.next(541 * MS), MS, "the second window follows after the gap");
         assert_eq!(window.waits(541 * MS), Some(542 * MS));
         assert_eq!(window.active(542 * MS), 520 * MS);
@@ -255,7 +261,10 @@ mod tests {
         let mut window = CurrentWindow::new(&schedule, 0);
         window.operation(100 * MS, 1);
         assert_eq!(window.active(100 * MS), 20 * MS - 1);
-        assert_eq!(window.close(100 * MS), Some(EndedWindow { number: 0, operations: 1, busy: 100 * MS }));
+        assert_eq!(
+            window.close(100 * MS),
+            Some(EndedWindow { number: 0, operations: 1, busy: 100 * MS, times: None })
+        );
         window.next(100 * MS);
         assert_eq!((window.number, window.from), (2, schedule.start(2)));
     }

@@ -10,8 +10,9 @@ from typing import Literal
 import msgspec
 
 Engine = Literal["blocking", "io_uring", "epoll"]
-Window = tuple[int, int, float]
-"""Number from 0, operations, seconds of all connections added up."""
+Window = tuple[int, int, float, tuple[float, float] | None]
+"""A window or stretch: number from 0, operations, seconds of all connections added up, and the CPU seconds in
+which their processes ran, and were ready and waited for a CPU; None where these are not known."""
 
 
 class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="event"):

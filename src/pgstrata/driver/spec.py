@@ -312,6 +312,8 @@ class Spec(StepSpec, frozen=True, kw_only=True):
     local_time: str | None = None
     windows: WindowsSpec | None = None
     frozen: FrozenSpec | None = None
+    local: bool = False
+    """Backends are processes of this machine: windows and stretches say how long they ran and waited."""
     log: LogSpec | None = None
     overtime_seconds: float = 600.0
     """Longest time that statements under way at the end of the step may still take."""

@@ -19,10 +19,11 @@ use crate::log::Log;
 use crate::pace::{Control, Lockstep, Pace};
 use crate::program::{Program, Role};
 use crate::record::Recorder;
+use crate::run_delay::ConnectionTimes;
 use crate::spec::{Mode, OperationUnit, Prepare};
 use crate::stretches::{CurrentStretch, Stretches};
 use crate::tally::{Outcome, Transaction};
-use crate::windows::{CurrentWindow, WindowSchedule};
+use crate::windows::{CurrentWindow, EndedWindow, WindowSchedule};
 use crate::wire::{self, Inbox};
 
 pub use self::answer::{Progress, Receiver};
@@ -110,6 +111,7 @@ pub struct Session<'a> {
     stretch: Option<CurrentStretch<'a>>,
     /// Whether there is one of the two.
     in_turns: bool,
+    times: Option<ConnectionTimes>,
     begin: Nanos,
     measured_from: Nanos,
     intended: Nanos,
@@ -158,6 +160,7 @@ impl<'a> Session<'a> {
             window: None,
             stretch: None,
             in_turns: false,
+            times: None,
             begin: 0,
             measured_from: 0,
             intended: 0,
@@ -223,6 +226,19 @@ impl<'a> Session<'a> {
         self.state = State::Idle;
         if let Some(log) = &self.context.log {
             log.begin(measured_from);
+        }
+    }
+
+    /// Windows and stretches will say how long the processes of this connection ran and waited for a CPU.
+    pub fn watch(&mut self, times: Option<ConnectionTimes>) {
+        self.times = times;
+    }
+
+    /// Records a window or stretch that has ended, with the CPU times since the last one.
+    fn turn_ended(&mut self, ended: Option<EndedWindow>) {
+        let times = self.times.as_mut().and_then(ConnectionTimes::since_last);
+        if let Some(ended) = ended {
+            self.context.recorder.window(EndedWindow { times, ..ended });
         }
     }
 
@@ -333,20 +349,21 @@ impl<'a> Session<'a> {
             return None;
         }
         if window.is_over(now) {
-            if let Some(ended) = window.close(now) {
-                self.context.recorder.window(ended);
-            }
+            let ended = window.close(now);
             let longer = window.next(now);
+            let waits = window.waits(now);
             self.begin += longer;
             // What is due in a later window was intended for the time before it.
             self.intended += longer;
+            self.turn_ended(ended);
+            return waits;
         }
         window.waits(now)
     }
 
     fn finish(&mut self, now: Nanos) -> Want {
         if let Some(ended) = self.window.as_ref().and_then(|window| window.close(now)) {
-            self.context.recorder.window(ended);
+            self.turn_ended(Some(ended));
         }
         self.leave(Want::Finished)
     }
@@ -429,7 +446,7 @@ impl<'a> Session<'a> {
     fn in_turn(&mut self, now: Nanos, outcome: Outcome) -> Nanos {
         let operations = if outcome == Outcome::Done { self.current.operations } else { 0 };
         if let Some(ended) = self.stretch.as_mut().and_then(|stretch| stretch.operation(now, operations)) {
-            self.context.recorder.window(ended);
+            self.turn_ended(Some(ended));
         }
         self.window.as_mut().map_or(now, |window| {
             window.operation(now, operations);
