@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.observe.placement import placements_here
 from pgstrata.server.model import Server
-from pgstrata.store import Results
 from support_program import Program
 
 
@@ -57,43 +55,3 @@ def test_runs_of_noise_let_one_run_each_have_an_interval(
     assert [s["evidence"] for s in found[0]["steps"]] == ["runs"]
     assert found[0]["steps"][0]["run_spread"] > 0
     assert found[0]["steps"][0]["high"] is not None
-
-
-@pytest.mark.slow
-def test_placements_are_tried_the_best_is_named_and_campaigns_use_it(
-    place: Path, pgstrata: Program, pg17: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))
-    assert pg17.bin_dir is not None
-    server = f"path:{pg17.bin_dir.parent}"
-    run = ["run", "--server", server, "--config", "default", "--config", "a17", "--workload", "sysbench"]
-    run += ["--until", "verdict", "--max-seconds", "1", "--data-dir", "data", "--name", "c", "--no-report"]
-    for option in ("rows=500", "steps=point-query", "warmup=0", "cache_seconds=0", "settle_base=0"):
-        run += ["--set", option]
-    expected = placements_here()
-    first = pgstrata(*run, "--dry-run")
-    assert len(expected) == 1 or f"{len(expected)} are tried first on this machine" in first.stdout
-    done = pgstrata(
-        "noise", "--server", server, "--data-dir", "data", "--rows", "500", "--placements", "--format", "json"
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert [p["name"] for p in found["placements"]] == [p.name for p in expected]
-    errors = {p["name"]: p["error_of_a_second"] for p in found["placements"]}
-    assert all(error > 0 for error in errors.values())
-    assert errors[found["best"]] == min(errors.values())
-    runs = Results(place / "results").runs()
-    for made in runs:
-        tried = next(p for p in expected if made.campaign.endswith(f" {p.name}"))
-        assert (made.record.cpus.server, made.record.cpus.driver) == (tried.server, tried.driver)
-    if len(expected) > 1:
-        best = next(p for p in expected if p.name == found["best"])
-        used = pgstrata(*run)
-        assert used.returncode == 0, used.stderr
-        assert "placements on this machine" not in used.stderr, "it is known already"
-        for made in Results(place / "results").runs():
-            if made.campaign == "c":
-                cpus = made.record.cpus
-                assert cpus.placement is not None and cpus.placement.name == best.name
-                assert (cpus.server, cpus.driver) == (best.server, best.driver)
-                assert f"`{best.name}`" in pgstrata("show", made.run_id).stdout

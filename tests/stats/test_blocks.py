@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pgstrata.stats import sequential, verdict
-from pgstrata.stats.estimate import BLOCKS, estimate
+from pgstrata.stats.estimate import LEAST_BLOCKS, LEAST_ROUNDS, estimate
 
 Rates = NDArray[np.float64]
 
@@ -27,16 +27,50 @@ def drawn(
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(0, 2**32 - 1))
-def test_blocks_never_make_an_interval_narrower(sizes: list[int], seed: int) -> None:
+def test_a_block_is_one_value(sizes: list[int], seed: int) -> None:
     dice = np.random.default_rng(seed)
     base, other = np.exp(0.1 * dice.standard_normal((2, sum(sizes))))
-    alone, by_block = estimate(base, other), estimate(base, other, sizes)
-    assert by_block.log == alone.log
-    assert by_block.standard_error >= alone.standard_error
-    if len(sizes) < BLOCKS:
-        assert by_block == alone
-    if by_block != alone:
+    by_block = estimate(base, other, sizes)
+    logs = np.log(other / base)
+    assert logs.min() - 1e-9 <= by_block.log <= logs.max() + 1e-9
+    # A block of which little is left does not count.
+    whole = sum(size >= 0.25 * max(sizes) for size in sizes)
+    assert by_block.blocks == whole and 0 <= by_block.agreeing <= whole
+    assert by_block.too_few == (whole < LEAST_BLOCKS)
+    if whole == len(sizes) >= LEAST_BLOCKS:
         assert (by_block.freedom, by_block.worth >= 1.0) == (len(sizes) - 2, True)
+
+
+@given(st.lists(st.integers(1, 30), min_size=2, max_size=12), st.integers(0, 2**32 - 1))
+def test_rounds_never_make_an_interval_narrower(sizes: list[int], seed: int) -> None:
+    dice = np.random.default_rng(seed)
+    base, other = np.exp(0.1 * dice.standard_normal((2, sum(sizes))))
+    rounds = estimate(base, other, sizes, by_totals=True)
+    assert rounds.log == pytest.approx(math.log(other.sum() / base.sum()))
+    assert rounds.standard_error > 0 and not rounds.too_few
+    if len(sizes) < LEAST_ROUNDS:
+        assert rounds.freedom >= len(sizes) - 1
+
+
+def test_few_blocks_are_no_ground_for_a_word() -> None:
+    """However clear the pairs are: what a connection or its CPU is by chance lasts for a whole block."""
+    dice = np.random.default_rng(1)
+    for blocks in (1, 4, 7):
+        base, other, sizes = drawn(dice, blocks, 200, by_chance=0.0, effect=-0.3)
+        found = verdict.compare(base, other, sizes)
+        assert found.word == "unclear" and f"{blocks} blocks" in found.reason and "at least 8" in found.reason
+    assert verdict.compare(*drawn(dice, 8, 200, by_chance=0.0, effect=-0.3)).word == "slower"
+
+
+def test_blocks_that_disagree_are_no_ground_for_a_difference() -> None:
+    """Two of eight blocks say the contrary: an interval of their means may leave out 1, a sign test does
+    not."""
+    dice = np.random.default_rng(2)
+    base, other, sizes = drawn(dice, 10, 100, by_chance=0.0)
+    levels = np.array([-0.30, -0.31, -0.29, -0.30, -0.32, -0.30, -0.31, -0.29, 0.02, 0.03])
+    found = verdict.compare(base, other * np.exp(np.repeat(levels, 100)), sizes)
+    assert found.high < 1
+    assert (found.word, found.reason) == ("unclear", "only 8 of 10 blocks agree on the direction")
 
 
 def test_the_error_of_a_mean_over_blocks_is_that_of_their_means() -> None:
@@ -65,14 +99,11 @@ def test_the_order_in_which_servers_start_is_no_noise() -> None:
 
 def test_intervals_hold_the_truth_where_starts_differ_by_chance() -> None:
     dice = np.random.default_rng(5)
-    held = {"blocks": 0, "pairs": 0}
+    held = 0
     for _ in range(200):
-        base, other, sizes = drawn(dice, 12, 250, by_chance=0.004)
-        for name, blocks in (("blocks", sizes), ("pairs", ())):
-            found = verdict.compare(base, other, blocks)
-            held[name] += found.low <= 1 <= found.high
-    assert held["blocks"] >= 180, "95 % of 200 are 190"
-    assert held["pairs"] < 160, "pairs alone do not know it"
+        found = verdict.compare(*drawn(dice, 12, 250, by_chance=0.004))
+        held += found.low <= 1 <= found.high
+    assert held >= 180, "95 % of 200 are 190"
 
 
 def test_small_differences_are_found_where_starts_differ_by_chance() -> None:

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgstrata.stats.bootstrap import block_length, estimate_series, resample
-from pgstrata.stats.estimate import inflation
 from pgstrata.stats.verdict import interval
 from support_simulation import simulate
 
@@ -88,7 +87,7 @@ def test_standard_error_follows_the_dependence() -> None:
         base = 1000 * np.exp(0.05 * simulate.wander(300, 0.6, rng))
         other = 1000 * np.exp(0.05 * simulate.wander(300, 0.6, rng))
         errors.append(estimate_series(base, other, resamples=300).standard_error)
-    true = 0.05 * math.sqrt(2 * inflation(0.6) / 300)
+    true = 0.05 * math.sqrt(2 * (1 + 0.6) / (1 - 0.6) / 300)
     assert np.median(errors) == pytest.approx(true, rel=0.25)
 
 

@@ -13,11 +13,9 @@ from scipy import optimize
 
 from pgstrata.stats.estimate import (
     HUBER,
-    autocorrelation,
     estimate,
     huber,
     huber_influence,
-    inflation,
     one_sided,
     student,
 )
@@ -142,18 +140,6 @@ def test_pairs_without_any_operation_are_left_out() -> None:
 def test_what_is_no_rate_is_refused(base: list[float], other: list[float]) -> None:
     with pytest.raises(ValueError):
         estimate(base, other)
-
-
-def test_autocorrelation_has_no_bias() -> None:
-    rng = np.random.default_rng(7)
-    found = np.mean([autocorrelation(simulate.wander(60, 0.5, rng)) for _ in range(1000)])
-    assert found == pytest.approx(0.5, abs=0.03)
-
-
-def test_inflation_is_that_of_the_mean_of_an_ar1() -> None:
-    rng = np.random.default_rng(8)
-    means = [simulate.wander(200, 0.5, rng).mean() for _ in range(2000)]
-    assert np.var(means) * 200 == pytest.approx(inflation(0.5), rel=0.1)
 
 
 def test_dependent_pairs_widen_the_error_and_count_for_less() -> None:

@@ -34,17 +34,19 @@ def test_what_is_called_visible_is_found_nine_times_of_ten() -> None:
     seen = noise(*white(4000, 0.03, rng), pair_seconds=4, minutes=(2,)).visible[0]
     assert seen.pairs == 30 and seen.fixed is not None and seen.watched is not None
     fixed = [compare(*white(30, 0.03, rng, seen.fixed)).high < 1 for _ in range(500)]
-    assert np.mean(fixed) == pytest.approx(0.9, abs=0.045)
+    assert np.mean(fixed) >= 0.855, "more where the noise was estimated too large by chance"
     watched = [look(*white(30, 0.03, rng, seen.watched)).high < 1 for _ in range(500)]
-    assert np.mean(watched) == pytest.approx(0.9, abs=0.045)
+    assert np.mean(watched) >= 0.855
 
 
 def test_what_is_called_visible_until_an_end_that_is_known_is_found_nine_times_of_ten() -> None:
     rng = np.random.default_rng(6)
-    seen = noise(*white(4000, 0.03, rng), pair_seconds=0.05, first_look=400, minutes=(2,)).visible[0]
+    blocks = (50,) * 80
+    long = white(4000, 0.03, rng)
+    seen = noise(*long, blocks, pair_seconds=0.05, first_look=400, minutes=(2,)).visible[0]
     assert seen.pairs == 2400 and seen.watched is not None
-    found = [look(*white(2400, 0.03, rng, seen.watched), span=6.0).high < 1 for _ in range(300)]
-    assert np.mean(found) == pytest.approx(0.9, abs=0.055)
+    found = [look(*white(2400, 0.03, rng, seen.watched), blocks[:48], span=6.0).high < 1 for _ in range(100)]
+    assert np.mean(found) == pytest.approx(0.9, abs=0.1)
     without = noise(*white(4000, 0.03, rng), pair_seconds=0.05, minutes=(2,)).visible[0]
     assert without.watched is not None and seen.watched < without.watched
     early = noise(*white(4000, 0.03, rng), pair_seconds=0.05, first_look=400, minutes=(0.3,)).visible[0]

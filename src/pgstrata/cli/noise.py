@@ -13,7 +13,6 @@ from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
     from pgstrata.store import Run
-    from pgstrata.store.record import PlacementRecord
 
 MOST_MINUTES = 30 * 24 * 60
 
@@ -43,12 +42,6 @@ def noise(
     run_seconds: Annotated[
         float, typer.Option("--run-seconds", metavar="S", help="Measured time of each of them.")
     ] = 10.0,
-    placements: Annotated[
-        bool,
-        typer.Option(
-            "--placements", help="Only try where servers and driver are placed best: seconds for each place."
-        ),
-    ] = False,
     by: ByOption = "time",
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder on the disk to be measured.")
@@ -61,16 +54,14 @@ def noise(
     Two clusters of one server take turns; what differs between them is noise. The runs are kept in the
     results folder, in campaigns whose names begin with noise. With --runs it also measures the server again
     and again, each time with a new cluster: verdicts on one run each of the same step take the spread of
-    those runs into their intervals. With --placements it tries, in slices of 20 ms, on which CPUs servers and
-    driver tell differences soonest, and prints the keys of a campaign for the best. With --by instructions it
-    counts the server against itself instead: by how much counts of the step differ from start to start.
+    those runs into their intervals. With --by instructions it counts the server against itself instead: by
+    how much counts of the step differ from start to start.
 
     \b
     Examples:
       pgstrata noise --server pg:17
       pgstrata noise --server pg:17 --config cached-by-pg --step read-only=100 --clients 4 --minutes 5
       pgstrata noise --server pg:17 --runs 5
-      pgstrata noise --server pg:17 --placements
       pgstrata noise --server pg:17 --by instructions
     """
     from rich.console import Console
@@ -81,9 +72,7 @@ def noise(
     from pgstrata.errors import UsageError
     from pgstrata.judge.spread import NOISE, spread_of
     from pgstrata.measure.campaign import execute
-    from pgstrata.measure.placement import SECONDS, remember, try_all
     from pgstrata.measure.self_comparison import document, options_of, rates_in_pairs
-    from pgstrata.observe.placement import Placement, placements_here
     from pgstrata.stats.noise import noise as judge
     from pgstrata.store import Results
 
@@ -116,30 +105,13 @@ def noise(
             raise UsageError(f"{planned.key.variant} failed: {error}")
         return [run for run in Results(results).runs() if run.folder in set(outcome.made)]
 
-    def on(place: Placement) -> list[Run]:
-        name = f"{NOISE}{step} {place.name}"
-        return measured(
-            document(
-                name, options, SECONDS, variant=variant, server_cpus=place.server, driver_cpus=place.driver
-            )
-        )
-
     no_slices = UsageError(f"--step {step}: not a step that reads and can be cut into slices")
 
-    if placements:
-        places = [place for place in placements_here() if clients == 1 or len(place.server) != 1]
-        tried = try_all(places, on, step)
-        if tried is None:
-            raise no_slices
-        remember(places, tried)
-        _print_placements(tried, form)
-        return
     seconds = pairs * slice_seconds
     in_turn = document(f"{NOISE}{step}", options, seconds, variant=variant, slice_seconds=slice_seconds)
     two = rates_in_pairs(measured(in_turn), step)
     if two is None:
         raise no_slices
-    base, again = two
     spread = None
     if runs:
         alone = {
@@ -150,14 +122,20 @@ def noise(
         }
         again_and_again = measured(alone)
         spread = spread_of(step, again_and_again, ())
-    found = judge(base, again, pair_seconds=2 * slice_seconds, first_look=first_look(slice_seconds))
+    found = judge(
+        two.base,
+        two.other,
+        two.blocks,
+        pair_seconds=2 * slice_seconds,
+        first_look=first_look(slice_seconds),
+    )
     if form is TextOrJson.json:
         from dataclasses import asdict
 
         print_json({"step": step, **asdict(found), "run_spread": spread and spread.deviation})
         return
     print(f"{step}, {found.pairs} pairs of {slice_seconds:g} s slices, the same server twice")
-    print(f"  noise of a pair: {found.pair_deviation:.2%}; neighbours depend: {found.autocorrelation:.2f}")
+    print(f"  noise of a pair: {found.pair_deviation:.2%}")
     print(f"  the second cluster is {found.offset:+.2%} faster; proven of it: {found.floor:.2%}")
     if spread is not None:
         print(
@@ -169,33 +147,6 @@ def noise(
             f"  {visible.minutes:3g} min: {_share(visible.fixed)} with the time fixed beforehand, "
             f'{_share(visible.watched)} with until = "verdict"'
         )
-
-
-def _print_placements(found: PlacementRecord, form: TextOrJson) -> None:
-    from msgspec import to_builtins
-
-    from pgstrata.cli.output import aligned, print_json
-
-    if form is TextOrJson.json:
-        print_json({"best": found.name, "placements": to_builtins(found.tried)})
-        return
-    rows = [
-        [
-            place.name,
-            _cpus(place.server),
-            _cpus(place.driver),
-            f"{place.error_of_a_second:.1%}",
-            "best" if place.name == found.name else "",
-        ]
-        for place in found.tried
-    ]
-    for line in aligned(["placement", "servers' CPUs", "driver's CPUs", "error of a second", ""], rows):
-        print(line)
-    print('campaigns whose variants take turns use the best, unless they say placement = "free"')
-
-
-def _cpus(numbers: tuple[int, ...]) -> str:
-    return ", ".join(map(str, numbers)) or "all"
 
 
 def _share(value: float | None) -> str:

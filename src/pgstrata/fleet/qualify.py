@@ -85,13 +85,15 @@ def _seen(
     if pairs is None:
         raise ServerError("the base could not be measured in turn here")
     (shown,) = noise(
-        *pairs,
+        pairs.base,
+        pairs.other,
+        pairs.blocks,
         pair_seconds=2 * VERDICT_SLICE_SECONDS * (1 + GAP),
         first_look=first_look(VERDICT_SLICE_SECONDS),
         minutes=[task.minutes],
     ).visible
     share = shown.watched if campaign.spec.until == "verdict" else shown.fixed
-    base, again = pairs
+    base, again = pairs.base, pairs.other
     return Qualification(
         at=now(),
         seen=share,

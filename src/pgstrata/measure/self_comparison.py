@@ -7,7 +7,7 @@ from typing import Any
 
 from pgstrata.campaign.file.models import VERDICT_SLICE_SECONDS, Campaign, VariantSpec
 from pgstrata.campaign.file.reading import campaign_of
-from pgstrata.judge.pairs import pairs_of
+from pgstrata.judge.pairs import Pairs, pairs_of
 from pgstrata.store import Run
 
 Json = dict[str, Any]
@@ -63,14 +63,13 @@ def of_base(short: Json, campaign: Campaign, base: VariantSpec) -> Campaign:
     return made.model_copy(update={"spec": spec, "variants": two, "file": campaign.file})
 
 
-def rates_in_pairs(runs: Sequence[Run], step: str = STEP) -> tuple[list[float], list[float]] | None:
-    """Rates of the pairs that the two made; None where a step is missing or was not cut into slices."""
+def rates_in_pairs(runs: Sequence[Run], step: str = STEP) -> Pairs | None:
+    """Returns the pairs that the two made; None where a step is missing or was not cut into slices."""
     made = {run.variant: run for run in runs}
     records = [next((s for s in made[v].steps if s.name == step), None) for v in LABELS if v in made]
     if len(records) < 2 or records[0] is None or records[1] is None or not records[0].slices:
         return None
-    pairs = pairs_of(records[0], records[1])
-    return pairs.base, pairs.other
+    return pairs_of(records[0], records[1])
 
 
 __all__ = ["STEP", "document", "of_base", "options_of", "rates_in_pairs"]

@@ -26,13 +26,6 @@ def student_below(freedom: float, value: float) -> float:
     return float(special.stdtr(freedom, value))
 
 
-def shifted_student_below(freedom: float, shift: float, value: float) -> float:
-    """The same of the noncentral one, whose normal part has the mean `shift`."""
-    from scipy import special
-
-    return float(special.nctdtr(freedom, shift, value))
-
-
 def coin_below(most: int, throws: int) -> float:
     """How likely a fair coin shows its head no more than `most` times, 0 to 1."""
     from scipy import special
@@ -47,4 +40,4 @@ def exponential_integral(begin: float) -> float:
     return float(special.exp1(begin))
 
 
-__all__ = ["coin_below", "exponential_integral", "shifted_student_below", "student_below", "student_quantile"]
+__all__ = ["coin_below", "exponential_integral", "student_below", "student_quantile"]

@@ -25,7 +25,7 @@ HUBER = 1.345
 """Bend of Huber's function in robust standard deviations: 95 % efficiency under normal noise."""
 
 FEW = 8
-"""Below this many pairs a robust scale and an autocorrelation cannot be estimated; plain mean and t."""
+"""Below this many pairs a robust scale cannot be estimated; plain mean and t."""
 
 MANY = 200
 """From this many pairs on their distribution is known well enough to weigh them by it."""
@@ -38,10 +38,22 @@ BATCHES = 16
 pairs until each is a block, so that they come to hold all that neighbours share (Schmeiser 1982)."""
 
 ORDERS = 2
-"""In so many orders servers start before blocks of slices, one after the other."""
+"""Blocks of slices come in this many orders in turn: servers that start anew do so in the opposite order
+before every second block."""
 
-BLOCKS = 4
-"""From this many blocks on their spread is known well enough to be an error."""
+LEAST_BLOCKS = 8
+"""Blocks of slices without which nothing is called slower, faster or same: what a process is by chance (its
+CPU, its connection, where its memory lies) lasts as long as its block, so fewer do not tell chance from a
+difference. Were each of eight blocks one of two states, all would agree by chance in 2 of 256 comparisons."""
+
+LEAST_ROUNDS = 4
+"""Rounds of the same work from which on their spread is known well enough to be an error."""
+
+LEAST_GROUPS = 8
+"""Groups of neighbouring batches, at least, whose spread is an estimate of the error."""
+
+AGREE = 0.01
+"""Blocks on one side of no difference must be this unlikely by chance (sign test) before a word is said."""
 
 AGREEMENT = 0.99
 """Share of comparisons in which the ratio of totals and the location of pairs are not called different where
@@ -58,22 +70,32 @@ STALLED = math.log(1000.0)
 class Estimate:
     """Log of (other rate ÷ base rate) with what is known of its error.
 
-    `freedom`: degrees of freedom of the standard error, reduced where pairs depend on each other; `worth`:
-    how many independent pairs know as much as one of them, more than one where blocks are independent.
     `method`: `mean` of log ratios, `huber` or `student` location of log ratios, ratio of the `total`s, or
     of the whole `time` of the same work, or mean over `machines`.
-    `autocorrelation`: of neighbouring pairs, corrected for bias, never below 0.
-    `outliers`: pairs further than 3 robust standard deviations from the location.
     """
 
     log: float
     standard_error: float
     freedom: float
+    """Degrees of freedom of the standard error: the number of batches it comes from, less those used up."""
     n: int
     method: Method
-    autocorrelation: float = 0.0
     outliers: int = 0
+    """Pairs further than 3 robust standard deviations from the location."""
     worth: float = 1.0
+    """How many independent pairs know as much as one batch does."""
+    blocks: int = 0
+    """Blocks with connections of their own; 0 where there are none."""
+    agreeing: int = 0
+    """Blocks whose own ratio lies on the same side of 1 as the ratio of all."""
+    too_few: bool = False
+    """There are blocks, but fewer than `LEAST_BLOCKS`: no word can rest on them."""
+
+    @property
+    def disagreeing(self) -> bool:
+        """True where blocks do not agree on the direction more than chance explains (`AGREE`)."""
+        against = self.blocks - self.agreeing
+        return self.blocks > 0 and 2.0 * coin_below(min(against, self.agreeing), self.blocks) > AGREE
 
 
 def estimate(
@@ -87,29 +109,35 @@ def estimate(
 ) -> Estimate:
     """Location of the log ratios other ÷ base of pairs, or log ratio of their totals, and its standard error.
 
-    From 8 pairs on: Huber's M-estimator, whose influence values give the standard error, widened for
-    autocorrelation. It assumes that the noise of a log ratio is symmetric, which interleaving earns:
-    a disturbance hits both sides alike. Where the outliers lie mostly on one side (sign test, 5 %),
-    they are no noise but part of the difference — one variant stalls, say — and the ratio of the
-    totals is taken instead, which counts every operation.
-    From `many` pairs on, which short slices give: the location of Student's t, whose tails are fitted. A pair
-    of slices of some milliseconds is either taken in one state of the machine, and then hardly noisy, or it
-    is not and says little: Huber's function would give too much weight to those. What one variant loses in
-    rare stalls has no weight here, so the ratio of totals is taken where the two differ by more than
-    their noise explains (Hausman 1978), which is `disagree` standard errors.
-    Fewer pairs: mean of log ratios, no widening; this assumes independent, roughly normal pairs.
+    From 8 pairs on: Huber's M-estimator, whose influence values give the standard error. It assumes that the
+    noise of a log ratio is symmetric, which interleaving earns: a disturbance hits both sides alike. Where
+    the outliers lie mostly on one side (sign test, 5 %), they are no noise but part of the difference — one
+    variant stalls, say — and the ratio of the totals is taken instead, which counts every operation. From
+    `many` pairs on, which short slices give: the location of Student's t, whose tails are fitted. A pair of
+    slices of some milliseconds is either taken in one state of the machine, and then hardly noisy, or it is
+    not and says little: Huber's function would give too much weight to those. What one variant loses in rare
+    stalls has no weight here, so the ratio of totals is taken where the two differ by more than their noise
+    explains (Hausman 1978), which is `disagree` standard errors. Fewer pairs: mean of log ratios; this
+    assumes independent, roughly normal pairs.
+
+    The standard error comes from batches: sums of the influence of neighbouring pairs, long enough to be
+    nearly independent (nonoverlapping batch means; their number stays small and Student's t has as many
+    degrees of freedom, less one: fixed-b critical values, Kiefer and Vogelsang 2005; Lazarus, Lewis, Stock
+    and Watson 2018). Several lengths are tried as long as there are 8 batches, and the largest error is
+    taken: a dependence that lasts longer than a short batch shows in a longer one.
 
     by_totals: the ratio of the totals, however many pairs there are. Where a pair is the same work, the time
     that all of it takes is what is asked: a checkpoint is in few of the pairs and stays in the time. Its
     standard error is that of a ratio of means (Cochran 1977, §6.4), from batches of neighbouring pairs: what
     comes a pair earlier on one side than on the other is no difference.
 
-    blocks: so many pairs each, one after the other, belong together: servers were started anew between them,
-    and what they were by chance is part of all of a block. From 4 blocks on the standard error is the larger
-    one of that of the pairs and that of the blocks, which counts every block as one value (Liang and Zeger
-    1986, with K ÷ (K − 1) for K blocks). Pairs of slices belong to servers that start in one order before
-    every second block and in the opposite one before the others: what the order does cancels in the mean, and
-    is no noise, so each order has its own level and K − 2 degrees of freedom are left.
+    blocks: so many pairs each, one after the other, belong together: connections, CPU and often servers were
+    new for each of them, and what these are by chance is part of all of a block. Every block is one value
+    then: Student's location of its pairs, with scale and tails of all pairs, or the ratio of its totals where
+    the two differ by more than the blocks' errors explain. Pairs of slices belong
+    to servers that start in one order before every second block and in the opposite one before the others:
+    what the order does cancels in the mean, and is no noise, so each order has its own level and K − 2
+    degrees of freedom are left. Fewer than 8 blocks of slices are `too_few`.
 
     Pairs in which both sides did nothing are left out. Raises ValueError when the sides have
     different lengths, blocks have another number of pairs, or a rate is negative or not finite.
@@ -124,9 +152,15 @@ def estimate(
         np.repeat(np.arange(len(blocks)), blocks)[some] if blocks else np.zeros(some.sum(), dtype=np.intp)
     )
     if by_totals and len(number) > 1 and b.sum() > 0 and o.sum() > 0:
-        return _with_blocks(_of_same_work(b[some], o[some], number), number, orders=1)
-    found = _estimate(b[some], o[some], many)
-    return _with_blocks(_or_totals(found, b[some], o[some], number, disagree), number, ORDERS)
+        return _of_rounds(_of_same_work(b[some], o[some], number), number)
+    if blocks:
+        return _of_blocks(b[some], o[some], number, len(blocks), disagree)
+    return _from_batches(_or_totals(_estimate(b[some], o[some], many), b[some], o[some], disagree))
+
+
+def mean_of(logs: Array) -> Estimate:
+    """Returns the mean of independent log ratios with the error of `estimate`: of batches of neighbours."""
+    return _from_batches(_finish(float(logs.mean()), logs - logs.mean(), "mean", 0))
 
 
 @dataclass(frozen=True)
@@ -137,19 +171,112 @@ class _WithInfluence:
     influence: Array
 
 
-def _with_blocks(found: _WithInfluence, number: NDArray[np.intp], orders: int) -> Estimate:
-    """With the error of blocks, where that is the larger one. number: of the block of each pair; orders: so
-    many of them servers start in, one after the other."""
-    e, n = found.estimate, len(found.influence)
-    blocks = _by_block(found.influence, number)
-    if len(blocks) < BLOCKS or not math.isfinite(e.standard_error):
+def _of_blocks(b: Array, o: Array, number: NDArray[np.intp], count: int, disagree: float) -> Estimate:
+    """Each block is one value: its own location, or the ratio of its totals. number: of the block of each
+    pair; count: blocks that there are, also those without a pair."""
+    x = log_ratios(b, o)
+    parts = _by_block(x, number) if len(x) else []
+    if not parts:
+        return Estimate(0.0, math.inf, 0.0, 0, "mean", too_few=True)
+    # What little is left of a block tells less than the others do.
+    least = 0.25 * max(map(len, parts))
+    used = [k for k, part in enumerate(parts) if len(part) >= least]
+    values = _locations(parts)[used]
+    sums = [(p.sum(), q.sum()) for p, q in zip(_by_block(b, number), _by_block(o, number), strict=True)]
+    totals = np.array([log_ratios(np.array([sums[k][0]]), np.array([sums[k][1]]))[0] for k in used])
+    # In both orders as often: where a block is missing, the levels of the orders cannot be told.
+    orders = ORDERS if len(used) == count else 1
+    apart = _of_values(totals - values, orders)
+    method: Method = "student"
+    if abs(apart.log) > disagree * apart.standard_error:
+        values, method = totals, "total"
+    e = _of_values(values, orders)
+    agreeing = int((np.sign(values) == np.sign(e.log)).sum())
+    within = float(np.mean([part.var(ddof=1) for part in parts if len(part) > 1] or [0.0]))
+    variance = e.standard_error**2
+    worth = max(1.0, within / len(values) / variance) if 0 < variance < math.inf else 1.0
+    return replace(
+        e,
+        n=len(x),
+        method=method,
+        worth=worth,
+        blocks=len(values),
+        agreeing=agreeing,
+        too_few=len(values) < LEAST_BLOCKS,
+    )
+
+
+def _locations(parts: list[Array]) -> Array:
+    """The location of each block's log ratios. Scale and tails of pairs are those of all blocks together."""
+    middles = [float(np.median(part)) for part in parts]
+    rest = np.concatenate([part - middle for part, middle in zip(parts, middles, strict=True)])
+    if len(rest) < MANY:
+        return np.array([huber(part)[0] for part in parts])
+    _, scale, freedom = student(rest)
+    if scale == 0.0:
+        return np.array([part.mean() for part in parts])
+    return np.array([_student_location(part, scale, freedom) for part in parts])
+
+
+def _student_location(x: Array, scale: float, freedom: float) -> float:
+    """Student's location of values whose scale and degrees of freedom are known, from the median."""
+    location = float(np.median(x))
+    for _ in range(50):
+        weight = (freedom + 1.0) / (freedom + ((x - location) / scale) ** 2)
+        moved = float((weight * x).sum() / weight.sum())
+        if abs(moved - location) < 1e-6 * scale:
+            break
+        location = moved
+    return location
+
+
+def _of_rounds(pairs: _WithInfluence, number: NDArray[np.intp]) -> Estimate:
+    """The error of whole rounds, where that is larger than that of the batches within them."""
+    e, n = pairs.estimate, len(pairs.influence)
+    rounds = _by_block(pairs.influence, number)
+    if len(rounds) < LEAST_ROUNDS or not math.isfinite(e.standard_error):
         return e
-    variance = _variance(blocks, n, orders)
+    variance = _variance(rounds, n)
     if variance <= e.standard_error**2:
         return e
-    worth = max(1.0, (e.freedom + 1.0) * e.worth / len(blocks) * e.standard_error**2 / variance)
-    freedom = float(len(blocks) - orders)
-    return replace(e, standard_error=math.sqrt(variance), freedom=freedom, worth=worth)
+    worth = max(1.0, (e.freedom + 1.0) * e.worth / len(rounds) * e.standard_error**2 / variance)
+    return replace(e, standard_error=math.sqrt(variance), freedom=len(rounds) - 1.0, worth=worth)
+
+
+def _of_values(values: Array, orders: int = 1) -> Estimate:
+    """The mean of values of blocks, and its error: the largest of batches of neighbours, from 8 values on."""
+    n = len(values)
+    if n < 2:
+        return Estimate(float(values.sum()), math.inf, 0.0, n, "mean")
+    orders = orders if n > orders else 1
+    mean = float(values.mean())
+    return _from_batches(_finish(mean, values - mean, "mean", 0), orders)
+
+
+def _from_batches(values: _WithInfluence, orders: int = 1) -> Estimate:
+    """The largest error of batches of one, two, four … neighbours, as long as there are 8 of them."""
+    e, n = values.estimate, len(values.influence)
+    if not math.isfinite(e.standard_error):
+        return e
+    chosen = e
+    for length in _lengths(n):
+        groups = np.array_split(values.influence, n // length)
+        levels = orders if length == 1 else 1
+        variance = _variance(groups, n, levels)
+        if length == 1 or variance > chosen.standard_error**2:
+            chosen = replace(e, standard_error=math.sqrt(variance), freedom=float(len(groups) - levels))
+    if chosen.freedom < n - 1 and chosen.standard_error > 0:
+        worth = n / (chosen.freedom + 1.0) * (e.standard_error / chosen.standard_error) ** 2
+        chosen = replace(chosen, worth=max(1.0, worth))
+    return chosen
+
+
+def _lengths(n: int) -> list[int]:
+    """Values in a batch: one; a sixteenth and an eighth of many values, else twice as many as long as there
+    are 8 batches."""
+    if n >= MANY:
+        return [1, n // (2 * LEAST_GROUPS), n // LEAST_GROUPS]
+    return [1, *(length for length in (2, 4, 8) if n // length >= LEAST_GROUPS)]
 
 
 def _by_block(influence: Array, number: NDArray[np.intp]) -> list[Array]:
@@ -164,7 +291,7 @@ def _estimate(b: Array, o: Array, many: float) -> _WithInfluence:
     if n == 1:
         return _WithInfluence(Estimate(float(x[0]), math.inf, 0.0, 1, "mean"), x - x)
     if n < FEW:
-        return _finish(float(x.mean()), x - x.mean(), "mean", 0, widen=False)
+        return _finish(float(x.mean()), x - x.mean(), "mean", 0)
     if n >= many:
         return _of_many(x)
     location, scale = huber(x)
@@ -254,18 +381,14 @@ def _of_many(x: Array) -> _WithInfluence:
     return _finish(location, influence, "student", outliers)
 
 
-def _or_totals(
-    found: _WithInfluence, b: Array, o: Array, number: NDArray[np.intp], disagree: float
-) -> _WithInfluence:
+def _or_totals(location: _WithInfluence, b: Array, o: Array, disagree: float) -> _WithInfluence:
     """The ratio of totals, where the location of Student's t differs from it by more than noise explains."""
-    if found.estimate.method != "student" or b.sum() == 0 or o.sum() == 0:
-        return found
-    total = _of_totals(b, o, found.estimate.outliers)
-    difference = _finish(
-        total.estimate.log - found.estimate.log, total.influence - found.influence, "total", 0
-    )
-    apart = _with_blocks(difference, number, ORDERS)
-    return total if abs(apart.log) > disagree * apart.standard_error else found
+    if location.estimate.method != "student" or b.sum() == 0 or o.sum() == 0:
+        return location
+    total = _of_totals(b, o, location.estimate.outliers)
+    difference = total.estimate.log - location.estimate.log
+    apart = _from_batches(_finish(difference, total.influence - location.influence, "total", 0))
+    return total if abs(apart.log) > disagree * apart.standard_error else location
 
 
 def student(x: Array, freedoms: Sequence[float] = FREEDOMS) -> tuple[float, float, float]:
@@ -310,43 +433,11 @@ def one_sided(above: int, below: int, level: float = 0.05) -> bool:
     return n > 0 and 2.0 * coin_below(min(above, below), n) < level
 
 
-def autocorrelation(values: Array) -> float:
-    """Lag-1 autocorrelation, corrected for its bias, between 0 and 0.9.
-
-    E r ≈ ρ − (1 + 3ρ) ÷ n when the mean is estimated (Kendall 1954; Marriott and Pope 1954). Negative
-    values are taken as 0: they would narrow the interval, and a drift inside pairs makes them.
-    """
-    v = values - values.mean()
-    square = float((v * v).sum())
-    if square == 0.0:
-        return 0.0
-    r = float((v[1:] * v[:-1]).sum()) / square
-    return min(max(r + (1.0 + 3.0 * r) / len(v), 0.0), 0.9)
-
-
-def inflation(rho: float) -> float:
-    """Variance of a mean of AR(1) values ÷ that of independent ones: (1 + ρ) ÷ (1 − ρ), for many values.
-
-    Source: Priestley, Spectral Analysis and Time Series (1981), §5.3.
-    """
-    return (1.0 + rho) / (1.0 - rho)
-
-
-def _finish(
-    log: float,
-    influence: Array,
-    method: Method,
-    outliers: int,
-    widen: bool = True,
-) -> _WithInfluence:
+def _finish(log: float, influence: Array, method: Method, outliers: int) -> _WithInfluence:
+    """The estimate with the error of independent pairs."""
     n = len(influence)
-    rho = autocorrelation(influence) if widen and n >= FEW else 0.0
-    factor = inflation(rho)
-    independent = math.sqrt(float((influence * influence).sum()) / (n - 1) / n)
-    # Dependent pairs know less of their own spread, too: as many as would be independent count.
-    freedom = max((n - 1) / factor, min(2.0, n - 1.0))
-    error = independent * math.sqrt(factor)
-    return _WithInfluence(Estimate(log, error, freedom, n, method, rho, outliers), influence)
+    error = math.sqrt(float((influence * influence).sum()) / (n - 1) / n)
+    return _WithInfluence(Estimate(log, error, n - 1.0, n, method, outliers), influence)
 
 
 def _rates(values: Sequence[float] | Array) -> Array:

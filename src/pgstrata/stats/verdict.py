@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from pgstrata.stats.distributions import student_below, student_quantile
-from pgstrata.stats.estimate import Array, Estimate, estimate
+from pgstrata.stats.estimate import LEAST_BLOCKS, Array, Estimate, estimate
 
 Word = Literal["slower", "faster", "same", "unclear"]
 
@@ -146,6 +146,11 @@ def check_share(name: str, value: float) -> None:
 def _word(e: Estimate, low: float, high: float, bound: float, margin: float) -> tuple[Word, str]:
     if e.n == 0:
         return "unclear", "nothing was measured"
+    if e.too_few:
+        return "unclear", (
+            f"{e.blocks} blocks with connections of their own are too few to tell chance from a difference; "
+            f"at least {LEAST_BLOCKS}: measure longer"
+        )
     if not (math.isfinite(low) and math.isfinite(high)):
         if e.n == 1:
             return "unclear", "one pair has no interval: repeat the measurement"
@@ -154,6 +159,8 @@ def _word(e: Estimate, low: float, high: float, bound: float, margin: float) -> 
     if inside:
         return "same", f"the interval lies within ± {margin:.1%}"
     apart = high < 0 or low > 0
+    if apart and abs(e.log) > bound and e.disagreeing:
+        return "unclear", f"only {e.agreeing} of {e.blocks} blocks agree on the direction"
     if apart and abs(e.log) > bound:
         return (
             "slower" if e.log < 0 else "faster"
