@@ -23,7 +23,7 @@ from rich.console import Console
 
 from pgstrata.campaign.file.models import VERDICT_SLICE_SECONDS
 from pgstrata.campaign.file.reading import campaign_of
-from pgstrata.campaign.plan.order import ANEW_BLOCK_SECONDS
+from pgstrata.campaign.plan.order import BLOCK_SECONDS
 from pgstrata.judge.pairs import pairs_of
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.self_comparison import LABELS, options_of
@@ -67,7 +67,7 @@ def measured(
     place: Path, given: argparse.Namespace, servers: tuple[str, str], layout: str
 ) -> tuple[StepRecord, StepRecord]:
     """Both sides of the step. Raises SystemExit where memory was not laid out as was meant."""
-    options = {**options_of(given.step, given.rows), "read_seconds": ANEW_BLOCK_SECONDS * given.starts}
+    options = {**options_of(given.step, given.rows), "read_seconds": BLOCK_SECONDS * given.starts}
     campaign = campaign_of(
         {
             "name": f"layouts {layout}",

@@ -13,13 +13,9 @@ import pytest
 from hypothesis import settings
 
 from pgstrata.errors import PgstrataError
-from pgstrata.measure.placement import remember
-from pgstrata.observe.placement import placements_here
 from pgstrata.server.acquire import acquire
 from pgstrata.server.model import Server
 from pgstrata.server.source import BuiltServer, build, tree_of_archive
-from pgstrata.store.record import PlacementRecord, TriedPlacement
-from pgstrata.store.write import now
 from support_built import QUICK, pgvector_source, quick_build, write_hello
 from support_disks import small_disk
 from support_program import Program, environment, living_in
@@ -89,15 +85,8 @@ def built_variant(hello: Path, pgvector: Path) -> str:
 
 
 @pytest.fixture
-def placed_cache(place: Path) -> str:
-    """A cache in which nothing lies but a placement: trying those of this machine takes half a minute."""
-    tried = tuple(
-        TriedPlacement(name=one.name, server=one.server, driver=one.driver, error_of_a_second=0.1)
-        for one in placements_here()
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PGSTRATA_CACHE", str(place / "cache"))
-        remember(placements_here(), PlacementRecord(name="free", at=now(), tried=tried))
+def empty_cache(place: Path) -> str:
+    """A cache in which nothing lies."""
     return str(place / "cache")
 
 

@@ -57,10 +57,10 @@ def repo(place: Path, pg17: Server) -> Path:
 
 
 def test_a_commit_whose_server_aborts_is_named_together_with_the_one_behind_it(
-    repo: Path, place: Path, placed_cache: str, pgstrata: Program
+    repo: Path, place: Path, empty_cache: str, pgstrata: Program
 ) -> None:
     options = searching(place, DELAY, "--repo", "repo", "--good", "v1", "--bad", "HEAD", "--format", "json")
-    done = pgstrata(*options, PGSTRATA_CACHE=placed_cache)
+    done = pgstrata(*options, PGSTRATA_CACHE=empty_cache)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     (group,) = found["groups"]
@@ -73,15 +73,15 @@ def test_a_commit_whose_server_aborts_is_named_together_with_the_one_behind_it(
 
 
 def test_git_bisect_is_told_that_a_slow_commit_is_bad_and_a_quick_one_is_not(
-    repo: Path, place: Path, placed_cache: str, pgstrata: Program
+    repo: Path, place: Path, empty_cache: str, pgstrata: Program
 ) -> None:
     options = searching(place, DELAY, "--runner", "--repo", "repo", "--good", "v1", "--max-seconds", "60")
-    done = pgstrata(*options, PGSTRATA_CACHE=placed_cache)
+    done = pgstrata(*options, PGSTRATA_CACHE=empty_cache)
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("slower: ")
     git(repo, "checkout", "-q", "v1")
     options[options.index("v1")] = "main"
-    done = pgstrata(*options, PGSTRATA_CACHE=placed_cache)
+    done = pgstrata(*options, PGSTRATA_CACHE=empty_cache)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("faster: ")
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.judge.pairs import Pairs, pairs_of, together
+from pgstrata.judge.pairs import Pairs, left_out, pairs_of, together
 from pgstrata.stats.estimate import estimate
 from pgstrata.stats.sequential import look
 from pgstrata.stats.verdict import compare
@@ -23,6 +23,7 @@ class Taken:
     slices: list[Slice]
     blocks: tuple[int, ...] = ()
     span: float | None = None
+    cpus: tuple[int, ...] = ()
 
 
 def taken(turns: TurnKind, *times: float, blocks: tuple[int, ...] = ()) -> Taken:
@@ -44,6 +45,16 @@ def test_blocks_are_counted_in_pairs_that_are_there() -> None:
     )
     del other.slices[1], base.slices[-1]
     assert pairs_of(base, other)[2] == (2, 3, 2)
+
+
+def test_pairs_in_which_a_side_waited_for_a_cpu_are_left_out_on_both() -> None:
+    def waited(*shares: float | None) -> Taken:
+        slices = [Slice(pair=n, seconds=1.0, rate=n, waited=w) for n, w in enumerate(shares, 1)]
+        return Taken("windows", slices, (2, 4))
+
+    base, other = waited(0.0, 0.11, 0.1, None), waited(0.0, 0.0, 0.1, 0.9)
+    assert pairs_of(base, other) == ([1.0, 3.0], [1.0, 3.0], (1, 1), False)
+    assert left_out(base, other) == (1, 3), "of the last pair it is not known"
 
 
 def test_both_kinds_agree_on_a_steady_difference() -> None:

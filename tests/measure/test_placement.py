@@ -1,10 +1,9 @@
-"""On which CPUs variants take turns, where the campaign leaves that open."""
+"""Variants that take turns in short slices share the same CPUs."""
 
 from __future__ import annotations
 
 import io
 import os
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,15 +11,14 @@ from rich.console import Console
 
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.file.reading import campaign_of
-from pgstrata.measure import placement
 from pgstrata.measure.campaign import execute
-from pgstrata.observe.placement import Placement, placements_here
+from pgstrata.measure.placement import busy_connections, draw_cpus, pin
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from pgstrata.store.record import PlacementRecord, TriedPlacement
+from pgstrata.workload.core.language import Step
 
 
-def campaign_between(place: Path, pg17: Server) -> Campaign:
+def campaign_between(place: Path, pg17: Server, **keys: object) -> Campaign:
     """A short comparison of a server with itself."""
     assert pg17.bin_dir is not None
     document = {
@@ -30,74 +28,70 @@ def campaign_between(place: Path, pg17: Server) -> Campaign:
         "data_dir": str(place / "data"),
         "variants": [{"server": f"path:{pg17.bin_dir.parent}", "label": label} for label in "ab"],
         "workloads": [{"name": "sysbench", "options": {
-            "rows": 500, "steps": ["point-query"], "read_seconds": 0.5, "warmup": 0, "cache_seconds": 0,
+            "rows": 500, "steps": ["point-query"], "read_seconds": 2, "warmup": 0, "cache_seconds": 0,
             "settle_base": 0,
         }}],
+        **keys,
     }  # fmt: skip
     return campaign_of(document)
 
 
-def test_a_campaign_tries_placements_where_none_is_known(
-    place: Path, pg17: Server, monkeypatch: pytest.MonkeyPatch
+def test_blocks_of_both_variants_share_their_cpus_and_say_what_disturbed_them(
+    place: Path, pg17: Server
 ) -> None:
-    monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))
-    monkeypatch.setattr(placement, "SECONDS", 0.5)
-    campaign = campaign_between(place, pg17)
-    places = placement.candidates(campaign)
-    outcome = execute(campaign, Results(place / "results"), Console(file=io.StringIO()))
+    outcome = execute(campaign_between(place, pg17), Results(place / "results"), Console(file=io.StringIO()))
     assert not outcome.failed
-    known = placement.remembered(places)
-    for made in Results(place / "results").runs():
-        if len(places) > 1:
-            assert known is not None and {one.name for one in known.tried} == {one.name for one in places}
-            assert made.record.cpus.placement == known
-        else:
-            assert made.record.cpus.placement is None
+    steps = [step for run in Results(place / "results").runs() for step in run.steps if step.slices]
+    assert len(steps) == 2
+    assert steps[0].cpus == steps[1].cpus, "both on the same"
+    assert steps[0].cpus and set(steps[0].cpus) <= os.sched_getaffinity(0)
+    for step in steps:
+        assert len(step.blocks) >= 8
+        assert step.disturbance is not None and 0 <= step.disturbance.other_load <= 1
+        waited = [part.waited for part in step.slices]
+        assert all(share is not None and 0 <= share <= 1 for share in waited)
 
 
-def test_without_a_cache_the_kernel_places_them_and_the_campaign_goes_on(
-    place: Path, pg17: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (place / "file").write_text("")
-    monkeypatch.setenv("PGSTRATA_CACHE", str(place / "file" / "cache"))
-    said = io.StringIO()
-    outcome = execute(campaign_between(place, pg17), Results(place / "results"), Console(file=said))
-    assert not outcome.failed
-    assert len(outcome.made) == 2
-    if len(placements_here()) > 1:
-        assert "left to the kernel" in " ".join(said.getvalue().split())
+def test_nothing_is_left_out_where_any_load_is_allowed(place: Path, pg17: Server) -> None:
+    campaign = campaign_between(place, pg17, other_load=1, placement="free")
+    assert not execute(campaign, Results(place / "results"), Console(file=io.StringIO())).failed
+    for run in Results(place / "results").runs():
+        for step in run.steps:
+            assert not step.cpus
+            assert all(part.waited is None for part in step.slices)
 
 
-def test_connections_that_work_at_the_same_time_keep_a_cpu_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
-
-    def names(workload: str, **options: object) -> list[str]:
-        document = {
-            "order": "interleaved",
-            "servers": ["pg:16", "pg:17"],
-            "workloads": [{"name": workload, "options": options}],
-        }
-        return [place.name for place in placement.candidates(campaign_of(document)) if len(place.server) < 2]
-
-    assert names("sysbench", clients=1) == ["free", "one CPU", "one CPU each"]
-    assert names("sysbench", clients=2) == ["free"]
-    # Its writers keep to a rate behind queries, and in lockstep where they load.
-    assert names("insert", clients=1) == ["free", "one CPU", "one CPU each"]
-    assert names("insert", clients=2) == ["free"]
-    assert names("tpcds", scale=0.01) == ["free"]
+def steps_of(workload: str, **options: object) -> list[Step]:
+    """The measured steps of a workload."""
+    document = {
+        "order": "interleaved",
+        "servers": ["pg:16", "pg:17"],
+        "workloads": [{"name": workload, "options": options}],
+    }
+    phases = campaign_of(document).workloads[0].phases(170000)
+    return [phase for phase in phases if isinstance(phase, Step) and phase.measured]
 
 
-def test_what_was_tried_long_ago_or_under_other_names_is_not_known(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))
-    places = [Placement("free"), Placement("one CPU", (1,), (1,))]
-    tried = tuple(
-        TriedPlacement(name=p.name, server=p.server, driver=p.driver, error_of_a_second=0.1) for p in places
-    )
-    now = datetime.now(UTC)
-    for days, known in ((0, True), (6.9, True), (7.1, False), (-1, False)):
-        at = (now - timedelta(days=days)).isoformat(timespec="seconds").replace("+00:00", "Z")
-        placement.remember(places, PlacementRecord(name="free", at=at, tried=tried))
-        assert (placement.remembered(places) is not None) is known
-        assert placement.remembered([*places, Placement("node 0", (0,), (0,))]) is None
+@pytest.mark.parametrize(
+    ("workload", "clients", "busy"), [("sysbench", 1, 1), ("sysbench", 2, 2), ("insert", 1, 1)]
+)
+def test_connections_that_work_at_the_same_time(workload: str, clients: int, busy: int) -> None:
+    """Writers of the Insert Benchmark keep to a rate behind queries, and to lockstep where they load."""
+    counts = {busy_connections(step) for step in steps_of(workload, clients=clients)}
+    assert max(counts) == busy
+
+
+def test_only_steps_with_one_connection_have_one_cpu(place: Path, pg17: Server) -> None:
+    spec = campaign_between(place, pg17).spec
+    single, several = steps_of("sysbench", clients=1)[0], steps_of("sysbench", clients=4)[0]
+    drawn = {draw_cpus(single, spec) for _ in range(100)}
+    assert {cpu for cpus in drawn for cpu in cpus} <= os.sched_getaffinity(0)
+    assert all(len(cpus) == 1 for cpus in drawn)
+    assert len(draw_cpus(several, spec)) != 1 or len(os.sched_getaffinity(0)) == 1
+    free = spec.model_copy(update={"placement": "free"})
+    by_hand = spec.model_copy(update={"server_cpus": [min(os.sched_getaffinity(0))]})
+    assert draw_cpus(single, free) == draw_cpus(single, by_hand) == ()
+
+
+def test_a_process_that_has_ended_is_left_out() -> None:
+    pin([2**22 + 1], [min(os.sched_getaffinity(0))])

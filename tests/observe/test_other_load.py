@@ -6,16 +6,16 @@ import os
 import subprocess
 import sys
 
-from pgstrata.observe.others import OtherProcesses
+from pgstrata.observe.other_load import OtherLoad
 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass"
 WATCH = """
 import os, subprocess, sys
-from pgstrata.observe.others import OtherProcesses
+from pgstrata.observe.other_load import OtherLoad
 os.sched_setaffinity(0, {{{cpu}}})
-others = OtherProcesses()
+load = OtherLoad()
 subprocess.run([sys.executable, "-c", {burn!r}], check=True)
-print(others.share())
+print(load.share())
 """
 
 
@@ -41,4 +41,4 @@ def test_another_program_on_the_same_cpu_is_seen_and_ones_own_children_are_not()
 
 
 def test_a_moment_is_no_share() -> None:
-    assert 0.0 <= OtherProcesses().share() <= 1.0
+    assert 0.0 <= OtherLoad().share() <= 1.0

@@ -29,7 +29,7 @@ def repo(place: Path, pg17: Server) -> Path:
 
 @pytest.mark.timeout(3600)  # eight starts of servers; the limit is for machines that are busy otherwise
 def test_a_patch_that_makes_it_slower_is_a_table_for_a_mail(
-    repo: Path, place: Path, placed_cache: str, pgstrata: Program
+    repo: Path, place: Path, empty_cache: str, pgstrata: Program
 ) -> None:
     sets = ('scripts=["delay.sql"]', "builtin=[]", "modes=simple", "clients=1", "warmup=0", "seconds=0.5")
     never = ("initialise=false", "vacuum=false", "checkpoint=false")
@@ -38,7 +38,7 @@ def test_a_patch_that_makes_it_slower_is_a_table_for_a_mail(
         *("--step", "delay-simple-c1", "--max-seconds", "2", "--data-dir", "data", "--config", "default"),
         *(word for set_ in (*sets, *never) for word in ("--set", set_)),
     ]
-    own = {"PGSTRATA_CACHE": placed_cache}
+    own = {"PGSTRATA_CACHE": empty_cache}
     done = pgstrata(*command, "--format", "json", **own)
     # Of so few pairs no verdict may be made, however large the difference is.
     assert done.returncode == 3, done.stderr

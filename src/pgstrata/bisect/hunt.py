@@ -23,7 +23,7 @@ from pgstrata.measure.instructions.two_servers import count_two
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.measure.two_servers import MeasuredRatio, MeasuredWork, OtherFailedError, TwoServers
-from pgstrata.observe.others import OtherProcesses
+from pgstrata.observe.other_load import OtherLoad
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.acquire import acquire
 from pgstrata.server.config.resolve import find_fragment
@@ -176,7 +176,7 @@ def _quietly(
     the one before, a quieter moment is not to be expected. Raises as `TwoServers.measure`, and StoreError."""
     tries = 1 if search.by == "instructions" or any(m.disturbed for m in state.measured[-1:]) else TRIES
     while True:
-        begun, others = time.monotonic(), OtherProcesses()
+        begun, others = time.monotonic(), OtherLoad()
         name = f"m{len(state.measured) + len(state.disturbed) + 1:03d}-{task.base}-{task.other}"
         measured = _measure(search, task, name, console)
         seconds = build_seconds + time.monotonic() - begun

@@ -207,14 +207,9 @@ def _count(campaign: Campaign, console: Console, fresh: bool) -> list[tuple[str,
 
 def show_plan(campaign: Campaign, fresh: bool) -> None:
     from pgstrata.campaign.plan.runs import make_plan
-    from pgstrata.measure.placement import TRIAL_SECONDS, choices, cpus_of, placed, remembered
-    from pgstrata.observe.placement import sentence
     from pgstrata.server.lookup import look_up
     from pgstrata.store import Results
 
-    places = choices(campaign)
-    if known := remembered(places):
-        campaign = placed(campaign, known)
     plan = make_plan(
         campaign,
         Results(campaign.spec.results),
@@ -223,12 +218,6 @@ def show_plan(campaign: Campaign, fresh: bool) -> None:
     )
     for line in plan_lines(plan):
         print(line)
-    if plan.missing and places and known is None:
-        about = len(places) * TRIAL_SECONDS
-        what = f"{len(places)} are tried first on this machine, base against base"
-        print(f"placement: {what}, about {about:.0f} s")
-    elif plan.missing and campaign.placement:
-        print(f"placement: {sentence(cpus_of(campaign))}")
 
 
 def _state(run: PlannedRun) -> str:

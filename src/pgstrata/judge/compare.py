@@ -19,6 +19,7 @@ from typing import Any, Literal
 from msgspec import structs
 
 from pgstrata.judge.differences import Difference, doubts
+from pgstrata.judge.disturbance import disturbed
 from pgstrata.judge.machines import Across, OnMachine, across, most_measured
 from pgstrata.judge.pairs import Pairs, pairs_of, together
 from pgstrata.judge.recall import recall_of, unequal
@@ -139,9 +140,10 @@ def compare_all(
                 continue
             ours, theirs = here[workload, step], there[workload, step]
             key = (number, workload, step)
+            ours, theirs, reason = _undisturbed(ours, theirs)
             of, verdict, by = _verdict(step, ours, theirs, history, margin, confidence)
             evidence[key] = of, by
-            verdicts[key] = _set_aside(verdict, [*ours.values(), *theirs.values()])
+            verdicts[key] = _set_aside(verdict, [*ours.values(), *theirs.values()], reason)
     found = adjust_verdicts(verdicts)
     return [
         SideComparison(
@@ -252,15 +254,16 @@ def _paired(
 ) -> _Paired:
     parts: list[Pairs] = []
     spans: list[float | None] = []
-    watched = False
+    watched = in_turn = False
     for repeat in repeats:
         if _drawn(base[repeat]) or _drawn(other[repeat]):
             continue
         if comparison := _together(base[repeat].run, other[repeat].run):
+            in_turn = in_turn or bool(base[repeat].record.slices)
             parts.append(pairs_of(base[repeat].record, other[repeat].record))
             spans.append(base[repeat].record.span)
             watched = watched or comparison.until == "verdict"
-    if any(one.base for one in parts):
+    if in_turn:
         # Several repeats were looked at by themselves, and how long they are together nobody knew before.
         return _Paired("slices", together(parts), watched, spans[0] if len(spans) == 1 else None)
     runs = [
@@ -319,14 +322,38 @@ def _seconds(measured: MeasuredStep) -> list[float]:
     return [rate for _, rate in per_second(rows, record.role, counts)]
 
 
-def _set_aside(verdict: Verdict, measured: Sequence[MeasuredStep]) -> Verdict:
+_Side = dict[int, MeasuredStep]
+"""Of one step: by repeat."""
+
+
+def _undisturbed(base: _Side, other: _Side) -> tuple[_Side, _Side, str]:
+    """Both sides without the machines on which the step was disturbed, and an empty text; where nothing would
+    be left, both sides as they are, and why."""
+    machines = list(dict.fromkeys(m.run.machine for m in (*base.values(), *other.values())))
+    reasons = {
+        machine: disturbed(
+            (m.record for m in base.values() if m.run.machine == machine),
+            (m.record for m in other.values() if m.run.machine == machine),
+        )
+        for machine in machines
+    }
+    if not all(reasons.values()):
+        base, other = (
+            {repeat: m for repeat, m in side.items() if not reasons[m.run.machine]} for side in (base, other)
+        )
+        if base and other:
+            return base, other, ""
+    return base, other, next((reason for reason in reasons.values() if reason), "")
+
+
+def _set_aside(verdict: Verdict, measured: Sequence[MeasuredStep], disturbance: str) -> Verdict:
     for m in measured:
         if not m.run.done:
             message = m.run.record.error.message if m.run.record.error else "it ended early"
             return set_aside(verdict, f"{m.run.variant} failed: {message}")
         if m.record.sla_met is False:
             return set_aside(verdict, f"{m.run.variant} missed its background writes (SLA)")
-    reason = unequal(measured)
+    reason = unequal(measured) or disturbance
     return set_aside(verdict, reason) if reason else verdict
 
 

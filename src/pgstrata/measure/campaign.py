@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -21,32 +20,20 @@ from pgstrata.campaign.plan.kept_lines import kept_lines
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan, groups, make_plan
 from pgstrata.driver.client import find_driver
-from pgstrata.errors import ServerError, StoreError, UsageError
+from pgstrata.errors import ServerError, UsageError
 from pgstrata.measure.comparison.comparison import Comparison
 from pgstrata.measure.interrupt import Interrupted, Interrupts
-from pgstrata.measure.placement import (
-    NAME,
-    TRIAL_SECONDS,
-    choices,
-    cpus_of,
-    placed,
-    remember,
-    remembered,
-    trial,
-    try_all,
-)
 from pgstrata.measure.progress import Progress, plain_lines, progress_on
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.observe.doctor import examine
-from pgstrata.observe.placement import Placement, sentence
 from pgstrata.ownership import hand_over, own_folder
 from pgstrata.server.acquire import acquire
-from pgstrata.server.cache import cache_folder, clear_unfinished
+from pgstrata.server.cache import clear_unfinished
 from pgstrata.server.guard import ADVICE, clear_leftovers, folder_mode
 from pgstrata.server.model import Server
 from pgstrata.server.source import Build, clear_builds
 from pgstrata.server.storage import find_storage
-from pgstrata.store import Results, Run, comparisons, kept
+from pgstrata.store import Results, comparisons, kept
 from pgstrata.store.disk import storing
 
 AGAIN = (
@@ -168,57 +155,13 @@ def execute(
             *clear_builds(),
         ]:
             say(f"cleared what an earlier pgstrata left: {text}")
-        places = choices(campaign)
-        if known := remembered(places):
-            campaign = placed(campaign, known)
         plan = plan_campaign(campaign, results, say, fresh=fresh, conditions=conditions)
         _check_space(plan, root)
-        if plan.missing and places and known is None:
-            campaign = _place(campaign, places, root, console, interrupts, conditions)
-            plan = plan_campaign(campaign, results, say, fresh=fresh, conditions=conditions)
-        if plan.missing and campaign.placement:
-            say(sentence(cpus_of(campaign)))
         _announce(plan, say)
         if plan.missing:
             _warn(root, plan, say)
         watched = (conditions.progress or partial(progress_on, console))(plan)
         return _carry_out(plan, results, root, console, interrupts, watched)
-
-
-def _place(
-    campaign: Campaign,
-    places: Sequence[Placement],
-    root: Path,
-    console: Console,
-    interrupts: Interrupts,
-    conditions: Conditions,
-) -> Campaign:
-    """The campaign on the CPUs where differences are known soonest, or as it is where that cannot be told."""
-    say = plain_lines(console)
-    about = len(places) * TRIAL_SECONDS
-    say(f"trying {len(places)} placements on this machine's CPUs, base against base, about {about:.0f} s")
-
-    def measured(place: Placement) -> list[Run]:
-        finding = Conditions(find=conditions.find)
-        plan = plan_campaign(trial(campaign, place), own, say, fresh=True, conditions=finding)
-        made = set(_carry_out(plan, own, root, console, interrupts, progress_on(console, plan)).made)
-        return [run for run in own.runs() if run.folder in made]
-
-    try:
-        folder = cache_folder("placements", "runs", make=True)
-        own = Results(folder)
-        with own.lock():
-            for old in folder.glob(f"{NAME}*"):
-                shutil.rmtree(old, ignore_errors=True)
-            found = try_all(places, measured)
-        if found is not None:
-            remember(places, found)
-            return placed(campaign, found)
-        why = "the base could not be measured"
-    except (OSError, StoreError, ServerError) as error:  # another one is trying them, or there is no cache
-        why = str(error)
-    say(f"servers and driver are left to the kernel: no placement was tried: {why}")
-    return campaign
 
 
 def _carry_out(

@@ -54,6 +54,11 @@ class Turns(OwnTime, Protocol):
         """Seconds that pass while so many are measured of this variant."""
         ...
 
+    @property
+    def cpus(self) -> Sequence[int]:
+        """The CPUs that driver and backends of all variants share; empty: left to the kernel."""
+        ...
+
     def begin(self, driver: Driver) -> None:
         """Starts a driver that is ready, at the moment all variants have in common."""
         ...
@@ -191,8 +196,9 @@ class StepMeasurement:
                 on_second=on_second,
                 on_stretch=on_stretch,
                 profiler=self._profile.profiler(max(1, part.number), recordings, span),
-                cpus=settings.driver_cpus,
+                cpus=(turns.cpus if turns is not None else ()) or settings.driver_cpus,
                 begin=turns.begin if turns is not None else Driver.start,
+                pin_backends=turns.cpus if turns is not None and self._local else (),
             )
             self._profile.add(result.profiles)
         where.cluster.check()
@@ -207,6 +213,11 @@ class StepMeasurement:
         self.parts.append(result)
         return result
 
+    @property
+    def _local(self) -> bool:
+        """Backends are processes of this machine, and known."""
+        return self._where.cluster.pid is not None and not self._where.cluster.pooled
+
     def _driver_spec(self, part: Part, connection: Connection, apart: Mapping[str, Connection]) -> Spec:
         """That of the first part is kept with the run."""
         where = self._where
@@ -218,6 +229,7 @@ class StepMeasurement:
             apart=apart,
             results_dir=str(self._rows) if self._rows else None,
             turns=part.turns.spec() if part.turns is not None else None,
+            local=self._local and where.settings.other_load < 1,
         )
         if self._spec is None:
             self._spec = spec
@@ -244,8 +256,12 @@ class StepMeasurement:
                 slices=tuple(taken.slices),
                 blocks=tuple(taken.blocks),
                 span=taken.span,
+                cpus=tuple(sorted(taken.cpus)),
                 replica=replica,
             )
+        if (load := result.observed.load) is not None:
+            disturbance = load.record(where.settings.other_load)
+            result.record = structs.replace(result.record, disturbance=disturbance)
         begun = time.monotonic()
         self._ask_why(result, reachable)
         where.timings.add("observe", time.monotonic() - begun)

@@ -14,6 +14,7 @@ from pgstrata.judge.latency import added_up
 from pgstrata.measure.record import COUNTS, step_record
 from pgstrata.measure.step import StepResult
 from pgstrata.observe import StepObserved
+from pgstrata.observe.other_load import added
 from pgstrata.observe.waits import merged
 from pgstrata.store.histogram import decode, merge
 from pgstrata.store.record import LatencyRecord, LogEvent
@@ -162,6 +163,8 @@ def _observed(parts: Sequence[StepObserved], seconds: Sequence[float]) -> StepOb
         sampler_cpu_seconds=_sum([part.sampler_cpu_seconds for part in parts]),
         observe_seconds=sum(part.observe_seconds for part in parts),
         waits=merged([part.waits for part in parts if part.waits is not None]),
+        load=added(part.load for part in parts),
+        waited_seconds=_sum([part.waited_seconds for part in parts]),
     )
 
 

@@ -15,6 +15,7 @@ from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.driver.events import Done, Failure, Measuring, Ready, Second, StatementDone, Stretch
 from pgstrata.driver.spec import Connection, EngineChoice, FrozenSpec, Spec, WindowsSpec
 from pgstrata.errors import DriverError
+from pgstrata.measure.placement import pin
 from pgstrata.measure.record import step_record
 from pgstrata.observe import StepObserved, StepWatch
 from pgstrata.observe.profile import Profile, Profiler
@@ -61,12 +62,13 @@ def driver_spec(
     apart: Mapping[str, Connection] = MappingProxyType({}),
     results_dir: str | None = None,
     turns: WindowsSpec | FrozenSpec | None = None,
+    local: bool = False,
 ) -> Spec:
-    """The whole spec: what the step says of itself, and where and how it runs.
+    """Returns the whole spec: what the step says of itself, and where and how it runs.
 
-    apart: of roles whose connections lead elsewhere. engine: `auto` is `blocking` where rows are kept. A
-    thread of its own keeps them before its next query's clock starts; one that serves many connections would
-    keep them while the clocks of the others run.
+    apart: of roles whose connections lead elsewhere. local: backends are processes of this machine. engine:
+    `auto` is `blocking` where rows are kept. A thread of its own keeps them before its next query's clock
+    starts; one that serves many connections would keep them while the clocks of the others run.
     """
     if engine == "auto" and results_dir is not None:
         engine = "blocking"
@@ -80,6 +82,7 @@ def driver_spec(
         results_dir=results_dir,
         windows=turns if isinstance(turns, WindowsSpec) else None,
         frozen=turns if isinstance(turns, FrozenSpec) else None,
+        local=local,
         overtime_seconds=step.overtime,
     )
 
@@ -95,9 +98,11 @@ def measure(
     profiler: Callable[[Mapping[str, Sequence[int]]], Profiler] | None = None,
     cpus: Sequence[int] = (),
     begin: Callable[[Driver], None] = Driver.start,
+    pin_backends: Sequence[int] = (),
 ) -> StepResult:
-    """Runs one step to its end and observes it. profiler: makes one for the backends of each role;
-    cpus: the only ones the driver uses; begin: starts a driver that is ready.
+    """Runs one step to its end and observes it. profiler: makes one for the backends of each role; cpus: the
+    only ones the driver uses; begin: starts a driver that is ready; pin_backends: the only CPUs that the
+    backends of its connections use, empty: those of the server.
 
     Raises DriverError where nothing was measured; an error in the middle is in `StepResult.error`.
     """
@@ -111,6 +116,8 @@ def measure(
         with Driver(spec, cpus=cpus) as driver:
             ready = driver.ready()
             pids = {role.name: role.pids for role in ready.roles}
+            if pin_backends:
+                pin((pid for of_role in pids.values() for pid in of_role), pin_backends)
             watch.before(pids)
             profile.prepare(pids)
             begin(driver)

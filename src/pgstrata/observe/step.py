@@ -15,6 +15,7 @@ from pgstrata.errors import PgstrataError, server_said
 from pgstrata.observe import disks, host, postgres, processes
 from pgstrata.observe.backends import CpuReading, ServerCpu
 from pgstrata.observe.log import LogWindow
+from pgstrata.observe.other_load import LoadReading, OtherLoad, waited_seconds
 from pgstrata.observe.waits import Waits, WaitSampler
 from pgstrata.server.lag import ReplicaLag
 from pgstrata.store.record import LogEvent, Sizes, TableRecord
@@ -93,6 +94,10 @@ class StepObserved:
     observe_seconds: float = 0.0
     waits: Waits | None = None
     changed_rows: dict[str, int] = field(default_factory=dict)
+    load: LoadReading | None = None
+    """Use of the CPUs by other programs; None of a foreign server's host."""
+    waited_seconds: float | None = None
+    """Of all backends together: ready to run, and no CPU."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -147,6 +152,8 @@ class StepWatch:
         self._replica_begin = CpuReading()
         self._away = away
         self._unix_begin = self._unix_end = 0.0
+        self._load: OtherLoad | None = None
+        self._waited_begin: float | None = None
 
     # --- the four calls ---
 
@@ -189,6 +196,8 @@ class StepWatch:
         """The driver said `measuring`: reads CPU, host and WAL position, starts the sampler. < 10 ms."""
         self._unix_begin = time.time()
         if self._managed:
+            self._load = self._try("other load", OtherLoad)
+            self._waited_begin = self._waited()
             self._cpu_begin = self._try("CPU", self._cpu.read) or CpuReading()
         self._pooler_begin = self._cpu_beside("pooler", self._pooler)
         self._replica_begin = self._try("CPU of the replica", self._replica.read) or CpuReading()
@@ -207,6 +216,11 @@ class StepWatch:
         self._unix_end = time.time()
         result = self._result
         if self._managed:
+            if self._load is not None:
+                result.load = self._try("other load", self._load.read)
+            waited = self._waited()
+            if waited is not None and self._waited_begin is not None:
+                result.waited_seconds = max(0.0, waited - self._waited_begin)
             cpu = self._try("CPU", self._cpu.read)
             if cpu is not None:
                 used = self._cpu.used(self._cpu_begin, cpu)
@@ -334,6 +348,9 @@ class StepWatch:
         session = self._connect_elsewhere()
         moment = self._windows.moment if self._windows is not None else None
         return WaitSampler(session, pids, self._waits_hertz, self._managed, own, moment)
+
+    def _waited(self) -> float | None:
+        return waited_seconds(pid for pids in self._cpu.roles.values() for pid in pids)
 
     def _wal_position(self) -> int | None:
         session = self._session

@@ -7,7 +7,7 @@ later release can add some without making older results unreadable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
@@ -20,6 +20,9 @@ Ordinal = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Time = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")]
+
+OTHER_LOAD = 0.25
+"""Share of the CPUs that other programs may use beside a step, where the campaign does not say otherwise."""
 
 Status = Literal["done", "failed", "unable"]
 
@@ -223,6 +226,24 @@ class Slice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     seconds: NotNegative
     rate: NotNegative
     started: Time | None = None
+    waited: NotNegative | None = None
+    """Share of its time in which the processes of its connections were ready and had no CPU; above 1 where
+    several waited at the same time. None where that is not known."""
+
+
+class Disturbance(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What other programs and the machine did while a step was measured, as shares."""
+
+    other_load: Share
+    """Of the time of all CPUs that pgstrata may use: used by other programs."""
+    stolen: Share = 0.0
+    """Of the same: given to another guest of the host."""
+    pressure: Share | None = None
+    """Of the time: at least one process of the machine waited for a CPU (/proc/pressure/cpu)."""
+    throttled: Share | None = None
+    """Of the time: processes were stopped by the quota of a container."""
+    allowed: Share = OTHER_LOAD
+    """What the campaign allowed other programs to use (`other_load`)."""
 
 
 TurnKind = Literal["slices", "windows", "whole", "rounds", "frozen"]
@@ -245,6 +266,9 @@ class TookTurns(Protocol):
 
     @property
     def span(self) -> float | None: ...
+
+    @property
+    def cpus(self) -> Collection[int]: ...
 
 
 class ReplicaStep(Struct, frozen=True, kw_only=True):
@@ -303,6 +327,10 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     slices: tuple[Slice, ...] = ()
     blocks: tuple[Ordinal, ...] = ()
     span: NotNegative | None = None
+    disturbance: Disturbance | None = None
+    cpus: tuple[Count, ...] = ()
+    """That driver and backends of all variants shared, in one block or another; empty: left to the kernel, or
+    named by the campaign."""
     waits: dict[str, dict[str, Share]] | None = None
     waits_cost: WaitsCost | None = None
     profile: dict[str, ProfileRecord] | None = None
@@ -430,32 +458,11 @@ class ConfigRecord(Struct, frozen=True, kw_only=True):
     mapped: tuple[Change, ...]
 
 
-class TriedPlacement(Struct, frozen=True, kw_only=True):
-    """`error_of_a_second`: standard error of a ratio after one measured second, base against base."""
-
-    name: str
-    server: tuple[Count, ...] = ()
-    driver: tuple[Count, ...] = ()
-    error_of_a_second: NotNegative
-
-
-class PlacementRecord(Struct, frozen=True, kw_only=True):
-    """Which of several was chosen, and when they were tried."""
-
-    name: str
-    at: Time
-    tried: tuple[TriedPlacement, ...]
-
-
 class Cpus(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Numbers of the CPUs that each of the two may use; none for all.
-
-    `placement`: how they were chosen, where the campaign left it open.
-    """
+    """Numbers of the CPUs that each of the two may use; none for all."""
 
     server: tuple[Count, ...] = ()
     driver: tuple[Count, ...] = ()
-    placement: PlacementRecord | None = None
 
 
 class ComparisonRecord(Struct, frozen=True, kw_only=True):

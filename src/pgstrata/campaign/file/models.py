@@ -28,7 +28,7 @@ from pgstrata.server.delay import DelayedBy
 from pgstrata.server.poolers import KINDS
 from pgstrata.server.source.recipe import DEFAULT, Build, find_build
 from pgstrata.server.source.spec import is_source
-from pgstrata.store.record import MachineRecord, PlacementRecord
+from pgstrata.store.record import OTHER_LOAD, MachineRecord
 from pgstrata.user_files import shown
 from pgstrata.workload.core.language import Phase
 from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_SEED, NeedsExtensions, RunCost
@@ -461,11 +461,19 @@ class CampaignSpec(Strict):
         '`until = "verdict"` ends. Below 0.01 servers start anew between blocks of short slices (see '
         "docs/verdicts.md).",
     )
+    other_load: Share = Field(
+        default=OTHER_LOAD,
+        ge=0.01,
+        le=1,
+        description='Share of the CPUs that other programs may use beside a step (also "25%"). Beyond it a '
+        "step that cannot tell which slices waited for a CPU is disturbed, and its verdict unclear. `1`: "
+        "nothing is disturbed, and no slice is left out because it waited.",
+    )
     placement: Literal["auto", "free"] = Field(
         default="auto",
-        description="`auto`: where variants take turns, servers and driver are placed on the CPUs where "
-        "differences are known soonest, of the placements that leave connections a CPU each; tried once on a "
-        "machine (see docs/verdicts.md). `free`: left to the kernel. `server_cpus` and `driver_cpus` win.",
+        description="`auto`: where variants take turns in short slices, driver and backends of all of them "
+        "share the same CPUs: one CPU, drawn anew for each block, where one connection works at a time "
+        "(docs/verdicts.md). `free`: left to the kernel. `server_cpus` and `driver_cpus` win.",
     )
     server_cpus: list[Cpu] = Field(
         default=[],
@@ -601,8 +609,6 @@ class Campaign(BaseModel):
     spec: CampaignSpec
     variants: list[VariantSpec]
     workloads: list[ChosenWorkload]
-    placement: PlacementRecord | None = None
-    """How the CPUs were chosen, where that was left open and is known."""
     machine: MachineRecord | None = None
     """Of a fleet, where its runs are measured; None for a local run."""
 

@@ -81,9 +81,11 @@ order = "sequential"
 # max_seconds = 240.0
 # margin = 0.02
 
-# CPUs for servers and for the driver. "auto": where variants take turns, those where this machine tells
-# differences soonest, tried once. "free": left to the kernel. Or by number, so that they do not push each
-# other around.
+# Share of the CPUs that other programs may use beside a step; with more of it a verdict is unclear.
+# other_load = 0.25
+
+# CPUs for servers and for the driver. "auto": variants that take turns in short slices share the same CPUs.
+# "free": left to the kernel. Or by number.
 # placement = "auto"
 # server_cpus = [0, 1, 2]
 # driver_cpus = [3]

@@ -13,6 +13,7 @@ from pgstrata.campaign.file.models import CampaignSpec, ChosenWorkload
 from pgstrata.campaign.plan.model import PlannedRun, Variant
 from pgstrata.driver.spec import WindowsSpec
 from pgstrata.layout import draw
+from pgstrata.stats.estimate import LEAST_BLOCKS
 from pgstrata.store.record import TurnKind
 from pgstrata.workload.core.language import Phase, Settle, Step, Work
 
@@ -37,15 +38,18 @@ SHORT_SECONDS = 0.25
 GAP = 0.05
 """Between two windows, as a share of one: what was under way in the first comes to its end."""
 
-FIRST_WARMUP_SECONDS = 2.0
+FIRST_WARMUP_SECONDS = 1.0
 """Least warm-up of the first block of a step in windows."""
 
-BLOCK_SECONDS = 2.0
-"""Measured of each variant with one set of connections, at first. Where the memory of processes lies is
-part of their speed, and is drawn anew with them."""
+BLOCK_SECONDS = 1.0
+"""Measured of each variant with one set of connections on one set of CPUs. What these are by chance is part
+of its speed, and is drawn anew with them."""
 
-BLOCKS_OF_ONE_LENGTH = 4
-"""Of one length, then they are twice as long; and before the first look at a verdict."""
+SHORT_BLOCK_SECONDS = 0.2
+"""A step of a fixed, short time has blocks of this length at least."""
+
+MOST_BLOCKS = 40
+"""Blocks of a step of a fixed time: more of them would not make its error better known."""
 
 SMALL_MARGIN = 0.01
 """Below this margin servers are started anew between blocks: what a server is by chance, where its memory
@@ -58,11 +62,9 @@ READ_AGAIN_BYTES = 256 << 20
 """Data of one cluster that the warm-up of a block has read again after a start; with more of it, steps that
 are measured with all in the server's buffers would not be any more."""
 
-ANEW_BLOCK_SECONDS = 2.0
-"""Measured of each variant between two starts, about as long as starting and warming up take."""
-
-ANEW_WARMUP_SECONDS = 1.0
-"""Warm-up of a block after the first whose servers have been started anew."""
+READ_AGAIN_RATE = 300 << 20
+"""Bytes per second in which a server that has been started anew reads its data into its buffers again, at
+least."""
 
 LEAST_OPERATIONS = 50
 """Of each connection of the judged role, without which a step makes no stretches for frozen turns."""
@@ -225,37 +227,36 @@ def begins_anew(spec: CampaignSpec, workload: ChosenWorkload, variants: Sequence
     return plain and workload.cost.disk_bytes <= READ_AGAIN_BYTES
 
 
-def block_lengths(seconds: float, *, anew: bool = False) -> list[float]:
-    """Lengths, in seconds of each variant, of the blocks of a step in windows: each connects anew. anew: to
-    servers that have been started anew, in both orders, and so there is an even number of them."""
-    if anew:
-        count = 2 * max(1, round(seconds / ANEW_BLOCK_SECONDS / 2))
-        return [seconds / count] * count
-    lengths: list[float] = []
-    while seconds > 1e-9:
-        length = BLOCK_SECONDS * 2 ** (len(lengths) // BLOCKS_OF_ONE_LENGTH)
-        if seconds - length < BLOCK_SECONDS:
-            length = seconds
-        lengths.append(length)
-        seconds -= length
-    return lengths
+def block_lengths(seconds: float, *, fixed: bool = False) -> list[float]:
+    """Returns the lengths, in seconds of each variant, of the blocks of a step in windows: an even number of
+    equal ones.
+
+    Every block has new connections on CPUs that are drawn anew, and often servers that have been started
+    anew, in both orders as often. fixed: the step ends by time; it has as many blocks as a verdict needs,
+    where it is long enough, and not many more."""
+    count = seconds / BLOCK_SECONDS
+    if fixed:
+        count = min(max(count, LEAST_BLOCKS), MOST_BLOCKS, seconds / SHORT_BLOCK_SECONDS)
+    even = 2 * max(1, round(count / 2))
+    return [seconds / even] * even
 
 
 def first_look(slice_seconds: float) -> int | None:
-    """Pairs of slices before the first look at a verdict, where it is known when the last one will be."""
+    """Returns the pairs of slices before the first look at a verdict, where it is known when the last one
+    will be; else None."""
     if slice_seconds >= SHORT_SECONDS:
         return None
-    return round(BLOCKS_OF_ONE_LENGTH * BLOCK_SECONDS / slice_seconds)
+    return round(LEAST_BLOCKS * BLOCK_SECONDS / slice_seconds)
 
 
-def warmup_of_block(number: int, step: Step, *, anew: bool) -> float:
-    """Seconds of warm-up of the block of this number, from 1: the first has the step's whole one.
+def warmup_of_block(number: int, step: Step, *, data_bytes: int | None = None) -> float:
+    """Returns the seconds of warm-up of the block of this number, from 1: the first has the step's whole one.
 
-    anew: servers start anew before each block.
+    data_bytes: size of the data, where servers start anew before each block and have to read it again.
     """
     if number == 1:
         return step.warmup
-    return ANEW_WARMUP_SECONDS if anew else AGAIN_SECONDS
+    return AGAIN_SECONDS + (0.0 if data_bytes is None else data_bytes / READ_AGAIN_RATE)
 
 
 def warmed_up(step: Step, spec: CampaignSpec, first: bool) -> Step:
@@ -335,8 +336,9 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
                 case "windows":
                     whole = longest(schedule.step, spec, len(variants))
                     anew = begins_anew(spec, chosen, variants)
-                    blocks = len(block_lengths(whole, anew=anew))
-                    warmups = (warmup_of_block(n + 1, schedule.step, anew=anew) for n in range(blocks))
+                    data = chosen.cost.disk_bytes if anew else None
+                    blocks = len(block_lengths(whole, fixed=spec.until == "time"))
+                    warmups = (warmup_of_block(n + 1, schedule.step, data_bytes=data) for n in range(blocks))
                     around = blocks * AROUND_BLOCK_SECONDS / len(variants)
                     around += blocks * AROUND_ROUND_SECONDS if anew else 0.0
                     count, each = 1, (whole + sum(warmups)) * (1 + GAP) + around

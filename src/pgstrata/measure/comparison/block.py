@@ -19,7 +19,7 @@ from msgspec import structs
 from pgstrata.driver.events import RoleDone, RoleSecond, Second, Window
 from pgstrata.errors import PgstrataError, ServerError, StoreError
 from pgstrata.measure.comparison.participant import Participant
-from pgstrata.measure.comparison.turns import BlockTurns, OwnTurns
+from pgstrata.measure.comparison.turns import NOTHING, BlockTurns, OwnTurns, TurnCount, plus
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.measurement import Part, cut_short
 from pgstrata.measure.progress import Progress
@@ -42,13 +42,13 @@ class _Work:
     reason: ServerError | None = None
     """Why it could not take turns any more; its driver was ended then."""
     broken: BaseException | None = None
-    counts: dict[int, tuple[int, float]] = field(default_factory=dict)
-    """Operations and busy seconds of all connections, by window."""
+    counts: dict[int, TurnCount] = field(default_factory=dict)
+    """By window or stretch."""
 
     def take(self, windows: Sequence[Window]) -> None:
-        for number, operations, busy in windows:
-            before = self.counts.get(number, (0, 0.0))
-            self.counts[number] = before[0] + operations, before[1] + busy
+        for number, operations, busy, times in windows:
+            before = self.counts.get(number, NOTHING)
+            self.counts[number] = plus(before, TurnCount(operations, busy, times))
 
     @property
     def over(self) -> bool:
@@ -175,8 +175,8 @@ class Block:
         """`slices` of the step record, in the unit of its rate; a window that was cut short is none."""
         self._take(work, result.done.roles)
         return [
-            Slice(pair=self.pairs + number + 1, seconds=round(seconds, 6), rate=rate)
-            for number, seconds, rate in self.turns.measured(work.counts, result, self.clients)
+            Slice(pair=self.pairs + number + 1, seconds=round(seconds, 6), rate=rate, waited=waited)
+            for number, seconds, rate, waited in self.turns.measured(work.counts, result, self.clients)
         ]
 
 

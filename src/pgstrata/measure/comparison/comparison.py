@@ -11,6 +11,7 @@ import itertools
 import math
 import secrets
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,6 @@ from msgspec import structs
 
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.order import (
-    BLOCKS_OF_ONE_LENGTH,
     FROZEN_ROUNDS,
     TURN_SECONDS,
     Schedule,
@@ -42,9 +42,11 @@ from pgstrata.measure.comparison.block import Block
 from pgstrata.measure.comparison.frozen import FrozenTurns
 from pgstrata.measure.comparison.participant import Participant, known
 from pgstrata.measure.comparison.windows import WindowTurns
+from pgstrata.measure.placement import draw_cpus
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.server.config.timers import TurnLengths
 from pgstrata.server.loaded import find
+from pgstrata.stats.estimate import LEAST_BLOCKS
 from pgstrata.store.record import ComparisonRecord, TurnKind
 from pgstrata.workload.core.language import Step
 
@@ -59,6 +61,7 @@ class Comparison:
         settings, variants = self.settings, [run.planned.variant for run in runs]
         self._alike = laid_out_alike(variants)
         self._anew = begins_anew(settings, runs[0].planned.workload, variants)
+        self._data_bytes = runs[0].planned.workload.cost.disk_bytes
         comparison = ComparisonRecord(
             id=_goes_on_from(runs) or secrets.token_hex(8),
             variants=tuple(p.label for p in self.participants),
@@ -220,37 +223,40 @@ class Comparison:
         self._end()
 
     def _blocks(self, schedule: Schedule) -> None:
-        """Slices so short that all drivers work at the same time, each in its own windows: in blocks.
+        """Measures slices so short that all drivers stay connected, each working in windows of its own.
 
-        Where servers start anew, it is in the opposite order before every second block, and verdicts are
-        looked at when both orders had as many: who starts last may be faster by a percent.
-        """
-        anew = self._anew
-        orders = 2 if anew else 1
-        first = BLOCKS_OF_ONE_LENGTH * orders
-        lengths = block_lengths(longest(schedule.step, self.settings, len(self.here)), anew=anew)
+        They come in blocks. Each block has new connections, on CPUs that all variants share and that are
+        drawn anew. Where servers start anew, it is in the opposite order before every second block, and
+        verdicts are looked at when both orders had as many: the server that starts last may be faster by a
+        percent."""
+        fixed = self.settings.until == "time"
+        lengths = block_lengths(longest(schedule.step, self.settings, len(self.here)), fixed=fixed)
         self._begin(len(lengths), "windows")
-        if self.settings.until == "verdict":
+        if not fixed:
             for participant in self.here:
-                participant.span = max(1.0, sum(lengths) / sum(lengths[:first]))
+                participant.span = max(1.0, len(lengths) / LEAST_BLOCKS)
+        data_bytes = self._data_bytes if self._anew else None
         pairs = 0
         for number, seconds in enumerate(lengths, 1):
             self.interrupts.check()
-            if anew:
+            if self._anew:
                 self._start_anew(number)
-                if len(self.here) < 2:
+                if not self.here:
                     break
-            warmup = warmup_of_block(number, schedule.step, anew=anew)
+            warmup = warmup_of_block(number, schedule.step, data_bytes=data_bytes)
             step = replace(schedule.step, seconds=seconds, warmup=warmup)
-            turns = WindowTurns(self.settings.slice_seconds, len(self.here), step.warmup)
+            cpus = draw_cpus(step, self.settings)
+            turns = WindowTurns(self.settings.slice_seconds, len(self.here), step.warmup, cpus)
+            for participant in self.here:
+                participant.cpus |= set(cpus)
             block = Block(self.here, step, number, pairs, turns, self.progress, self.interrupts)
             for participant, error in block.measure():
                 participant.leave(error)
             pairs += math.ceil(seconds / self.settings.slice_seconds)
-            if anew:
-                self._block_ends(pairs)
-            looks = self.settings.until == "verdict" and number >= first and number % orders == 0
-            if len(self.here) < 2 or (looks and self._known()):
+            self._block_ends(pairs)
+            looks = not fixed and number >= LEAST_BLOCKS and number % 2 == 0
+            alone = len(self.here) < 2 and not fixed
+            if not self.here or alone or (looks and self._known()):
                 break
         self._end()
 
@@ -307,9 +313,9 @@ class Comparison:
         self._end()
 
     def _start_anew(self, number: int) -> None:
-        """Servers start again before a block, each time another one first."""
-        for participant in self.here:
-            participant.cluster.stop("fast")
+        """Starts servers again before a block, each time another one first."""
+        with ThreadPoolExecutor(len(self.here)) as stopping:
+            list(stopping.map(lambda participant: participant.cluster.stop("fast"), self.here))
         self._draw_layout()
         for participant in self._order(number):
             self._try(participant, lambda participant: participant.cluster.start())

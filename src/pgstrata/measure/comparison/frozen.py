@@ -16,13 +16,21 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 
 from pgstrata.campaign.plan.order import TURN_SECONDS, order_of_pair
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Second, Stretch
 from pgstrata.driver.spec import FrozenSpec
 from pgstrata.errors import ServerError
-from pgstrata.measure.comparison.turns import BlockTurns, Counts, MeasuredTurn, OwnTurns
+from pgstrata.measure.comparison.turns import (
+    NOTHING,
+    BlockTurns,
+    Counts,
+    MeasuredTurn,
+    OwnTurns,
+    plus,
+)
 from pgstrata.measure.step import StepResult
 from pgstrata.server.freezer import Freezer
 from pgstrata.workload.core.language import Step
@@ -270,13 +278,16 @@ class FrozenTurns(BlockTurns):
         role = next(one for one in result.done.roles if one.name == result.record.role)
         rate, seconds = result.record.rate or 0.0, result.record.seconds
         unit = rate * seconds / role.operations if role.operations else 0.0
-        found = []
+        pairs: list[MeasuredTurn] = []
         for number, (begin, end) in enumerate(itertools.pairwise([0, *self.pairs])):
-            own = [counts.get(stretch, (0, 0.0)) for stretch in range(begin, end)]
-            operations, busy = sum(n for n, _ in own), sum(b for _, b in own)
-            if busy > 0 and min(n for n, _ in own) > (clients - 0.5) * self.operations:
-                found.append((number, busy / clients, operations * clients / busy * unit))
-        return found
+            stretches = [counts.get(stretch, NOTHING) for stretch in range(begin, end)]
+            total = reduce(plus, stretches, NOTHING)
+            whole = min(stretch.operations for stretch in stretches) > (clients - 0.5) * self.operations
+            if total.busy > 0 and whole:
+                rate = total.operations * clients / total.busy * unit
+                # Which of its processes kept others of the same server from a CPU is not known.
+                pairs.append((number, total.busy / clients, rate, None))
+        return pairs
 
 
 def _turns(participants: int) -> Iterator[tuple[int, int]]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from pgstrata.errors import PgstrataError, ServerError
-from pgstrata.judge.pairs import pairs_of
+from pgstrata.judge.disturbance import LEFT_OUT
+from pgstrata.judge.pairs import left_out, pairs_of
 from pgstrata.judge.statements import Executions, Rounds, enough_known
+from pgstrata.measure.comparison.turns import waited_share
 from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
 from pgstrata.measure.run.active import ActiveRun
+from pgstrata.measure.step import StepResult
 from pgstrata.server.cluster import Cluster
 from pgstrata.stats import sequential
 from pgstrata.store.kept import KeptData
@@ -32,7 +36,8 @@ class Participant:
         self.slices: list[Slice] = []
         self.blocks: list[int] = []
         self.span: float | None = None
-        """These four are as in the step record, of the present step."""
+        self.cpus: set[int] = set()
+        """These five are as in the step record, of the present step."""
         self.measurement: StepMeasurement | None = None
         self.error: PgstrataError | None = None
         self._log_tail = ""
@@ -104,7 +109,7 @@ class Participant:
 
     def begin(self, parts: int, turns: TurnKind) -> None:
         """The next step, which will be measured in so many parts at least."""
-        self.turns, self.slices, self.blocks, self.span = turns, [], [], None
+        self.turns, self.slices, self.blocks, self.span, self.cpus = turns, [], [], None, set()
         self.measurement = self.run.measurement(self._next_step(), self._order, parts=parts)
 
     def measure(self, step: Step, pair: int) -> None:
@@ -116,7 +121,19 @@ class Participant:
         record = result.record
         # A slice may be too short for any statement to end in it.
         rate = record.rate or 0.0
-        self.slices.append(Slice(pair=pair, started=record.started, seconds=record.seconds, rate=rate))
+        waited = self._waited(result)
+        self.slices.append(
+            Slice(pair=pair, started=record.started, seconds=record.seconds, rate=rate, waited=waited)
+        )
+
+    def _waited(self, result: StepResult) -> float | None:
+        """The share of a slice in which its backends waited for a CPU that other programs had."""
+        record, waited = result.record, result.observed.waited_seconds
+        if waited is None or record.server_cpu_seconds is None or self.run.settings.other_load >= 1:
+            return None
+        clients = sum(role.clients for role in record.roles.values())
+        ran = record.server_cpu_seconds + record.driver_cpu_seconds
+        return waited_share((ran, waited), record.seconds * clients, clients, len(os.sched_getaffinity(0)))
 
     def measure_slice(self, step: Step, pair: int) -> None:
         """One slice; whose turn comes next finds a replica of this one idle."""
@@ -141,6 +158,7 @@ class Participant:
         if self.measurement is not None and self.measurement.parts:
             self.run.store(self.measurement, self, reachable=self.error is None)
         self.measurement, self.turns, self.slices, self.blocks, self.span = None, None, [], [], None
+        self.cpus = set()
 
     def rounds(self) -> Rounds:
         """What each statement of a replay came to in the present step; empty for other steps."""
@@ -191,6 +209,9 @@ def known(here: Sequence[Participant], base: str, margin: float) -> bool:
     for other in here:
         if other is first:
             continue
+        out, pairs = left_out(first, other)
+        if out > LEFT_OUT * pairs:
+            return False
         if not sequential.look(*pairs_of(first, other), margin=margin, span=first.span).decided:
             return False
     rounds = {other.label: other.rounds() for other in here if other is not first}

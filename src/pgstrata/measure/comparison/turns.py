@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Second, Stretch
@@ -12,15 +13,54 @@ from pgstrata.driver.spec import FrozenSpec, WindowsSpec
 from pgstrata.errors import DriverError, ServerError
 from pgstrata.measure.step import StepResult
 
-Counts = Mapping[int, tuple[int, float]]
-"""Operations and busy seconds of all connections, by the number of a window or stretch."""
 
-MeasuredTurn = tuple[int, float, float]
-"""Number of a window or stretch, its seconds, and the rate in them in the unit of the step."""
+class TurnCount(NamedTuple):
+    """What all connections did in one window or stretch. Times in seconds, of all connections added up."""
+
+    operations: int
+    busy: float
+    cpu_times: tuple[float, float] | None
+    """In which their processes ran, and in which they were ready and waited; None where it is not known."""
+
+
+NOTHING = TurnCount(0, 0.0, (0.0, 0.0))
+
+Counts = Mapping[int, TurnCount]
+"""By the number of a window or stretch."""
+
+MeasuredTurn = tuple[int, float, float, float | None]
+"""Number of a window or stretch, its seconds, the rate in them in the unit of the step, and the share of its
+time in which its processes waited for a CPU (None where that is not known)."""
+
+
+def plus(first: TurnCount, second: TurnCount) -> TurnCount:
+    """Adds up two counts; CPU times are not known where one of them does not know."""
+    a, b = first.cpu_times, second.cpu_times
+    times = None if a is None or b is None else (a[0] + b[0], a[1] + b[1])
+    return TurnCount(first.operations + second.operations, first.busy + second.busy, times)
+
+
+def waited_share(
+    cpu_times: tuple[float, float] | None, busy: float, connections: int, cpus: int
+) -> float | None:
+    """Returns the share of a slice's time, 0 … 1, in which other programs kept its processes from a CPU.
+
+    cpu_times: seconds in which the processes ran, and in which they were ready and waited; busy: seconds of
+    all connections added up. A connection's driver and backend work in turn, so `connections` of them can use
+    as many CPUs at once, at most `cpus`. What they did not use of these is what others can have had:
+    processes of the same side that wait for each other are not counted."""
+    if cpu_times is None or busy <= 0:
+        return None
+    ran, waited = cpu_times
+    usable = busy * min(connections, cpus) / connections
+    return round(min(1.0, max(0.0, min(waited, usable - ran)) / usable), 4)
 
 
 class OwnTurns(ABC):
     """Those of one participant: `pgstrata.measure.measurement.Turns`, and what its block does with them."""
+
+    cpus: Sequence[int] = ()
+    """That driver and backends of all participants share; empty: left to the kernel."""
 
     def __init__(self) -> None:
         self.ready = threading.Event()

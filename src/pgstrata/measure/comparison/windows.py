@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from pgstrata.campaign.plan.order import WindowSchedule
 from pgstrata.driver.client import Driver
 from pgstrata.driver.spec import WindowsSpec
 from pgstrata.errors import ServerError
-from pgstrata.measure.comparison.turns import BlockTurns, Counts, MeasuredTurn, OwnTurns
+from pgstrata.measure.comparison.turns import BlockTurns, Counts, MeasuredTurn, OwnTurns, waited_share
 from pgstrata.measure.step import StepResult
 
 HEAD_START = 0.05
@@ -20,8 +21,9 @@ HEAD_START = 0.05
 class OwnWindows(OwnTurns):
     """The windows of one participant in the schedule of all. number: of the participant, from 0."""
 
-    def __init__(self, schedule: WindowSchedule, number: int) -> None:
+    def __init__(self, schedule: WindowSchedule, number: int, cpus: Sequence[int]) -> None:
         super().__init__()
+        self.cpus = cpus
         self._schedule, self._number = schedule, number
         self.zero = 0
         """When the first window of all begins, in nanoseconds of the monotonic clock."""
@@ -44,12 +46,18 @@ class OwnWindows(OwnTurns):
 
 
 class WindowTurns(BlockTurns):
-    """Windows of so many seconds. Made anew for each block. warmup: seconds before the first that counts."""
+    """The windows of all participants in one block.
 
-    def __init__(self, slice_seconds: float, participants: int, warmup: float) -> None:
+    warmup: seconds before the first window that counts; cpus: those that all participants share, empty: left
+    to the kernel."""
+
+    def __init__(
+        self, slice_seconds: float, participants: int, warmup: float, cpus: Sequence[int] = ()
+    ) -> None:
         self._slice_seconds = slice_seconds
+        self._cpus = len(cpus or os.sched_getaffinity(0))
         schedule = WindowSchedule(slice_seconds, participants, warmup, secrets.randbits(32))
-        self.own: list[OwnWindows] = [OwnWindows(schedule, number) for number in range(participants)]
+        self.own: list[OwnWindows] = [OwnWindows(schedule, number, cpus) for number in range(participants)]
 
     def begin(self) -> Mapping[int, ServerError]:
         zero = time.monotonic_ns() + int(HEAD_START * 1e9)
@@ -68,8 +76,17 @@ class WindowTurns(BlockTurns):
 
     def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
         """A window that was cut short is left out."""
-        operations = sum(n for n, _ in counts.values())
-        busy = sum(b for _, b in counts.values())
+        operations = sum(count.operations for count in counts.values())
+        busy = sum(count.busy for count in counts.values())
         unit = (result.record.rate or 0.0) / (operations / busy) if operations else 0.0
         least = 0.5 * self._slice_seconds * clients
-        return [(number, b / clients, n / b * unit) for number, (n, b) in sorted(counts.items()) if b > least]
+        return [
+            (
+                number,
+                count.busy / clients,
+                count.operations / count.busy * unit,
+                waited_share(count.cpu_times, count.busy, clients, self._cpus),
+            )
+            for number, count in sorted(counts.items())
+            if count.busy > least
+        ]

@@ -68,7 +68,7 @@ class ActiveRun:
         interrupts: Interrupts,
     ) -> None:
         self._campaign, self.settings, self.planned = campaign, campaign.spec, run
-        self._cpus = cpus_of(campaign)
+        self._cpus = cpus_of(campaign.spec)
         self.progress, self.interrupts = progress, interrupts
         self.timings = Timings()
         self.comparison: ComparisonRecord | None = None

@@ -1,0 +1,61 @@
+"""Whether other programs, the host or a quota disturbed a step so much that its rates say nothing of the
+servers.
+
+Nothing is called slower, faster or the same on a disturbed step: its verdict is unclear, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pgstrata.judge.pairs import left_out
+from pgstrata.store.record import Disturbance, StepRecord
+
+LEFT_OUT = 0.5
+"""Share of the pairs that may be left out because a side waited for a CPU."""
+
+STOLEN = 0.1
+"""Share of the CPU time that other guests of the host may have had."""
+
+THROTTLED = 0.05
+"""Share of the time for which the quota of a container may have stopped processes."""
+
+SAID = 0.1
+"""From this share of the CPUs on a page says that other programs used them, also where verdicts hold."""
+
+
+def disturbed(base: Iterable[StepRecord], other: Iterable[StepRecord]) -> str:
+    """Returns why a comparison of these records of one step was disturbed; an empty text where it was not.
+
+    base, other: the records of both sides, in the order of their repeats.
+    """
+    base, other = list(base), list(other)
+    counts = [left_out(a, b) for a, b in zip(base, other, strict=False)]
+    out, known = sum(out for out, _ in counts), sum(known for _, known in counts)
+    seen = [record.disturbance for record in (*base, *other) if record.disturbance is not None]
+    if not seen:
+        return ""
+    load = _largest(seen, "other_load")
+    text = f"other programs used {load:.0%} of the CPUs"
+    if known and out > LEFT_OUT * known:
+        return f"{text}: in {out:,} of {known:,} pairs a server waited for a CPU"
+    # Where no slice tells whether it waited.
+    if not known and load > _largest(seen, "allowed"):
+        return text
+    if (stolen := _largest(seen, "stolen")) > STOLEN:
+        return f"other guests of the host used {stolen:.0%} of the CPUs"
+    if (throttled := _largest(seen, "throttled")) > THROTTLED:
+        return f"the CPU quota of the container stopped processes for {throttled:.0%} of the time"
+    return ""
+
+
+def other_load(records: Iterable[StepRecord]) -> float:
+    """Returns the largest share of the CPUs that other programs used beside one of these steps."""
+    return _largest([record.disturbance for record in records if record.disturbance], "other_load")
+
+
+def _largest(seen: Iterable[Disturbance], name: str) -> float:
+    return max((getattr(each, name) or 0.0 for each in seen), default=0.0)
+
+
+__all__ = ["LEFT_OUT", "SAID", "disturbed", "other_load"]

@@ -1,0 +1,50 @@
+"""A step that other programs, the host or a quota disturbed: no word rests on it, and the reason is told."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+
+from pgstrata.judge.disturbance import disturbed, other_load
+from pgstrata.store.record import Disturbance, Slice, StepRecord
+from support_records import step_record
+
+
+def record(waited: float | None, disturbance: Disturbance | None, pairs: int = 20) -> StepRecord:
+    """A step measured in slices that all waited for so much of their time."""
+    slices = tuple(Slice(pair=n, seconds=0.02, rate=100.0, waited=waited) for n in range(1, pairs + 1))
+    return structs.replace(step_record(), slices=slices, disturbance=disturbance)
+
+
+def test_a_quiet_step_is_not_disturbed() -> None:
+    quiet = record(0.0, Disturbance(other_load=0.02))
+    assert disturbed([quiet], [quiet]) == ""
+    assert disturbed([record(None, None)], [record(None, None)]) == "", "nobody knows"
+    assert disturbed([], []) == ""
+
+
+def test_pairs_that_waited_say_more_than_the_load_of_all_cpus() -> None:
+    busy_elsewhere = record(0.05, Disturbance(other_load=0.5))
+    assert disturbed([busy_elsewhere], [busy_elsewhere]) == ""
+    waited = record(0.4, Disturbance(other_load=0.71))
+    expected = "other programs used 71% of the CPUs: in 20 of 20 pairs a server waited for a CPU"
+    assert disturbed([waited], [record(0.0, Disturbance(other_load=0.02))]) == expected
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (Disturbance(other_load=0.24), ""),
+        (Disturbance(other_load=0.3), "other programs used 30% of the CPUs"),
+        (Disturbance(other_load=0.3, allowed=0.5), ""),
+        (Disturbance(other_load=0.0, stolen=0.2), "other guests of the host used 20% of the CPUs"),
+        (
+            Disturbance(other_load=0.0, throttled=0.4),
+            "the CPU quota of the container stopped processes for 40% of the time",
+        ),
+    ],
+)
+def test_without_slices_that_tell_the_load_decides(seen: Disturbance, expected: str) -> None:
+    busy = record(None, seen)
+    assert disturbed([record(None, Disturbance(other_load=0.0, allowed=seen.allowed))], [busy]) == expected
+    assert other_load([busy]) == seen.other_load
