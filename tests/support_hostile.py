@@ -397,7 +397,7 @@ class Hostile:
             except OSError:
                 return
             with self._lock:
-                self.decent, behaviour = self.decent - 1, _decent if self.decent > 0 else self.behaviour
+                self.decent, behaviour = self.decent - 1, decent if self.decent > 0 else self.behaviour
             thread = threading.Thread(target=self._talk, args=[connection, behaviour], daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -408,7 +408,7 @@ class Hostile:
             behaviour(Talk(connection, self.over))
 
 
-def _decent(talk: Talk) -> None:
+def decent(talk: Talk) -> None:
     talk.ready()
     while True:
         tag, _ = talk.hear()

@@ -13,16 +13,18 @@ import re
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, NamedTuple
+from typing import IO, Annotated, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from pgstrata import numbers
+from pgstrata.bounded import BoundError, inflate, json_as
 from pgstrata.errors import PgstrataError, UsageError, is_disk_full
 from pgstrata.user_files import shown
 
@@ -43,6 +45,21 @@ HELD_BYTES = 64 << 20
 
 MOST_TEXTS, MOST_TEXT_BYTES, LONGEST_TEXT = 1 << 16, 16 << 20, 32 << 10
 """Of texts that stand in the file once: how many, all of them together, and each."""
+
+MOST_HEADER_BYTES = 32 << 20
+"""Of the header, unpacked."""
+
+MOST_BLOCK_BYTES = 64 << 20
+"""Of a block of records, unpacked: at least one statement with its parameters is in it."""
+
+MOST_PARAMETERS = 65_535
+"""Of a statement: the protocol counts them in 16 bits."""
+
+LATEST = 253_402_300_799_999_999
+"""Microseconds since 1970 of the end of the year 9999."""
+
+MOST_SHAPE_BYTES, SHORT_SHAPE = 16 << 20, 200
+"""Of all shapes' texts in the header together; characters of each further text once they have as many."""
 
 LEVEL = 4
 """Of zlib: at this one compressing costs less than reading the log."""
@@ -66,6 +83,10 @@ _ENTRY = np.dtype(
 
 _FAILED, _TIMED, _COMMON, _FORGETS = 4, 8, 16, 32
 
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Microseconds = Annotated[int, Meta(ge=0, le=LATEST)]
+Seconds = Annotated[float, Meta(ge=0, le=1e15)]
+
 
 class Statement(NamedTuple):
     """One statement of a session. start: microseconds since 1970; duration: microseconds, None where the
@@ -88,30 +109,30 @@ class Shape(msgspec.Struct):
     call in the original, on the average, None where nothing says it, as no log does."""
 
     text: str
-    calls: int = 0
-    seconds: float = 0.0
-    errors: int = 0
+    calls: Count = 0
+    seconds: Seconds = 0.0
+    errors: Count = 0
     reads: bool = False
     parameters: list[str] = []
-    rows: float | None = None
+    rows: Annotated[float, Meta(ge=0, le=1e18)] | None = None
 
 
 class Database(msgspec.Struct):
     """Of one database. most_sessions: at the same time."""
 
     name: str
-    sessions: int = 0
-    statements: int = 0
-    seconds: float = 0.0
-    most_sessions: int = 0
+    sessions: Count = 0
+    statements: Count = 0
+    seconds: Seconds = 0.0
+    most_sessions: Count = 0
 
 
 class LeftOut(msgspec.Struct):
     """What is not in the file. seconds: that it took, as far as the log says; example: the first one."""
 
     why: str
-    count: int = 0
-    seconds: float = 0.0
+    count: Count = 0
+    seconds: Seconds = 0.0
     example: str = ""
 
 
@@ -124,17 +145,17 @@ class Header(msgspec.Struct):
     source: str = ""
     files: list[str] = []
     masked: bool = False
-    begin: int = 0
-    end: int = 0
-    sessions: int = 0
-    statements: int = 0
-    timed: int = 0
-    errors: int = 0
-    seconds: float = 0.0
-    most_sessions: int = 0
-    simple: int = 0
-    extended: int = 0
-    prepared: int = 0
+    begin: Microseconds = 0
+    end: Microseconds = 0
+    sessions: Count = 0
+    statements: Count = 0
+    timed: Count = 0
+    errors: Count = 0
+    seconds: Seconds = 0.0
+    most_sessions: Count = 0
+    simple: Count = 0
+    extended: Count = 0
+    prepared: Count = 0
     databases: list[Database] = []
     left_out: list[LeftOut] = []
     notes: list[str] = []
@@ -229,6 +250,7 @@ class Writer:
         self._texts: dict[str, int] = {}
         self._text_bytes = 0
         self._shapes: dict[str, int] = {}
+        self._shape_bytes = 0
         self.shapes: list[Shape] = []
         self.databases: list[Database] = []
         self._numbers: dict[str, int] = {}
@@ -263,7 +285,10 @@ class Writer:
         number = self._shapes.get(text)
         if number is None:
             number = self._shapes[text] = len(self.shapes)
-            self.shapes.append(Shape(text))
+            is_short = len(text) <= SHORT_SHAPE or self._shape_bytes < MOST_SHAPE_BYTES
+            written = text if is_short else text[: SHORT_SHAPE - 1] + "…"
+            self._shape_bytes += len(msgspec.json.encode(written))
+            self.shapes.append(Shape(written))
         return number
 
     def has_shape(self, text: str) -> bool:
@@ -287,7 +312,10 @@ class Writer:
         return session
 
     def add(self, session: SessionWriter, statement: Statement, *, common: bool) -> None:
-        """The next statement of a session. common: its text is likely to come again."""
+        """The next statement of a session. common: its text is likely to come again.
+
+        Raises CapturedError for one that is too long for a block.
+        """
         start, duration, protocol, number, text, parameters, sqlstate, forgets = statement
         buffer = session.buffer
         before = len(buffer)
@@ -327,6 +355,12 @@ class Writer:
         session.statements += 1
         self._count(session, statement)
         self._held += len(buffer) - before
+        if len(buffer) > MOST_BLOCK_BYTES:
+            raise CapturedError(
+                f"a statement of {numbers.size(len(buffer) - before)} with its parameters is longer than a "
+                f"captured file can hold ({numbers.size(MOST_BLOCK_BYTES)})",
+                f"it begins with: {shown(text, 80)}",
+            )
         if len(buffer) >= BLOCK_BYTES:
             self._flush(session)
         elif self._held > HELD_BYTES:
@@ -510,6 +544,15 @@ class SessionEntry(NamedTuple):
     flags: int
 
 
+class _Places(NamedTuple):
+    """Where the parts of a file are: place and number of entries, place and bytes of what is packed."""
+
+    directory: int
+    entries: int
+    texts: tuple[int, int]
+    header: tuple[int, int]
+
+
 class Captured:
     """A captured file, open for reading. Raises CapturedError where it is none."""
 
@@ -520,8 +563,10 @@ class Captured:
         except OSError as error:
             raise CapturedError(f"{shown(path)} cannot be read: {error.strerror}") from error
         try:
-            self._trailer = self._read_trailer()
+            self._places = self._read_trailer()
             self.header = self._read_header()
+            if self.header.sessions != self._places.entries:
+                raise self._damaged("its header and its directory differ in the number of sessions")
             self._texts = self._read_texts()
         except BaseException:
             self._file.close()
@@ -535,7 +580,7 @@ class Captured:
     ) -> None:
         self._file.close()
 
-    def _read_trailer(self) -> Sequence[int]:
+    def _read_trailer(self) -> _Places:
         size = self._file.seek(0, os.SEEK_END)
         head = os.pread(self._file.fileno(), _HEAD.size, 0)
         if len(head) < _HEAD.size or head[:16] != MAGIC:
@@ -554,69 +599,94 @@ class Captured:
             raise CapturedError(
                 f"{shown(self.path)} is cut off: its end is missing", "copy or capture it again"
             )
-        found: tuple[int, ...] = _TRAILER.unpack(trailer)[:6]
-        if max(found[0], found[2] + found[3], found[4] + found[5]) > size:
-            raise self._damaged()
-        return found
+        directory, entries, texts, text_bytes, header, header_bytes, _ = _TRAILER.unpack(trailer)
+        ends = (directory + entries * _ENTRY.itemsize, texts + text_bytes, header + header_bytes)
+        if min(directory, texts, header) < _HEAD.size or max(ends) > size - _TRAILER.size:
+            raise self._damaged("a part of it lies beyond its end")
+        return _Places(directory, entries, (texts, text_bytes), (header, header_bytes))
 
-    def _damaged(self) -> CapturedError:
-        return CapturedError(f"{shown(self.path)} is damaged", "copy or capture it again")
+    def _damaged(self, why: str) -> CapturedError:
+        return CapturedError(f"{shown(self.path)} is damaged: {why}", "copy or capture it again")
 
-    def _section(self, at: int, length: int) -> bytes:
+    def _section(self, at: int, length: int, most: int) -> bytes:
+        # Packed data are hardly larger than what they hold: zlib adds eleven bytes and five for each 16 kB.
+        if length > most + (most >> 10) + 64:
+            raise self._damaged(f"{numbers.size(length)} are packed where {numbers.size(most)} are the most")
+        packed = os.pread(self._file.fileno(), length, at)
+        if len(packed) < length:
+            raise self._damaged("a part of it lies beyond its end")
         try:
-            return zlib.decompress(os.pread(self._file.fileno(), length, at))
-        except zlib.error as error:
-            raise self._damaged() from error
+            return inflate(packed, most)
+        except BoundError as error:
+            raise self._damaged(str(error)) from error
 
     def _read_header(self) -> Header:
         try:
-            return msgspec.json.decode(self._section(*self._trailer[4:6]), type=Header)
-        except msgspec.MsgspecError as error:
-            raise self._damaged() from error
+            return json_as(self._section(*self._places.header, MOST_HEADER_BYTES), Header)
+        except BoundError as error:
+            raise self._damaged(f"its header: {error}") from error
 
     def _read_texts(self) -> list[str]:
-        data = self._section(*self._trailer[2:4])
-        texts, at = [], 0
+        data = self._section(*self._places.texts, MOST_TEXT_BYTES + 5 * MOST_TEXTS)
+        texts: list[str] = []
+        at = 0
         try:
             while at < len(data):
-                length, at = _number(data, at)
-                texts.append(data[at : at + length].decode())
-                at += length
-        except (IndexError, UnicodeDecodeError) as error:
-            raise self._damaged() from error
+                if len(texts) == MOST_TEXTS:
+                    raise _DamageError(f"it has more than {MOST_TEXTS} common texts")
+                text, at = _text(data, at)
+                texts.append(text)
+        except _DAMAGES as error:
+            raise self._damaged(_why(error)) from error
         return texts
 
     def sessions(self) -> Iterator[SessionEntry]:
-        """In the order of their beginning."""
-        directory, count = self._trailer[0], self._trailer[1]
+        """In the order of their beginning. Raises CapturedError for an entry that cannot be."""
+        directory, count = self._places.directory, self._places.entries
+        databases = len(self.header.databases)
         for first in range(0, count, 1024):
-            size = min(1024, count - first) * _ENTRY.itemsize
-            data = os.pread(self._file.fileno(), size, directory + first * _ENTRY.itemsize)
-            if len(data) < size:
-                raise self._damaged()
+            length = min(1024, count - first) * _ENTRY.itemsize
+            data = os.pread(self._file.fileno(), length, directory + first * _ENTRY.itemsize)
+            if len(data) < length:
+                raise self._damaged("a part of it lies beyond its end")
             for row in np.frombuffer(data, _ENTRY):
-                yield SessionEntry(*(int(value) for value in row))
+                entry = SessionEntry(*(int(value) for value in row))
+                if (
+                    max(entry.begin, entry.end) > LATEST
+                    or entry.database >= databases
+                    or entry.block >= directory
+                ):
+                    raise self._damaged("an entry of its directory cannot be")
+                yield entry
 
     def statements(self, entry: SessionEntry) -> Iterator[Statement]:
-        """Of one session, in their order."""
-        at, start = entry.block, entry.begin
+        """Of one session, in their order. Raises CapturedError for records that cannot be."""
+        at, start, left = entry.block, entry.begin, entry.statements
         while at:
-            head = os.pread(self._file.fileno(), _BLOCK.size, at)
-            if len(head) < _BLOCK.size:
-                raise self._damaged()
-            packed, whole, following = _BLOCK.unpack(head)
-            data = self._section(at + _BLOCK.size, packed)
-            if len(data) != whole or (following and following <= at):
-                raise self._damaged()
+            # Blocks lie before the directory, which lies within the file.
+            if not _HEAD.size <= at <= self._places.directory - _BLOCK.size:
+                raise self._damaged("a block lies where none can be")
+            packed, whole, following = _BLOCK.unpack(os.pread(self._file.fileno(), _BLOCK.size, at))
+            if whole > MOST_BLOCK_BYTES:
+                raise self._damaged(f"a block of {numbers.size(whole)}")
+            if following and following < at + _BLOCK.size + packed:
+                raise self._damaged("its blocks overlap")
+            data = self._section(at + _BLOCK.size, packed, whole)
+            if len(data) < whole:
+                raise self._damaged("a block is shorter than it says")
             try:
                 place = 0
                 while place < len(data):
                     statement, place = self._statement(data, place, start)
-                    start = statement.start
+                    start, left = statement.start, left - 1
+                    if left < 0:
+                        raise _DamageError("a session has more statements than it says")
                     yield statement
-            except (IndexError, UnicodeDecodeError) as error:
-                raise self._damaged() from error
+            except _DAMAGES as error:
+                raise self._damaged(_why(error)) from error
             at = following
+        if left:
+            raise self._damaged("a session has fewer statements than it says")
 
     def _statement(self, data: bytes, at: int, before: int) -> tuple[Statement, int]:
         later, at = _number(data, at)
@@ -625,24 +695,33 @@ class Captured:
         duration: int | None = None
         if flags & _TIMED:
             duration, at = _number(data, at)
+        start = before + later
+        if start > LATEST or (duration or 0) > LATEST or shape >= len(self.header.shapes) or flags & 3 == 3:
+            raise _DamageError("a record cannot be")
         sqlstate = ""
         if flags & _FAILED:
-            sqlstate, at = data[at : at + 5].decode(), at + 5
+            sqlstate, at = data[at : at + 5].decode("ascii"), at + 5
+            if len(sqlstate) < 5:
+                raise _DamageError("a record is cut")
         if flags & _COMMON:
             number, at = _number(data, at)
             text = self._texts[number]
         else:
-            length, at = _number(data, at)
-            text, at = data[at : at + length].decode(), at + length
+            text, at = _text(data, at)
         parameters: list[str | None] = []
         if flags & 3 != SIMPLE:
             count, at = _number(data, at)
+            if count > MOST_PARAMETERS:
+                raise _DamageError(f"a statement with {count} parameters")
             for _ in range(count):
-                length, at = _number(data, at)
-                parameters.append(data[at : at + length - 1].decode() if length else None)
-                at += max(0, length - 1)
-        made = Statement(
-            before + later,
+                if data[at]:
+                    value, at = _text(data, at, 1)
+                    parameters.append(value)
+                else:
+                    at += 1
+                    parameters.append(None)
+        statement = Statement(
+            start,
             duration,
             flags & 3,
             shape,
@@ -651,18 +730,45 @@ class Captured:
             sqlstate,
             bool(flags & _FORGETS),
         )
-        return made, at
+        return statement, at
+
+
+class _DamageError(Exception):
+    """What is wrong with a record, in words."""
+
+
+_DAMAGES = (IndexError, UnicodeDecodeError, _DamageError)
+
+
+def _why(error: Exception) -> str:
+    """Returns what is wrong, in words, of one of `_DAMAGES`."""
+    match error:
+        case _DamageError():
+            return str(error)
+        case UnicodeDecodeError():
+            return "a text is not UTF-8"
+    return "a record is cut, or names a text that is not there"
+
+
+def _text(data: bytes, at: int, more: int = 0) -> tuple[str, int]:
+    """Returns the text at a place and the place behind it. more: by how much its length is written larger."""
+    length, at = _number(data, at)
+    end = at + length - more
+    if end > len(data):
+        raise _DamageError("a text is cut")
+    return data[at:end].decode(), end
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
-    while True:
+    while shift < 64:
         byte = data[at]
         at += 1
         value |= (byte & 127) << shift
         if byte < 128:
             return value, at
         shift += 7
+    raise _DamageError("a number has more than 64 bits")
 
 
 __all__ = [

@@ -16,10 +16,28 @@ const HEAD: usize = 24;
 const TRAILER: usize = 64;
 const ENTRY: usize = 40;
 
-/// Bytes of the largest block: one statement may be as long as a server takes them.
-const MOST_BLOCK: u32 = 256 << 20;
-/// Of texts and header, packed.
-const MOST_SECTION: u64 = 256 << 20;
+/// Bytes of the largest block, unpacked; at least one statement is in it. These bounds are also those of the
+/// program that writes the file.
+const MOST_BLOCK: u32 = 64 << 20;
+/// Of the header, unpacked.
+const MOST_HEADER: u64 = 32 << 20;
+/// Common texts: how many, and all of them with their lengths.
+const MOST_TEXTS: usize = 1 << 16;
+const MOST_TEXT_BYTES: u64 = (16 << 20) + 5 * MOST_TEXTS as u64;
+/// Microseconds since 1970 of the end of the year 9999.
+pub const LATEST: u64 = 253_402_300_799_999_999;
+
+/// Most bytes that zlib makes of so many.
+fn packed_at_most(whole: u64) -> u64 {
+    whole + whole / 1024 + 64
+}
+
+/// Unpacks data; none where they are damaged, cut, or more than `most` bytes.
+fn inflated(packed: &[u8], most: u64, into: &mut Vec<u8>) -> Option<()> {
+    let mut unpacker = ZlibDecoder::new(packed);
+    let whole = unpacker.by_ref().take(most + 1).read_to_end(into).ok()? as u64;
+    (whole <= most && unpacker.total_in() == packed.len() as u64).then_some(())
+}
 
 /// Letters of a statement that are part of its name in the events.
 const SHOWN: usize = 150;
@@ -91,19 +109,29 @@ impl Captured {
             return Err(wrong("its end is missing"));
         }
         let word = |n: usize| u64_at(&trailer, 8 * n);
-        let section = |place: u64, length: u64| -> Result<Vec<u8>, Failure> {
-            if length > MOST_SECTION || place.checked_add(length).is_none_or(|end| end > size) {
+        let lies_within = |place: u64, length: Option<u64>| {
+            place >= HEAD as u64 && length.and_then(|n| place.checked_add(n)).is_some_and(|end| end <= at)
+        };
+        let section = |place: u64, length: u64, most: u64| -> Result<Vec<u8>, Failure> {
+            if length > packed_at_most(most) || !lies_within(place, Some(length)) {
                 return Err(wrong("it is damaged"));
             }
             let mut packed = vec![0; length as usize];
             file.read_exact_at(&mut packed, place).map_err(|e| wrong(&e.to_string()))?;
             let mut whole = Vec::new();
-            ZlibDecoder::new(&packed[..]).read_to_end(&mut whole).map_err(|_| wrong("it is damaged"))?;
+            inflated(&packed, most, &mut whole).ok_or_else(|| wrong("it is damaged"))?;
             Ok(whole)
         };
-        let texts = texts(&section(word(2), word(3))?).ok_or_else(|| wrong("it is damaged"))?;
-        let header: Header =
-            serde_json::from_slice(&section(word(4), word(5))?).map_err(|_| wrong("it is damaged"))?;
+        if !lies_within(word(0), word(1).checked_mul(ENTRY as u64)) {
+            return Err(wrong("it is damaged"));
+        }
+        let texts = texts(&section(word(2), word(3), MOST_TEXT_BYTES)?);
+        let texts = texts.ok_or_else(|| wrong("it is damaged"))?;
+        let header: Header = serde_json::from_slice(&section(word(4), word(5), MOST_HEADER)?)
+            .map_err(|_| wrong("it is damaged"))?;
+        if header.begin.max(header.end) > LATEST {
+            return Err(wrong("it is damaged"));
+        }
         let shapes = header.shapes.iter().enumerate().map(|(number, shape)| name(number, &shape.text));
         Ok(Captured {
             path: path.to_owned(),
@@ -134,6 +162,10 @@ impl Captured {
                 self.file.read_exact_at(&mut held, place).map_err(|e| self.unreadable(&e))?;
             }
             let row = &held[at..at + ENTRY];
+            if u64_at(row, 0).max(u64_at(row, 8)) > LATEST || u32_at(row, 32) as usize >= self.databases.len()
+            {
+                return Err(self.damaged());
+            }
             Ok(Entry {
                 begin: u64_at(row, 0).saturating_sub(self.begin),
                 end: u64_at(row, 8).saturating_sub(self.begin),
@@ -150,16 +182,18 @@ impl Captured {
         let mut head = [0; 16];
         self.file.read_exact_at(&mut head, at).map_err(|e| self.unreadable(&e))?;
         let (length, whole, next) = (u32_at(&head, 0), u32_at(&head, 4), u64_at(&head, 8));
-        if length > MOST_BLOCK || whole > MOST_BLOCK || (next != 0 && next <= at) {
+        let end = at.saturating_add(16).saturating_add(u64::from(length));
+        if whole > MOST_BLOCK
+            || u64::from(length) > packed_at_most(whole.into())
+            || (next != 0 && next < end)
+            || end > self.directory
+        {
             return Err(self.damaged());
         }
         packed.resize(length as usize, 0);
         self.file.read_exact_at(packed, at + 16).map_err(|e| self.unreadable(&e))?;
         into.clear();
-        ZlibDecoder::new(&packed[..])
-            .take(u64::from(whole) + 1)
-            .read_to_end(into)
-            .map_err(|_| self.damaged())?;
+        inflated(packed, whole.into(), into).ok_or_else(|| self.damaged())?;
         if into.len() != whole as usize {
             return Err(self.damaged());
         }
@@ -195,6 +229,9 @@ fn name(number: usize, text: &str) -> String {
 fn texts(data: &[u8]) -> Option<Vec<Box<[u8]>>> {
     let (mut found, mut at) = (Vec::new(), 0);
     while at < data.len() {
+        if found.len() == MOST_TEXTS {
+            return None;
+        }
         let length = usize::try_from(varint(data, &mut at)?).ok()?;
         found.push(data.get(at..at.checked_add(length)?)?.into());
         at += length;
@@ -210,14 +247,14 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Seven bits a byte, the lowest first; none where the bytes end within it.
+/// Seven bits a byte, the lowest first; none where the bytes end within it, or it has more than 64 bits.
 #[inline]
 pub fn varint(data: &[u8], at: &mut usize) -> Option<u64> {
     let (mut value, mut shift) = (0u64, 0);
     loop {
         let byte = *data.get(*at)?;
         *at += 1;
-        value |= u64::from(byte & 127).checked_shl(shift).unwrap_or(0);
+        value |= u64::from(byte & 127).checked_shl(shift)?;
         if byte < 128 {
             return Some(value);
         }

@@ -36,6 +36,9 @@ pub enum Text<'b> {
     Own(&'b [u8]),
 }
 
+/// The protocol counts them in 16 bits.
+const MOST_PARAMETERS: u64 = 65_535;
+
 const FAILED: u8 = 4;
 const TIMED: u8 = 8;
 const COMMON: u8 = 16;
@@ -66,6 +69,9 @@ impl<'b> Record<'b> {
         let mut parameters = &data[from..from];
         if protocol != Protocol::Simple {
             count = varint(data, at)?;
+            if count > MOST_PARAMETERS {
+                return None;
+            }
             let from = *at;
             for _ in 0..count {
                 if let Some(length) = varint(data, at)?.checked_sub(1) {
@@ -97,7 +103,7 @@ impl<'b> Record<'b> {
             out.push(0);
             wire::cstr(out, name);
             out.extend_from_slice(&wire::TEXT_PARAMETERS);
-            out.extend_from_slice(&(self.count.min(65_535) as u16).to_be_bytes());
+            out.extend_from_slice(&(self.count as u16).to_be_bytes());
             let mut at = 0;
             for _ in 0..self.count {
                 let length = varint(self.parameters, &mut at).unwrap_or(0);

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::captured::{Captured, Entry};
+use super::captured::{Captured, Entry, LATEST};
 use super::pace::ReplayPace;
 use super::record::{Protocol, Record, Text};
 use super::tally::ReplayTally;
@@ -173,8 +173,8 @@ impl<'a> ReplaySession<'a> {
             return Ok(());
         }
         let record = Record::read(&self.block, &mut self.at).ok_or_else(|| self.file.damaged())?;
-        self.original += record.later;
-        if record.shape >= self.file.shapes.len() {
+        self.original = self.original.saturating_add(record.later);
+        if record.shape >= self.file.shapes.len() || self.original > LATEST {
             return Err(self.file.damaged());
         }
         let text = match record.text {
