@@ -270,6 +270,7 @@ START |= {
     "SCRAM with another nonce": _scram(lambda nonce: b"r=other,s=QUFB,i=4096"),
     "SCRAM with no rounds": _scram(lambda nonce: b"r=" + nonce + b"x,s=QUFB,i=0"),
     "SCRAM with 4 billion rounds": _scram(lambda nonce: b"r=" + nonce + b"x,s=QUFB,i=4294967295"),
+    "SCRAM with 2 billion rounds": _scram(lambda nonce: b"r=" + nonce + b"x,s=QUFB,i=2147483647"),
     "SCRAM with a salt that is none": _scram(lambda nonce: b"r=" + nonce + b"x,s=*,i=4096"),
     "SCRAM that ends early": _scram_ends(OK),
     "SCRAM with a wrong signature": _scram_ends(auth(12, b"v=QUFBQQ==")),

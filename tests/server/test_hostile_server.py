@@ -160,6 +160,7 @@ SOME = [
     "2 GB announced",
     "endless notices",
     "SCRAM with 4 billion rounds",
+    "SCRAM with 2 billion rounds",
     "SCRAM that ends early",
     "an error that steers the terminal",
     "an error of 50 MB",
@@ -190,6 +191,50 @@ def test_bench_ends_with_a_sentence(place: Path, name: str) -> None:
         code, said = bench(server, place)
     assert code == 1 and said.count("error:") == 1
     assert len(said) < 10_000
+
+
+@pytest.mark.parametrize(
+    "name", ["endless rows", "endless notices as an answer", "copies out without an end"]
+)
+@pytest.mark.parametrize("engine", ["auto", "blocking"])
+def test_an_answer_without_an_end_does_not_outlast_the_step(
+    place: Path, name: str, engine: EngineChoice
+) -> None:
+    with hostile(place, QUERY[name]) as server:
+        spec = structs.replace(
+            spec_of(server, "simple", engine, 2, 2), overtime_seconds=600.0, answer_overtime_seconds=0.5
+        )
+        with Driver(spec, silence=LIMIT) as driver:
+            driver.ready()
+            driver.start()
+            events = list(driver.events())
+    failures = [event for event in events if isinstance(event, Failure)]
+    assert [failure.kind for failure in failures] == ["overtime"]
+    assert "goes on arriving" in failures[0].message
+
+
+def test_bench_ends_where_an_answer_does_not(place: Path) -> None:
+    with hostile(place, QUERY["endless rows"], decent=1) as server:
+        script = server.folder / "s.sql"
+        script.write_text("SELECT 1;\n")
+        command = [sys.executable, "-m", "pgstrata", "bench", "-f", str(script), "-T", "1", server.url]
+        done = subprocess.run(
+            command, cwd=place, env=environment(), capture_output=True, text=True, timeout=LIMIT
+        )
+    check(done.stdout + done.stderr)
+    assert done.returncode == 1 and "goes on arriving" in done.stderr
+
+
+def test_short_questions_take_little_memory(place: Path) -> None:
+    with (
+        hostile(place, QUERY["endless rows"]) as server,
+        Conninfo.parse(server.url).connect() as session,
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(PgstrataError, match="takes more than 16 MB"),
+    ):
+        patch.setattr("pgstrata.server.session.MOST_ANSWER_BYTES", 16 << 20)
+        with answering(session, LIMIT):
+            session.execute("SELECT 1")
 
 
 def test_time_limits_and_sizes_are_named(place: Path) -> None:

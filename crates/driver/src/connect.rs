@@ -18,6 +18,9 @@ use crate::startup::{self, Startup, StartupProgress};
 use crate::tls::{self, Tls, TlsClient};
 use crate::wire::Inbox;
 
+/// Messages before the first ReadyForQuery; servers send some twenty, and poolers what these have sent.
+const MOST_MESSAGES: u32 = 10_000;
+
 /// Where connections lead, and what they all need for that.
 pub struct Server {
     pub to: Connection,
@@ -277,6 +280,7 @@ fn converse<'a>(
 ) -> Result<Startup<'a>, Refused> {
     let mut out = BytesMut::new();
     startup.hello(&mut out)?;
+    let mut messages = 0;
     loop {
         if !out.is_empty() {
             line.write_all(&out)?;
@@ -294,6 +298,11 @@ fn converse<'a>(
             Some((tag, body)) => {
                 // Messages that are all there already must not keep us beyond the limit either.
                 deadline.left()?;
+                messages += 1;
+                if messages > MOST_MESSAGES {
+                    let what = format!("more than {MOST_MESSAGES} messages during start-up");
+                    return Err(startup::senseless(&what).into());
+                }
                 if startup.take(tag, inbox.body(body), &mut out)? == StartupProgress::Ready {
                     return Ok(startup);
                 }

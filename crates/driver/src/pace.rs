@@ -16,6 +16,9 @@ const WAKINGS: u64 = 1 << 32;
 /// The step's beginning and end, as all threads see them.
 pub struct Control {
     deadline: AtomicU64,
+    /// Until when answers may go on arriving, and how long after the deadline that is.
+    answers_until: AtomicU64,
+    answer_overtime: Nanos,
     opened: Mutex<Option<Nanos>>,
     bell: Condvar,
     /// Clients whose last transaction the step waits for; 0 where it ends by time.
@@ -30,6 +33,8 @@ impl Control {
     pub fn new(unfinished: u64, wake: Option<OwnedFd>) -> Control {
         Control {
             deadline: AtomicU64::new(Nanos::MAX),
+            answers_until: AtomicU64::new(Nanos::MAX),
+            answer_overtime: Nanos::MAX,
             opened: Mutex::new(None),
             bell: Condvar::new(),
             unfinished: AtomicU64::new(unfinished),
@@ -50,10 +55,16 @@ impl Control {
         self.opened.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Answers may go on arriving for so long after the step's end.
+    pub fn with_answer_overtime(self, answer_overtime: Nanos) -> Control {
+        Control { answer_overtime, ..self }
+    }
+
     /// Opens the barrier: every role starts at `begin`, none starts a transaction after `deadline`.
     pub fn open(&self, begin: Nanos, deadline: Nanos) {
         // A stop that came before the start stays.
         let _ = self.deadline.compare_exchange(Nanos::MAX, deadline, Ordering::SeqCst, Ordering::SeqCst);
+        self.end_answers(deadline);
         *self.lock() = Some(begin);
         self.bell.notify_all();
     }
@@ -71,6 +82,7 @@ impl Control {
 
     /// Ends the step: no transaction starts any more, sleepers wake up.
     pub fn stop(&self) {
+        self.end_answers(clock::now());
         self.deadline.store(0, Ordering::SeqCst);
         {
             let _guard = self.lock();
@@ -86,6 +98,16 @@ impl Control {
     #[inline]
     pub fn over(&self, now: Nanos) -> bool {
         now >= self.deadline()
+    }
+
+    /// True when an answer that is still arriving at `now` has had its time.
+    #[inline]
+    pub fn answers_over(&self, now: Nanos) -> bool {
+        now >= self.answers_until.load(Ordering::Relaxed)
+    }
+
+    fn end_answers(&self, deadline: Nanos) {
+        self.answers_until.fetch_min(deadline.saturating_add(self.answer_overtime), Ordering::SeqCst);
     }
 
     #[inline]

@@ -162,7 +162,8 @@ fn step(
     let ends_by_time = spec.seconds.is_some();
     let finite = roles.iter().filter(|r| !ends_by_time && r.operations.is_some());
     let unfinished = finite.map(|r| u64::from(r.clients)).sum();
-    let control = Control::new(unfinished, Some(wake_event));
+    let answers = spec.answer_overtime_seconds.unwrap_or(spec.overtime_seconds);
+    let control = Control::new(unfinished, Some(wake_event)).with_answer_overtime(clock::nanos(answers));
     let writer = StatementWriter::new(events, spec.results_dir.as_deref());
     let mut records: Vec<RoleRecord> = roles.iter().map(RoleRecord::of).collect();
     // From now on, not from the barrier on: a server that does not answer must not keep us.
@@ -431,6 +432,10 @@ impl Coordinator<'_> {
                 None => from + (said + 1) * SECOND,
             };
             let now = clock::now();
+            // The last client with a number of operations has ended the step; others may wait for an answer.
+            if give_up == Nanos::MAX && self.control.over(now) {
+                give_up = later(now, overtime);
+            }
             if now >= give_up {
                 if !failed && !stopped {
                     failed = true;

@@ -44,6 +44,10 @@ pub struct Spec {
     #[serde(default = "ten_minutes")]
     #[schemars(range(min = 0.0))]
     pub overtime_seconds: f64,
+    /// Longest time that answers may go on arriving after the end of the step; null: `overtime_seconds`.
+    #[serde(default)]
+    #[schemars(range(min = 0.0))]
+    pub answer_overtime_seconds: Option<f64>,
     /// Folder that receives the rows of recorded statements.
     #[serde(default)]
     pub results_dir: Option<String>,

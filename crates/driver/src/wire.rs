@@ -72,6 +72,9 @@ const ROOM: usize = 8 * 1024;
 /// Largest message: PostgreSQL cannot make a row beyond 1 GiB.
 const MOST: usize = 0x4000_0000;
 
+/// Largest row that is taken where rows are looked at.
+const MOST_ROW: usize = 256 << 20;
+
 /// So much of an error or a notice is kept.
 const MOST_SAID: usize = 64 * 1024;
 
@@ -124,7 +127,8 @@ impl Inbox {
             return Err(format!("a message {:?} of impossible length {length}", tag as char));
         }
         let whole = length + 1;
-        if tag == b'D' && !want_rows {
+        // Nobody reads the rows of a COPY.
+        if (tag == b'D' && !want_rows) || tag == b'd' {
             let here = whole.min(have.len());
             self.start += here;
             self.drop = whole - here;
@@ -152,7 +156,10 @@ impl Inbox {
                 self.drop = whole - have;
                 Ok(Some((tag, body)))
             }
-            b'D' | b'd' | b'E' | b'N' => Ok(None),
+            b'D' if whole > MOST_ROW => {
+                Err(format!("a row of {whole} bytes, and at most {MOST_ROW} can be taken"))
+            }
+            b'D' | b'E' | b'N' => Ok(None),
             _ if whole > MOST_OTHER => {
                 Err(format!("a message {:?} of {whole} bytes, which is longer than any", tag as char))
             }

@@ -317,6 +317,8 @@ class Spec(StepSpec, frozen=True, kw_only=True):
     log: LogSpec | None = None
     overtime_seconds: float = 600.0
     """Longest time that statements under way at the end of the step may still take."""
+    answer_overtime_seconds: float | None = None
+    """Longest time that answers may go on arriving after the end of the step; None: `overtime_seconds`."""
 
 
 def document(spec: msgspec.Struct) -> Json:

@@ -21,7 +21,7 @@ from pgstrata.driver.spec import AuthMethod, Connection, Keepalives
 from pgstrata.errors import ServerError, UsageError, server_said
 from pgstrata.server import tls
 from pgstrata.server.refused import refused
-from pgstrata.server.session import Session
+from pgstrata.server.session import Session, within
 from pgstrata.suggest import nearest
 
 CONNECT_SECONDS = 30
@@ -29,6 +29,9 @@ CONNECT_SECONDS = 30
 
 ENDLESS_SECONDS = 130
 """What `connect_timeout=0`, libpq's "without limit", means here: every wait has an end."""
+
+GRACE_SECONDS = 3.0
+"""How much later than libpq's own limit a connection is given up, which libpq cannot be while it computes."""
 
 _WAYS: tuple[AuthMethod, ...] = ("none", "password", "md5", "scram-sha-256")
 
@@ -162,12 +165,15 @@ class Conninfo:
         self.check()
         wanted = make_conninfo("", **self._asked())
         try:
-            return Session.connect(wanted, autocommit=True)
+            if self.own:
+                return Session.connect(wanted, autocommit=True)
+            hosts = self.given.get("host") or os.environ.get("PGHOST", "")
+            limit = self.seconds * (1 + hosts.count(",")) + GRACE_SECONDS
+            return within(limit, lambda: Session.connect(wanted, autocommit=True))
         except psycopg.Error as error:
             if self.own:
                 raise ServerError(f"cannot connect to the server: {server_said(error)}") from error
-            hosts = (self.given.get("host") or os.environ.get("PGHOST", "")).split(",")
-            raise refused(error, self._looked_at()[0], hosts) from error
+            raise refused(error, self._looked_at()[0], hosts.split(",")) from error
 
     def _asked(self) -> dict[str, str]:
         """What libpq is given."""

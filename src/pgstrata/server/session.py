@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Protocol
 
 import psycopg
@@ -15,6 +18,11 @@ from psycopg.abc import RV, PQGen
 from pgstrata.errors import ServerError, server_said
 
 _CANCEL_SECONDS = 1.0
+
+MOST_ANSWER_BYTES = 256 << 20
+"""Memory that answers to short questions may take, more than there was before."""
+
+_GLANCE_SECONDS = 0.05
 
 
 class Connectable(Protocol):
@@ -39,28 +47,83 @@ class Session(psycopg.Connection[Any]):
             raise
 
 
+def within(seconds: float, connect: Callable[[], Session]) -> Session:
+    """Returns the session that `connect` makes, on another thread.
+
+    A server may ask for two billion rounds of SCRAM's hash, which libpq computes to the end and in one go: a
+    thread that does is left behind. Raises ServerError where it takes longer than so many seconds, and what
+    `connect` raises.
+    """
+    answers: queue.SimpleQueue[Session | BaseException] = queue.SimpleQueue()
+    is_given_up = threading.Event()
+
+    def work() -> None:
+        try:
+            session = connect()
+        except BaseException as error:
+            answers.put(error)
+            return
+        answers.put(session)
+        if is_given_up.is_set():
+            session.close()
+
+    threading.Thread(target=work, name="pgstrata-connect", daemon=True).start()
+    try:
+        answer = answers.get(timeout=seconds)
+    except queue.Empty:
+        is_given_up.set()
+        raise ServerError(
+            f"connecting is not done after {seconds:g} s (connect_timeout): the server lets libpq compute, "
+            "perhaps billions of rounds of SCRAM's hash",
+            "is it the server that you meant?",
+        ) from None
+    except BaseException:
+        is_given_up.set()
+        raise
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
 @contextlib.contextmanager
 def answering(session: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
-    """For short questions: a server that leaves them unanswered for this long is given up.
+    """For short questions: a server that leaves them unanswered for this long is given up, and so is one
+    whose answers take more than `MOST_ANSWER_BYTES` of memory.
 
     Raises ServerError, also for answers that make no sense and for errors that the block does not expect.
     """
-    late = threading.Event()
+    over = threading.Event()
+    given_up: list[str] = []
 
-    def give_up() -> None:
-        late.set()
-        with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(session.fileno())) as s:
-            s.shutdown(socket.SHUT_RDWR)
+    def watch() -> None:
+        until, most = time.monotonic() + seconds, _memory() + MOST_ANSWER_BYTES
+        while not over.wait(max(0.0, min(_GLANCE_SECONDS, until - time.monotonic()))):
+            if _memory() > most:
+                given_up.append(f"the answer of the server takes more than {MOST_ANSWER_BYTES >> 20} MB")
+            elif time.monotonic() >= until:
+                given_up.append(f"the server has not answered for {seconds:g} s")
+            else:
+                continue
+            with (
+                contextlib.suppress(OSError, psycopg.Error),
+                socket.socket(fileno=os.dup(session.fileno())) as s,
+            ):
+                s.shutdown(socket.SHUT_RDWR)
+            return
 
-    timer = threading.Timer(seconds, give_up)
-    timer.daemon = True
-    timer.start()
+    threading.Thread(target=watch, name="pgstrata-answering", daemon=True).start()
     try:
         yield
     except (psycopg.Error, UnicodeError) as error:
-        if late.is_set():
+        if given_up:
             session.close()
-            raise ServerError(f"the server has not answered for {seconds:g} s") from error
+            raise ServerError(given_up[0]) from error
         raise ServerError(f"the server does not answer as it should: {server_said(error)}") from error
     finally:
-        timer.cancel()
+        over.set()
+
+
+def _memory() -> int:
+    """Bytes of memory that this process holds."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

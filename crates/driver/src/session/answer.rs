@@ -12,6 +12,9 @@ use crate::startup::senseless;
 use crate::tally::Outcome;
 use crate::wire;
 
+/// Bytes of rows of one recorded statement that are kept.
+const MOST_KEPT: usize = 256 << 20;
+
 /// The answer that is coming in.
 #[derive(Default)]
 pub(super) struct Answer {
@@ -89,12 +92,16 @@ impl Session<'_> {
         loop {
             let message = self.inbox.next(want_rows).map_err(|what| senseless(&what))?;
             let Some((tag, body)) = message else {
+                // Once for each read from the socket, and never for an answer that one read brings.
+                if self.context.control.answers_over(now) {
+                    return Err(self.endless_answer());
+                }
                 return Ok(Progress::More);
             };
             match tag {
                 b'D' if want_rows => {
                     let row = self.inbox.body(body).to_vec();
-                    self.take_row(&row);
+                    self.take_row(&row)?;
                 }
                 b'C' => {
                     self.answer.rows += wire::tag_rows(self.inbox.body(body));
@@ -173,19 +180,42 @@ impl Session<'_> {
         })
     }
 
-    fn take_row(&mut self, row: &[u8]) {
+    fn take_row(&mut self, row: &[u8]) -> Result<(), Failure> {
         let Some(&index) = self.answer.pending.front() else {
-            return;
+            return Ok(());
         };
         self.answer.row_count += 1;
         let statement = &self.role.statements[index];
         if statement.record {
             if self.context.keep_rows {
+                if self.answer.kept.len() + row.len() > MOST_KEPT {
+                    return Err(self.statement_failure(
+                        index,
+                        Failure::new(
+                            FailureKind::Sql,
+                            format!("the answer has more than {} MiB, and is not kept", MOST_KEPT >> 20),
+                        ),
+                    ));
+                }
                 tab_separated(row, &mut self.answer.kept);
             }
         } else {
             let values = wire::columns(row).map(|v| v.map(<[u8]>::to_vec));
             self.answer.values = values.collect();
+        }
+        Ok(())
+    }
+
+    /// The step has ended long ago, and an answer does not.
+    #[cold]
+    fn endless_answer(&self) -> Failure {
+        Failure {
+            statement: self.statement_text(),
+            hint: Some("the statement has too many rows for a step of this length, or no end".to_owned()),
+            ..Failure::new(
+                FailureKind::Overtime,
+                "the step has ended, and the answer to a statement goes on arriving without an end",
+            )
         }
     }
 

@@ -71,6 +71,21 @@ impl<'a> Fixture<'a> {
     }
 }
 
+#[test]
+fn an_answer_that_goes_on_long_after_the_step_ends_it() {
+    let role = role(query(json!([{"sql": ["SELECT 1"], "name": "one"}])));
+    let control = control().with_answer_overtime(SECOND);
+    let mut fixture = Fixture::new(&role, &control, None);
+    control.open(0, SECOND);
+    fixture.sent(1);
+    let mut row = Vec::new();
+    wire::message(&mut row, b'D', |out| out.extend_from_slice(&[0, 0]));
+    assert_eq!(fixture.answer(&row, 2 * SECOND - 1).unwrap(), Progress::More);
+    let failure = fixture.answer(&row, 2 * SECOND).unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Overtime);
+    assert_eq!(failure.statement.as_deref(), Some("SELECT 1"));
+}
+
 fn complete(tag: &str) -> Vec<u8> {
     let mut out = Vec::new();
     wire::message(&mut out, b'C', |out| wire::cstr(out, tag.as_bytes()));

@@ -23,6 +23,12 @@ from pgstrata.workload.core.scripts import RETRIED
 
 Say = Callable[[Second], None]
 
+LEAST_ANSWER_SECONDS = 10.0
+"""An answer that is arriving at the end may go on for as long as the bench took, and at least this long."""
+
+VACUUM_SECONDS = 3600.0
+"""Longest time for the VACUUM and TRUNCATE before a built-in script."""
+
 UNDER_WAY_SECONDS = 1.0
 """What is under way when a bench is stopped may take so long; what takes longer is cancelled."""
 
@@ -65,7 +71,8 @@ def run(bench: BenchOptions, say: Say, ending: Ending) -> BenchResult:
             scale = _scale(bench, connection, built_in)
         server = server_said(connection.info.parameter_status("server_version") or "", 60)
         if built_in and bench.vacuum:
-            _vacuum(connection)
+            with answering(connection, VACUUM_SECONDS):
+                _vacuum(connection)
     seed = bench.seed if bench.seed is not None else int.from_bytes(os.urandom(4))
     spec = _spec(bench, scripts, place, scale, seed)
     failure: DriverError | None = None
@@ -133,6 +140,7 @@ def _spec(
         threads=bench.threads,
         seconds=bench.seconds,
         log=_log(bench),
+        answer_overtime_seconds=max(LEAST_ANSWER_SECONDS, bench.seconds or 0.0),
         roles=[role.spec()],
     )
 
