@@ -165,6 +165,11 @@ def test_io_uring(tmp_path: Path) -> None:
     told(doctor.io_uring(tmp_path, lambda: errno.EPERM), "warn", "io_uring_disabled = 2", "sysctl")
 
 
+def test_closed_network() -> None:
+    told(doctor.closed_network(lambda: "root"), "ok", "closed")
+    told(doctor.closed_network(lambda: None), "warn", "open", "CLONE_NEWNET")
+
+
 @pytest.mark.parametrize(("mine", "state"), [(1, "bad"), (2, "warn"), (8, "ok")])
 def test_cpu_count(monkeypatch: pytest.MonkeyPatch, mine: int, state: str) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(mine)))
@@ -174,12 +179,12 @@ def test_cpu_count(monkeypatch: pytest.MonkeyPatch, mine: int, state: str) -> No
 
 def test_this_machine(tmp_path: Path) -> None:
     checks = doctor.examine(tmp_path / "data")
-    assert len({c.name for c in checks}) == len(checks) == 14
+    assert len({c.name for c in checks}) == len(checks) == 15
     for check in checks:
         assert check.seen
         assert bool(check.fix) == (check.state in ("warn", "bad"))
     # An empty root is a machine that shows nothing: no check may fail over that.
-    assert len(doctor.examine(tmp_path, tmp_path)) == 14
+    assert len(doctor.examine(tmp_path, tmp_path)) == 15
 
 
 def test_facts_of_this_machine(tmp_path: Path) -> None:

@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import Literal
 
 from pgstrata import numbers
+from pgstrata.errors import PgstrataError
 from pgstrata.observe import disks, host, machine
+from pgstrata.server.account import server_account
+from pgstrata.server.network import Way, way_to_close
 
 State = Literal["ok", "warn", "bad", "unknown"]
 ROOT = Path("/")
@@ -328,6 +331,25 @@ def _probe_io_uring() -> int:
     return 0
 
 
+def closed_network(probe: Callable[[], Way | None] | None = None) -> Check:
+    """Whether servers under test can be kept off the network. `probe` returns how, None if not at all."""
+    name = "network of servers"
+    try:
+        way = (probe or (lambda: way_to_close(server_account())))()
+    except PgstrataError as error:
+        return Check(name, "unknown", error.message)
+    if way is not None:
+        return Check(name, "ok", "closed: servers under test are reached by their sockets, and reach nothing")
+    return Check(
+        name,
+        "warn",
+        "open: the kernel makes no network namespace here, so extensions and settings of a server under test "
+        "can reach other machines",
+        "Allow unshare(CLONE_NEWNET): run as root with CAP_SYS_ADMIN, or let ordinary users make user "
+        "namespaces (`sysctl user.max_user_namespaces`, the container's seccomp profile).",
+    )
+
+
 def examine(data_dir: Path, root: Path = ROOT, needed_bytes: int = 10 * GIB) -> list[Check]:
     """All checks, for a data folder that need not exist yet. Takes half a second."""
     return [
@@ -345,6 +367,7 @@ def examine(data_dir: Path, root: Path = ROOT, needed_bytes: int = 10 * GIB) -> 
         perf(root),
         counting(),
         io_uring(root),
+        closed_network(),
     ]
 
 

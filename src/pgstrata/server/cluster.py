@@ -38,6 +38,7 @@ from pgstrata.server.lag import ReplicaLag
 from pgstrata.server.log_end import loader_complaint, problem, tail
 from pgstrata.server.memory import MemoryGroup, forget_cached
 from pgstrata.server.model import Server
+from pgstrata.server.network import Way, way_to_close
 from pgstrata.server.pooler import Pooler, Through
 from pgstrata.server.process import children, server_env, settle, spawn
 from pgstrata.server.running import started_at
@@ -75,7 +76,8 @@ class Cluster:
     env: added to the server's environment only; initdb: more options of initdb; tcp: listens on
     127.0.0.1 too; cpus: the only CPUs its processes use; memory: most bytes they may use together,
     page cache included; through: a pooler that is started before it; storage: where its write-ahead log lies,
-    and what delays its disk; freezes: all its processes can be stopped for a while (`freezer`).
+    and what delays its disk; freezes: all its processes can be stopped for a while (`freezer`); outside: its
+    processes keep the network of this machine.
     Leaving it as a context manager stops and removes it.
     """
 
@@ -95,6 +97,7 @@ class Cluster:
         through: Through | None = None,
         storage: Storage | None = None,
         freezes: bool = False,
+        outside: bool = False,
     ) -> None:
         check_initdb(initdb)
         self.server, self.config = server, config
@@ -111,6 +114,8 @@ class Cluster:
         self._env, self._tcp, self._cpus = dict(env or {}), tcp, tuple(cpus)
         self._memory, self._group = memory, None if memory is None else MemoryGroup(self.folder.name, memory)
         self._account = server_account()
+        self.closed: Way | None = None if tcp or outside else way_to_close(self._account)
+        """How its processes are kept off the network; None where they are not."""
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = (self._account.uid, self._account.gid) if self._account else None
         self._place = ClaimedFolder(self.folder)
@@ -498,6 +503,7 @@ class Cluster:
                 death_signal=death,
                 cpus=self._cpus,
                 layout=self.layout,
+                closed=self.closed,
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise ServerError(f"{path} cannot be started: {error}") from error

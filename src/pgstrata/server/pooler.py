@@ -18,6 +18,7 @@ from pgstrata.errors import ServerError, UsageError
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.log_end import tail
+from pgstrata.server.network import Way
 from pgstrata.server.poolers import KINDS, MODES, PORT, Kind, Place
 from pgstrata.server.process import server_env, spawn
 from pgstrata.server.secrets import shown, without_secrets
@@ -158,6 +159,7 @@ class Before(Protocol):
     socket_dir: Path
     port: int
     user: str
+    closed: Way | None
 
     def private_folder(self, name: str) -> Path: ...
 
@@ -207,6 +209,7 @@ class Pooler:
                     output=log,
                     death_signal=self._kind.death,
                     cpus=self._cpus,
+                    closed=cluster.closed,
                 )
         except (OSError, subprocess.SubprocessError) as error:
             raise ServerError(f"{self.through.program} cannot be started: {error}") from error

@@ -17,6 +17,7 @@ import psutil
 
 from pgstrata.layout import Layout
 from pgstrata.server.account import Account
+from pgstrata.server.network import Way, enter_closed_network, outside_of_network
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -108,18 +109,22 @@ def spawn(
     death_signal: signal.Signals,
     cpus: Sequence[int] = (),
     layout: Layout | None = None,
+    closed: Way | None = None,
 ) -> subprocess.Popen[bytes]:
     """Starts `command` in its own session, as `account` where one is given.
 
     death_signal reaches it when pgstrata ends in whatever way; output takes its standard output
     and error; folder is its working folder; cpus the CPUs it may use (all if empty); layout: where its memory
-    lies (without one where the kernel draws it).
+    lies (without one where the kernel draws it); closed: how it is kept off the network (`way_to_close`),
+    None leaves it the network of this process.
     Raises OSError when it cannot be started.
     """
     parent = os.getpid()
     prctl = _libc.prctl
 
     def in_child() -> None:
+        if closed == "user":
+            enter_closed_network()
         # Runs after the change of account, which would clear the signal again.
         prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
         if os.getppid() != parent:
@@ -132,19 +137,22 @@ def spawn(
     who: dict[str, Any] = {}
     if account:
         who = {"user": account.uid, "group": account.gid, "extra_groups": account.groups}
-    return _on_launcher(
-        lambda: subprocess.Popen(
-            list(command),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env=dict(env) if layout is None else layout.filled(command, env),
-            start_new_session=True,
-            preexec_fn=in_child,
-            **who,
-        )
-    )
+
+    def launch() -> subprocess.Popen[bytes]:
+        with outside_of_network(closed):
+            return subprocess.Popen(
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env=dict(env) if layout is None else layout.filled(command, env),
+                start_new_session=True,
+                preexec_fn=in_child,
+                **who,
+            )
+
+    return _on_launcher(launch)
 
 
 def server_env(extra: Mapping[str, str] | None = None, data: Path | None = None) -> dict[str, str]:

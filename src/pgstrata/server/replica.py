@@ -150,8 +150,15 @@ class ReplicatedCluster(Cluster):
         memory: int | None = None,
         through: Through | None = None,
         storage: Storage | None = None,
+        outside: bool = False,
     ) -> None:
-        shared: dict[str, Any] = {"env": env, "cpus": cpus, "memory": memory, "storage": storage}
+        shared: dict[str, Any] = {
+            "env": env,
+            "cpus": cpus,
+            "memory": memory,
+            "storage": storage,
+            "outside": outside,
+        }
         super().__init__(server, config, folder, initdb=initdb, through=through, **shared)
         self.replicas = replicas
         self.streaming = settings_for(config, server.version_num)

@@ -397,6 +397,12 @@ class CampaignSpec(Strict):
         default=False,
         description="Leave the data folder of each run behind (stopped), to look at it.",
     )
+    allow_outside: bool = Field(
+        default=False,
+        description="Let servers under test reach beyond their sockets: they keep the network of this "
+        "machine, and what workloads `custom` and `replay` leave out otherwise (foreign servers, programs, files, "
+        "untrusted languages) is executed, by a superuser. See docs/replay.md.",
+    )
     keep_loaded: bool = Field(
         default=False,
         description="Keep loaded data in the cache, and begin from a copy of it wherever the same server, "

@@ -235,6 +235,8 @@ def _choose(spec: CampaignSpec, source: str, file: Path | None, overrides: Overr
         where, workload = f"workloads[{index + 1}]", found[index]
         scale = overrides.scale or wanted.scale
         values: dict[str, Any] = {"seed": spec.seed} if "seed" in workload.Options.model_fields else {}
+        if spec.allow_outside and "allow_outside" in workload.Options.model_fields:
+            values["allow_outside"] = True
         if scale is not None:
             if scale not in workload.scales:
                 raise UsageError(

@@ -100,6 +100,9 @@ keep_data = false
 # Keep loaded data for all repeats, configs and later campaigns that need the same.
 keep_loaded = false
 
+# Let servers under test reach beyond their sockets (docs/replay.md).
+allow_outside = false
+
 # The same seed gives the same rows, keys and order of operations.
 seed = 1
 

@@ -175,6 +175,7 @@ class FreshStart:
             cpus=campaign.spec.server_cpus,
             memory=variant.memory,
             storage=variant.storage,
+            outside=campaign.spec.allow_outside,
         )
         self._counts: Path | None = None
 

@@ -139,6 +139,7 @@ class ActiveRun:
             memory=variant.memory,
             through=variant.through,
             storage=variant.storage,
+            outside=self.settings.allow_outside,
         )
 
     def start(self, copy_of: Path | None = None) -> None:
@@ -403,6 +404,7 @@ class ActiveRun:
                 loaded=self.loaded,
                 storage=self._storage,
                 extensions=self._extensions,
+                network_closed=self.cluster.closed is not None if isinstance(self.cluster, Cluster) else None,
             )
         )
 

@@ -223,7 +223,22 @@ def _hosts(results: RunSet) -> Section | None:
     places = dict.fromkeys(sentence(run.record.cpus) for run in results.every)
     blocks += [Prose(text) for text in places if text]
     blocks += [Prose(_LAYOUTS[one]) for one in dict.fromkeys(_layouts(results))]
+    blocks += _networks(results)
     return Section("host", "Host", blocks)
+
+
+def _networks(results: RunSet) -> Iterator[Block]:
+    """Whether the servers could reach anything beyond their sockets."""
+    known = [run for run in results.every if run.record.network_closed is not None]
+    still_open = dict.fromkeys(run.variant for run in known if not run.record.network_closed)
+    if still_open:
+        yield Prose(
+            f"{', '.join(still_open)} kept the network of this machine: allow_outside was set, or the kernel "
+            "makes no network namespace for pgstrata (pgstrata doctor says so).",
+            "even",
+        )
+    elif known:
+        yield Prose("Servers had no network: clients reached them by Unix sockets only.")
 
 
 def _layouts(results: RunSet) -> Iterator[str]:
