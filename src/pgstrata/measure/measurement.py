@@ -169,8 +169,10 @@ class StepMeasurement:
         if not part.step.reads_only and (reading := [r.name for r in part.step.roles if r.reads_only]):
             reader = where.cluster.serving(reads_only=True)
             if reader is not server:
-                apart = dict.fromkeys(reading, reader.connection(where.database))
-        spec = self._driver_spec(part, server.connection(where.database), apart)
+                own = reader.connection(where.database, confined=part.step.confined)
+                apart = dict.fromkeys(reading, own)
+        connection = server.connection(where.database, confined=part.step.confined)
+        spec = self._driver_spec(part, connection, apart)
         span, interval = part.step.seconds, 1.0
         if turns is not None:
             # A second of one variant takes that of all the others, too.
@@ -298,7 +300,11 @@ class StepMeasurement:
             notes += more
         if self.step.digest is None and result.error is None and reachable and self._spec is not None:
             sampled = self.step.samples or partial(samples, self._spec)
-            plans, more = step_plans(lambda: self._where.cluster.connect(self._where.database), sampled)
+            where, confined = self._where, self.step.confined
+            # Making a plan executes functions: of statements that are confined by the role that is.
+            plans, more = step_plans(
+                lambda: where.cluster.connect(where.database, confined=confined), sampled
+            )
             record = structs.replace(record, plans=plans)
             notes += more
         result.record = structs.replace(record, notes=tuple(notes))

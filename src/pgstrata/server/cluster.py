@@ -42,6 +42,7 @@ from pgstrata.server.network import Way, way_to_close
 from pgstrata.server.pooler import Pooler, Through
 from pgstrata.server.process import children, server_env, settle, spawn
 from pgstrata.server.running import started_at
+from pgstrata.server.session import CONFINED
 from pgstrata.server.snapshot import copy_data, copy_folder, remove_folder
 from pgstrata.server.storage import Storage, wal_folder
 
@@ -375,21 +376,23 @@ class Cluster:
             time.sleep(0.02)
         return not self.alive()
 
-    def connect(self, database: str = "postgres") -> psycopg.Connection[Any]:
-        """A connection of the superuser, in autocommit. Raises ServerError when there is none to be had."""
-        return self._conninfo(database).connect()
+    def connect(self, database: str = "postgres", *, confined: bool = False) -> psycopg.Connection[Any]:
+        """A connection of the superuser, or of the confined role, in autocommit. Raises ServerError when
+        there is none to be had."""
+        return self._conninfo(database, user=CONFINED if confined else USER).connect()
 
-    def connection(self, database: str, tcp: bool = False) -> Connection:
+    def connection(self, database: str, tcp: bool = False, *, confined: bool = False) -> Connection:
         """How the driver connects: its spec's `connection`, through the pooler where there is one."""
+        user = CONFINED if confined else USER
         if self.pooler is not None:
-            return self.pooler.conninfo(database).for_driver()
-        return self._conninfo(database, tcp).for_driver()
+            return self.pooler.conninfo(database, user).for_driver()
+        return self._conninfo(database, tcp, user).for_driver()
 
-    def _conninfo(self, database: str, tcp: bool = False) -> Conninfo:
+    def _conninfo(self, database: str, tcp: bool = False, user: str = USER) -> Conninfo:
         host = "127.0.0.1" if tcp else str(self.socket_dir)
         # Servers before 9.0 refuse a connection that names its application.
         application = "pgstrata" if self.server.version_num >= 90000 else ""
-        return Conninfo.of_own(host, self.port, USER, database, application)
+        return Conninfo.of_own(host, self.port, user, database, application)
 
     @property
     def pooled(self) -> bool:

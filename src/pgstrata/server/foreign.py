@@ -69,11 +69,14 @@ class ForeignCluster:
             return True
         return False
 
-    def connect(self, database: str | None = None) -> psycopg.Connection[Any]:
-        """A connection in autocommit, to the DSN's own database unless one is named. Raises ServerError."""
+    def connect(self, database: str | None = None, *, confined: bool = False) -> psycopg.Connection[Any]:
+        """A connection of the DSN's user in autocommit, to its database unless one is named. Raises
+        ServerError."""
         return self._conninfo.with_database(database).connect()
 
-    def connection(self, database: str | None = None, tcp: bool = False) -> Connection:
+    def connection(
+        self, database: str | None = None, tcp: bool = False, *, confined: bool = False
+    ) -> Connection:
         """How the driver connects: its spec's `connection`, where libpq finds the server, or what stands
         before it."""
         return (self._through or self._conninfo).with_database(database).for_driver()

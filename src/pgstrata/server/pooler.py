@@ -240,6 +240,6 @@ class Pooler:
             # Killed, it leaves its socket, and Odyssey does not start where one is.
             (self._cluster.socket_dir / f".s.PGSQL.{PORT}").unlink(missing_ok=True)
 
-    def conninfo(self, database: str) -> Conninfo:
-        """The way through it."""
-        return Conninfo.of_own(str(self._cluster.socket_dir), PORT, self._cluster.user, database)
+    def conninfo(self, database: str, user: str | None = None) -> Conninfo:
+        """The way through it. user: None for the superuser."""
+        return Conninfo.of_own(str(self._cluster.socket_dir), PORT, user or self._cluster.user, database)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.ownership import write_into
+from pgstrata.server.session import CONFINED
 
 PORT = 6432
 """It only names the socket, beside the server's."""
@@ -65,7 +66,7 @@ class Kind:
 
 
 def _pgbouncer(place: Place, settings: Mapping[str, str]) -> list[str]:
-    users = place.write("users.txt", f'"{place.user}" ""\n')
+    users = place.write("users.txt", "".join(f'"{user}" ""\n' for user in (place.user, CONFINED)))
     lines = {
         **settings,
         "listen_port": str(PORT),

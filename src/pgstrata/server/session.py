@@ -17,6 +17,9 @@ from psycopg.abc import RV, PQGen
 
 from pgstrata.errors import ServerError, server_said
 
+CONFINED = "pgstrata_app"
+"""Role of connections that must not leave the database; made by what uses it (`workload.custom.confined`)."""
+
 _CANCEL_SECONDS = 1.0
 
 MOST_ANSWER_BYTES = 256 << 20
@@ -28,7 +31,7 @@ _GLANCE_SECONDS = 0.05
 class Connectable(Protocol):
     """What has databases to connect to: a cluster, or a running server."""
 
-    def connect(self, database: str = "postgres") -> psycopg.Connection[Any]: ...
+    def connect(self, database: str = "postgres", *, confined: bool = False) -> psycopg.Connection[Any]: ...
 
 
 class Session(psycopg.Connection[Any]):

@@ -259,7 +259,8 @@ class FreshStart:
         result.steps[step.name] = {role: graph.per(lengths[role].counted) for role, graph in graphs.items()}
 
     def _spec(self, step: Step, order: int) -> Spec:
-        spec = driver_spec(step, self.cluster.connection(DATABASE), self._seed(order, step.name), "blocking")
+        connection = self.cluster.connection(DATABASE, confined=step.confined)
+        spec = driver_spec(step, connection, self._seed(order, step.name), "blocking")
         return structs.replace(spec, local_time=f"{NOW + timedelta(hours=order)}")
 
     def _do(self, phase: Phase, check: Callable[[], None]) -> None:

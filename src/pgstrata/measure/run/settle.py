@@ -19,7 +19,7 @@ def run_admin(cluster: Connectable, phase: Admin, database: str) -> None:
     if phase.parallel:
         _together(cluster, phase.name, phase.statements, database)
         return
-    with cluster.connect(database) as connection:
+    with cluster.connect(database, confined=phase.confined) as connection:
         for statement in phase.statements:
             _execute(connection, phase.name, statement)
 

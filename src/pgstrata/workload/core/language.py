@@ -376,6 +376,8 @@ class Step:
     its data is kept.
     estimated_seconds: what the plan shows where `seconds` is None.
     replay: what its only role does, which has no scripts then.
+    confined: its connections are those of a role that is no superuser (`Cluster.connection`), on a server of
+    pgstrata's own.
     overtime: seconds that statements under way at its end may still take; then they are cancelled, and the
     step has failed.
     apart: where instructions are counted, each statement by itself. uncounted: why the step is none that can
@@ -400,6 +402,7 @@ class Step:
     estimated_seconds: float | None = None
     replay: ReplayedSessions | None = None
     overtime: float = 600.0
+    confined: bool = False
     apart: bool = False
     uncounted: str = ""
     samples: Callable[[], Sequence[Sample]] | None = None
@@ -427,12 +430,14 @@ class Step:
 class Admin:
     """Untimed SQL by the administrator's connection, each statement in its own transaction.
 
-    parallel: the statements run at once, each on its own connection.
+    parallel: the statements run at once, each on its own connection. confined: by the role that is no
+    superuser instead, on a server of pgstrata's own.
     """
 
     name: str
     statements: Sequence[str]
     parallel: bool = False
+    confined: bool = False
 
 
 @dataclass(frozen=True)
@@ -452,12 +457,14 @@ class Settle:
 class WorkContext:
     """What work in Python has at hand: the run's database, somebody to tell, and when to give up.
 
-    check: raises when the user has asked for the end; called at least every second or so.
+    check: raises when the user has asked for the end; called at least every second or so. managed: pgstrata
+    has started the server, and `connect` is its superuser.
     """
 
     connect: Callable[[], psycopg.Connection[Any]]
     say: Callable[[str], None]
     check: Callable[[], None]
+    managed: bool = True
 
 
 @dataclass(frozen=True)
