@@ -187,7 +187,7 @@ def test_counters_do_not_hold_what_the_observer_did(cluster: Cluster, table: str
 class NoPostgresDatabase(ForeignCluster):
     """A server whose account may connect to nothing but the observed database."""
 
-    def connect(self, database: str | None = None) -> Session:
+    def connect(self, database: str | None = None, *, confined: bool = False) -> Session:
         if database == "postgres":
             raise ServerError("permission denied for database postgres")
         return super().connect(database)

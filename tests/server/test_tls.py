@@ -407,7 +407,7 @@ def test_the_password_of_a_key_comes_from_a_service_file_and_goes_nowhere(
     (place / "s.sql").write_text("SELECT 1;\n")
     file = place / "campaign.toml"
     file.write_text(
-        'servers = ["dsn:service=locked"]\n[[workloads]]\nname = "custom"\n'
+        'servers = ["dsn:service=locked"]\nallow_outside = true\n[[workloads]]\nname = "custom"\n'
         'options = { steps = [{ scripts = ["s.sql"], clients = 1, seconds = 0.5, warmup = 0 }] }\n'
     )
     done = pgstrata("run", file)

@@ -112,9 +112,11 @@ def test_rows_of_files_are_loaded_beside_each_other(cluster: Cluster, tmp_path: 
     parquet = {"table": "s.t", "files": [files[3]], "columns": ["a", "b", "c"]}
     with database(cluster, "pgstrata") as connection:
         made = phases(setup=[files[0], csv, files[2], parquet], settle="none")
-        assert [phase.name for phase in made] == ["files", "load.make", "load.rows"]  # type: ignore[union-attr]
-        work(cluster, "pgstrata", made[0])  # type: ignore[arg-type]
-        for phase in made[1:]:
+        names = [phase.name for phase in made]  # type: ignore[union-attr]
+        assert names == ["confine", "files", "load.make", "load.rows", "confine"]
+        for phase in made[:2]:
+            work(cluster, "pgstrata", phase)  # type: ignore[arg-type]
+        for phase in made[2:]:
             run_phase(cluster, "pgstrata", phase)
         found = connection.execute("SELECT a, b, c::text FROM s.t ORDER BY a").fetchall()
         assert found == [(1, 'x;"y', "1.5"), (2, "-", None), (3, "p,q", "0.25"), (4, None, None)]
@@ -266,17 +268,19 @@ def test_a_running_server_keeps_what_it_has(
     options = f'scripts = "{shop}/look.sql"\nseconds = 0.3\nwarmup = 0\ndefine = {{customers = 9}}\n'
     with database(cluster, "mine") as connection:
         connection.execute("CREATE TABLE orders (customer_id int, amount int)")
-        for name, of, setup, code in (
-            ("there", "mine", "", 0),
-            ("into", "mine", f'setup = ["{shop}/shop.dump"]\n', 1),
-            ("beside", "", f'setup = ["{shop}/shop.dump"]\n', 0),
+        for name, of, setup, code, allowed in (
+            ("refused", "mine", "", 1, False),
+            ("there", "mine", "", 0, True),
+            ("into", "mine", f'setup = ["{shop}/shop.dump"]\n', 1, True),
+            ("beside", "", f'setup = ["{shop}/shop.dump"]\n', 0, True),
         ):
             (place / f"{name}.toml").write_text(
-                f'servers = ["dsn:postgresql:///{of}?{where}"]\n[[workloads]]\nname = "custom"\n'
-                f"[workloads.options]\n{setup}{options}"
+                f'servers = ["dsn:postgresql:///{of}?{where}"]\nallow_outside = {str(allowed).lower()}\n'
+                f'[[workloads]]\nname = "custom"\n[workloads.options]\n{setup}{options}'
             )
             done = pgstrata("run", f"{name}.toml", "--no-report")
             assert done.returncode == code, done.stdout + done.stderr
+            assert ("is a superuser" in done.stderr) is not allowed
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
         assert tables == [("orders",)]
         there = connection.execute("SELECT datname FROM pg_database WHERE datname = 'pgstrata'").fetchall()

@@ -400,8 +400,8 @@ class CampaignSpec(Strict):
     allow_outside: bool = Field(
         default=False,
         description="Let servers under test reach beyond their sockets: they keep the network of this "
-        "machine, and what workloads `custom` and `replay` leave out otherwise (foreign servers, programs, files, "
-        "untrusted languages) is executed, by a superuser. See docs/replay.md.",
+        "machine, and what workloads `custom` and `replay` leave out otherwise (foreign servers, programs, "
+        "files, untrusted languages) is executed, by a superuser. See docs/replay.md.",
     )
     keep_loaded: bool = Field(
         default=False,

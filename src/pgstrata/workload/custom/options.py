@@ -148,6 +148,11 @@ class CustomOptions(WorkloadOptions):
     load_connections: int = Field(
         4, ge=1, le=64, description="connections that load rows, and make indexes, at the same time"
     )
+    allow_outside: bool = Field(
+        False,
+        description="everything is executed as it stands, by a superuser on a server with a network, also "
+        "what reaches other servers, files and programs. Set by `allow_outside` of the campaign",
+    )
     load_limit: Seconds = Field(6 * 3600.0, description="seconds that one statement of `setup` may take")
     extensions: Names = Field(
         (),

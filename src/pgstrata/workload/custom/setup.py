@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from pgstrata.workload.core.language import (
 from pgstrata.workload.core.queries import limited_to
 from pgstrata.workload.core.recorded import PER_HOUR
 from pgstrata.workload.core.shares import each_its_own, spread
+from pgstrata.workload.custom.confined import Confinement, beginning
 from pgstrata.workload.custom.files import read
 from pgstrata.workload.custom.options import CustomOptions, Rows
 from pgstrata.workload.custom.rows import rows_of_table
@@ -63,6 +64,7 @@ _INDEX = re.compile(
 _INTO = re.compile(rf"COPY\s+{_NAME}", re.I)
 # Of owners, privileges and replication, which a benchmark has none of; what is there in every database; and
 # what only psql's own session is for.
+_SUBSCRIPTION = re.compile(r"CREATE\s+SUBSCRIPTION\s", re.I)
 _LEFT_OUT = re.compile(
     r"ALTER\s.*\sOWNER\s+TO\s+\S+\Z|GRANT\s|REVOKE\s|ALTER\s+DEFAULT\s+PRIVILEGES\s|SECURITY\s+LABEL\s"
     r"|COMMENT\s+ON\s+(?:EXTENSION\s|SCHEMA\s+public\s|DATABASE\s)|(?:CREATE|ALTER)\s+SCHEMA\s+public\b"
@@ -73,21 +75,29 @@ _LEFT_OUT = re.compile(
 
 @dataclass
 class Setup:
-    """Phases that make the data, the tables they make, and the extensions they need. bytes: of rows."""
+    """Phases that make the data, the tables they make, and the extensions they need. bytes: of rows;
+    confinement: what of it is left out, and whether a role of its own executes it."""
 
+    confinement: Confinement
     phases: list[Phase] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
     extensions: list[str] = field(default_factory=list)
     bytes: int = 0
 
 
-def setup(o: CustomOptions, version_num: int) -> Setup:
-    """For a server of this version. Raises UsageError for files that cannot be read as what they are."""
+def setup(o: CustomOptions, version_num: int, after: Sequence[str] = ()) -> Setup:
+    """For a server of this version. after: statements that are executed when all is loaded.
+
+    Raises UsageError for files that cannot be read as what they are.
+    """
+    confinement = Confinement(version_num, o.allow_outside, loads=bool(o.setup))
+    confinement.check_extensions(o.extensions)
     sources: list[Source | Sequence[Rows]] = []
     names: list[str] = []
     for item in o.setup:
         if isinstance(item, str):
-            sources.append(read(Path(item), o.contents.get(item, "")))
+            source = read(Path(item), o.contents.get(item, ""))
+            sources.append(replace(source, items=tuple(_confined(source, confinement))))
             names.append(Path(item).stem)
         elif sources and not isinstance(sources[-1], Source):
             sources[-1] = [*sources[-1], item]  # files of rows that follow each other are loaded together
@@ -107,10 +117,12 @@ def setup(o: CustomOptions, version_num: int) -> Setup:
             steps.append(_copied(o, name, [(None, block) for block in blocks]))
             wanted += unpack
             size += sum(block.bytes for block in blocks)
+    later = [text for statement in after if (text := confinement.statement(statement))]
     statements = [i for one in sources if isinstance(one, Source) for i in one.items]
     tables = list(o.tables) if o.tables is not None else _tables(statements)[:MOST_TABLES]
     seen: dict[str, int] = {}
-    phases: list[Phase] = []
+    phases: list[Phase] = [confinement.begin()]
+    confined = confinement.has_role
     if o.setup:
         # The steps of the load say what else decides the data; of files of rows they know the names only.
         phases.append(Work("files", partial(_prepare, wanted), {"contents": _contents(o)}))
@@ -122,10 +134,24 @@ def setup(o: CustomOptions, version_num: int) -> Setup:
         )
     for step in steps:
         seen[step.name] = number = seen.get(step.name, 0) + 1
-        phases.append(
-            replace(step, name=step.name if number == 1 else f"{step.name}-{number}", tables=tables)
-        )
-    return Setup(phases, tables, [*o.extensions, *_extensions(statements)], size)
+        name = step.name if number == 1 else f"{step.name}-{number}"
+        phases.append(replace(step, name=name, tables=tables, confined=confined))
+    if later:
+        phases.append(Admin("after-load", later, confined=confined))
+    phases += confinement.end()
+    return Setup(confinement, phases, tables, [*o.extensions, *_extensions(statements)], size)
+
+
+def _confined(source: Source, confinement: Confinement) -> Iterator[SqlStatement | CopyBlock]:
+    """The items of a source that are executed, as they are executed."""
+    for item in source.items:
+        if isinstance(item, CopyBlock):
+            if confinement.copied(item.text):
+                yield item
+        elif source.dump and _LEFT_OUT.match(item.text) and not _SUBSCRIPTION.match(item.text):
+            continue
+        elif text := confinement.statement(item.text):
+            yield item if text == item.text else replace(item, text=text, written=item.text)
 
 
 def _contents(o: CustomOptions) -> dict[str, str]:
@@ -254,7 +280,8 @@ def _step(o: CustomOptions, name: str, shares: Sequence[Sequence[Op]], seconds: 
 
 
 def _op(item: SqlStatement | CopyBlock) -> Op:
-    name = " ".join(item.text.split())[:80]
+    written = item.written or item.text if isinstance(item, SqlStatement) else item.text
+    name = beginning(written, 80)
     return (
         CopyFile(item.text, str(item.file), name=name)
         if isinstance(item, CopyBlock)
@@ -309,7 +336,7 @@ def _tables(items: Sequence[SqlStatement | CopyBlock]) -> list[str]:
 
 
 def _extensions(items: Sequence[SqlStatement | CopyBlock]) -> list[str]:
-    found = (_EXTENSION.match(item.text) for item in items if isinstance(item, SqlStatement))
+    found = (_EXTENSION.match(item.written or item.text) for item in items if isinstance(item, SqlStatement))
     return list(dict.fromkeys(match[1].strip('"').replace('""', '"') for match in found if match))
 
 

@@ -21,10 +21,12 @@ MOST_STATEMENT_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class SqlStatement:
-    """One statement without the semicolon at its end. line: where it begins, from 1."""
+    """One statement without the semicolon at its end. line: where it begins, from 1; written: as it stands in
+    the file, where another text is executed in its place."""
 
     text: str
     line: int
+    written: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import UsageError
@@ -53,7 +54,8 @@ class Custom:
                 elif o.settle == "checkpoint" and not settled:
                     phases.append(Admin("checkpoint", ["CHECKPOINT"]))
                 phases.append(step)
-        return phases
+        confined = made.confinement.has_role
+        return [replace(phase, confined=confined) if isinstance(phase, Step) else phase for phase in phases]
 
     def extensions(self, options: CustomOptions) -> Sequence[str]:
         """Those that the options name, and those that the files of `setup` create."""

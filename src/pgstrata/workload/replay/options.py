@@ -34,6 +34,11 @@ class ReplayOptions(WorkloadOptions):
         'migration does: `{ "17" = "migrate.sql" }`',
     )
     load_connections: int = Field(4, ge=1, le=64, description="connections that load rows and make indexes")
+    allow_outside: bool = Field(
+        False,
+        description="everything is executed as it stands, by a superuser on a server with a network, also "
+        "what reaches other servers, files and programs. Set by `allow_outside` of the campaign",
+    )
     speed: float = Field(
         1.0,
         ge=0,
@@ -98,6 +103,7 @@ class ReplayOptions(WorkloadOptions):
             load_connections=self.load_connections,
             contents=dict(self.contents),
             seed=self.seed,
+            allow_outside=self.allow_outside,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,20 +52,20 @@ class Replay:
 
     def phases(self, options: ReplayOptions, version_num: int) -> list[Phase]:
         """Raises UsageError where the file is none, or has no session in the database."""
-        made = setup(options.of_setup(), version_num)
-        header = header_of(options)
-        phases = list(made.phases)
         later = after_load(options, version_num)
-        if later and not phases:
+        if later and not options.setup:
             raise UsageError(
                 "`after_load` is for data that `setup` has loaded", "name what makes the data: setup = …"
             )
-        phases += [Admin("after-load", later)] if later else []
-        if phases:
+        made = setup(options.of_setup(), version_num, later)
+        header = header_of(options)
+        phases = list(made.phases)
+        if options.setup:
             phases += [Admin("vacuum", ["VACUUM ANALYZE"]), Settle([], 0)]
         covered = coverage_of(header, database_of(options, header), options)
         phases.append(Work("captured", lambda context: facts_of(covered), {}))
-        return [*phases, replay_step(options, header, made.tables)]
+        step = replay_step(options, header, made.tables)
+        return [*phases, replace(step, confined=made.confinement.has_role)]
 
     def extensions(self, options: ReplayOptions) -> Sequence[str]:
         """Those that the files of `setup` create."""
