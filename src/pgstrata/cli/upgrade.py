@@ -86,6 +86,13 @@ def upgrade(
     timezone: TimezoneOption = None,
     encoding: EncodingOption = "latin-1",
     data_dir: DataDirOption = None,
+    allow_outside: Annotated[
+        bool,
+        typer.Option(
+            "--allow-outside",
+            help="Let dump and log reach other servers, files and programs: as a superuser, with a network.",
+        ),
+    ] = False,
     results: Annotated[
         Path | None,
         typer.Option("--results", metavar="DIR", help="Folder of runs and page (default: upgrade/…)."),
@@ -148,6 +155,7 @@ def upgrade(
         prefix=prefix,
         timezone=timezone,
         encoding=encoding,
+        allow_outside=allow_outside,
     )
     console = Console(stderr=True)
     try:

@@ -114,6 +114,8 @@ def campaign(
     }
     if question.data_dir is not None:
         document["data_dir"] = question.data_dir
+    if question.allow_outside:
+        document["allow_outside"] = True
     overrides = Overrides(sets=question.sets)
     (chosen,) = campaign_of(dict(document), overrides).workloads
     around = AROUND_ROUND_SECONDS + chosen.cost.disk_bytes / COPIED_BYTES

@@ -29,7 +29,7 @@ class Question:
     of each round, None: to the end; minutes: of all rounds and servers together; rounds: None: as many as
     that time holds, until all is known. config: stack of fragments. prefix, timezone, encoding: of the log,
     as for `pgstrata capture`. statements: how to connect to the server whose statistics take the place of a
-    log, or the folder of their files."""
+    log, or the folder of their files. allow_outside: what reaches outside the servers is executed."""
 
     base: str
     targets: tuple[str, ...]
@@ -50,6 +50,7 @@ class Question:
     prefix: str | None = None
     timezone: str | None = None
     encoding: str = "latin-1"
+    allow_outside: bool = False
 
     def check(self) -> None:
         """Raises UsageError for what can be known to be wrong before anything is read or fetched."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from pgstrata.traffic.captured import Database, Header, name_of
+from pgstrata.traffic.captured import Database, Header, Shape, name_of
+from pgstrata.workload.custom.reaches import Reaching
 from pgstrata.workload.replay.options import ReplayOptions
 
 FACT = "captured"
@@ -27,8 +28,9 @@ class NotAsked(msgspec.Struct, frozen=True):
 class Coverage(msgspec.Struct, frozen=True):
     """Of a captured file what is replayed and what is not. begin, end: microseconds since 1970, of all of it;
     until: seconds after which the replay stops, None at its end; others: sessions and statements that were in
-    other databases; timed: of all statements those whose duration the log says; rows_known: it
-    says how many rows they had; without_rows: names of those that had none."""
+    other databases; timed: of all statements those whose duration the log says; rows_known: it says how many
+    rows they had; without_rows: names of those that had none; outside: what servers refuse because it reaches
+    outside."""
 
     database: str
     begin: int
@@ -46,10 +48,14 @@ class Coverage(msgspec.Struct, frozen=True):
     notes: list[str]
     rows_known: bool = False
     without_rows: list[str] = []
+    outside: list[NotAsked] = []
 
 
-def coverage_of(header: Header, database: Database, options: ReplayOptions) -> Coverage:
-    """What the options leave of a captured file."""
+def coverage_of(
+    header: Header, database: Database, options: ReplayOptions, reaching: Reaching | None = None
+) -> Coverage:
+    """What the options leave of a captured file. reaching: what the setup has made that leads outside; None
+    where all of it may be executed."""
     return Coverage(
         database=database.name,
         begin=header.begin,
@@ -70,7 +76,21 @@ def coverage_of(header: Header, database: Database, options: ReplayOptions) -> C
         notes=list(header.notes),
         rows_known=all(one.rows is not None for one in header.shapes),
         without_rows=[name_of(n, one.text) for n, one in enumerate(header.shapes) if one.rows == 0],
+        outside=list(_outside(header, reaching)) if reaching is not None else [],
     )
+
+
+def _outside(header: Header, reaching: Reaching) -> Iterator[NotAsked]:
+    """Statements of the log that servers refuse because they reach outside, by the reason."""
+    whole = header.seconds + sum(one.seconds for one in header.left_out)
+    by_reason: dict[str, list[Shape]] = {}
+    for one in header.shapes:
+        if why := reaching.why(one.text):
+            by_reason.setdefault(why, []).append(one)
+    for why, shapes in by_reason.items():
+        seconds = sum(one.seconds for one in shapes)
+        most = max(shapes, key=lambda one: one.seconds)
+        yield NotAsked(why, sum(one.calls for one in shapes), seconds / whole if whole else 0.0, most.text)
 
 
 def facts_of(coverage: Coverage) -> Mapping[str, Any]:

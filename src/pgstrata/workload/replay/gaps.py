@@ -11,6 +11,7 @@ from pgstrata.page.blocks import Cell, Column, Row, Table, words
 from pgstrata.page.results import RunSet, StepResults
 from pgstrata.store.record import ReplayRecord
 from pgstrata.traffic.captured import text_of
+from pgstrata.workload.custom.confined import Outside, outside_in
 from pgstrata.workload.replay.blocks import doubt
 from pgstrata.workload.replay.coverage import Coverage, coverage_in
 from pgstrata.workload.replay.emptiness import emptiness_in, finds
@@ -18,6 +19,8 @@ from pgstrata.workload.replay.judged import Judged, replays_of, rounds_in
 from pgstrata.workload.replay.totals import StatementTotal, totals_of
 
 MOST_EXAMPLE = 120
+
+OUTSIDE = "left out: reaches outside"
 
 LATE = 0.01
 """Seconds of lateness (p99) from which on the original's pace was not kept: sessions met otherwise."""
@@ -38,6 +41,8 @@ def gaps(results: RunSet, step: StepResults, judged: Mapping[str, Judged]) -> li
     """Of a replay on all variants."""
     coverage = next((c for run in results.runs if (c := coverage_in(run.record.facts)) is not None), None)
     found = list(_of_log(coverage)) if coverage is not None else []
+    outside = next((o for run in results.runs if (o := outside_in(run.record.facts)) is not None), None)
+    found += list(_of_setup(outside)) if outside is not None else []
     for variant, own in step.by_variant.items():
         found += _of_replay(variant, replays_of(own), rounds_in(own))
     found += _failed_always(step)
@@ -55,6 +60,8 @@ def _of_log(coverage: Coverage) -> Iterator[Gap]:
         yield Gap(
             f"Not replayed: {one.why}", one.count, one.share, " ".join(one.example.split())[:MOST_EXAMPLE]
         )
+    for one in coverage.outside:
+        yield Gap(f"{OUTSIDE}: {one.why}", one.count, one.share, " ".join(one.example.split())[:MOST_EXAMPLE])
     if coverage.other_statements:
         databases = "another database" if coverage.other_databases == 1 else "other databases"
         yield Gap(f"Not replayed: statements in {databases}", coverage.other_statements)
@@ -68,6 +75,16 @@ def _of_log(coverage: Coverage) -> Iterator[Gap]:
         yield Gap("Values in the log are masked: statements find other rows than the originals did, or none")
     if not coverage.timed:
         yield Gap("The log does not say how long statements took: what is left out has no share")
+
+
+def _of_setup(outside: Outside) -> Iterator[Gap]:
+    """What was not loaded as it stands. No statement of a log: it has no share of its time."""
+    for one in outside.left_out:
+        yield Gap(f"{OUTSIDE}: of the setup: {one.why}", 1, None, one.what)
+    if more := outside.number - len(outside.left_out):
+        yield Gap(f"{OUTSIDE}: of the setup: more", more)
+    if outside.note:
+        yield Gap(outside.note)
 
 
 def _of_replay(variant: str, replays: Sequence[ReplayRecord], rounds: int) -> Iterator[Gap]:

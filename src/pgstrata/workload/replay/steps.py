@@ -62,7 +62,8 @@ class Replay:
         phases = list(made.phases)
         if options.setup:
             phases += [Admin("vacuum", ["VACUUM ANALYZE"]), Settle([], 0)]
-        covered = coverage_of(header, database_of(options, header), options)
+        reaching = None if options.allow_outside else made.confinement.reaching
+        covered = coverage_of(header, database_of(options, header), options, reaching)
         phases.append(Work("captured", lambda context: facts_of(covered), {}))
         step = replay_step(options, header, made.tables)
         return [*phases, replace(step, confined=made.confinement.has_role)]
