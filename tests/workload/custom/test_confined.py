@@ -11,6 +11,7 @@ from pgstrata.server.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step, Work
 from pgstrata.workload.custom.reaches import Reaching
+from support_program import Program
 from support_queries import work
 from support_steps import database, run_step, running
 
@@ -67,6 +68,24 @@ def test_the_server_refuses_what_leaves_the_database(
         with cluster.connect("pgstrata") as admin:
             rights = admin.execute("SELECT rolsuper, rolcanlogin FROM pg_roles WHERE rolname = 'reader'")
             assert rights.fetchall() == [(False, False)]
+
+
+def test_an_ordinary_user_of_a_running_server_executes_its_setup(
+    pg17: Server, pgstrata: Program, place: Path
+) -> None:
+    (place / "make.sql").write_text("CREATE EXTENSION hstore;\nCREATE TABLE t (h hstore);\n")
+    (place / "look.sql").write_text("SELECT count(*) FROM t;\n")
+    with running(pg17) as cluster, cluster.connect() as admin:
+        admin.execute("CREATE ROLE me LOGIN CREATEDB")
+        admin.execute("GRANT pg_checkpoint TO me")
+        admin.execute("CREATE DATABASE me OWNER me")
+        where = f"host={cluster.socket_dir}&port={cluster.port}&user=me"
+        (place / "own.toml").write_text(
+            f'servers = ["dsn:postgresql:///?{where}"]\n[[workloads]]\nname = "custom"\n[workloads.options]\n'
+            'setup = ["make.sql"]\nscripts = "look.sql"\nseconds = 0.3\nwarmup = 0\n'
+        )
+        done = pgstrata("run", "own.toml", "--no-report")
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
