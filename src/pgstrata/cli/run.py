@@ -96,6 +96,13 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show runs, order, time and disk; do nothing.")
     ] = False,
+    allow_outside: Annotated[
+        bool,
+        typer.Option(
+            "--allow-outside",
+            help="Let workloads reach other servers, files and programs: as a superuser, with a network.",
+        ),
+    ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure anew what is there already.")] = False,
     no_report: Annotated[bool, typer.Option("--no-report", help="Do not write the HTML report.")] = False,
     fleet: Annotated[
@@ -152,6 +159,7 @@ def run(
             "profile": profile or None,
             "waits": waits,
             "build": build or None,
+            "allow_outside": allow_outside or None,
         },
     ).read()
     if fleet is not None:
@@ -230,8 +238,10 @@ def _state(run: PlannedRun) -> str:
 def plan_lines(plan: Plan) -> list[str]:
     """The plan as text: every run in its order, then time and disk."""
     from pgstrata.campaign.plan.kept_lines import kept_lines, step_rows
+    from pgstrata.campaign.plan.resume import phases_of
     from pgstrata.cli.output import aligned
     from pgstrata.measure.campaign import AGAIN
+    from pgstrata.workload.core.language import Work
 
     rows = [
         [
@@ -252,6 +262,13 @@ def plan_lines(plan: Plan) -> list[str]:
         f"compared with {plan.base}"
     )
     again = sum(run.again for run in plan.runs)
+    outside = dict.fromkeys(
+        f"{run.key.workload}: {note}"
+        for run in plan.missing
+        for phase in phases_of(run)
+        if isinstance(phase, Work)
+        for note in phase.notes
+    )
     steps = (
         aligned(["variant", "workload", "repeat", "step", "state"], step_rows(plan)) if plan.missing else []
     )
@@ -260,5 +277,6 @@ def plan_lines(plan: Plan) -> list[str]:
         "",
         total,
         *([f"{again} of them {AGAIN}"] if again else []),
+        *outside,
         *(["", *steps, "", *kept_lines(plan)] if steps else []),
     ]

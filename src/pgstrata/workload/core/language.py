@@ -473,11 +473,13 @@ class Work:
 
     `do` returns facts that run.json keeps under `facts`; it raises PgstrataError where it cannot go on.
     depends_on: all that decides what it does to the data, as JSON can hold it; None: every option may.
+    notes: what a reader of the plan has to know of it.
     """
 
     name: str
     do: Callable[[WorkContext], Mapping[str, Any]]
     depends_on: Mapping[str, Any] | None = None
+    notes: Sequence[str] = ()
 
 
 Phase = Step | Admin | Settle | Work

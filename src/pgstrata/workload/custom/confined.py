@@ -117,7 +117,7 @@ class Confinement:
             if not self.allowed and (why := why_extension(name)):
                 raise UsageError(
                     f"the extension {name} {why}, and is left out unless that is allowed",
-                    "leave it out of `extensions`, or allow it: allow_outside = true",
+                    "leave it out of `extensions`, or allow it: --allow-outside",
                 )
 
     # --- phases -------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Confinement:
             note,
         )
         decided = {"role": outside.role, "statements": [text for text, _ in self.guarded]}
-        return Work("confine", partial(_begin, self, outside), decided)
+        return Work("confine", partial(_begin, self, outside), decided, list(_lines(outside)))
 
     def end(self) -> list[Admin]:
         """Takes the functions away when all is loaded, and looks whether the role is what it should be."""
@@ -181,7 +181,7 @@ def _check_dsn(connection: psycopg.Connection[Any], allowed: bool) -> None:
         raise ServerError(
             f"{connection.info.user} is a superuser: statements of a setup, a script or a log could read "
             "files, execute programs and connect to other servers",
-            "name a user in the DSN that is no superuser, or allow it: allow_outside = true",
+            "name a user in the DSN that is no superuser, or allow it: --allow-outside",
         )
 
 

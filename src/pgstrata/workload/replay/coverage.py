@@ -15,6 +15,8 @@ FACT = "captured"
 
 MOST_LEFT_OUT = 50
 
+MOST_SHARES = 10_000
+
 
 class NotAsked(msgspec.Struct, frozen=True):
     """Statements of the log that are not in the captured file. share: of the log's time, 0 to 1."""
@@ -49,6 +51,10 @@ class Coverage(msgspec.Struct, frozen=True):
     rows_known: bool = False
     without_rows: list[str] = []
     outside: list[NotAsked] = []
+    #: Of the log's time the share of each statement, by its number; 0 to 1.
+    shares: list[float] = []
+    #: Numbers of the statements that `outside` counts.
+    told_outside: list[int] = []
 
 
 def coverage_of(
@@ -56,6 +62,7 @@ def coverage_of(
 ) -> Coverage:
     """What the options leave of a captured file. reaching: what the setup has made that leads outside; None
     where all of it may be executed."""
+    by_number = {} if reaching is None else {n: reaching.why(one.text) for n, one in enumerate(header.shapes)}
     return Coverage(
         database=database.name,
         begin=header.begin,
@@ -76,21 +83,27 @@ def coverage_of(
         notes=list(header.notes),
         rows_known=all(one.rows is not None for one in header.shapes),
         without_rows=[name_of(n, one.text) for n, one in enumerate(header.shapes) if one.rows == 0],
-        outside=list(_outside(header, reaching)) if reaching is not None else [],
+        outside=list(_outside(header, by_number)),
+        told_outside=[number for number, why in by_number.items() if why],
+        shares=[round(one.seconds / _seconds(header), 6) for one in header.shapes[:MOST_SHARES]],
     )
 
 
-def _outside(header: Header, reaching: Reaching) -> Iterator[NotAsked]:
+def _seconds(header: Header) -> float:
+    """Of all statements of a log that it tells the length of, never 0."""
+    return header.seconds + sum(one.seconds for one in header.left_out) or 1.0
+
+
+def _outside(header: Header, by_number: Mapping[int, str]) -> Iterator[NotAsked]:
     """Statements of the log that servers refuse because they reach outside, by the reason."""
-    whole = header.seconds + sum(one.seconds for one in header.left_out)
     by_reason: dict[str, list[Shape]] = {}
-    for one in header.shapes:
-        if why := reaching.why(one.text):
-            by_reason.setdefault(why, []).append(one)
+    for number, why in by_number.items():
+        if why:
+            by_reason.setdefault(why, []).append(header.shapes[number])
     for why, shapes in by_reason.items():
         seconds = sum(one.seconds for one in shapes)
         most = max(shapes, key=lambda one: one.seconds)
-        yield NotAsked(why, sum(one.calls for one in shapes), seconds / whole if whole else 0.0, most.text)
+        yield NotAsked(why, sum(one.calls for one in shapes), seconds / _seconds(header), most.text)
 
 
 def facts_of(coverage: Coverage) -> Mapping[str, Any]:

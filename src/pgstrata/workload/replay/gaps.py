@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from pgstrata.workload.custom.confined import Outside, outside_in
 from pgstrata.workload.replay.blocks import doubt
 from pgstrata.workload.replay.coverage import Coverage, coverage_in
 from pgstrata.workload.replay.emptiness import emptiness_in, finds
-from pgstrata.workload.replay.judged import Judged, replays_of, rounds_in
+from pgstrata.workload.replay.judged import Judged, reaches_outside, replays_of, rounds_in
 from pgstrata.workload.replay.totals import StatementTotal, totals_of
 
 MOST_EXAMPLE = 120
@@ -45,6 +46,7 @@ def gaps(results: RunSet, step: StepResults, judged: Mapping[str, Judged]) -> li
     found += list(_of_setup(outside)) if outside is not None else []
     for variant, own in step.by_variant.items():
         found += _of_replay(variant, replays_of(own), rounds_in(own))
+    found += _refused(step, coverage)
     found += _failed_always(step)
     found += _found_nothing(step, coverage)
     found += _found_nothing_in_all(step)
@@ -100,6 +102,28 @@ def _of_replay(variant: str, replays: Sequence[ReplayRecord], rounds: int) -> It
                 f"This machine was too busy to send everything in time on {variant}: one statement in a "
                 f"hundred was sent {numbers.milliseconds(one.lateness.p99)} ms late or more"
             )
+
+
+def _refused(step: StepResults, coverage: Coverage | None) -> Iterator[Gap]:
+    """What a server refused the role that replays, and the text of the statements did not show."""
+    told = coverage.told_outside if coverage is not None else ()
+    shares = coverage.shares if coverage is not None else ()
+    counts: dict[str, int] = {}
+    for own in step.by_variant.values():
+        mine: Counter[str] = Counter()
+        for failure in (f for replay in replays_of(own) for f in replay.failures if reaches_outside(f)):
+            mine[failure.statement] += failure.count
+        for name, count in mine.items():
+            counts[name] = max(counts.get(name, 0), round(count / max(1, rounds_in(own))))
+    by_number = {int(name[1 : name.index(" ")]): name for name in counts}
+    names = {number: name for number, name in by_number.items() if number not in told}
+    if names:
+        yield Gap(
+            f"{OUTSIDE}, or needs a superuser: refused by a server",
+            sum(counts[name] for name in names.values()),
+            sum(shares[number] for number in names if number < len(shares)) if shares else None,
+            text_of(names[min(names)])[:MOST_EXAMPLE],
+        )
 
 
 def _failed_always(step: StepResults) -> list[Gap]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,8 @@ from pgstrata.judge.plan_shape import changed_plans
 from pgstrata.judge.statements import StatementVerdict, judge_measured
 from pgstrata.page.results import Repeats, RunSet, StepResults
 from pgstrata.stats.verdict import Word
-from pgstrata.store.record import QueryPlan, ReplayRecord
+from pgstrata.store.record import QueryPlan, ReplayFailureRecord, ReplayRecord
+from pgstrata.workload.custom.reaches import UNREACHABLE
 
 
 @dataclass(frozen=True)
@@ -91,11 +93,30 @@ def rounds_in(own: Repeats) -> int:
     return sum(max(1, len(m.record.slices)) for m in own.repeats)
 
 
+def reaches_outside(failure: ReplayFailureRecord) -> bool:
+    """Whether the server refused a statement because of the role that replays, and not of its version.
+
+    What a role without rights on a table is refused for (`SET ROLE` in the log) is an error like others.
+    """
+    if failure.now is None or failure.then == failure.now:
+        return False
+    confined = failure.now == "42501" and not _OF_A_TABLE.match(failure.message)
+    return confined or f'"{UNREACHABLE}" has no handler' in failure.message
+
+
+# aclchk.c: what an owner of the database's own objects has and another role of the log may lack.
+_OF_A_TABLE = re.compile(
+    r"(?:permission denied for|must be owner of) "
+    r"(?:table|relation|view|materialized view|sequence|schema|type|index|database) (?!pg_)"
+)
+
+
 def _only_there(here: Sequence[ReplayRecord], there: Sequence[ReplayRecord]) -> list[NewError]:
     known = {(one.statement, one.now) for replay in here for one in replay.failures if one.now is not None}
+    left_out = {f.statement for replay in (*here, *there) for f in replay.failures if reaches_outside(f)}
     found: dict[tuple[str, str], NewError] = {}
     for one in (failure for replay in there for failure in replay.failures):
-        if one.now is None or (one.statement, one.now) in known:
+        if one.now is None or (one.statement, one.now) in known or one.statement in left_out:
             continue
         before = found.get((one.statement, one.now))
         count = one.count + (before.count if before is not None else 0)
@@ -103,4 +124,4 @@ def _only_there(here: Sequence[ReplayRecord], there: Sequence[ReplayRecord]) -> 
     return sorted(found.values(), key=lambda error: -error.count)
 
 
-__all__ = ["Judged", "NewError", "judged", "plans_of", "replays_of", "rounds_in"]
+__all__ = ["Judged", "NewError", "judged", "plans_of", "reaches_outside", "replays_of", "rounds_in"]
