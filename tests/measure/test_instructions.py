@@ -16,6 +16,7 @@ from pgstrata.measure.instructions.count import _length
 from pgstrata.measure.instructions.marks import Length, NotCountedError, apart, counted
 from pgstrata.measure.instructions.rows import cycles, function_rows, start_row, symbols_of
 from pgstrata.measure.instructions.start import CountedPhase, plan_steps, settings_for
+from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import (
@@ -261,18 +262,18 @@ def test_a_row_says_simulated_where_it_was(tmp_path: Path) -> None:
 
 
 def test_settings_while_counting_are_those_the_version_has() -> None:
-    assert settings_for(170_000, {})["jit"] == "off"
-    assert "jit" not in settings_for(90_600, {})
-    assert "max_parallel_workers_per_gather" not in settings_for(90_000, {})
-    assert settings_for(80_400, {})["checkpoint_segments"]
-    assert settings_for(80_100, {})["checkpoint_timeout"] == "3600"  # it knows no units
+    assert settings_for(KnownSettings(170_000), {})["jit"] == "off"
+    assert "jit" not in settings_for(KnownSettings(90_600), {})
+    assert "max_parallel_workers_per_gather" not in settings_for(KnownSettings(90_000), {})
+    assert settings_for(KnownSettings(80_400), {})["checkpoint_segments"]
+    assert settings_for(KnownSettings(80_100), {})["checkpoint_timeout"] == "3600"  # it knows no units
 
 
 def test_more_buffers_than_a_server_under_valgrind_can_look_at_are_bounded() -> None:
-    assert settings_for(170_000, {"shared_buffers": "6026MB"})["shared_buffers"] == "1GB"
-    assert "shared_buffers" not in settings_for(170_000, {"shared_buffers": "512MB"})
-    assert "shared_buffers" not in settings_for(170_000, {})
-    assert settings_for(80_100, {"shared_buffers": "2GB"})["shared_buffers"] == "131072"
+    assert settings_for(KnownSettings(170_000), {"shared_buffers": "6026MB"})["shared_buffers"] == "1GB"
+    assert "shared_buffers" not in settings_for(KnownSettings(170_000), {"shared_buffers": "512MB"})
+    assert "shared_buffers" not in settings_for(KnownSettings(170_000), {})
+    assert settings_for(KnownSettings(80_100), {"shared_buffers": "2GB"})["shared_buffers"] == "131072"
 
 
 def test_a_stripped_binary_has_only_names_of_what_it_exports(pg17: Server, tmp_path: Path) -> None:

@@ -51,8 +51,23 @@ OURS = "/ours"
     ],
 )
 def test_places_users_and_authentication_are_refused_however_they_are_written(words: list[str]) -> None:
-    with pytest.raises(UsageError, match="is set by pgstrata"):
+    with pytest.raises(UsageError, match=r"is set by pgstrata|pgstrata sets it itself|names a place"):
         check_initdb(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["-c", "archive_command=cp %p /srv/%f"], "reaches outside"),
+        (["--set", "primary-conninfo=host=primary"], "reaches outside"),
+        (["-kcsynchronous_standby_names=*"], "needs another server"),
+        (["-c", "SSL=on"], "names a place"),
+    ],
+)
+def test_settings_that_a_config_must_not_have_are_none_of_initdb_either(words: list[str], why: str) -> None:
+    with pytest.raises(UsageError, match=why) as error:
+        check_initdb(words)
+    assert "--keep-setting" in error.value.hint
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from pgstrata.errors import UsageError
 from pgstrata.server.cluster import initdb_arguments, own_settings
 from pgstrata.server.config.conf_file import Fragment
+from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.resolve import resolve
 
 DEFAULT = """
@@ -62,14 +63,17 @@ def test_settings_of_old_versions_have_their_old_names() -> None:
     ],
 )
 def test_a_server_is_found_by_settings_it_has(version: int, has: set[str], lacks: set[str]) -> None:
-    names = set(own_settings(version, 5432, "/tmp/x", tcp=False))
+    names = set(own_settings(KnownSettings(version), 5432, "/tmp/x", tcp=False))
     assert has <= names and not lacks & names
 
 
 def test_initdb_is_asked_for_what_it_knows() -> None:
-    assert initdb_arguments(70430, ()) == ("--encoding=UNICODE", "--locale=C", "--username=postgres")
-    assert initdb_arguments(80423, ())[0] == "--encoding=UTF8" and "-N" not in initdb_arguments(90224, ())
-    assert "-N" in initdb_arguments(90300, ()) and "--auth=trust" in initdb_arguments(80000, ())
+    usual = ("--encoding=UTF8", "--locale=C", "--username=postgres")
+    assert initdb_arguments(70430, lambda option: False, ()) == ("--encoding=UNICODE", *usual[1:])
+    assert initdb_arguments(80423, lambda option: option == "--auth", ()) == (*usual, "--auth=trust")
+    every = initdb_arguments(170011, lambda option: True, ())
+    assert every == (*usual, "--auth=trust", "-N", "--no-data-checksums")
+    assert "--no-data-checksums" not in initdb_arguments(180000, lambda option: True, ("-k",))
 
 
 def test_a_setting_newer_than_the_table_reaches_a_newer_server() -> None:

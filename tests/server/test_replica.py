@@ -18,6 +18,7 @@ from pgstrata.errors import ServerError, UsageError
 from pgstrata.server import replica
 from pgstrata.server.acquire import acquire
 from pgstrata.server.config.conf_file import Fragment
+from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.resolve import Resolved, resolve
 from pgstrata.server.model import Server
 from pgstrata.server.replica import Replicas, ReplicatedCluster, check_replicas, settings_for
@@ -25,7 +26,7 @@ from pgstrata.server.replica import Replicas, ReplicatedCluster, check_replicas,
 
 def config(server_version: int, **settings: str) -> Resolved:
     text = "".join(f"{name} = '{value}'\n" for name, value in settings.items())
-    return resolve([Fragment("own", text)], server_version, 1 << 30)
+    return resolve([Fragment("own", text)], server_version, 1 << 30, keep=settings)
 
 
 @contextmanager
@@ -84,10 +85,15 @@ def test_what_is_written_on_the_primary_is_read_on_its_replica(
 
 
 def test_settings_are_those_without_which_nothing_streams() -> None:
-    assert settings_for(config(170000), 170000) == {"wal_keep_size": "1GB"}
+    assert settings_for(config(170000), KnownSettings(170000)) == {
+        "wal_level": "replica",
+        "max_wal_senders": "10",
+        "wal_keep_size": "1GB",
+        "hot_standby": "on",
+    }
     usual = config(170000, wal_level="logical", max_wal_senders="3", wal_keep_size="0")
-    assert settings_for(usual, 170000) == {}
-    assert settings_for(config(90600), 90600) == {
+    assert settings_for(usual, KnownSettings(170000)) == {"hot_standby": "on"}
+    assert settings_for(config(90600), KnownSettings(90600)) == {
         "wal_level": "replica",
         "max_wal_senders": "10",
         "wal_keep_segments": "64",

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,9 +23,10 @@ from pgstrata.errors import OwnershipError, ServerError
 from pgstrata.layout import Layout
 from pgstrata.ownership import hand_over, own_folder, read_small, write_into
 from pgstrata.server.account import check_reachable, server_account
-from pgstrata.server.config.mapping import MANAGED
-from pgstrata.server.config.resolve import UNITS_SINCE, Resolved, quoted
-from pgstrata.server.config.settings import major_of, setting
+from pgstrata.server.capabilities import Programs
+from pgstrata.server.config.classes import MANAGED
+from pgstrata.server.config.known import KnownSettings, known_settings
+from pgstrata.server.config.resolve import Resolved, quoted
 from pgstrata.server.config.timers import TurnLengths, longer_timers
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.control_groups import new_name
@@ -110,7 +111,8 @@ class Cluster:
         self.data_dir = data_folder(self.folder, on_a_disk=self._disk_seconds is not None)
         self.socket_dir = self.folder / "run"
         self.port = PORT
-        self.initdb_options = initdb_arguments(server.version_num, initdb)
+        self._initdb_words = tuple(initdb)
+        self._known = known_settings(server)
         self.pid: int | None = None
         self._env, self._tcp, self._cpus = dict(env or {}), tcp, tuple(cpus)
         self._memory, self._group = memory, None if memory is None else MemoryGroup(self.folder.name, memory)
@@ -232,11 +234,10 @@ class Cluster:
     def set_timers(self, turns: TurnLengths | None) -> dict[str, str]:
         """The running server counts by its clock as it should with such turns from now on; None: as
         configured. Returns the settings that are others, none for servers before 8.2. Raises ServerError."""
-        version = self.server.version_num
-        if version < UNITS_SINCE:
+        if not self._known.takes_units:
             return {}
         before = self._timers
-        self._timers = {} if turns is None else longer_timers(self.config.settings, version, turns)
+        self._timers = {} if turns is None else longer_timers(self.config.settings, self._known, turns)
         if self._timers != before:
             try:
                 self._write_conf()
@@ -245,7 +246,7 @@ class Cluster:
             assert self._process is not None
             self._process.send_signal(signal.SIGHUP)
             # Processes hear of it one by one; new sessions have it when the postmaster does.
-            alone = longer_timers(self.config.settings, version, TurnLengths(1, 0.0, 0.0))
+            alone = longer_timers(self.config.settings, self._known, TurnLengths(1, 0.0, 0.0))
             for name in {**before, **self._timers}:
                 self._await_setting(name, self._timers.get(name, alone[name]))
         return self._timers
@@ -511,9 +512,17 @@ class Cluster:
         except (OSError, subprocess.SubprocessError) as error:
             raise ServerError(f"{path} cannot be started: {error}") from error
 
+    def _programs(self) -> Programs:
+        programs = self.server.programs
+        if programs is None:
+            raise ServerError(f"the programs of {self.server.label} are not there: {self.server.bin_dir}")
+        return programs
+
     def _initdb(self) -> None:
         with self.log_file.open("ab") as log:
-            options = ["-D", str(self.data_dir), *self.initdb_options]
+            takes = self._programs().initdb_takes
+            words = initdb_arguments(self.server.version_num, takes, self._initdb_words)
+            options = ["-D", str(self.data_dir), *words]
             process = self._spawn("initdb", options, log, signal.SIGKILL, {})
         # When this is interrupted, `remove` ends initdb and what it has started (`end_server`).
         code = process.wait()
@@ -529,27 +538,27 @@ class Cluster:
         self.log_file.unlink()  # what follows is the server's own log
 
     def _configure(self, again: bool) -> None:
-        if not again and self.server.version_num >= UNITS_SINCE:
+        if not again and self._known.takes_units:
             conf = read_small(self.data_dir / "postgresql.conf") + "\ninclude 'pgstrata.conf'\n"
             write_into(self.data_dir, "postgresql.conf", conf, mode=0o600, owner=self._owner)
         self._write_conf()
 
     def _write_conf(self) -> None:
         # Without `include` the whole file is ours: what initdb wrote there are the defaults.
-        name = "pgstrata.conf" if self.server.version_num >= UNITS_SINCE else "postgresql.conf"
+        name = "pgstrata.conf" if self._known.takes_units else "postgresql.conf"
         write_into(self.data_dir, name, self._conf(), mode=0o644, owner=self._owner)
 
     def _conf(self) -> str:
-        version = self.server.version_num
-        own = own_settings(version, self.port, str(self.socket_dir), self._tcp)
+        own = own_settings(self._known, self.port, str(self.socket_dir), self._tcp)
         lines = [
             f"{name} = {quoted(value)}"
             for name, value in own.items()
-            if name not in self.config.settings or name in MANAGED
+            if name not in self.config.settings or name in MANAGED.names
         ]
         # The last one counts.
         lines += [f"{name} = {quoted(value)}" for name, value in self._timers.items()]
-        return self.config.text(version) + "\n# set by pgstrata itself\n" + "\n".join(lines) + "\n"
+        text = self.config.text(self.server.version_num)
+        return text + "\n# set by pgstrata itself\n" + "\n".join(lines) + "\n"
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes], log_begin: int) -> None:
         end = time.monotonic() + START_SECONDS
@@ -577,7 +586,7 @@ class Cluster:
             return False
         if not lines or lines[0] != str(pid):
             return False
-        if self.server.version_num >= 100000:  # the eighth line is the state, from 10 on
+        if self._programs().reports_state:
             return len(lines) > 7 and lines[7].strip() == "ready"
         try:
             self.connect("template1").close()
@@ -608,7 +617,7 @@ def new_database(name: str) -> str:
     return f"CREATE DATABASE {name} TEMPLATE template0"
 
 
-def own_settings(version_num: int, port: int, socket_dir: str, tcp: bool) -> dict[str, str]:
+def own_settings(known: KnownSettings, port: int, socket_dir: str, tcp: bool) -> dict[str, str]:
     """The settings by which pgstrata finds a server and reads its log, under the names of its version."""
     wanted = {
         "listen_addresses": "127.0.0.1" if tcp else "",
@@ -621,7 +630,7 @@ def own_settings(version_num: int, port: int, socket_dir: str, tcp: bool) -> dic
         "log_destination": "stderr",
         "logging_collector": "off",
         "redirect_stderr": "off",
-        "log_line_prefix": "%m [%p] " if version_num >= 80100 else "%t [%p] ",
+        "log_line_prefix": "%m [%p] " if known.version_num >= 80100 else "%t [%p] ",
         "log_timestamp": "true",
         "log_pid": "true",
         "lc_messages": "C",
@@ -634,24 +643,23 @@ def own_settings(version_num: int, port: int, socket_dir: str, tcp: bool) -> dic
         "stats_block_level": "on",
         "stats_row_level": "on",
     }
-    known = major_of(version_num)
-    return {name: value for name, value in wanted.items() if setting(name, known)}
+    return {name: value for name, value in wanted.items() if known.has(name)}
 
 
-def initdb_arguments(version_num: int, more: Sequence[str]) -> tuple[str, ...]:
+def initdb_arguments(version_num: int, takes: Callable[[str], bool], more: Sequence[str]) -> tuple[str, ...]:
     """Locale C, UTF-8, trust; then the user's, of which the last counts.
 
-    Checksums are on by default from 18 on; they are switched off unless asked for, because a
-    comparison across versions should compare the same thing.
+    takes: whether this initdb has an option. Where checksums can be switched off they are on by default: they
+    are off unless asked for, because a comparison across versions should compare the same thing.
     """
     # UTF8 is what 8.1 began to call it; 7.4 trusts local connections without being told.
     options = ["--encoding=UTF8" if version_num >= 80100 else "--encoding=UNICODE", "--locale=C"]
     options.append(f"--username={USER}")
-    if version_num >= 80000:
+    if takes("--auth"):
         options.append("--auth=trust")
-    if version_num >= 90300:
+    if takes("-N"):
         options.append("-N")
-    if version_num >= 180000 and not decides_checksums(more):
+    if takes("--no-data-checksums") and not decides_checksums(more):
         options.append("--no-data-checksums")
     return (*options, *more)
 

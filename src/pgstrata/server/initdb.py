@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pgstrata.errors import UsageError
-from pgstrata.server.config.mapping import MANAGED
+from pgstrata.server.config.classes import is_left_out
 
 _HINT = "leave it out; options such as --data-checksums, --wal-segsize or --locale can be given"
 
@@ -159,9 +159,14 @@ def check_initdb(words: Sequence[str]) -> None:
                 f"initdb option {option.written}: with {_shown(option.name)} initdb makes no cluster", _HINT
             )
         if option.name == "set":
-            setting = (option.value or "").partition("=")[0].strip().lower().replace("-", "_")
-            if setting in MANAGED:
-                raise UsageError(f"initdb option {option.written}: {setting} is set by pgstrata", _HINT)
+            name, _, value = (option.value or "").partition("=")
+            setting = name.strip().lower().replace("-", "_")
+            if (chosen := is_left_out(setting, value)) is not None:
+                hint = "write it into a config file, and name it with --keep-setting"
+                raise UsageError(
+                    f"initdb option {option.written}: {setting}: {chosen.reason}",
+                    _HINT if chosen.is_fixed else hint,
+                )
 
 
 def decides_checksums(words: Sequence[str]) -> bool:

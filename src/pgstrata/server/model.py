@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pgstrata.server.capabilities import Programs, programs_of
 from pgstrata.store.record import BuiltRecord, ServerRecord
 
 
@@ -32,6 +33,11 @@ class Server:
     def managed(self) -> bool:
         """Whether pgstrata starts and stops it."""
         return self.bin_dir is not None
+
+    @property
+    def programs(self) -> Programs | None:
+        """What its programs can do; None where they are not on this machine, or not yet."""
+        return programs_of(self.bin_dir)
 
     def record(self) -> ServerRecord:
         """As runs record it: without secrets and places of this machine."""

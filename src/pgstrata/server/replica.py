@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import threading
 import time
@@ -16,7 +17,9 @@ import psycopg
 from pgstrata import numbers
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.ownership import read_small, write_into
+from pgstrata.server.capabilities import Catalog, catalog_of
 from pgstrata.server.cluster import USER, Cluster
+from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.resolve import Resolved, quoted
 from pgstrata.server.lag import ReplicaLag
 from pgstrata.server.log_end import last_words, problem
@@ -46,6 +49,9 @@ EVERY_SECONDS = 1.0
 Replication = Literal["async", "sync"]
 Reads = Literal["primary", "replica"]
 
+_LETS_REPLICATE = re.compile(r"^\s*local\s+replication\s", re.MULTILINE)
+"""A line of pg_hba.conf, as initdb writes since 10."""
+
 _KEPT = "1GB"
 """Of write-ahead log that the primary keeps for a standby that is behind."""
 
@@ -67,17 +73,20 @@ class Replicas:
         )
 
 
-def settings_for(config: Resolved, version_num: int) -> dict[str, str]:
-    """The settings without which nothing could be streamed, where the config has others."""
-    given, wanted = config.settings, {}
-    if given.get("wal_level", "minimal" if version_num < 100000 else "replica") == "minimal":
+def settings_for(config: Resolved, known: KnownSettings) -> dict[str, str]:
+    """Returns the settings without which nothing could be streamed, where the config has others.
+
+    They are set also where they are a server's defaults: what those are depends on the server.
+    """
+    configured, wanted = config.settings, {}
+    if configured.get("wal_level", "minimal") == "minimal":
         wanted["wal_level"] = "replica"
-    if int(given.get("max_wal_senders", "0" if version_num < 100000 else "10")) < 2:
+    if int(configured.get("max_wal_senders", "0")) < 2:
         wanted["max_wal_senders"] = "10"
-    name, most = ("wal_keep_size", _KEPT) if version_num >= 130000 else ("wal_keep_segments", "64")
-    if name not in given:
+    name, most = ("wal_keep_size", _KEPT) if known.has("wal_keep_size") else ("wal_keep_segments", "64")
+    if name not in configured:
         wanted[name] = most
-    if version_num < 100000 and given.get("hot_standby", "off") == "off":
+    if "hot_standby" not in configured:
         wanted["hot_standby"] = "on"
     return wanted
 
@@ -96,9 +105,10 @@ def check_replicas(replicas: Replicas, config: Resolved, version_num: int, label
             f"{label}: with synchronous_commit = {commit} no commit waits for a replica",
             'replication = "async", or a config with synchronous_commit = on, remote_write or remote_apply',
         )
-    if config.settings.get("hot_standby") == "off" and replicas.reads == "replica":
+    if config.settings.get("hot_standby") == "off":
         raise UsageError(
-            f"{label}: with hot_standby = off nobody can read on the replica", "leave that setting out"
+            f"{label}: with hot_standby = off nobody can read on the replica, nor ask whether it is ready",
+            "leave that setting out",
         )
 
 
@@ -116,8 +126,9 @@ class Standby(Cluster):
 
     def _configure(self, again: bool) -> None:
         super()._configure(again)
-        name = "standby.signal" if self.server.version_num >= 120000 else "recovery.conf"
-        text = "" if self.server.version_num >= 120000 else "standby_mode = 'on'\n" + self._source()
+        name, text = "standby.signal", ""
+        if not self._source_is_setting:
+            name, text = "recovery.conf", "standby_mode = 'on'\n" + self._source()
         write_into(self.data_dir, name, text, mode=0o600, owner=self._owner)
 
     def _conf(self) -> str:
@@ -126,7 +137,12 @@ class Standby(Cluster):
             # Else vacuum on the primary ends what reads here.
             own = {**own, "hot_standby_feedback": "on"}
         text = super()._conf() + _lines(own)
-        return text + self._source() if self.server.version_num >= 120000 else text
+        return text + self._source() if self._source_is_setting else text
+
+    @property
+    def _source_is_setting(self) -> bool:
+        """True if what was in recovery.conf is in postgresql.conf."""
+        return self._known.has("primary_conninfo")
 
     def _source(self) -> str:
         primary = self._primary
@@ -161,7 +177,7 @@ class ReplicatedCluster(Cluster):
         }
         super().__init__(server, config, folder, initdb=initdb, through=through, **shared)
         self.replicas = replicas
-        self.streaming = settings_for(config, server.version_num)
+        self.streaming = settings_for(config, self._known)
         self.standby = Standby(self, **shared)
         self._watch: _Watch | None = None
         self._lags: list[ReplicaLag] = []
@@ -261,11 +277,10 @@ class ReplicatedCluster(Cluster):
 
     def _configure(self, again: bool) -> None:
         super()._configure(again)
-        if self.server.version_num < 100000:
-            # From 10 on initdb lets everybody in who may replicate.
-            text, line = read_small(self.data_dir / "pg_hba.conf"), f"\nlocal replication {USER} trust\n"
-            if line not in text:
-                write_into(self.data_dir, "pg_hba.conf", text + line, mode=0o600, owner=self._owner)
+        text = read_small(self.data_dir / "pg_hba.conf")
+        if not _LETS_REPLICATE.search(text):
+            line = f"\nlocal replication {USER} trust\n"
+            write_into(self.data_dir, "pg_hba.conf", text + line, mode=0o600, owner=self._owner)
 
     def _await_stream(self) -> None:
         wanted = "sync" if self.replicas.replication == "sync" else None
@@ -285,11 +300,12 @@ class ReplicatedCluster(Cluster):
         """Waits until the standby has replayed what there is. Raises ServerError where it takes too long."""
         until = time.monotonic() + CAUGHT_UP_SECONDS
         with self.connect() as session:
-            row = session.execute(_position(self.server.version_num)).fetchone()
+            catalog = catalog_of(session)
+            row = session.execute(_position(catalog)).fetchone()
             assert row is not None
             while True:
                 self.check()
-                behind = session.execute(_behind(self.server.version_num), [row[0], NAME]).fetchone()
+                behind = session.execute(_behind(catalog), [row[0], NAME]).fetchone()
                 if behind is not None and behind[0] is not None and behind[0] <= 0:
                     return
                 if time.monotonic() > until:
@@ -318,29 +334,33 @@ class ReplicatedCluster(Cluster):
 _STATE = "SELECT state, sync_state FROM pg_catalog.pg_stat_replication WHERE application_name = %s"
 
 
-def _position(version_num: int) -> str:
-    return "SELECT pg_current_wal_lsn()" if version_num >= 100000 else "SELECT pg_current_xlog_location()"
+def _says_lsn(catalog: Catalog) -> bool:
+    """True if functions and columns are named after the WAL, and not after the xlog."""
+    return catalog.has_function("pg_wal_lsn_diff")
 
 
-def _behind(version_num: int) -> str:
+def _position(catalog: Catalog) -> str:
+    return "SELECT pg_current_wal_lsn()" if _says_lsn(catalog) else "SELECT pg_current_xlog_location()"
+
+
+def _behind(catalog: Catalog) -> str:
     """Bytes from what is replayed to a position."""
-    if version_num >= 100000:
+    if _says_lsn(catalog):
         behind = "pg_wal_lsn_diff(%s, replay_lsn)"
     else:
         behind = "pg_xlog_location_diff(%s, replay_location)"
     return f"SELECT {behind} FROM pg_catalog.pg_stat_replication WHERE application_name = %s"
 
 
-def _lag(version_num: int) -> str:
+def _lag(catalog: Catalog) -> str:
     """State, bytes behind, what is replayed, seconds behind."""
-    if version_num >= 100000:
-        columns = (
-            "pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn), replay_lsn, "
-            "extract(epoch FROM replay_lag)::float8"
-        )
+    has_lag = catalog.has_column("pg_stat_replication", "replay_lag")
+    lag = "extract(epoch FROM replay_lag)::float8" if has_lag else "NULL::float8"
+    if _says_lsn(catalog):
+        columns = f"pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn), replay_lsn, {lag}"
     else:
         behind = "pg_xlog_location_diff(pg_current_xlog_location(), replay_location)"
-        columns = f"{behind}, replay_location, NULL::float8"
+        columns = f"{behind}, replay_location, {lag}"
     return f"SELECT state, {columns} FROM pg_catalog.pg_stat_replication WHERE application_name = %s"
 
 
@@ -389,7 +409,7 @@ class _Watch(threading.Thread):
 
     def _look(self, session: psycopg.Connection[Any]) -> Callable[[], ServerError] | None:
         cluster, now = self._cluster, time.monotonic()
-        row = session.execute(_lag(cluster.server.version_num), [NAME]).fetchone()
+        row = session.execute(_lag(catalog_of(session)), [NAME]).fetchone()
         if row is None or row[0] != "streaming" or row[1] is None:
             if now - self._streamed > GONE_SECONDS:
                 return lambda: cluster.gone(GONE_SECONDS, "has not streamed")

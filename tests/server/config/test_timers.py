@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pgstrata.server.cluster import Cluster
+from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.config.timers import PERIODS, TurnLengths, longer_timers
 from pgstrata.server.model import Server
@@ -13,7 +14,7 @@ TWO = TurnLengths(2, 0.5, 30.0)
 
 
 def test_what_is_longer_than_a_turn_becomes_longer() -> None:
-    found = longer_timers({}, 170000, TWO)
+    found = longer_timers({}, KnownSettings(170000), TWO)
     assert found == {
         "autovacuum_naptime": "2min",
         "checkpoint_timeout": "10min",
@@ -26,7 +27,7 @@ def test_what_is_longer_than_a_turn_becomes_longer() -> None:
         "statement_timeout": "90s",
         "lock_timeout": "10ms",
     }
-    found = longer_timers(given, 170000, TurnLengths(3, 0.5, 30.0))
+    found = longer_timers(given, KnownSettings(170000), TurnLengths(3, 0.5, 30.0))
     assert found["checkpoint_timeout"] == "90s"
     assert found["bgwriter_delay"] == "2400ms"
     assert found["statement_timeout"] == "330s"
@@ -35,8 +36,9 @@ def test_what_is_longer_than_a_turn_becomes_longer() -> None:
 
 
 def test_no_longer_than_a_version_allows() -> None:
-    assert longer_timers({"checkpoint_timeout": "50min"}, 90500, TWO)["checkpoint_timeout"] == "1h"
-    assert longer_timers({"bgwriter_delay": "9s"}, 170000, TWO)["bgwriter_delay"] == "10s"
+    old, new = KnownSettings(90500), KnownSettings(170000)
+    assert longer_timers({"checkpoint_timeout": "50min"}, old, TWO)["checkpoint_timeout"] == "1h"
+    assert longer_timers({"bgwriter_delay": "9s"}, new, TWO)["bgwriter_delay"] == "10s"
 
 
 def test_a_server_takes_them_while_it_runs_and_gives_them_back(

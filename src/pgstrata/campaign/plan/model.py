@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import structs, to_builtins
 
 from pgstrata.campaign.file.models import ChosenWorkload, VariantSpec
+from pgstrata.server.config.known import known_settings
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.model import Server
 from pgstrata.server.pooler import Through
@@ -68,7 +69,7 @@ class Variant:
         wanted = self.replicas
         if wanted is None:
             return None
-        own = settings_for(self.config, self.server.version_num)
+        own = settings_for(self.config, known_settings(self.server))
         return ReplicasRecord(replication=wanted.replication, reads=wanted.reads, settings=own)
 
     def storage_record(self) -> StorageRecord | None:

@@ -44,6 +44,7 @@ from pgstrata.measure.instructions.start import (
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.observe import machine
+from pgstrata.server.config.known import known_settings
 from pgstrata.store import Results, kept
 from pgstrata.store.comparisons import hide
 from pgstrata.store.kept import KeptStart, digest, keep_start, kept_starts
@@ -388,7 +389,7 @@ class _Count:
             tool=self._engine.tool,
             event=self._engine.event,
             margin=self._wanted.margin,
-            settings=settings_for(variant.server.version_num, variant.config.settings),
+            settings=settings_for(known_settings(variant.server), variant.config.settings),
             symbols=symbols_of(variant.server.bin_dir) if self._engine.marks else "none",
             steps=tuple(steps),
             simulated=self._engine.simulated,

@@ -22,8 +22,8 @@ from pgstrata.measure.run.modules import create_modules
 from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import driver_spec, step_seed
 from pgstrata.server.cluster import Cluster, new_database
-from pgstrata.server.config.resolve import UNITS_SINCE
-from pgstrata.server.config.settings import major_of, plain_number, setting, size_bytes
+from pgstrata.server.config.known import KnownSettings, known_settings
+from pgstrata.server.config.settings import plain_number, size_bytes
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work, WorkContext
 
 DATABASE = "pgstrata"
@@ -55,14 +55,13 @@ _OF_THE_SERVER = frozenset({"", "53", "57", "58", "XX"})
 """Classes of SQLSTATE that tell of the server, not of a statement: no memory or disk, an end, a defect."""
 
 
-def settings_for(version_num: int, configured: Mapping[str, str]) -> dict[str, str]:
-    """Those that this version has, in its units, on top of a config's settings as SHOW writes them."""
+def settings_for(known: KnownSettings, configured: Mapping[str, str]) -> dict[str, str]:
+    """Returns those that the server has, in its units, on top of a config's settings as SHOW writes them."""
     wanted = dict(SETTINGS)
     if (size_bytes(configured.get("shared_buffers", "")) or 0) > (size_bytes(MOST_BUFFERS) or 0):
         wanted["shared_buffers"] = MOST_BUFFERS
-    major = major_of(version_num)
-    rows = {name: row for name in wanted if (row := setting(name, major))}
-    if version_num >= UNITS_SINCE:
+    rows = {name: row for name in wanted if (row := known.get(name))}
+    if known.takes_units:
         return {name: wanted[name] for name in rows}
     return {name: plain_number(row, wanted[name]) for name, row in rows.items()}
 
@@ -229,12 +228,12 @@ class FreshStart:
         result.processes = engine.processes(self._counts)
 
     def _start_counted(self) -> None:
-        cluster, version = self.cluster, self._variant.server.version_num
+        cluster, known = self.cluster, known_settings(self._variant.server)
         cluster.stop("fast")
         self._counts = cluster.private_folder("counts")
         try:
             cluster.start(
-                self._engine.under(self._counts), settings_for(version, self._variant.config.settings)
+                self._engine.under(self._counts), settings_for(known, self._variant.config.settings)
             )
         except ServerError as error:
             raise ServerError(

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pgstrata.server.config.settings import major_of, read_number, seconds, setting, shown
+from pgstrata.server.config.known import KnownSettings
+from pgstrata.server.config.settings import read_number, seconds, shown
 
 PERIODS = {
     "archive_timeout": "0",
@@ -43,12 +44,14 @@ class TurnLengths:
     longest: float
 
 
-def longer_timers(settings: Mapping[str, str], version_num: int, turns: TurnLengths) -> dict[str, str]:
-    """Timers as they are to be with such turns; as long as a version allows. settings: of a config that has
-    been checked."""
+def longer_timers(settings: Mapping[str, str], known: KnownSettings, turns: TurnLengths) -> dict[str, str]:
+    """Returns the timers as they are to be with such turns, as long as the server allows.
+
+    settings: of a config that has been checked; known: of the server.
+    """
     found = {}
     for name in (*PERIODS, *TIMEOUTS):
-        row = setting(name, major_of(version_num))
+        row = known.get(name)
         if row is None or not row.unit:
             continue
         value = settings.get(name, PERIODS.get(name, "0"))

@@ -1,0 +1,309 @@
+"""What a server can be asked for: found out from its programs and its catalogs, never from its number.
+
+A development tree carries the number of the next version months before it has that version's features, so
+the number proves nothing. `Programs` asks the programs of a build (`initdb --help`, `postgres -C`), `Catalog`
+asks a server that runs. Each question is asked once: of programs for as long as their files are the same, of
+catalogs once per session. An answer takes about 10 ms, so none is stored on disk, where it could grow old.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import weakref
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import psycopg
+
+from pgstrata.errors import ServerError, server_said
+from pgstrata.server.account import Account, server_account
+from pgstrata.server.process import server_env
+
+_SECONDS = 30.0
+"""How long a program may take to answer."""
+
+_OPTION = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
+_COMPLAINT_LINES = 2_000
+_UNKNOWN = "pgstrata_asks_for_unknown_names"
+"""A setting that no server has: with it in the file a server says which names it does not know, and stops
+before it looks at any value."""
+
+
+class Programs:
+    """What the programs in one folder can do. Made by `programs_of`."""
+
+    def __init__(self, bin_dir: Path) -> None:
+        self.bin_dir = bin_dir
+        self._lacked: dict[str, bool] = {}
+
+    # --- initdb -----------------------------------------------------------------------------------
+
+    def initdb_takes(self, option: str) -> bool:
+        """Returns whether `initdb --help` lists an option, such as `--no-data-checksums` or `-N`."""
+        return option in self._initdb_options
+
+    @cached_property
+    def _initdb_options(self) -> frozenset[str]:
+        return frozenset(_OPTION.findall(self._help("initdb")))
+
+    # --- settings ---------------------------------------------------------------------------------
+
+    def unknown_settings(self, names: Collection[str]) -> frozenset[str] | None:
+        """Returns those of `names` that the server does not know; None where it cannot be asked."""
+        if not self.checks_settings:
+            return None
+        if new := sorted(set(names) - set(self._lacked)):
+            text = "".join(f"{name} = 1\n" for name in [*new, _UNKNOWN])
+            unknown = {new[line - 1] for line, _ in self._complaints_of_lines(text) if 0 < line <= len(new)}
+            self._lacked.update((name, name in unknown) for name in new)
+        return frozenset(name for name in names if self._lacked[name])
+
+    @cached_property
+    def listed_settings(self) -> frozenset[str]:
+        """Settings that `postgres --describe-config` lists, in lower case: neither old names of others, which
+        servers take, too, nor those of developers."""
+        answer = self._run("postgres", "--describe-config")
+        return frozenset(line.partition("\t")[0].lower() for line in answer.stdout.splitlines())
+
+    def complaints(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Returns the server's words on each setting it does not take with its value, by name.
+
+        Nothing is started: the server reads the settings, as at a start, and stops. Libraries are not loaded
+        and files are not opened. Empty where the server cannot be asked.
+        """
+        found: dict[str, str] = {}
+        if not self.checks_settings:
+            return found
+        # A start ends at the first bad value: each answer names one setting, which the next does without.
+        while left := {name: value for name, value in settings.items() if name not in found}:
+            text = "".join(f"{name} = {_quoted(value)}\n" for name, value in left.items())
+            names = list(left)
+            complaints = self._complaints_of_lines(text)
+            new = {
+                names[line - 1]: words for line, words in complaints if 0 < line <= len(names)
+            } or _complaint_by_name(names, complaints)
+            if not new:
+                break
+            found.update(new)
+        return found
+
+    def _complaints_of_lines(self, text: str) -> list[tuple[int, str]]:
+        """The server's complaints about the text of a configuration file: line (0 if unknown) and words."""
+        folder = Path(tempfile.mkdtemp(prefix="pgstrata-ask-"))
+        try:
+            (folder / "postgresql.conf").write_text(text)
+            if (account := server_account()) is not None:
+                os.chown(folder, account.uid, account.gid)
+                os.chown(folder / "postgresql.conf", account.uid, account.gid)
+            answer = self._run("postgres", "-D", str(folder), "-C", "port")
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if answer.returncode == 0:
+            return []
+        found = []
+        for line in answer.stderr.splitlines()[:_COMPLAINT_LINES]:
+            words = re.search(r"(?:LOG|WARNING|ERROR|FATAL):\s+(.*)", line)
+            if words is None or "contains errors" in line or "skipping missing" in line:
+                continue
+            at = re.search(r"""in file ".*" line (\d+)""", words[1])
+            found.append((int(at[1]) if at else 0, server_said(words[1].partition(" in file ")[0], 300)))
+        return found
+
+    @cached_property
+    def checks_settings(self) -> bool:
+        """True if the server can be asked about settings (from 9.2 on)."""
+        return "-C" in _OPTION.findall(self._help("postgres"))
+
+    # --- what else ----------------------------------------------------------------------------------
+
+    @cached_property
+    def reports_state(self) -> bool:
+        """True if the server writes its state (starting, ready) into postmaster.pid."""
+        # pidfile.h pads each state to eight letters, which no other text of the program is.
+        return all(self._contains(state) for state in (b"\0ready   \0", b"\0standby \0"))
+
+    def has_library(self, name: str, *, below: str = "") -> bool | None:
+        """Returns whether a module can be loaded by its plain name; None where its folder is not known.
+
+        below: the folder within that of the modules, such as `plugins`.
+        """
+        if not self._module_folders:
+            return None
+        file = name if name.endswith(".so") else f"{name}.so"
+        return any((folder / below / file).is_file() for folder in self._module_folders)
+
+    @cached_property
+    def _module_folders(self) -> tuple[Path, ...]:
+        root = self.bin_dir.parent
+        folders = [root / lib / own for lib in ("lib", "lib64") for own in ("postgresql", "pgsql", "")]
+        if (self.bin_dir / "pg_config").is_file():  # packages keep their files elsewhere
+            answer = self._run("pg_config", "--pkglibdir")
+            if answer.returncode == 0 and answer.stdout.strip():
+                folders.insert(0, Path(answer.stdout.strip()))
+        # The module that every server has tells the folder.
+        return tuple(folder for folder in folders if (folder / "plpgsql.so").is_file())
+
+    def _contains(self, text: bytes) -> bool:
+        try:
+            with (
+                (self.bin_dir / "postgres").open("rb") as file,
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+            ):
+                return content.find(text) >= 0
+        except (OSError, ValueError):
+            return False
+
+    def _help(self, program: str) -> str:
+        answer = self._run(program, "--help")
+        if answer.returncode != 0:
+            raise ServerError(
+                f"{self.bin_dir / program} does not run: {server_said(answer.stderr or answer.stdout, 300)}"
+            )
+        return answer.stdout
+
+    def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        account: Account | None = server_account()
+        who: dict[str, Any] = {}
+        if account is not None:
+            who = {"user": account.uid, "group": account.gid, "extra_groups": account.groups}
+        try:
+            return subprocess.run(
+                [str(self.bin_dir / program), *arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                cwd="/",
+                env=server_env(),
+                timeout=_SECONDS,
+                **who,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ServerError(f"{self.bin_dir / program} does not run: {error}") from error
+
+
+def _complaint_by_name(names: Sequence[str], complaints: Sequence[tuple[int, str]]) -> dict[str, str]:
+    """A complaint about a value comes without its line: the name stands in the sentence."""
+    for _, words in complaints:
+        for named in re.findall(r'parameter "([^"]+)"', words):
+            for name in names:
+                if name.lower() == named.lower():
+                    return {name: words}
+    return {}
+
+
+def programs_of(bin_dir: Path | None) -> Programs | None:
+    """Returns what the programs in a folder can do; None where no server is there, or not yet."""
+    if bin_dir is None:
+        return None
+    try:
+        identity = tuple(_identity(bin_dir / program) for program in ("postgres", "initdb"))
+    except OSError:
+        return None
+    return _programs(bin_dir, identity)
+
+
+@lru_cache(maxsize=256)
+def _programs(bin_dir: Path, identity: object) -> Programs:
+    return Programs(bin_dir)
+
+
+def _identity(program: Path) -> tuple[int, int, int, int]:
+    """What changes when another file takes a program's place."""
+    about = program.stat()
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+Kind = Literal["relation", "column", "function", "setting"]
+
+_QUESTIONS: Mapping[Kind, str] = {
+    "relation": "SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = 'pg_catalog' AND c.relname = %s",
+    "column": "SELECT 1 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid"
+    " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = 'pg_catalog' AND c.relname = %s AND a.attname = %s AND a.attnum > 0",
+    "function": "SELECT 1 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace"
+    " WHERE n.nspname = 'pg_catalog' AND p.proname = %s",
+    "setting": "SELECT 1 FROM pg_catalog.pg_settings WHERE name = %s",
+}
+
+
+class Catalog:
+    """What a running server has in its catalogs. Made by `catalog_of`. Its questions raise psycopg.Error."""
+
+    def __init__(self, session: psycopg.Connection[Any]) -> None:
+        self._session = weakref.ref(session)
+        self._answers: dict[tuple[str, ...], bool] = {}
+
+    def has_relation(self, name: str) -> bool:
+        """Returns whether pg_catalog has a table or view."""
+        return self._ask("relation", name)
+
+    def has_column(self, relation: str, column: str) -> bool:
+        """Returns whether a table or view of pg_catalog has a column."""
+        return self._ask("column", relation, column)
+
+    def has_function(self, name: str) -> bool:
+        """Returns whether pg_catalog has a function, with whatever arguments."""
+        return self._ask("function", name)
+
+    def has_setting(self, name: str) -> bool:
+        """Returns whether pg_settings shows a setting."""
+        return self._ask("setting", name)
+
+    def accepts(self, statement: str) -> bool:
+        """Returns whether the server understands a statement that cannot run within a transaction (VACUUM).
+
+        It is sent within one: a server that understands it refuses because of the transaction (SQLSTATE
+        25001), one that does not refuses because of the syntax. Nothing is executed.
+        """
+        key = ("accepts", statement)
+        if key not in self._answers:
+            session = self._open()
+            try:
+                with session.transaction(force_rollback=True):
+                    session.execute(statement.encode(), prepare=False)
+                self._answers[key] = True
+            except psycopg.errors.ActiveSqlTransaction:
+                self._answers[key] = True
+            except psycopg.DatabaseError as error:
+                if session.broken or error.sqlstate is None:
+                    raise
+                self._answers[key] = False
+        return self._answers[key]
+
+    def _ask(self, kind: Kind, *words: str) -> bool:
+        key = (kind, *words)
+        if key not in self._answers:
+            answer = self._open().execute(_QUESTIONS[kind].encode(), words, prepare=False).fetchone()
+            self._answers[key] = answer is not None
+        return self._answers[key]
+
+    def _open(self) -> psycopg.Connection[Any]:
+        session = self._session()
+        assert session is not None
+        return session
+
+
+_catalogs: weakref.WeakKeyDictionary[psycopg.Connection[Any], Catalog] = weakref.WeakKeyDictionary()
+
+
+def catalog_of(session: psycopg.Connection[Any]) -> Catalog:
+    """Returns what the server of a session has in its catalogs."""
+    if session not in _catalogs:
+        _catalogs[session] = Catalog(session)
+    return _catalogs[session]
+
+
+__all__ = ["Catalog", "Programs", "catalog_of", "programs_of"]
