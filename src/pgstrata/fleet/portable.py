@@ -58,14 +58,24 @@ class _Files:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from error
         return name
 
+    def add_text(self, name: str, text: str) -> str:
+        """A text as a file of this name; what it is called there. Raises UsageError."""
+        name, content = f"{len(self.content)}/{name}", text.encode()
+        self._count(len(content))
+        self.content[name] = content
+        return name
+
     def _take(self, file: Path, name: str) -> None:
-        self._bytes += file.stat().st_size
+        self._count(file.stat().st_size)
+        self.content[name] = file.read_bytes()
+
+    def _count(self, size_bytes: int) -> None:
+        self._bytes += size_bytes
         if self._bytes > MOST_BYTES:
             raise UsageError(
                 f"the files that the campaign names have more than {numbers.size(MOST_BYTES)}",
                 "they travel with every comparison: take smaller ones, or data that is generated",
             )
-        self.content[name] = file.read_bytes()
 
 
 def portable(plan: Plan, chosen: ChosenWorkload) -> Portable:
@@ -116,7 +126,7 @@ def _variant(variant: Variant, campaign: Campaign, files: _Files) -> Json:
     if variant.server.managed:
         # One that is a file, as a path beside the campaign there.
         given["config"] = [
-            f"./{files.add(fragment.path)}" if fragment.path else written
+            f"./{files.add_text(fragment.path.name, fragment.whole_text)}" if fragment.path else written
             for written, fragment in zip(spec.config, variant.config.fragments, strict=True)
         ]
     return given

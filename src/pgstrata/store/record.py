@@ -456,6 +456,7 @@ class ConfigRecord(Struct, frozen=True, kw_only=True):
     settings: dict[str, str]
     dropped: tuple[Change, ...]
     mapped: tuple[Change, ...]
+    keep: tuple[str, ...] = ()
 
 
 class Cpus(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from pgstrata.server.config.resolve import (
     shipped_fragments,
 )
 from pgstrata.server.config.settings import history, major_of, setting
+from pgstrata.server.model import Server
 
 GB = 1 << 30
 EVERY = [
@@ -254,3 +256,14 @@ def test_the_table_reaches_from_the_oldest_version_to_the_newest() -> None:
     assert {row.unit for row in rows} == {"8kB"}
     assert [r.last for r in history("wal_keep_segments")][-1:] == [1200]
     assert [r.first for r in history("io_method")] == [1800]
+
+
+def test_a_config_for_18_becomes_what_the_server_has(pg17: Server) -> None:
+    """A server that calls itself 18 before it has what 18 has: its number does not decide."""
+    early18 = replace(pg17, version="18devel", version_num=180000)
+    text = "io_method = worker\nssl_groups = 'X25519'\nwork_mem = 8MB\n"
+    fragment = Fragment("mine", text)
+    resolved = resolve([fragment], 180000, 1 << 30, early18.build, programs=early18.programs)
+    assert resolved.settings == {"ssl_ecdh_curve": "X25519", "work_mem": "8MB"}
+    (change,) = resolved.dropped
+    assert change.name == "io_method" and "does not have it" in change.reason

@@ -58,8 +58,10 @@ def difference(variant: Variant, chosen: ChosenWorkload, record: RunRecord) -> s
     if record.initdb != tuple(variant.spec.initdb):
         return "other `initdb` options"
     # Texts, not resolved settings: sizes relative to memory differ from host to host, runs may be merged.
-    if [f.text for f in record.config.fragments] != [f.text for f in variant.config.fragments]:
+    if [f.text for f in record.config.fragments] != [f.whole_text for f in variant.config.fragments]:
         return "other config fragments"
+    if record.config.keep != variant.config.keep:
+        return "other `keep_settings`"
     if record.server.version != variant.server.version:
         return f"PostgreSQL {record.server.version} instead of {variant.server.version}"
     return _built_otherwise(record.server.built, variant.server.built)

@@ -53,7 +53,7 @@ class Variant:
         replicas = self.replicas_record()
         return {
             "server": [server.spec, server.version, server.build, server.built.key if server.built else None],
-            "config": [fragment.text for fragment in self.config.fragments],
+            "config": [fragment.whole_text for fragment in self.config.fragments],
             "settings": self.config.settings,
             "env": self.spec.env,
             "initdb": self.spec.initdb,

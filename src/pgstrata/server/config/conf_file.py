@@ -3,24 +3,67 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pgstrata.errors import UsageError
+from pgstrata.errors import UsageError, shown
+from pgstrata.user_files import read_text, real_path
+
+MOST_DEPTH = 10
+"""Of files that include files, as of the server (guc.h, CONF_FILE_MAX_DEPTH)."""
+
+MOST_FILES = 200
+MOST_BYTES = 4 << 20
+"""Of all files that one fragment includes, and of their text."""
+
+MOST_PROBLEMS = 50
+"""Listed in one message."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with one line. message: with its file and line; hint: what to do, may be empty."""
+
+    message: str
+    hint: str = ""
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """A piece of postgresql.conf; `path` is its file, `name` what it is called in results."""
+    """A piece of postgresql.conf; `path` is its file, `name` what it is called in results.
+
+    included: by line, from 1, the files that stand in the place of an include directive. problems: of these
+    directives.
+    """
 
     name: str
     text: str
     path: Path | None = None
+    included: tuple[tuple[int, tuple[Fragment, ...]], ...] = ()
+    problems: tuple[Problem, ...] = ()
 
     @property
     def shown(self) -> str:
         """What an error calls it."""
         return str(self.path) if self.path else f"{self.name}.conf"
+
+    @property
+    def whole_text(self) -> str:
+        """The text with that of included files in the place of the directives."""
+        parts = dict(self.included)
+        if not parts:
+            return self.text
+        lines = []
+        for number, line in enumerate(self.text.split("\n"), 1):
+            if number not in parts:
+                lines.append(line)
+                continue
+            lines.append(f"# {line.strip()}")
+            for fragment in parts[number]:
+                lines += [f"# {fragment.name}:", *fragment.whole_text.rstrip("\n").split("\n")]
+            lines.append(f"# end of {line.strip()}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -34,12 +77,13 @@ class SettingLine:
 
     @property
     def place(self) -> str:
+        """File and line."""
         return f"{self.fragment.shown}:{self.line}"
 
 
 _LINE = re.compile(
     r"""\s*(?P<name>[^\W\d][\w$]*(?:\.[^\W\d][\w$]*)*)   # letters, digits, _ ; dots for custom classes
-        \s*(?:=\s*|\s)                                   # the equals sign may be left out
+        (?:\s*=\s*|\s+|(?='))                            # the equals sign may be left out
         (?P<value>'(?:[^'\\]|\\.|'')*'|[^\s#'"=]+)       # quoted, or a word or number
         \s*(?:\#.*)?$""",
     re.VERBOSE,
@@ -50,33 +94,156 @@ _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 def assignments(fragment: Fragment) -> list[SettingLine]:
-    """The assignments of a fragment, in order.
+    """Returns the assignments of a fragment, in order, those of included files in their place.
 
-    Raises UsageError with file and line for what is not a setting, and for include directives.
+    Raises UsageError with file and line of everything that is not a setting.
     """
-    found = []
-    for number, raw in enumerate(fragment.text.removeprefix("\ufeff").split("\n"), 1):
-        line = raw.rstrip("\r")
-        if not line.strip() or line.lstrip().startswith("#"):
+    problems: list[Problem] = []
+    lines = read_assignments(fragment, problems)
+    raise_problems(problems)
+    return lines
+
+
+def read_assignments(fragment: Fragment, problems: list[Problem]) -> list[SettingLine]:
+    """As `assignments`; what is wrong is added to `problems`."""
+    problems += fragment.problems
+    included, lines = dict(fragment.included), []
+    for number, line in _lines(fragment.text):
+        if number in included:
+            for other in included[number]:
+                lines += read_assignments(other, problems)
+            continue
+        place = f"{fragment.shown}:{number}"
+        if _directive(line):
+            if not fragment.problems:
+                problems.append(
+                    Problem(f"{place}: include directives are read in files only, and this text is of none")
+                )
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None:
+            problems.append(
+                Problem(
+                    f"{place}: not a setting: {line.strip()[:80]}",
+                    "write name = value, text in single quotes",
+                )
+            )
+            continue
+        value = _value(match)
+        if any(ord(letter) < 32 for letter in value):
+            problems.append(Problem(f"{place}: the value of {match['name']} holds a control character"))
+            continue
+        lines.append(SettingLine(match["name"].lower(), value, fragment, number))
+    return lines
+
+
+def raise_problems(problems: Sequence[Problem]) -> None:
+    """Raises one UsageError with all problems; does nothing where there are none."""
+    different = list(dict.fromkeys(problems))
+    if not different:
+        return
+    if len(different) == 1:
+        raise UsageError(different[0].message, different[0].hint)
+    lines = [f"  {p.message}" + (f" ({p.hint})" if p.hint else "") for p in different[:MOST_PROBLEMS]]
+    if len(different) > MOST_PROBLEMS:
+        lines.append(f"  and {len(different) - MOST_PROBLEMS} more")
+    raise UsageError(f"{len(different)} lines of the config cannot be used:\n" + "\n".join(lines))
+
+
+# --- files that include files -------------------------------------------------------------------
+
+
+@dataclass
+class _Budget:
+    """What may still be read."""
+
+    files: int = MOST_FILES
+    size_bytes: int = MOST_BYTES
+
+
+def with_included(fragment: Fragment) -> Fragment:
+    """Returns a fragment that is a file with the files it includes, relative to where it lies.
+
+    What cannot be read is among its `problems`.
+    """
+    if fragment.path is None:
+        return fragment
+    return _with_included(fragment, (real_path(fragment.path),), _Budget())
+
+
+def _with_included(fragment: Fragment, chain: tuple[Path, ...], budget: _Budget) -> Fragment:
+    assert fragment.path is not None
+    included: list[tuple[int, tuple[Fragment, ...]]] = []
+    problems: list[Problem] = []
+    for number, line in _lines(fragment.text):
+        kind = _directive(line)
+        if not kind:
             continue
         place = f"{fragment.shown}:{number}"
         match = _LINE.fullmatch(line)
-        if line.split(None, 1)[0].partition("=")[0].lower() in _INCLUDES:
-            raise UsageError(
-                f"{place}: include directives are not read in fragments",
-                'name the other file as a fragment of its own: config = ["base.conf", "more.conf"]',
-            )
-        if match is None:
-            raise UsageError(
-                f"{place}: not a setting: {line.strip()[:80]}", "write name = value, text in single quotes"
-            )
-        value = match["value"]
-        if value.startswith("'"):
-            value = _ESCAPE.sub(_unescape, value[1:-1])
-        if any(ord(letter) < 32 for letter in value):
-            raise UsageError(f"{place}: the value of {match['name']} holds a control character")
-        found.append(SettingLine(match["name"].lower(), value, fragment, number))
-    return found
+        if match is None or not (name := _value(match)) or "\0" in name:
+            problems.append(Problem(f"{place}: {kind} without a file", f"write {kind} = 'more.conf'"))
+            continue
+        try:
+            files = _files(kind, fragment.path.parent / name)
+            parts = [_included(file, chain, budget) for file in files]
+        except UsageError as error:
+            problems.append(Problem(f"{place}: {kind}: {error.message}", error.hint))
+            continue
+        included.append((number, tuple(part for part in parts)))
+    return replace(fragment, included=tuple(included), problems=tuple(problems))
+
+
+def _included(file: Path, chain: tuple[Path, ...], budget: _Budget) -> Fragment:
+    real = real_path(file)
+    if real in chain:
+        raise UsageError(f"{shown(str(file))} includes itself")
+    if len(chain) > MOST_DEPTH:
+        raise UsageError(f"{shown(str(file))}: files include files more than {MOST_DEPTH} deep")
+    text = read_text(file, "included config file")
+    budget.files -= 1
+    budget.size_bytes -= len(text)
+    if budget.files < 0 or budget.size_bytes < 0:
+        raise UsageError(
+            f"more than {MOST_FILES} files or {MOST_BYTES >> 20} MB are included",
+            "write what matters into one file",
+        )
+    return _with_included(Fragment(file.name, text, file), (*chain, real), budget)
+
+
+def _files(kind: str, path: Path) -> list[Path]:
+    """The files of a directive, in the server's order (guc-file.l)."""
+    try:
+        if kind == "include":
+            return [path]
+        if kind == "include_if_exists":
+            return [path] if path.exists() else []
+        names = [p for p in path.iterdir() if p.name.endswith(".conf") and not p.name.startswith(".")]
+    except OSError as error:
+        raise UsageError(f"the folder {shown(str(path))} cannot be read: {error.strerror}") from error
+    return sorted((p for p in names if not p.is_dir()), key=lambda p: p.name.encode(errors="surrogateescape"))
+
+
+# --- lines --------------------------------------------------------------------------------------
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines that hold something but a comment, with their numbers."""
+    for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+        line = raw.rstrip("\r")
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield number, line
+
+
+def _directive(line: str) -> str:
+    """The name of an include directive; empty for any other line."""
+    word = re.split(r"[=\s']", line.strip(), maxsplit=1)[0].lower()
+    return word if word in _INCLUDES else ""
+
+
+def _value(match: re.Match[str]) -> str:
+    value = match["value"]
+    return _ESCAPE.sub(_unescape, value[1:-1]) if value.startswith("'") else value
 
 
 def _unescape(match: re.Match[str]) -> str:

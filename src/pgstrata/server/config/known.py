@@ -53,6 +53,12 @@ class KnownSettings:
         unknown = None if self.programs is None else self.programs.unknown_settings([name])
         return None if unknown is None else not unknown
 
+    def takes(self, name: str, value: str) -> bool | None:
+        """Returns whether the server itself takes a value; None where it cannot be asked."""
+        if self.programs is None or not self.programs.checks_settings:
+            return None
+        return not self.programs.complaints({name: value})
+
     def _is_there(self, name: str) -> bool | None:
         # All at once: one answer for every setting that may be asked about later.
         unknown = None if self.programs is None else self.programs.unknown_settings(names())

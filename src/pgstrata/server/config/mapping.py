@@ -2,57 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
 from pgstrata.errors import UsageError
+from pgstrata.server.config.classes import LIBRARIES, LOCALES, OUTSIDE, is_left_out, may_reach_outside
 from pgstrata.server.config.conf_file import SettingLine
+from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.settings import (
     BadValue,
     Setting,
     canonical,
     history,
     major_name,
-    major_of,
     nearest_name,
     newest_major,
     read_number,
-    setting,
     shown,
 )
-
-MANAGED = frozenset(
-    {
-        "config_file",
-        "data_directory",
-        "external_pid_file",
-        "hba_file",
-        "ident_file",
-        "lc_messages",
-        "listen_addresses",
-        "log_pid",
-        "log_timestamp",
-        "redirect_stderr",
-        "syslog",
-        "tcpip_socket",
-        "unix_socket_directory",
-        "virtual_host",
-        "log_destination",
-        "log_directory",
-        "log_filename",
-        "log_line_prefix",
-        "log_timezone",
-        "logging_collector",
-        "port",
-        "restart_after_crash",
-        "timezone",
-        "unix_socket_directories",
-        "unix_socket_group",
-        "unix_socket_permissions",
-    }
-)
-"""Settings that are pgstrata's: it has to find the server, and to read its log."""
 
 
 @dataclass(frozen=True)
@@ -141,33 +109,74 @@ _SUCCESSORS: dict[str, tuple[_Successor, ...]] = {
 }
 
 
-def fate(written: SettingLine, version_num: int, ram_bytes: int, build: str) -> MappedSetting:
-    """What a version makes of one assignment. Raises UsageError with file and line."""
-    major = major_of(version_num)
+def fate(
+    written: SettingLine, known: KnownSettings, ram_bytes: int, build: str, keep: Collection[str] = ()
+) -> MappedSetting:
+    """Returns what a server makes of one assignment. Raises UsageError with file and line.
+
+    keep: names that are not left out for what they are (`classes`).
+    """
     name, value = written.name, written.value
     if "." in name:
         return MappedSetting("set", name, value)  # an extension's own: only the extension knows
-    if name in MANAGED:
-        return MappedSetting("dropped", reason="pgstrata sets it itself")
-    if row := setting(name, major):
-        return _with_value(written, row, ram_bytes, build)
-    if not history(name) and major > newest_major():
-        return MappedSetting("set", name, value)  # newer than the table: the server says whether it has it
+    if (left := is_left_out(name, value, keep)) is not None:
+        return MappedSetting("dropped", reason=left.reason)
+    if row := known.get(name):
+        if name not in keep and (instead := _of_server(written, known)):
+            return instead
+        return _with_value(written, row, ram_bytes, build, known)
     if not history(name) and name not in _SUCCESSORS:
-        near = nearest_name(name, tuple(_SUCCESSORS))
-        raise UsageError(
-            f"{written.place}: no version of PostgreSQL has a setting {name}",
-            f"did you mean {near}?" if near else "",
-        )
+        return _unlisted(written, known, keep)
     for successor in _SUCCESSORS.get(name, ()):
-        if row := setting(successor.to, major):
+        if row := known.get(successor.to):
             try:
                 turned = successor.convert(_checked(written, ram_bytes) if history(name) else value)
                 return _mapped(row, turned, ram_bytes, successor.reason)
             except ValueError as error:
                 raise UsageError(f"{written.place}: {name}: {error}") from error
     _checked(written, ram_bytes)
-    return MappedSetting("dropped", reason=_where(name, major))
+    return MappedSetting("dropped", reason=_where(name, known.major))
+
+
+def _unlisted(written: SettingLine, known: KnownSettings, keep: Collection[str]) -> MappedSetting:
+    """A setting that is in no table: of a version newer than it, or a mistake."""
+    name = written.name
+    is_there = known.has_unlisted(name)
+    if is_there or (is_there is None and known.major > newest_major()):
+        if may_reach_outside(name) and written.value.strip() and name not in keep:
+            return MappedSetting("dropped", reason=f"it is called like a setting of which {OUTSIDE.reason}")
+        return MappedSetting("set", name, written.value)
+    near = nearest_name(name, tuple(_SUCCESSORS))
+    raise UsageError(
+        f"{written.place}: no version of PostgreSQL has a setting {name}",
+        f"did you mean {near}?" if near else "",
+    )
+
+
+def _of_server(written: SettingLine, known: KnownSettings) -> MappedSetting | None:
+    """What is left of a value that names libraries or a locale: what the server has of them."""
+    name, value, programs = written.name, written.value, known.programs
+    if programs is None or not value.strip():
+        return None
+    if name in LOCALES.names:
+        said = programs.complaints({name: value})
+        return MappedSetting("dropped", reason=f"{LOCALES.reason} ({said[name]})") if name in said else None
+    if name not in LIBRARIES.names:
+        return None
+    libraries = [word.strip().strip('"') for word in value.split(",")]
+    below = "plugins" if name == "local_preload_libraries" else ""
+    there: list[str] = []
+    absent: list[str] = []
+    for library in filter(None, libraries):
+        plain = library.removeprefix("$libdir/").removeprefix("plugins/")
+        is_there = "/" not in plain and programs.has_library(plain, below=below) is not False
+        (there if is_there else absent).append(library)
+    if not absent:
+        return None
+    reason = f"{LIBRARIES.reason}: {', '.join(absent)}"
+    if not there:
+        return MappedSetting("dropped", reason=reason)
+    return MappedSetting("mapped", name, ", ".join(there), reason)
 
 
 def _mapped(row: Setting, value: str, ram_bytes: int, reason: str) -> MappedSetting:
@@ -202,15 +211,21 @@ def _where(name: str, major: int) -> str:
     return f"{major_name(major)} does not have it"
 
 
-def _with_value(written: SettingLine, row: Setting, ram_bytes: int, build: str) -> MappedSetting:
+def _with_value(
+    written: SettingLine, row: Setting, ram_bytes: int, build: str, known: KnownSettings
+) -> MappedSetting:
     """The value for a version that has the setting: as it is, or what comes nearest to it when only
     other versions, or builds with other libraries, take it."""
     name, value = written.name, written.value
-    if instead := _of_build(row, value, build) or _level(row, value) or _rounded(row, value, ram_bytes):
+    instead = _of_build(row, value, build, known) or _level(row, value) or _rounded(row, value, ram_bytes)
+    if instead is not None:
         return instead
     try:
         return MappedSetting("set", name, canonical(row, value, ram_bytes))
     except BadValue as error:
+        # Servers take values that they do not list, and a tree in development more than the table knows.
+        if row.type == "enum" and known.takes(name, value):
+            return MappedSetting("set", name, value.lower())
         others = [other for other in history(name) if other is not row]
         if not _taken_by(others, value, ram_bytes):
             raise UsageError(f"{written.place}: {name} {error}") from error
@@ -244,18 +259,26 @@ def _rounded(row: Setting, value: str, ram_bytes: int) -> MappedSetting | None:
     return MappedSetting("mapped", row.name, whole, f"this version takes whole {row.unit or 'numbers'} only")
 
 
-def _of_build(row: Setting, value: str, build: str) -> MappedSetting | None:
+def _of_build(row: Setting, value: str, build: str, known: KnownSettings) -> MappedSetting | None:
     """Values that need a version that knows them and a build with a library."""
     text = value.lower()
-    if row.name == "io_method" and text == "io_uring" and build and not _built_with(build, "liburing"):
+    if row.name == "io_method" and text == "io_uring" and not _has(known, build, row, text, "liburing"):
         return MappedSetting("mapped", row.name, "worker", "this server was built without liburing")
     if row.name not in ("wal_compression", "default_toast_compression") or text not in _COMPRESSIONS:
         return None
     if row.type == "bool":
         return MappedSetting("mapped", row.name, "on", "before 15 it is on or off, and on means pglz")
-    if text != "pglz" and build and not _built_with(build, text):
+    if text != "pglz" and not _has(known, build, row, text, text):
         return MappedSetting("mapped", row.name, "pglz", f"this server was built without {text}")
     return None
+
+
+def _has(known: KnownSettings, build: str, row: Setting, value: str, library: str) -> bool:
+    """Whether a build takes a value that needs a library: as it says itself, else as it was configured."""
+    if (takes := known.takes(row.name, value)) is not None:
+        return takes
+    # autoconf says --with-lz4, meson -Dlz4=enabled
+    return not build or f"--with-{library}" in build or f"-D{library}=enabled" in build
 
 
 def _level(row: Setting, value: str) -> MappedSetting | None:
@@ -268,8 +291,3 @@ def _level(row: Setting, value: str) -> MappedSetting | None:
     if text in ("archive", "hot_standby"):
         return MappedSetting("mapped", row.name, "replica", f"since 9.6 {text} is called replica")
     return None
-
-
-def _built_with(build: str, library: str) -> bool:
-    # autoconf says --with-lz4, meson -Dlz4=enabled
-    return f"--with-{library}" in build or f"-D{library}=enabled" in build

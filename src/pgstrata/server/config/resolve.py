@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from pgstrata.errors import UsageError
-from pgstrata.server.config.conf_file import Fragment, SettingLine, assignments, quoted
+from pgstrata.server.capabilities import Programs
+from pgstrata.server.config.conf_file import (
+    Fragment,
+    Problem,
+    SettingLine,
+    quoted,
+    raise_problems,
+    read_assignments,
+    with_included,
+)
+from pgstrata.server.config.known import UNITS_SINCE, KnownSettings
 from pgstrata.server.config.mapping import MappedSetting, fate
 from pgstrata.server.config.settings import major_of, plain_number, setting
 from pgstrata.store.record import Change, ConfigRecord, FragmentRecord
@@ -28,9 +38,6 @@ __all__ = [
     "shipped_fragments",
 ]
 
-UNITS_SINCE = 80200
-"""The first version that takes units behind numbers, and `include` in its configuration."""
-
 _SHIPPED = Path(__file__).parent / "fragments"
 
 
@@ -47,6 +54,8 @@ class Resolved:
     settings: dict[str, str] = field(default_factory=dict)
     dropped: tuple[Change, ...] = ()
     mapped: tuple[Change, ...] = ()
+    keep: tuple[str, ...] = ()
+    """Settings that were not to be left out for what they are."""
 
     def text(self, version_num: int = UNITS_SINCE) -> str:
         """As postgresql.conf text of a version, with the changes as comments."""
@@ -65,10 +74,11 @@ class Resolved:
         """As run.json has it under `config`."""
         return ConfigRecord(
             name=self.name,
-            fragments=tuple(FragmentRecord(name=f.name, text=f.text) for f in self.fragments),
+            fragments=tuple(FragmentRecord(name=f.name, text=f.whole_text) for f in self.fragments),
             settings=dict(self.settings),
             dropped=self.dropped,
             mapped=self.mapped,
+            keep=self.keep,
         )
 
 
@@ -128,42 +138,74 @@ def _shipped_paths(name: str) -> Iterator[Path]:
 
 
 def _read(file: Path, name: str, path: Path | None) -> Fragment:
-    return Fragment(name, read_text(file, "config fragment"), path)
+    return with_included(Fragment(name, read_text(file, "config fragment"), path))
 
 
 def explain(
-    fragments: Sequence[Fragment], version_num: int, ram_bytes: int, build: str = ""
+    fragments: Sequence[Fragment],
+    version_num: int,
+    ram_bytes: int,
+    build: str = "",
+    *,
+    programs: Programs | None = None,
+    keep: Collection[str] = (),
 ) -> list[SettingOutcome]:
-    """What a version makes of every assignment, in the order they were written.
+    """Returns what a version makes of every assignment, in the order they were written.
 
-    version_num: as the server counts (170011); ram_bytes: what shares of memory refer to; build:
-    configure flags, which decide about optional values such as lz4. Raises UsageError with file
-    and line for a name that no version has and for values the setting does not take.
+    version_num: as the server counts (170011); ram_bytes: what shares of memory refer to; build: configure
+    flags, which decide about optional values such as lz4; programs: the server's, which are asked what they
+    take; None: the table of versions decides alone. keep: settings that are not left out for what they are.
+    Raises one UsageError with file and line of everything that is wrong: lines that are no settings, names
+    that no version has, values that the setting does not take.
     """
-    found = [
-        (assignment, fate(assignment, version_num, ram_bytes, build))
-        for fragment in fragments
-        for assignment in assignments(fragment)
-    ]
-    last = {result.to: index for index, (_, result) in enumerate(found) if result.to}
+    known = KnownSettings(version_num, programs)
+    problems: list[Problem] = []
+    lines = [line for fragment in fragments for line in read_assignments(fragment, problems)]
+    results: list[tuple[SettingLine, MappedSetting]] = []
+    for line in lines:
+        try:
+            results.append((line, fate(line, known, ram_bytes, build, keep)))
+        except UsageError as error:
+            problems.append(Problem(error.message, error.hint))
+    last = {result.to: index for index, (_, result) in enumerate(results) if result.to}
+    if programs is not None:
+        problems += _refused(programs, [results[index] for index in last.values()])
+    raise_problems(problems)
     outcomes = []
-    for index, (assignment, result) in enumerate(found):
+    for index, (assignment, result) in enumerate(results):
         if result.to and last[result.to] != index:
-            reason = f"set again in {found[last[result.to]][0].place}"
+            reason = f"set again in {results[last[result.to]][0].place}"
             outcomes.append(SettingOutcome("overridden", assignment, result.to, result.value, reason))
         else:
             outcomes.append(SettingOutcome(result.kind, assignment, result.to, result.value, result.reason))
     return outcomes
 
 
-def resolve(fragments: Sequence[Fragment], version_num: int, ram_bytes: int, build: str = "") -> Resolved:
-    """The settings a version gets from a stack of fragments, the last assignment of each counting.
+def _refused(programs: Programs, results: Sequence[tuple[SettingLine, MappedSetting]]) -> Iterator[Problem]:
+    """What the server itself says to the settings that would be set."""
+    lines = {result.to: (line, result.value) for line, result in results if result.to}
+    settings = {name: value for name, (_, value) in lines.items() if value is not None}
+    for name, words in programs.complaints(settings).items():
+        line, value = lines[name]
+        yield Problem(f"{line.place}: {name} = {value}: the server says: {words}")
+
+
+def resolve(
+    fragments: Sequence[Fragment],
+    version_num: int,
+    ram_bytes: int,
+    build: str = "",
+    *,
+    programs: Programs | None = None,
+    keep: Collection[str] = (),
+) -> Resolved:
+    """Returns the settings a version gets from a stack of fragments, the last assignment of each counting.
 
     Arguments and errors as for `explain`.
     """
     settings: dict[str, str] = {}
     changes: dict[str, list[Change]] = {"mapped": [], "dropped": []}
-    for outcome in explain(fragments, version_num, ram_bytes, build):
+    for outcome in explain(fragments, version_num, ram_bytes, build, programs=programs, keep=keep):
         if outcome.kind in ("set", "mapped") and outcome.to and outcome.to_value is not None:
             settings[outcome.to] = outcome.to_value
         if outcome.kind in changes:
@@ -185,4 +227,5 @@ def resolve(fragments: Sequence[Fragment], version_num: int, ram_bytes: int, bui
         settings,
         tuple(changes["dropped"]),
         tuple(changes["mapped"]),
+        tuple(sorted(set(keep))),
     )

@@ -25,6 +25,9 @@ _MICROSECONDS = {
     "d": 86_400_000_000,
 }
 _NUMBER = re.compile(r"([+-]?(?:0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+))\s*([A-Za-z]*)")
+_WHOLE = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|\d+)", re.ASCII)
+_OCTAL = frozenset({"data_directory_mode", "log_file_mode", "unix_socket_permissions"})
+"""Permissions, which SHOW writes as everybody does: 0600."""
 _RAM = re.compile(r"(\d+(?:\.\d+)?)\s*%\s*RAM", re.IGNORECASE)
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
@@ -177,10 +180,25 @@ def _boolean(value: str) -> str:
     raise BadValue(f"takes on or off, not {value!r}")
 
 
+_DEBUG = {"debug": "debug2"}
+_MD5 = dict.fromkeys(("on", *_TRUE), "md5")
+_UNLISTED: dict[str, dict[str, str]] = {
+    "client_min_messages": {**_DEBUG, "info": "info", "fatal": "fatal", "panic": "panic"},
+    "log_min_error_statement": _DEBUG,
+    "log_min_messages": _DEBUG,
+    "password_encryption": _MD5,
+    "trace_recovery_messages": _DEBUG,
+}
+"""Values that servers take and do not list, and what SHOW makes of them (guc.c, options that are hidden)."""
+
+
 def _enum(row: Setting, value: str) -> str:
     text = value.lower()
-    if text in row.values:
-        return text
+    for listed in row.values:
+        if listed.lower() == text:
+            return listed
+    if unlisted := _UNLISTED.get(row.name, {}).get(text):
+        return unlisted
     # Servers take every way of writing a boolean where an enum has on and off, but do not list them.
     if text in _TRUE and "on" in row.values:
         return "on"
@@ -213,10 +231,7 @@ def read_number(row: Setting, value: str, ram_bytes: int) -> float:
     if not match:
         hint = ", or a share of memory such as '25%RAM'" if row.is_memory else ""
         raise BadValue(f"takes a number{hint}, not {value!r}")
-    try:
-        number = float(int(match[1], 16)) if "x" in match[1].lower() else float(match[1])
-    except OverflowError:
-        number = math.inf
+    number = _whole(match[1]) if row.type == "integer" and _WHOLE.fullmatch(match[1]) else _real(match[1])
     if unit := match[2]:
         if unit not in units:
             raise BadValue(_wrong_unit(unit, units))
@@ -224,6 +239,25 @@ def read_number(row: Setting, value: str, ram_bytes: int) -> float:
     if not math.isfinite(number):
         raise BadValue(f"takes a number that can be stored, not {value[:20]!r}")
     return number
+
+
+def _whole(digits: str) -> float:
+    """An integer as strtol reads it: 0x1f, 0600 (octal), 384. Raises BadValue."""
+    sign, plain = (-1, digits[1:]) if digits[0] == "-" else (1, digits.lstrip("+"))
+    base = 16 if plain[:2].lower() == "0x" else 8 if plain[0] == "0" else 10
+    try:
+        return sign * float(int(plain, base))
+    except OverflowError:
+        return sign * math.inf
+    except ValueError:
+        raise BadValue(f"takes a number, and {digits[:20]} is no octal one") from None
+
+
+def _real(digits: str) -> float:
+    try:
+        return float(int(digits, 16)) if "x" in digits.lower() else float(digits)
+    except OverflowError:
+        return math.inf
 
 
 def seconds(row: Setting, value: str) -> float:
@@ -253,6 +287,8 @@ def shown(row: Setting, number: float) -> str:
     """A number in the setting's own unit as SHOW writes it: the largest unit without a fraction."""
     per_unit, units = _units(row)
     plain = str(int(number)) if number == int(number) else repr(number)
+    if row.name in _OCTAL and number == int(number) and number >= 0:
+        return f"{int(number):04o}"
     if not units or number <= 0:
         return plain
     amount = number * per_unit
