@@ -41,6 +41,14 @@ ConfigsOption = Annotated[
     list[str] | None,
     typer.Option("--config", metavar="NAME[+NAME]", help="A stack of config fragments. Repeatable."),
 ]
+KeepSettingsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keep-setting",
+        metavar="NAME",
+        help="A setting of the config that would be left out, say archive_command. Repeatable.",
+    ),
+]
 WorkloadsOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pgstrata.cli.arguments import KeepSettingsOption
 from pgstrata.cli.output import Format, TextOrJson
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def explain(
         list[str], typer.Argument(metavar="FRAGMENT…", help="Names or .conf files; later ones win.")
     ],
     server: Annotated[str, typer.Option("--server", metavar="SPEC", help="pg:11, path:DIR, …")],
+    keep_setting: KeepSettingsOption = None,
     format: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
     """Show what a version makes of fragments: settings taken, mapped, dropped, and why.
@@ -61,12 +63,15 @@ def explain(
     import psutil
 
     from pgstrata.cli.output import print_json
+    from pgstrata.server.config.classes import check_keep
     from pgstrata.server.config.resolve import find_fragment, resolve
     from pgstrata.server.lookup import version_of
 
     version, number = version_of(server)
     found = [find_fragment(name, Path.cwd()) for name in fragments]
-    resolved = resolve(found, number, psutil.virtual_memory().total)
+    check_keep(keep_setting or [])
+    keep = [name.lower() for name in keep_setting or []]
+    resolved = resolve(found, number, psutil.virtual_memory().total, keep=keep)
     if format is TextOrJson.json:
         print_json({"version": version, **msgspec.to_builtins(resolved.record())})
         return

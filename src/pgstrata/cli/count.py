@@ -16,6 +16,7 @@ from pgstrata.cli.arguments import (
     CampaignArgument,
     ConfigsOption,
     DataDirOption,
+    KeepSettingsOption,
     NameOption,
     RunsOption,
     ScaleOption,
@@ -36,6 +37,7 @@ def count(
     server: ServersOption = None,
     build: BuildsOption = None,
     config: ConfigsOption = None,
+    keep_setting: KeepSettingsOption = None,
     workload: WorkloadsOption = None,
     script: ScriptsOption = None,
     scale: ScaleOption = None,
@@ -101,6 +103,7 @@ def count(
             "base": base,
             "data_dir": str(data_dir) if data_dir else None,
             "build": build or None,
+            "keep_settings": keep_setting or None,
         },
         small=None if campaign else "count",
     ).read()

@@ -16,6 +16,7 @@ from pgstrata.cli.arguments import (
     CampaignArgument,
     ConfigsOption,
     DataDirOption,
+    KeepSettingsOption,
     NameOption,
     RunsOption,
     ScaleOption,
@@ -39,6 +40,7 @@ def run(
     server: ServersOption = None,
     build: BuildsOption = None,
     config: ConfigsOption = None,
+    keep_setting: KeepSettingsOption = None,
     workload: WorkloadsOption = None,
     script: ScriptsOption = None,
     scale: ScaleOption = None,
@@ -160,6 +162,7 @@ def run(
             "waits": waits,
             "build": build or None,
             "allow_outside": allow_outside or None,
+            "keep_settings": keep_setting or None,
         },
     ).read()
     if fleet is not None:
@@ -239,6 +242,7 @@ def plan_lines(plan: Plan) -> list[str]:
     """The plan as text: every run in its order, then time and disk."""
     from pgstrata.campaign.plan.kept_lines import kept_lines, step_rows
     from pgstrata.campaign.plan.resume import phases_of
+    from pgstrata.campaign.plan.left_out import left_out_lines
     from pgstrata.cli.output import aligned
     from pgstrata.measure.campaign import AGAIN
     from pgstrata.workload.core.language import Work
@@ -279,4 +283,5 @@ def plan_lines(plan: Plan) -> list[str]:
         *([f"{again} of them {AGAIN}"] if again else []),
         *outside,
         *(["", *steps, "", *kept_lines(plan)] if steps else []),
+        *left_out_lines(plan.variants),
     ]

@@ -11,6 +11,7 @@ import typer
 from pgstrata.cli.arguments import (
     DataDirOption,
     EncodingOption,
+    KeepSettingsOption,
     PrefixOption,
     SetsOption,
     TimezoneOption,
@@ -73,6 +74,7 @@ def upgrade(
             "--config", metavar="NAME[+NAME]", help="Config of all versions: a fragment, FILE.conf."
         ),
     ] = "default",
+    keep_setting: KeepSettingsOption = None,
     after_load: Annotated[
         list[str] | None,
         typer.Option(
@@ -149,6 +151,7 @@ def upgrade(
         rounds=rounds,
         margin=share("--margin", margin),
         config=config,
+        keep_settings=tuple(keep_setting or ()),
         after_load=_by_version(after_load or []),
         sets=tuple(set_ or []),
         data_dir=str(data_dir) if data_dir else None,

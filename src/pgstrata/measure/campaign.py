@@ -17,6 +17,7 @@ from rich.console import Console
 from pgstrata import numbers
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.kept_lines import kept_lines
+from pgstrata.campaign.plan.left_out import left_out_lines
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan, groups, make_plan
 from pgstrata.driver.client import find_driver
@@ -332,9 +333,8 @@ def _announce(plan: Plan, say: Callable[[str], None]) -> None:
         say(line)
     if again := sum(run.again for run in plan.runs):
         say(f"{again} more {AGAIN}")
-    for variant in plan.variants:
-        for change in variant.config.dropped:
-            say(f"{variant.label}: {change.name} left out: {change.reason}")
+    for line in left_out_lines(plan.variants):
+        say(line)
 
 
 def _warn(root: Path, plan: Plan, say: Callable[[str], None]) -> None:

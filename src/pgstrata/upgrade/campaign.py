@@ -111,6 +111,7 @@ def campaign(
             )
         ],
         "workloads": [{"name": NAME, "options": options}],
+        "keep_settings": list(question.keep_settings),
     }
     if question.data_dir is not None:
         document["data_dir"] = question.data_dir

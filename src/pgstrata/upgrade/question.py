@@ -44,6 +44,7 @@ class Question:
     rounds: int | None = None
     margin: float = MARGIN
     config: str = "default"
+    keep_settings: tuple[str, ...] = ()
     after_load: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sets: tuple[str, ...] = ()
     data_dir: str | None = None

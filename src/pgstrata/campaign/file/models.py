@@ -410,6 +410,12 @@ class CampaignSpec(Strict):
         "docs/servers.md). The steps of a load are measured in the runs that load. `pgstrata data list` "
         "shows what is kept.",
     )
+    keep_settings: list[str] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Settings of configs that are not left out although they reach outside, name a place or "
+        "need another server, say `archive_command` (see docs/config.md).",
+    )
     repeats: int = Field(default=1, ge=1, le=1000, description="Runs of every variant × workload.")
     order: Order = Field(
         default="sequential",

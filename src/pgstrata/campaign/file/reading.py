@@ -20,6 +20,7 @@ from pgstrata.campaign.file.problems import explain
 from pgstrata.campaign.file.toml import parse, parse_value
 from pgstrata.errors import UsageError
 from pgstrata.server.acquire import check_spec
+from pgstrata.server.config.classes import check_keep
 from pgstrata.server.config.resolve import find_fragment
 from pgstrata.server.initdb import check_initdb
 from pgstrata.server.pooler import check_through
@@ -112,6 +113,10 @@ def _check(document: dict[str, Any], source: str, file: Path | None, overrides: 
         )
     if not spec.workloads:
         raise UsageError(f"{source}: nothing to run", 'add [[workloads]] with name = "insert"')
+    try:
+        check_keep(spec.keep_settings)
+    except UsageError as error:
+        raise UsageError(f"{source}: {error.message}", error.hint) from error
     for index, variant in enumerate(variants):
         with _where(variants, index, spec, source):
             _check_variant(variant, file)

@@ -102,6 +102,8 @@ keep_loaded = false
 
 # Let servers under test reach beyond their sockets (docs/replay.md).
 allow_outside = false
+# Settings of configs that are kept although they reach outside, name a place or need another server.
+keep_settings = []
 
 # The same seed gives the same rows, keys and order of operations.
 seed = 1

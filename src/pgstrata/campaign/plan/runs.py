@@ -180,7 +180,14 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
         fragments = [find_fragment(name, campaign.folder) for name in stack]
         memory = memory_limit(spec.memory)
         # To a server with a limit, that is all the memory there is: shares of memory are shares of it.
-        config = resolve(fragments, server.version_num, min(ram, memory or ram), server.build)
+        config = resolve(
+            fragments,
+            server.version_num,
+            min(ram, memory or ram),
+            server.build,
+            programs=server.programs,
+            keep=[name.lower() for name in campaign.spec.keep_settings],
+        )
         through = find_through(spec.through, spec.pooler_settings)
         storage = find_storage(spec.data_dir, spec.wal_dir, spec.io_delay, spec.io_delay_by)
         extensions = campaign.extensions_of(spec)

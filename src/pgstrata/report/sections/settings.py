@@ -97,9 +97,11 @@ def not_taken(results: RunSet) -> Section | None:
             Column("reason", "Reason", align="left"),
         ],
         rows=rows,
-        how="A config names settings that not every version of PostgreSQL has. Where a version has another "
-        "setting for the same thing the value was mapped to it; otherwise the line was dropped. Keep this in "
-        "mind where versions differ: they did not run with quite the same configuration.",
+        how="A config names settings that not every version of PostgreSQL has, or that belong to the server "
+        "it was written for: they reach outside the cluster, name a place, or need another server. Where a "
+        "version has another setting for the same thing the value was mapped to it; otherwise the line was "
+        "dropped, unless keep_settings names it. Keep "
+        "this in mind where versions differ: they did not run with quite the same configuration.",
     )
     return Section("not-taken", "Settings dropped or mapped", [table])
 
