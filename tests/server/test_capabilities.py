@@ -93,8 +93,12 @@ def test_who_writes_its_state(pg96: Server, pg17: Server) -> None:
     assert pg17.programs is not None and pg17.programs.reports_state
 
 
-def test_where_no_server_is_nothing_is_known(tmp_path: Path) -> None:
+def test_where_no_server_is_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert programs_of(None) is None and programs_of(tmp_path) is None
+    for name in ("postgres", "initdb"):
+        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
+    monkeypatch.chdir(tmp_path)
+    assert programs_of(Path()) is None, "a server that is not fetched yet, planned from such a folder"
 
 
 def test_other_programs_in_the_same_place_are_asked_anew(pg96: Server, pg17: Server, place: Path) -> None:

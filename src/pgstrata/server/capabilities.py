@@ -201,7 +201,8 @@ def _complaint_by_name(names: Sequence[str], complaints: Sequence[tuple[int, str
 
 def programs_of(bin_dir: Path | None) -> Programs | None:
     """Returns what the programs in a folder can do; None where no server is there, or not yet."""
-    if bin_dir is None:
+    # A server that is not fetched yet has the empty path: nothing in the working folder is executed for it.
+    if bin_dir is None or not bin_dir.is_absolute():
         return None
     try:
         identity = tuple(_identity(bin_dir / program) for program in ("postgres", "initdb"))
