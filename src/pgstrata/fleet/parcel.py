@@ -11,6 +11,8 @@ from pathlib import Path
 from pgstrata.errors import ServerError
 from pgstrata.fleet.tasks import Parcel
 from pgstrata.store import disk
+from pgstrata.unpacking import ArchiveError, opened
+from pgstrata.unpacking import unpack as unpack_all
 
 LEVEL = 1
 """Of compression: most of what travels is compressed already."""
@@ -51,20 +53,12 @@ def unpack(parcel: Parcel, folder: Path) -> None:
     data = parcel.content or Path(parcel.shared).read_bytes()
     if hashlib.sha256(data).hexdigest() != parcel.digest:
         raise ServerError("a parcel was damaged on its way: its digest is another", "it is sent again")
-    if not hasattr(tarfile, "data_filter"):
-        raise ServerError(
-            "this Python cannot unpack archives safely", "fleets need Python 3.11.4 or later on all machines"
-        )
+    name = "a parcel"
     try:
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
-            size = 0
-            for member in archive:
-                size += member.size
-                if size > MOST_BYTES:
-                    raise ServerError(f"a parcel holds more than {MOST_BYTES >> 30} GB")
-                archive.extract(member, folder, filter="data")
-    except (tarfile.TarError, EOFError) as error:
-        raise ServerError(f"a parcel cannot be unpacked: {error}") from error
+        with opened(name, io.BytesIO(data), "r:gz") as archive:
+            unpack_all(name, archive, folder, MOST_BYTES)
+    except ArchiveError as error:
+        raise ServerError(error.message) from error
 
 
 __all__ = ["pack", "unpack"]

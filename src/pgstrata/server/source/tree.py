@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import stat
-import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -16,6 +15,7 @@ from typing import Any
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.server.model import version_number
 from pgstrata.server.source.git_command import about, run_git
+from pgstrata.unpacking import Unpacking, members, opened, parts_of
 
 _VERSION = re.compile(r"\d+(?:\.\d+){0,2}(?:devel|(?:alpha|beta|rc)\d*)?")
 _AC_INIT = re.compile(r"AC_INIT\(\s*\[PostgreSQL\]\s*,\s*\[([^\]]+)\]")
@@ -190,7 +190,7 @@ def tree_of_archive(file: Path, origin: str = "", label: str = "", **facts: Any)
     except FileNotFoundError:
         raise UsageError(f"there is no file {file}", "tar: names an archive of a source tree") from None
     except OSError as error:
-        raise _no_archive(file, error) from error
+        raise UsageError(f"the archive {file} cannot be read: {error.strerror}") from error
     if version is None:
         raise no_tree(str(file))
 
@@ -208,25 +208,17 @@ def tree_of_archive(file: Path, origin: str = "", label: str = "", **facts: Any)
     )
 
 
-def _no_archive(file: Path, error: Exception) -> UsageError:
-    return UsageError(
-        f"{file} cannot be read as a tar archive: {error}", "it must be .tar, .tar.gz, .tar.bz2 or .tar.xz"
-    )
-
-
 def _version_in_archive(file: Path) -> str | None:
-    try:
-        with tarfile.open(file) as archive:
-            for member in archive:
-                path = PurePosixPath(member.name)
-                if member.isreg() and path.name in NAMES_VERSION and len(path.parts) <= 2:
-                    source = archive.extractfile(member)
-                    assert source is not None
-                    text = source.read(1 << 20).decode(errors="replace")
-                    if found := version_in(path.name, text):
-                        return found
-    except (tarfile.TarError, EOFError) as error:
-        raise _no_archive(file, error) from error
+    name = str(file)
+    with file.open("rb") as content, opened(name, content) as archive:
+        for member in members(name, archive):
+            path = PurePosixPath(member.name)
+            if member.isreg() and path.name in NAMES_VERSION and len(path.parts) <= 2:
+                source = archive.extractfile(member)
+                assert source is not None
+                text = source.read(1 << 20).decode(errors="replace")
+                if found := version_in(path.name, text):
+                    return found
     return None
 
 
@@ -234,77 +226,25 @@ def unpack(file: Path, target: Path) -> None:
     """Unpacks an archive's one folder into `target`, without that folder's own name.
 
     A member whose path or link leaves the folder, and one that is neither file, folder nor link, ends it
-    with UsageError before anything of it is written.
+    with ArchiveError; nothing outside `target` is created or changed.
     """
-    try:
-        with tarfile.open(file) as archive:
-            top: str | None = None
-            for member in archive:
-                path = PurePosixPath(member.name)
-                if path.is_absolute() or ".." in path.parts or "\0" in member.name:
-                    raise _leaves(file, member.name)
-                parts = [part for part in path.parts if part != "."]
-                if not parts:
-                    continue
-                top = top if top is not None else parts[0]
-                if parts[0] != top:
-                    raise UsageError(f"{file} holds more than one folder: {top} and {parts[0]}")
-                if len(parts) == 1:
-                    if not member.isdir():
-                        raise UsageError(f"{file} does not hold a folder with a source tree")
-                    continue
-                if member.name.endswith("pax_global_header"):
-                    continue
-                inside = PurePosixPath(*parts[1:])
-                if member.issym() or member.islnk():
-                    _check_link(file, member, inside, top)
-                elif not (member.isreg() or member.isdir()):
-                    raise UsageError(f"{file}: {member.name} is neither a file nor a folder")
-                member.name = str(inside)
-                if member.islnk():
-                    member.linkname = str(PurePosixPath(*PurePosixPath(member.linkname).parts[1:]))
-                # Whoever made the archive neither chooses owners here nor sets bits such as setuid.
-                member.uid, member.gid = os.geteuid(), os.getegid()
-                member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
-                _inside(file, target, inside)
-                archive.extract(member, target, set_attrs=True, **_FULLY)
-    except (tarfile.TarError, EOFError) as error:
-        raise _no_archive(file, error) from error
-
-
-# Python warns of calls without a filter since 3.12; what it would check was checked by then.
-_FULLY: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
-
-
-def _check_link(file: Path, member: tarfile.TarInfo, inside: PurePosixPath, top: str) -> None:
-    link = PurePosixPath(member.linkname)
-    if link.is_absolute():
-        raise _leaves(file, f"{member.name} → {member.linkname}")
-    if member.islnk():
-        if ".." in link.parts or link.parts[:1] != (top,):
-            raise _leaves(file, f"{member.name} → {member.linkname}")
-        return
-    depth = len(inside.parts) - 1
-    for part in link.parts:
-        depth += -1 if part == ".." else 1
-        if depth < 0:
-            raise _leaves(file, f"{member.name} → {member.linkname}")
-
-
-def _inside(file: Path, target: Path, inside: PurePosixPath) -> None:
-    """Refuses a member that would be written through a link that an earlier one made."""
-    place = target
-    for part in inside.parts[:-1]:
-        place = place / part
-        if place.is_symlink():
-            raise _leaves(file, str(inside))
-
-
-def _leaves(file: Path, name: str) -> UsageError:
-    return UsageError(
-        f"{file} is not unpacked: {name} would be written outside its folder",
-        "an archive of a release holds nothing like it: get it anew from where it is published",
-    )
+    name = str(file)
+    with (
+        file.open("rb") as content,
+        opened(name, content) as archive,
+        Unpacking(name, target) as unpacking,
+    ):
+        top: str | None = None
+        for member in members(name, archive):
+            parts = parts_of(name, member.name)
+            if not parts:
+                continue
+            top = top if top is not None else parts[0]
+            if parts[0] != top:
+                raise UsageError(f"{file} holds more than one folder: {top} and {parts[0]}")
+            if len(parts) == 1 and not member.isdir():
+                raise UsageError(f"{file} does not hold a folder with a source tree")
+            unpacking.add(archive, member, strip=1)
 
 
 __all__ = ["NAMES_VERSION", "Tree", "no_tree", "tree_of_archive", "tree_of_folder", "unpack", "version_in"]
