@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import dask
 import msgspec
 
+from pgstrata.fleet import restricted
 from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.conductor import Conductor
 from pgstrata.fleet.dispatch import Dispatcher
@@ -51,6 +53,18 @@ def simulated(text: bytes) -> bytes:
     while (folder / "hold").exists() and time.monotonic() < until:
         time.sleep(0.02)
     return json.dumps(me).encode()
+
+
+def certificates_of_the_engine() -> dict[str, str]:
+    """The certificates that this process uses, as variables for another client."""
+    names = ["ca-file", *(f"{who}.{part}" for who in ("client", "worker") for part in ("cert", "key"))]
+    tls = {name: dask.config.get(f"distributed.comm.tls.{name}") for name in names}
+    prefix = "DASK_DISTRIBUTED__COMM__TLS__"
+    return {prefix + name.upper().replace("-", "_").replace(".", "__"): path for name, path in tls.items()}
+
+
+restricted.permit(present)
+restricted.permit(simulated)
 
 
 class Sleeping:
@@ -185,7 +199,7 @@ def engine_on_loopback(
     try:
         start(
             *("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"),
-            *("--scheduler-file", "s.json", *options),
+            *("--scheduler-file", "s.json", "--preload", "pgstrata.fleet.restricted", *options),
             **environ,
         )
         until = time.monotonic() + 60
@@ -200,6 +214,7 @@ def engine_on_loopback(
             start(
                 *("worker", address, "--nthreads", "1", "--resources", "machine=1", "--no-nanny"),
                 *("--no-dashboard", "--name", name, "--memory-limit", "0"),
+                *("--preload", "pgstrata.fleet.restricted"),
                 by=(inside or {}).get(name, ()),
                 **({} if one_host else {"PGSTRATA_MACHINE": name}),
                 **environ,

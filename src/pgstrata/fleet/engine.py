@@ -22,7 +22,8 @@ from distributed import Client, Future
 from distributed.security import Security
 
 from pgstrata.errors import PgstrataError, ServerError, UsageError, server_said
-from pgstrata.fleet.perform import RESOURCE
+from pgstrata.fleet import restricted
+from pgstrata.fleet.perform import PRELOAD, RESOURCE
 
 CONNECT_SECONDS = 15.0
 """How long a scheduler may take to answer."""
@@ -32,7 +33,7 @@ FETCH_SECONDS = 300.0
 
 SCHEMES = ("tcp", "tls")
 
-HOW = f"start them with: dask worker SCHEDULER --nthreads 1 --resources {RESOURCE}=1"
+HOW = f"start them with: dask worker SCHEDULER --preload {PRELOAD} --nthreads 1 --resources {RESOURCE}=1"
 
 _PREFIX = "pgstrata"
 
@@ -148,6 +149,8 @@ class SchedulerClient:
         # A server on its way is large, and has to be.
         dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
         _reach(address)
+        # Whatever answers there, this process executes nothing that it is sent.
+        assert restricted.is_active()
         try:
             self._client = Client(
                 address,
@@ -168,7 +171,7 @@ class SchedulerClient:
     def dashboard(self) -> str:
         """Address of the engine's own dashboard; empty where it has none."""
         try:
-            return str(self._client.dashboard_link)
+            return str(self._client.dashboard_link or "")
         except (ValueError, TypeError, AttributeError, KeyError):
             return ""
 

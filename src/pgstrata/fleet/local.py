@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import dask
 from distributed import Nanny, Scheduler
 from distributed.deploy.spec import SpecCluster
+from distributed.security import Security
 
 from pgstrata.errors import UsageError
+from pgstrata.fleet import restricted
+from pgstrata.fleet.certificates import make_certificates
 from pgstrata.fleet.machine import NAME
-from pgstrata.fleet.perform import RESOURCE
+from pgstrata.fleet.perform import PRELOAD, RESOURCE
+from pgstrata.fleet.private_folder import private_folder
 
 MOST = 256
+
+WITHOUT_PAGES: dict[str, Any] = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+"""Options of schedulers and workers: nothing is shown."""
 
 QUIET: dict[str, Any] = {
     # A profiler that looks at the worker a hundred times a second would be measured, too.
@@ -32,6 +40,11 @@ QUIET: dict[str, Any] = {
     "distributed.scheduler.active-memory-manager.start": False,
     "distributed.scheduler.allowed-failures": 0,
     "distributed.comm.timeouts.connect": "20s",
+    # A worker that is killed again while it comes back must not be given up, nor on a busy machine.
+    "distributed.deploy.lost-worker-timeout": "1 day",
+    # Pages are shown to every user of the machine, and some of them do what they are asked.
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
 }
 """Of the engine, where pgstrata puts it up: no more of it on a machine than is needed."""
 
@@ -45,33 +58,47 @@ def number_of(text: str) -> int:
 
 
 @contextmanager
-def local_fleet(number: int) -> Iterator[str]:
-    """The address of a scheduler on loopback, whose workers pass for machines of their own."""
+def local_fleet(number: int, preload: Sequence[str] = ()) -> Iterator[str]:
+    """The address of a scheduler on loopback, whose workers pass for machines of their own.
+
+    Loopback is no authentication: every user of the machine reaches it. So it speaks TLS with a key that
+    only this fleet has, and it and its workers do nothing but typed tasks. The engine's configuration names
+    the certificates meanwhile, so that clients of this process find them. preload: modules that workers load
+    besides, which may permit further tasks. Raises UsageError, OSError.
+    """
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    workers = {
-        f"local-{n}": {
-            "cls": Nanny,
-            "options": {
-                "nthreads": 1,
-                "resources": {RESOURCE: 1},
-                "host": "127.0.0.1",
-                "memory_limit": 0,
-                "dashboard": False,
-                "silence_logs": logging.CRITICAL,
-                "env": {NAME: f"local-{n}", **_without_threads()},
-            },
+    assert restricted.is_active()  # the scheduler is in this process
+    with private_folder() as folder:
+        certificates = make_certificates(folder)
+        workers = {f"local-{n}": _worker(f"local-{n}", folder, preload) for n in range(1, number + 1)}
+        scheduler = {
+            "cls": Scheduler,
+            "options": {"host": "127.0.0.1", "port": 0, "protocol": "tls", **WITHOUT_PAGES},
         }
-        for n in range(1, number + 1)
+        settings = {**QUIET, **certificates.settings(), "temporary-directory": str(folder)}
+        with (
+            dask.config.set(settings),
+            SpecCluster(workers, scheduler, security=Security(), silence_logs=logging.CRITICAL) as cluster,
+        ):
+            yield str(cluster.scheduler_address)
+
+
+def _worker(name: str, folder: Path, preload: Sequence[str]) -> dict[str, Any]:
+    return {
+        "cls": Nanny,
+        "options": {
+            "nthreads": 1,
+            "resources": {RESOURCE: 1},
+            "host": "127.0.0.1",
+            "protocol": "tls",
+            "memory_limit": 0,
+            **WITHOUT_PAGES,
+            "silence_logs": logging.CRITICAL,
+            "local_directory": str(folder),
+            "preload": [PRELOAD, *preload],
+            "env": {NAME: name, **_without_threads()},
+        },
     }
-    scheduler = {
-        "cls": Scheduler,
-        "options": {"host": "127.0.0.1", "port": 0, "dashboard_address": "127.0.0.1:0"},
-    }
-    with (
-        dask.config.set(QUIET),
-        SpecCluster(workers, scheduler, silence_logs=logging.CRITICAL) as cluster,
-    ):
-        yield str(cluster.scheduler_address)
 
 
 def _without_threads() -> dict[str, str]:
@@ -80,4 +107,4 @@ def _without_threads() -> dict[str, str]:
     return {name: os.environ.get(name, "1") for name in names}
 
 
-__all__ = ["QUIET", "local_fleet", "number_of"]
+__all__ = ["QUIET", "WITHOUT_PAGES", "local_fleet", "number_of"]

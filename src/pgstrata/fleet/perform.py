@@ -20,7 +20,7 @@ from typing import IO, Any
 from distributed import get_worker
 from distributed.core import Status
 
-from pgstrata.errors import PgstrataError, server_said
+from pgstrata.errors import PgstrataError, ServerError, server_said
 from pgstrata.fleet import machine, servers
 from pgstrata.fleet.child import ANSWER, TASK
 from pgstrata.fleet.tasks import (
@@ -38,6 +38,9 @@ from pgstrata.fleet.tasks import (
     unable,
 )
 from pgstrata.server.cache import building, cache_folder
+
+PRELOAD = "pgstrata.fleet.restricted"
+"""The module that keeps workers and schedulers to typed tasks."""
 
 RESOURCE = "machine"
 """Of which every worker has one, and every task takes one."""
@@ -59,12 +62,30 @@ END_SECONDS = 90.0
 
 
 def perform(text: bytes) -> bytes:
-    """Does a task and returns its answer; it raises nothing that the client would have to know."""
+    """Does a task and returns its answer; it raises nothing that the client would have to know.
+
+    A worker that would do anything else, too, is refused: it is no place for a task of pgstrata's.
+    """
     try:
+        _check_worker()
         answer = _answer(text)
     except (PgstrataError, OSError) as error:
         answer = unable(error)
     return encode(answer)
+
+
+def _check_worker() -> None:
+    """Raises ServerError unless this runs as a task of a worker that does nothing but typed tasks."""
+    try:
+        get_worker().get_current_task()
+    except (ValueError, AttributeError) as error:
+        raise ServerError("a task of pgstrata is done by a worker, and by nothing else") from error
+    restricted = sys.modules.get(PRELOAD)
+    if restricted is None or not restricted.is_active():
+        raise ServerError(
+            "this worker executes whatever code it is sent",
+            f"start it with: dask worker … --preload {PRELOAD}, and the scheduler, too",
+        )
 
 
 def _answer(text: bytes) -> Answer:
@@ -192,4 +213,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-__all__ = ["RESOURCE", "perform"]
+__all__ = ["PRELOAD", "RESOURCE", "perform"]
