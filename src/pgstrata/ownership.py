@@ -80,6 +80,41 @@ def own_folder(
     return made
 
 
+def check_executed(path: Path, what: str, *, advice: str, below: bool = True) -> None:
+    """Raises OwnershipError where another user than this one and root decides what `path` holds.
+
+    For whatever pgstrata executes: programs, source trees, plug-ins. A file or a folder counts with the way
+    to it, a folder with everything below it unless `below` is false. what, advice: as for `own_folder`.
+    Raises OSError where it cannot be looked at.
+    """
+    _check_way(path, what, advice)
+    _check_entry(path, path.stat(), what, advice)
+    if below and path.is_dir():
+        for folder, folders, files in os.walk(path, onerror=_raise):
+            for name in (*folders, *files):
+                place = Path(folder, name)
+                with contextlib.suppress(FileNotFoundError):
+                    _check_entry(place, place.lstat(), what, advice)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _check_entry(path: Path, about: os.stat_result, what: str, advice: str) -> None:
+    if about.st_uid not in _trusted():
+        raise OwnershipError(
+            f"{what} is not used: {path} belongs to {user_name(about.st_uid)}, who decides what it does",
+            advice,
+        )
+    if not stat.S_ISLNK(about.st_mode) and _others_write(about):
+        raise OwnershipError(
+            f"{what} is not used: {path} can be written by other users "
+            f"(mode {stat.S_IMODE(about.st_mode):04o})",
+            f"look at what is in it, then: chmod -R go-w {path}; or {advice}",
+        )
+
+
 def own_file(about: os.stat_result, most: int = SMALL_BYTES) -> bool:
     """Whether a file is a regular one of this user's, with one name, not too large, that nobody else may
     write to."""

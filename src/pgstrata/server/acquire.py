@@ -12,14 +12,15 @@ import psycopg
 from msgspec import structs
 
 from pgstrata.errors import ServerError, UsageError, server_said
+from pgstrata.ownership import check_executed
 from pgstrata.server import prebuilt as cache
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.cache import cache_dir
 from pgstrata.server.conninfo import Conninfo
+from pgstrata.server.isolation import probe
 from pgstrata.server.model import Server, version_number
 from pgstrata.server.prebuilt import published as available
 from pgstrata.server.prebuilt import remove
-from pgstrata.server.process import server_env
 from pgstrata.server.secrets import shown_spec, without_secrets
 from pgstrata.server.session import answering
 from pgstrata.server.source.build import BuiltServer, build
@@ -140,15 +141,9 @@ def _installed(where: str) -> Server:
     if not (bin_dir / "initdb").is_file():
         raise ServerError(f"the PostgreSQL in {folder} has no initdb beside postgres")
     check_reachable(bin_dir, server_account(), "the server")
+    _check_installation(folder, bin_dir)
     try:
-        said = subprocess.run(
-            [str(bin_dir / "postgres"), "--version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=server_env(),
-            timeout=30,
-        )
+        said = probe([bin_dir / "postgres", "--version"])
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ServerError(f"{bin_dir / 'postgres'} does not run: {error}") from error
     found = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+)*(?:devel|(?:alpha|beta|rc)\d+)?)", said.stdout)
@@ -161,6 +156,25 @@ def _installed(where: str) -> Server:
         raise ServerError(f"{folder} is PostgreSQL {version}; the oldest that can be measured is 7.4")
     root = bin_dir.parent if bin_dir != folder else folder
     return Server(f"path:{root}", f"path{version}", version, number, _build(bin_dir), bin_dir)
+
+
+def _check_installation(folder: Path, bin_dir: Path) -> None:
+    """Raises OwnershipError where another user could have put programs or libraries there; of the system's
+    own folders, which hold much else, only the programs count."""
+    advice = "copy it to a folder of your own, or build one (pgstrata servers build)"
+    what = f"the server path:{folder}"
+    try:
+        if bin_dir.parent in (Path("/"), Path("/usr"), Path("/usr/local")):
+            for name in ("postgres", "initdb", "pg_ctl", "pg_config", "pg_controldata"):
+                if (bin_dir / name).exists():
+                    check_executed(bin_dir / name, what, advice=advice)
+            return
+        check_executed(folder, what, advice=advice, below=False)
+        for part in (bin_dir, bin_dir.parent / "lib", bin_dir.parent / "share"):
+            if part.exists():
+                check_executed(part, what, advice=advice)
+    except OSError as error:
+        raise ServerError(f"{error.filename} cannot be looked at: {error.strerror}") from error
 
 
 def _foreign(dsn: str) -> Server:

@@ -11,8 +11,8 @@ import psycopg
 
 from pgstrata.errors import ServerError, server_said
 from pgstrata.server.foreign import ForeignCluster
+from pgstrata.server.isolation import probe
 from pgstrata.server.model import Server
-from pgstrata.server.process import server_env
 
 SINCE = 90_100
 """Before 9.1 there was no CREATE EXTENSION."""
@@ -51,7 +51,7 @@ def _of_folder(bin_dir: Path) -> frozenset[str] | None:
     if (bin_dir / "pg_config").is_file():  # packages keep their files elsewhere
         command = [str(bin_dir / "pg_config"), "--sharedir"]
         try:
-            said = subprocess.run(command, capture_output=True, text=True, timeout=30, env=server_env())
+            said = probe(command)
             share.insert(0, Path(said.stdout.strip() or share[0]))
         except (OSError, subprocess.SubprocessError):
             pass

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Protocol
 
 from pgstrata.errors import ServerError, UsageError
+from pgstrata.ownership import check_executed
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.conninfo import Conninfo
+from pgstrata.server.isolation import probe
 from pgstrata.server.log_end import tail
 from pgstrata.server.network import Way
 from pgstrata.server.poolers import KINDS, MODES, PORT, Kind, Place
@@ -139,16 +141,15 @@ def find_through(through: str | None, settings: Mapping[str, str]) -> Through | 
     if not found:
         raise ServerError(f'through = "{kind.name}": the program is not there', advice)
     program = Path(found).expanduser().absolute()
+    check_reachable(program.parent, server_account(), "the pooler")
     try:
-        done = subprocess.run(
-            [str(program), "--version"], capture_output=True, text=True, errors="replace", timeout=30
-        )
+        check_executed(program, f"the pooler {program}", advice=advice)
+        done = probe([program, "--version"])
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ServerError(f"{program} does not run: {error}", advice) from error
     version = kind.said.search(done.stdout + done.stderr)
     if not version:
         raise ServerError(f"{program} is no {kind.name}", "it does not tell its version")
-    check_reachable(program.parent, server_account(), "the pooler")
     return Through(kind.name, version[1], dict(settings), program)
 
 

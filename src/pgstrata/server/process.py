@@ -110,8 +110,11 @@ def spawn(
     cpus: Sequence[int] = (),
     layout: Layout | None = None,
     closed: Way | None = None,
+    become: Callable[[], None] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Starts `command` in its own session, as `account` where one is given.
+
+    become: changes the account in the child instead, for one that gives up more than that.
 
     death_signal reaches it when pgstrata ends in whatever way; output takes its standard output
     and error; folder is its working folder; cpus the CPUs it may use (all if empty); layout: where its memory
@@ -125,6 +128,8 @@ def spawn(
     def in_child() -> None:
         if closed == "user":
             enter_closed_network()
+        if become is not None:
+            become()
         # Runs after the change of account, which would clear the signal again.
         prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
         if os.getppid() != parent:

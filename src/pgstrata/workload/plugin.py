@@ -21,6 +21,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.ownership import check_executed
 from pgstrata.user_files import read_text, real_path, shown
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work
 from pgstrata.workload.core.options import (
@@ -40,6 +41,7 @@ FACT = "plugin"
 """Under which a run keeps the digest of its workload's source."""
 
 _PARTS = ("name", "summary", "Options", "scales", "phases", "estimate")
+_OWN = "copy it to a folder of your own: it is executed as you"
 _HELP = "docs/adding-a-workload.md shows what a workload consists of"
 
 
@@ -162,6 +164,11 @@ def from_file(name: str, folder: Path) -> Plugin:
     file, _, cls = name.rpartition(":")
     path = real_path(folder / Path(file).expanduser())
     source = read_text(path, "workload", missing="name it relative to the campaign file, as FILE.py:CLASS")
+    try:
+        check_executed(path.parent, f"the workload {path}", advice=_OWN, below=False)
+        check_executed(path, f"the workload {path}", advice=_OWN)
+    except OSError as error:
+        raise UsageError(f"the workload {path} cannot be looked at: {error.strerror}") from error
     return _loaded(path, hashlib.sha256(source.encode()).hexdigest(), cls)
 
 

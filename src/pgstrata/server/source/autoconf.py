@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pgstrata.errors import UsageError
+from pgstrata.ownership import read_small, write_into
 from pgstrata.server.source.failure import BuildError
 from pgstrata.server.source.job import Job
 from pgstrata.server.source.tools import need
@@ -52,6 +54,7 @@ def build(job: Job) -> None:
     options = _options(job)
     job.enter("configure")
     with _ConfigCache(job, options) as cache:
+        job.hand_over()
         command = ["sh", "./configure", *options, *cache.option]
         job.shell.run(command, job.source, "configure")
     job.expected = job.expected or _sources(job.source)
@@ -64,7 +67,7 @@ def build(job: Job) -> None:
         _make(job, part, "all")
     job.enter("install")
     # The first part of 8.0 that installs a library takes the folder for granted, and made a file of its name.
-    (job.installed / "lib").mkdir(parents=True, exist_ok=True)
+    job.shell.run(["mkdir", "-p", str(job.installed / "lib")], job.source, "mkdir lib")
     if job.build.extensions or (job.source / "src/makefiles").is_dir():
         parts += [part for part in FOR_EXTENSIONS if (job.source / part / "Makefile").is_file()]
     for part in [*parts, *modules]:
@@ -197,9 +200,8 @@ class _ConfigCache:
             self._kept.unlink(missing_ok=True)
         elif self._own.is_file() and not self._kept.is_file():
             self._kept.parent.mkdir(parents=True, exist_ok=True)
-            new = self._kept.with_name(f".{self._kept.name}.{os.getpid()}")
-            shutil.copyfile(self._own, new)
-            new.replace(self._kept)
+            with contextlib.suppress(OSError):  # a link, of a tree that means no good
+                write_into(self._kept.parent, self._kept.name, read_small(self._own), mode=0o644)
 
 
 def _read(path: Path) -> bytes:

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import shlex
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import ServerError, UsageError, is_disk_full
-from pgstrata.server.cache import cache_dir
+from pgstrata.ownership import check_executed
+from pgstrata.server.account import server_account
 from pgstrata.server.config.settings import major_of
+from pgstrata.server.isolation import becoming, hand_over_tree
 from pgstrata.server.source import autoconf, cache, meson
-from pgstrata.server.source.extension import add_extensions, tree_hash
+from pgstrata.server.source.extension import add_extensions, copy_extensions, tree_hash
 from pgstrata.server.source.failure import FULL, BuildError
 from pgstrata.server.source.job import Job
 from pgstrata.server.source.mend import Need, apply_edits, needed
@@ -25,8 +28,9 @@ from pgstrata.server.source.progress import BuildProgress
 from pgstrata.server.source.recipe import Build
 from pgstrata.server.source.shell import Shell, build_environment
 from pgstrata.server.source.tools import Compiler, ccache_command, find_compiler, jobs, machine_for
-from pgstrata.server.source.tree import Tree
+from pgstrata.server.source.tree import OWN, Tree
 from pgstrata.store.record import BuiltRecord, ExtensionRecord, PatchRecord
+from pgstrata.unpacking import ArchiveError, opened, unpack
 
 Json = dict[str, Any]
 DEBUG = {"gcc": ("-g",), "clang": ("-g", "-grecord-command-line")}
@@ -134,6 +138,8 @@ def _full() -> BuildError:
 
 def _inputs(tree: Tree, recipe: Build, compiler: Compiler, mends: list[Need]) -> Json:
     """Everything the result depends on."""
+    for folder in recipe.extensions:
+        check_executed(folder, f"the extension {folder}", advice=OWN)
     return {
         "tree": tree.identity,
         "mends": hashlib.sha256(json.dumps([dataclasses.asdict(m) for m in mends]).encode()).hexdigest(),
@@ -164,6 +170,7 @@ def _system(tree: Tree, recipe: Build) -> str:
 
 def _digest(path: Path) -> str:
     try:
+        check_executed(path, f"the patch {path}", advice=OWN)
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
@@ -184,14 +191,17 @@ def _build(
     final = cache.folder_of(key)
     made = ", ".join([recipe.cflags, *(patch.name for patch in recipe.patches)])
     say(f"building {tree.label} with {recipe.name} ({made}), by {compiler.version.partition(',')[0]}")
-    shell = Shell(folder / "log", build_environment(folder), check=check)
+    # The log lies beside what the build may write to: root must not follow a link of the build's.
+    work = folder / "work"
+    work.mkdir(mode=0o755)
+    shell = Shell(folder / "log", build_environment(work), check=check)
     job = Job(
         tree,
         recipe,
         compiler,
-        folder,
+        work,
         final,
-        cache_dir(),
+        folder.parents[1],
         [],
         shell,
         jobs(),
@@ -212,6 +222,7 @@ def _build(
         *(flag for need in mended for flag in need.flags),
     ]
     _with_ccache(job)
+    copy_extensions(job)
     system = _system(tree, recipe)
     (meson if system == "meson" else autoconf).build(job)
     if not (job.installed / "bin/postgres").is_file():
@@ -238,9 +249,40 @@ def _build(
         compiled=compiled,
         seconds=round(time.monotonic() - begun, 1),
     )
-    place = cache.publish(key, job.installed, record)
+    installed = folder / "server"
+    _take_out(job.installed, installed)
+    place = cache.publish(key, installed, record)
     say(f"built {tree.label} {recipe.name} in {record.seconds:.0f} s")
     return BuiltServer(key, place, record)
+
+
+def _take_out(installed: Path, target: Path) -> None:
+    """Copies an installed server out of what the build may write to, following none of its links.
+
+    Raises BuildError where it holds what no installation does.
+    """
+    target.mkdir(mode=0o755)
+    command = ["tar", "--create", "--file=-", f"--directory={installed}", "."]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+        cwd="/",
+        preexec_fn=becoming(server_account()),
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        try:
+            with opened("the built server", process.stdout, "r|") as archive:
+                unpack("the built server", archive, target)
+            process.stdout.read()  # tar fills its last block
+        except ArchiveError as error:
+            process.kill()
+            raise BuildError(error.message, lasting=False) from error
+        said = process.stderr.read().decode(errors="replace").strip()
+    if process.returncode != 0:
+        raise BuildError(f"the built server cannot be read: {said}", lasting=False)
 
 
 def _configured(job: Job, system: str) -> str:
@@ -286,8 +328,18 @@ def _with_ccache(job: Job) -> None:
     env["PATH"] = f"{wrappers}:{env['PATH']}"
     # Builds lie in folders of their own, in which names are relative: the same file is the same anywhere.
     env["CCACHE_NOHASHDIR"] = "1"
-    env.setdefault("CCACHE_DIR", str(job.cache / "ccache"))
+    if "CCACHE_DIR" not in env:
+        env["CCACHE_DIR"] = str(_ccache_folder(job.cache / "ccache"))
     env.setdefault("CCACHE_MAXSIZE", CCACHE_MOST)
+
+
+def _ccache_folder(folder: Path) -> Path:
+    """The compiler's cache, owned by whoever builds."""
+    account = server_account()
+    folder.mkdir(parents=True, exist_ok=True)
+    if account is not None and folder.stat().st_uid != account.uid:
+        hand_over_tree(folder, account)
+    return folder
 
 
 __all__ = ["BuiltServer", "build", "find_built"]

@@ -24,6 +24,7 @@ import msgspec
 
 from pgstrata.errors import ServerError
 from pgstrata.ownership import own_folder
+from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.cache import cache_dir
 from pgstrata.server.source.failure import BuildError
 from pgstrata.store.disk import remove_tree
@@ -132,6 +133,7 @@ def workplace(key: str, say: Callable[[str], None], check: Callable[[], None]) -
     root = cache_dir() / "building"
     try:
         own_folder(root, "the folder for builds", advice=ADVICE, linked=False)
+        check_reachable(root, server_account(), "the folder for builds")
         clear_builds()
         lock = _lock(root / f"{key}.lock", say, check)
         folder = root / key

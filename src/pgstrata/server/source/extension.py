@@ -33,6 +33,15 @@ def tree_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
+def copy_extensions(job: Job) -> None:
+    """Copies the sources of a build's extensions into its folder, before anything of the build runs."""
+    for folder in job.build.extensions:
+        copy = job.folder / "extensions" / folder.name
+        for path in _files(folder):
+            (copy / path.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, copy / path.relative_to(folder))
+
+
 def add_extensions(job: Job) -> tuple[ExtensionRecord, ...]:
     """Builds and installs the extensions beside the server in `job.stage`.
 
@@ -43,9 +52,6 @@ def add_extensions(job: Job) -> tuple[ExtensionRecord, ...]:
     for folder in job.build.extensions:
         job.enter("extensions")
         copy = job.folder / "extensions" / folder.name
-        for path in _files(folder):
-            (copy / path.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(path, copy / path.relative_to(folder))
         config = f"PG_CONFIG={job.installed}/bin/pg_config"
         for target in ("all", "install"):
             command = ["make", f"-j{job.jobs}", "USE_PGXS=1", "with_llvm=no", config, target]
@@ -60,4 +66,4 @@ def add_extensions(job: Job) -> tuple[ExtensionRecord, ...]:
     return tuple(found)
 
 
-__all__ = ["add_extensions", "tree_hash"]
+__all__ = ["add_extensions", "copy_extensions", "tree_hash"]

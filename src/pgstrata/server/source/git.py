@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import ServerError, UsageError
+from pgstrata.ownership import check_executed
 from pgstrata.server.source.git_command import about, git_environment, run_git
-from pgstrata.server.source.tree import NAMES_VERSION, Tree, no_tree, version_in
+from pgstrata.server.source.tree import NAMES_VERSION, OWN, Tree, no_tree, version_in
 from pgstrata.suggest import several
 
 FETCH_SECONDS = 3600.0
@@ -42,6 +43,12 @@ def repository(folder: Path) -> Path:
     folder = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}", "git: names a repository: git:DIR-or-URL#REF")
+    try:
+        check_executed(folder, f"the repository {folder}", advice=OWN, below=False)
+        if (folder / ".git").exists():
+            check_executed(folder / ".git", f"the repository {folder}", advice=OWN)
+    except OSError as error:
+        raise ServerError(f"{error.filename} cannot be read: {error.strerror}") from error
     try:
         run_git(folder, "rev-parse", "--git-dir")
     except ServerError as error:

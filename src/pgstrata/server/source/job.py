@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pgstrata.server.account import server_account
+from pgstrata.server.isolation import hand_over_tree
 from pgstrata.server.source.progress import BuildProgress
 from pgstrata.server.source.recipe import Build
 from pgstrata.server.source.shell import Shell
@@ -66,6 +68,10 @@ class Job:
     @property
     def flags_text(self) -> str:
         return shlex.join(self.cflags)
+
+    def hand_over(self) -> None:
+        """Gives the folder to the account that builds; afterwards nothing is written into it as root."""
+        hand_over_tree(self.folder, server_account())
 
     def enter(self, stage: str) -> None:
         """Says that a stage begins."""

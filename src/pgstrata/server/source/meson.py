@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from pgstrata.errors import UsageError
+from pgstrata.server.account import blocked_at, server_account
 from pgstrata.server.source.autoconf import contrib
+from pgstrata.server.source.failure import BuildError
 from pgstrata.server.source.job import Job
 from pgstrata.server.source.recipe import Build
 from pgstrata.server.source.tools import meson_command, need, ninja_command
@@ -31,11 +36,12 @@ _SUBDIR = re.compile(r"^\s*subdir\('([^']+)'.*\)\s*$", re.MULTILINE)
 def build(job: Job) -> None:
     """Configures, compiles and installs below `job.stage`. Raises BuildError, UsageError for options."""
     need("bison", "flex", "perl", why="meson's build")
-    meson, ninja = meson_command(), ninja_command()
+    meson, ninja = _programs(job)
     job.shell.env["NINJA"] = ninja
     job.shell.env["CC"] = job.compiler.text
     _check(job.build.meson, job.source / "meson_options.txt")
     _trim(job)
+    job.hand_over()
     job.enter("configure")
     options = [
         f"--prefix={job.prefix}",
@@ -55,6 +61,37 @@ def build(job: Job) -> None:
     job.shell.env["DESTDIR"] = str(job.stage)
     job.shell.run([*meson, "install", "--no-rebuild", "--quiet"], ninja_folder, "meson install")
     del job.shell.env["DESTDIR"]
+
+
+def _programs(job: Job) -> tuple[list[str], str]:
+    """Meson and ninja as the account that builds can run them: copied where they lie in a closed home."""
+    meson, ninja = meson_command(), ninja_command()
+    account = server_account()
+    if blocked_at(Path(ninja).resolve().parent, account):
+        ninja = shutil.copy(ninja, str(job.folder / "ninja-program"))
+    if not (blocked_at(Path(meson[0]).parent, account) or blocked_at(_python_of(meson[0]).parent, account)):
+        return meson, str(ninja)
+    python = shutil.which("python3", path="/usr/bin:/bin")
+    package = importlib.util.find_spec("mesonbuild")
+    if python is None or package is None or not package.submodule_search_locations:
+        raise BuildError(
+            f"{meson[0]} cannot be run by the account {account.name if account else ''}, which builds",
+            "apt-get install meson ninja-build",
+            lasting=False,
+        )
+    shutil.copytree(package.submodule_search_locations[0], str(job.folder / "meson/mesonbuild"))
+    script = job.folder / "meson/meson.py"
+    script.write_text("import sys\nfrom mesonbuild.mesonmain import main\nsys.exit(main())\n")
+    return [python, str(script)], str(ninja)
+
+
+def _python_of(script: str) -> Path:
+    """The interpreter in the first line of a script, its links resolved; the script itself where there is
+    none."""
+    with Path(script).open("rb") as file:
+        line = file.readline(1000)
+    words = line[2:].split() if line.startswith(b"#!") else []
+    return Path(os.fsdecode(words[0]) if words else script).resolve()
 
 
 def options_of(recipe: Build) -> tuple[str, ...]:

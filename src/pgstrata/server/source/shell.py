@@ -1,4 +1,5 @@
-"""Running the commands of a build: into its log, niced, with a limit, and never outliving pgstrata."""
+"""Runs the commands of a build: without privileges, into its log, niced, with a limit; none outlives
+pgstrata."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pgstrata.errors import ServerError
+from pgstrata.server.account import server_account
+from pgstrata.server.isolation import becoming
 from pgstrata.server.process import spawn
 from pgstrata.server.source.failure import FULL, BuildError, first_errors, log_end
 
@@ -39,13 +42,15 @@ def build_environment(folder: Path) -> dict[str, str]:
 
     folder: of the build; what a compiler that is killed leaves behind goes with it.
     """
-    temporary = folder / "tmp"
+    temporary, home = folder / "tmp", folder / "home"
     temporary.mkdir()
+    home.mkdir()
     env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C", "TZ": "UTC"}
-    for name in ("HOME", "CCACHE_DIR", "LD_LIBRARY_PATH"):
-        if value := os.environ.get(name):
+    for name in ("CCACHE_DIR", "LD_LIBRARY_PATH"):
+        # As root the compiler's cache is one of the account's own.
+        if (value := os.environ.get(name)) and not (name == "CCACHE_DIR" and server_account()):
             env[name] = value
-    return {**env, "TMPDIR": str(temporary)}
+    return {**env, "TMPDIR": str(temporary), "HOME": str(home)}
 
 
 class Shell:
@@ -74,6 +79,7 @@ class Shell:
                 process = spawn(
                     ["nice", "-n", str(NICE), *command],
                     account=None,
+                    become=becoming(server_account()),
                     folder=folder,
                     env=self.env,
                     output=log,

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from pgstrata.errors import UsageError
+from pgstrata.server.isolation import probe
 from pgstrata.server.source.failure import BuildError
 
 _PACKAGES = {
@@ -71,17 +72,8 @@ def _how_to_get(cc: str) -> str:
 @cache
 def _asked(words: tuple[str, ...]) -> Compiler:
     try:
-        said = subprocess.run(
-            [*words, "--version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=30,
-            env={**os.environ, "LC_ALL": "C"},
-        ).stdout.strip()
-        target = subprocess.run(
-            [*words, "-dumpmachine"], capture_output=True, text=True, timeout=30
-        ).stdout.strip()
+        said = probe([*words, "--version"]).stdout.strip()
+        target = probe([*words, "-dumpmachine"]).stdout.strip()
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"cc = {shlex.join(words)!r} does not run: {error}") from error
     first = said.splitlines()[0] if said else ""

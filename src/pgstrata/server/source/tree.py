@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pgstrata.errors import ServerError, UsageError
+from pgstrata.ownership import check_executed
 from pgstrata.server.model import version_number
 from pgstrata.server.source.git_command import about, run_git
 from pgstrata.unpacking import Unpacking, members, opened, parts_of
@@ -47,6 +48,9 @@ _PRODUCT_FILES = frozenset(
 _PRODUCT_FOLDERS = frozenset(
     {".git", ".svn", ".hg", "CVS", ".deps", "tmp_install", "tmp_check", "autom4te.cache"}
 )
+
+
+OWN = "copy it to a folder of your own (cp -r): what is built from it runs on this machine"
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ def tree_of_folder(folder: Path) -> Tree:
     if version is None:
         raise no_tree(str(folder))
     try:
+        check_executed(folder, f"the source tree {folder}", advice=OWN)
         files = sorted(_files(folder))
         digest = hashlib.sha256()
         for name in files:
@@ -184,6 +189,7 @@ def tree_of_archive(file: Path, origin: str = "", label: str = "", **facts: Any)
     if file.exists() and not file.is_file():
         raise UsageError(f"{file} is no file", "tar: names an archive of a source tree")
     try:
+        check_executed(file, f"the archive {file}", advice=OWN)
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
         version = _version_in_archive(file)
@@ -247,4 +253,13 @@ def unpack(file: Path, target: Path) -> None:
             unpacking.add(archive, member, strip=1)
 
 
-__all__ = ["NAMES_VERSION", "Tree", "no_tree", "tree_of_archive", "tree_of_folder", "unpack", "version_in"]
+__all__ = [
+    "NAMES_VERSION",
+    "OWN",
+    "Tree",
+    "no_tree",
+    "tree_of_archive",
+    "tree_of_folder",
+    "unpack",
+    "version_in",
+]

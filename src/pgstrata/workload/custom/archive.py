@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from pgstrata.errors import ServerError, UsageError, server_said
+from pgstrata.server.isolation import probe
 from pgstrata.server.process import server_env, start
 from pgstrata.server.source.cache import built
 from pgstrata.user_files import shown
@@ -78,9 +79,7 @@ def _find() -> list[PgRestore]:
 
 def _major(program: Path) -> int | None:
     try:
-        said = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, timeout=30, env=server_env()
-        )
+        said = probe([program, "--version"])
     except (OSError, subprocess.SubprocessError):
         return None
     match = re.search(r"\(PostgreSQL\) (\d+)", said.stdout)
