@@ -128,12 +128,36 @@ class Database(msgspec.Struct):
 
 
 class LeftOut(msgspec.Struct):
-    """What is not in the file. seconds: that it took, as far as the log says; example: the first one."""
+    """What is not in the file. seconds: that it took, as far as the log says; example: the first one;
+    entries: of the log, which may take several for a statement."""
 
     why: str
     count: Count = 0
     seconds: Seconds = 0.0
     example: str = ""
+    entries: int = 0
+
+
+class Balance(msgspec.Struct):
+    """Where every entry of a log went.
+
+    `entries` is counted where the log is read, the others where each entry is used, so that one that is lost
+    on the way shows.
+    """
+
+    #: All entries of the log.
+    entries: int = 0
+    #: Of them written by the server for no client: checkpoints, workers.
+    server: int = 0
+    #: Part of a statement or a session of the file.
+    replayed: int = 0
+    left_out: int = 0
+    damaged: int = 0
+
+    @property
+    def difference(self) -> int:
+        """Entries that are in no account; anything but 0 is a fault of pgstrata."""
+        return self.entries - self.server - self.replayed - self.left_out - self.damaged
 
 
 class Header(msgspec.Struct):
@@ -158,6 +182,8 @@ class Header(msgspec.Struct):
     prepared: Count = 0
     databases: list[Database] = []
     left_out: list[LeftOut] = []
+    damaged: list[LeftOut] = []
+    balance: Balance | None = None
     notes: list[str] = []
     shapes: list[Shape] = []
 
@@ -173,7 +199,7 @@ class Header(msgspec.Struct):
 
     def left_out_share(self, one: LeftOut) -> float:
         """Of all the time that the log tells of, 0 to 1."""
-        whole = self.seconds + sum(other.seconds for other in self.left_out)
+        whole = self.seconds + sum(other.seconds for other in (*self.left_out, *self.damaged))
         return one.seconds / whole if whole else 0.0
 
 
@@ -433,7 +459,7 @@ class Writer:
 
     def finish(self, header: Header) -> Header:
         """Writes what stands at the end, and puts the file in its place. header: source, files, masked,
-        left_out and notes are taken from it. Returns the whole header."""
+        left_out, damaged, balance and notes are taken from it. Returns the whole header."""
         for session in list(self._open.values()):
             self.end(session, flags=OPEN_BEHIND)
         entries = self._sorted()
@@ -480,7 +506,7 @@ class Writer:
 
     def _whole(self, given: Header, entries: _Sorted) -> Header:
         header = self.header
-        for name in ("source", "files", "masked", "left_out", "notes", "made"):
+        for name in ("source", "files", "masked", "left_out", "damaged", "balance", "notes", "made"):
             setattr(header, name, getattr(given, name))
         header.shapes, header.databases = self.shapes, self.databases
         header.sessions = len(entries)
@@ -778,6 +804,7 @@ __all__ = [
     "PREPARED",
     "SIMPLE",
     "STATISTICS",
+    "Balance",
     "Captured",
     "CapturedError",
     "Database",
