@@ -26,6 +26,9 @@ class Told:
     sqlstate: str = "00000"
     backend: str = "client backend"
     started: int = START - 60_000_000
+    tag: str = ""
+    number: int = 1
+    transaction: str = "3/17"
 
     @property
     def process(self) -> str:
@@ -53,10 +56,10 @@ def csv_entry(told: Told, zone: str = "UTC", offset: int = 0) -> str:
         told.process,
         '"[local]"',
         told.session,
-        "1",
-        '"SELECT"',
+        str(told.number),
+        text(told.tag),
         seconds,
-        "3/17",
+        told.transaction,
         "0",
         told.severity,
         told.sqlstate,
@@ -87,10 +90,10 @@ def json_entry(told: Told, zone: str = "UTC", offset: int = 0) -> str:
         "pid": int(told.process),
         "remote_host": "[local]",
         "session_id": told.session,
-        "line_num": 1,
-        "ps": "SELECT",
+        "line_num": told.number,
+        "ps": told.tag,
         "session_start": started[:19] + started[23:],
-        "vxid": "3/17",
+        "vxid": told.transaction,
         "txid": 0,
         "error_severity": told.severity,
         "state_code": told.sqlstate if told.sqlstate != "00000" else "",

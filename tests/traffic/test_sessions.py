@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.errors import UsageError
-from pgstrata.traffic import captured, sessions
+from pgstrata.traffic import account, captured, sessions
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import (
     EXTENDED,
@@ -27,7 +27,7 @@ from pgstrata.traffic.captured import (
     Statement,
 )
 from pgstrata.traffic.mask import Mask
-from pgstrata.traffic.sessions import parameters
+from pgstrata.traffic.messages import parameters
 from support_logs import FORMS, PREFIX, START, Told, extended, listed, log, plain
 
 MS = 1000
@@ -104,7 +104,7 @@ def test_all_kinds_of_statements(tmp_path: Path, form: str) -> None:
         ("SELECT 'it''s',\n 5", SIMPLE, (), "", False),
         ("SELECT $1, $2", EXTENDED, ("a, $2 = 'b'", None), "", False),
         ("INSERT INTO t VALUES (1)", SIMPLE, (), "23505", False),
-        ("INSERT INTO t VALUES ($1)", EXTENDED, ("8",), "23505", False),
+        ("INSERT INTO t VALUES ($1)", PREPARED, ("8",), "23505", False),
         ("DISCARD ALL", SIMPLE, (), "", True),
     ]
     assert [(s.start - START, s.duration) for s in own] == [
@@ -177,14 +177,14 @@ def test_what_cannot_be_asked_again_is_listed_with_its_time(tmp_path: Path) -> N
     assert [s.text for s in own] == kept
     left = {one.why: (one.count, round(one.seconds * 1000), one.example) for one in header.left_out}
     assert left == {
-        sessions.ROWS_OF_COPY: (1, 5, "COPY t FROM STDIN"),
-        sessions.NO_PARAMETERS: (1, 2, "SELECT $1"),
-        sessions.PASSWORDS: (1, 1, "ALTER ROLE app PASSWORD $1"),
-        sessions.PREPARED_BEFORE: (1, 1, "EXECUTE before(1)"),
-        sessions.FASTPATH: (1, 1, 'duration: 1.000 ms  fastpath function call: "lo_open" (OID 952)'),
-        sessions.NO_STATEMENT: (1, 0, "something"),
+        account.ROWS_OF_COPY: (1, 5, "COPY t FROM STDIN"),
+        account.NO_PARAMETERS: (1, 2, "SELECT $1"),
+        account.PASSWORDS: (1, 1, "ALTER ROLE app PASSWORD $1"),
+        account.PREPARED_BEFORE: (1, 1, "EXECUTE before(1)"),
+        account.FASTPATH: (1, 1, 'duration: 1.000 ms  fastpath function call: "lo_open" (OID 952)'),
+        account.NO_STATEMENT: (1, 0, "something"),
     }
-    copied = next(one for one in header.left_out if one.why == sessions.ROWS_OF_COPY)
+    copied = next(one for one in header.left_out if one.why == account.ROWS_OF_COPY)
     assert header.left_out_share(copied) == pytest.approx(5 / 15)
     assert any("log_parameter_max_length = -1" in note for note in header.notes)
     assert b"secret" not in (tmp_path / "log.traffic").read_bytes()
@@ -316,7 +316,7 @@ def test_a_log_without_what_is_needed_says_what_to_set(tmp_path: Path) -> None:
         assert not (tmp_path / "a").exists()
     slow = [plain(START + n * S, 250 + n, "SELECT 1") for n in range(120)]
     header, _ = taken(tmp_path, slow)
-    assert any("slow ones only" in note for note in header.notes)
+    assert any("only slow statements: none of 120 took less than 250" in note for note in header.notes)
 
 
 def test_two_zones_and_an_hour_that_comes_twice(tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ def test_what_is_not_utf8_is_told(tmp_path: Path) -> None:
     told = [plain(START, 1, "SELECT 'Müller'"), plain(START + S, 1, "SELECT 'plain'")]
     (tmp_path / "log").write_bytes(log(told).encode("cp1252"))
     header = capture([tmp_path / "log"], tmp_path / "a", encoding="cp1252")
-    assert any("1 entries are not UTF-8 and were read as cp1252" in note for note in header.notes)
+    assert any("1 texts are not UTF-8 and were read as cp1252" in note for note in header.notes)
     with Captured(tmp_path / "a") as found:
         (entry,) = found.sessions()
         assert [s.text for s in found.statements(entry)] == ["SELECT 'Müller'", "SELECT 'plain'"]

@@ -88,7 +88,9 @@ DataDirOption = Annotated[
 # Of commands that read the log of a server:
 PrefixOption = Annotated[
     str | None,
-    typer.Option("--prefix", metavar="PREFIX", help="log_line_prefix of a log as text, if not a usual one."),
+    typer.Option(
+        "--prefix", metavar="PREFIX", help="log_line_prefix of a text log, if it is not recognized."
+    ),
 ]
 TimezoneOption = Annotated[
     str | None,

@@ -14,7 +14,9 @@ from pgstrata.errors import UsageError
 from pgstrata.user_files import shown
 
 if TYPE_CHECKING:
-    from pgstrata.traffic.captured import Header
+    from collections.abc import Sequence
+
+    from pgstrata.traffic.captured import Header, LeftOut
 
 SHOWN_SHAPES = 10
 SHOWN_LEFT_OUT = 25
@@ -24,7 +26,10 @@ MOST_CALLS = 100_000_000
 def capture(
     logs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[LOG…]", help="Files or folders of a server's log, in any order; .gz too."),
+        typer.Argument(
+            metavar="[LOG…]",
+            help="Files or folders of a server's log, in any order; .gz too; - is standard input.",
+        ),
     ] = None,
     to: Annotated[
         Path | None,
@@ -92,8 +97,9 @@ def capture(
     """What sessions asked of a server, from its logs or its statistics into one file that can be replayed.
 
     The log needs log_min_duration_statement = 0 and log_parameter_max_length = -1, better with
-    log_connections and log_disconnections. csvlog, jsonlog and text with a log_line_prefix are understood.
-    What cannot be asked again is listed with its share of the time.
+    log_connections and log_disconnections. csvlog, jsonlog and text are understood; a log_line_prefix is
+    recognized. Every entry of the log is accounted for: replayed, left out with a reason and its share of the
+    time, or damaged.
 
     Without a log, pg_stat_statements says how often each statement was called, and pg_stats which values the
     columns have that it compares: --from-statistics draws a synthetic file from both.
@@ -102,6 +108,7 @@ def capture(
     Examples:
       pgstrata capture /var/log/postgresql/*.csv -o monday.traffic
       pgstrata capture log/ -o monday.traffic --mask --keep open --keep paid
+      bzcat postgresql.log.bz2 | pgstrata capture - -o monday.traffic
       pgstrata capture postgresql.log --prefix '%t:%r:%u@%d:[%p]:' -o monday.traffic
       pgstrata capture --from-statistics postgresql://me@db/shop -o shop.traffic
       pgstrata capture --export-script > export.sql; psql -d shop -f export.sql
@@ -146,7 +153,7 @@ def capture(
             "a log has calls of its own",
         )
     elif to is None:
-        if len(logs) > 1:
+        if len(logs) > 1 or str(logs[0]) == "-":
             raise UsageError("it is not said where the captured file goes", "name it: -o FILE")
         with Captured(user_path(logs[0])) as captured:
             header = captured.header
@@ -187,6 +194,11 @@ def _print(header: Header) -> None:
         f"{header.prepared:,} prepared, {header.extended:,} with parameters, {header.simple:,} plain"
     )
     print(f"time:        {numbers.duration(header.seconds)} of all statements together")
+    if (balance := header.balance) is not None:
+        print(
+            f"entries:     {balance.entries:,} in the log: {balance.replayed:,} replayed, "
+            f"{balance.left_out:,} left out, {balance.damaged:,} damaged, {balance.server:,} of no client"
+        )
     own = "drawn" if header.synthetic else "as they are in the log"
     kept = "masked" if header.masked else f"{own}: keep the file as you keep the {_origin(header)}"
     reading = sum(one.calls for one in header.shapes if one.reads)
@@ -205,7 +217,7 @@ def _print(header: Header) -> None:
             print(line)
     print()
     shapes = sorted(header.shapes, key=lambda one: (-one.seconds, -one.calls))[:SHOWN_SHAPES]
-    whole = header.seconds + sum(one.seconds for one in header.left_out)
+    whole = header.seconds + sum(one.seconds for one in (*header.left_out, *header.damaged))
     rows = [
         (
             _share(one.seconds, whole),
@@ -218,19 +230,27 @@ def _print(header: Header) -> None:
     ]
     for line in aligned(("% of time", "calls", "ms each", "statement"), rows):
         print(line)
-    if header.left_out:
-        print("\nleft out:")
-        rows = [
-            (_share(one.seconds, whole), one.count, _in_line(one.why), _in_line(one.example))
-            for one in header.left_out[:SHOWN_LEFT_OUT]
-        ]
-        for line in aligned(("% of time", "count", "what", "example"), rows):
-            print(line)
-        if rest := header.left_out[SHOWN_LEFT_OUT:]:
-            share = _share(sum(one.seconds for one in rest), whole)
-            print(f"{len(rest):,} more, {share} % of the time: --format json")
+    _print_parts("left out", header.left_out, whole)
+    _print_parts("damaged, and not replayed", header.damaged, whole)
     for note in header.notes:
         print(f"note: {note}")
+
+
+def _print_parts(title: str, parts: Sequence[LeftOut], whole: float) -> None:
+    from pgstrata.cli.output import aligned
+
+    if not parts:
+        return
+    print(f"\n{title}:")
+    rows = [
+        (_share(part.seconds, whole), part.count, part.entries, _in_line(part.why), _in_line(part.example))
+        for part in parts[:SHOWN_LEFT_OUT]
+    ]
+    for line in aligned(("% of time", "count", "entries", "what", "example"), rows):
+        print(line)
+    if rest := parts[SHOWN_LEFT_OUT:]:
+        share = _share(sum(part.seconds for part in rest), whole)
+        print(f"{len(rest):,} more, {share} % of the time: --format json")
 
 
 def _origin(header: Header) -> str:

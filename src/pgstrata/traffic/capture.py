@@ -12,11 +12,11 @@ from pathlib import Path
 
 from pgstrata import numbers
 from pgstrata.errors import UsageError
-from pgstrata.traffic.captured import Header, LeftOut, Writer
+from pgstrata.traffic.account import NO_PARAMETERS, NO_STATEMENTS, NO_TEXT, largest_first
+from pgstrata.traffic.captured import Header, Writer
 from pgstrata.traffic.logs.files import Log, find
-from pgstrata.traffic.logs.line import Trouble
 from pgstrata.traffic.mask import Mask
-from pgstrata.traffic.sessions import NO_PARAMETERS, Reader, SessionFacts
+from pgstrata.traffic.sessions import Reader
 from pgstrata.user_files import shown
 
 SETTINGS = (
@@ -24,9 +24,6 @@ SETTINGS = (
     "log_connections = on, log_disconnections = on"
 )
 """With which a server's log has everything."""
-
-SLOW_ONLY = 5_000
-"""Microseconds: where a log of many statements has none that was faster, only slow ones are in it."""
 
 _FOREIGN = re.compile(
     r"\w+: [0-9.,]+ ms\b|(?:Anweisung|instruction|sentencia|指令|ステートメント|оператор|istruzione)\s*:"
@@ -46,10 +43,11 @@ def capture(
 ) -> Header:
     """Writes what the sessions of a log asked for into the file `to`, and returns its header.
 
-    mask: puts other values in the place of literals and parameters. prefix: log_line_prefix, where it is
-    not a usual one. timezone: where ambiguous abbreviations are at home; encoding: of what is not UTF-8.
-    say: is told now and then how much has been read, how long the rest will take, and how large the file will
-    be; check: raises when the user has asked for the end.
+    logs: files and folders, or `-` alone for standard input. mask: puts other values in the place of literals
+    and parameters. prefix: log_line_prefix, where it is not recognized. timezone: where ambiguous
+    abbreviations are at home; encoding: of what is not UTF-8. say: is told now and then how much has been
+    read, how long the rest will take, and how large the file will be; check: raises when the user has asked
+    for the end.
 
     Raises UsageError for what is no log, and for a log that has no statements; CapturedError where the disk
     of the file is full.
@@ -69,16 +67,22 @@ def capture(
             if not other and _FOREIGN.match(entry.message) and not entry.message.startswith("duration: "):
                 other.append(entry.message[:60])
         reader.finish()
+        account = reader.account
+        for why, count in log.trouble.lost.items():
+            account.entries += count
+            account.damage(why, 0.0, log.trouble.examples[why], count, count)
         if not writer.header.statements:
-            raise nothing(log, reader.found, other)
+            raise nothing(log, reader, other)
         header = Header(
             made=datetime.now(UTC).isoformat(timespec="seconds"),
             source=log.form,
-            files=[one.path.name for one in log.files],
+            files=[file.path.name for file in log.files],
             masked=mask is not None,
-            left_out=sorted(reader.found.left_out.values(), key=lambda one: (-one.seconds, -one.count)),
+            left_out=largest_first(account.left_out),
+            damaged=largest_first(account.damaged),
+            balance=account.balance(),
         )
-        header.notes = _notes(log, reader.found, writer.header, header.left_out)
+        header.notes = _notes(log, reader, writer.header)
         return writer.finish(header)
 
 
@@ -88,7 +92,7 @@ SAID_EVERY = 5.0
 
 @dataclass
 class _Progress:
-    """Of a long log. whole: its bytes."""
+    """Says how far a long log has been read. whole: its bytes, 0 where they are not known."""
 
     whole: int
     writer: Writer
@@ -104,6 +108,9 @@ class _Progress:
         if now - self.said < SAID_EVERY or not self.done:
             return
         self.said = now
+        if not self.whole:
+            self.say(f"{numbers.size(self.done)} read; the file has {numbers.size(self.writer.written)}")
+            return
         rest = self.whole / self.done - 1
         expected = round(self.writer.written * (1 + rest))
         free = shutil.disk_usage(self.writer.path.parent).free
@@ -117,38 +124,56 @@ class _Progress:
         )
 
 
-def nothing(log: Log, found: SessionFacts, other: Sequence[str]) -> UsageError:
-    """Why a log has no statement that could be asked again, and what to set."""
+def nothing(log: Log, reader: Reader, other: Sequence[str]) -> UsageError:
+    """Returns why a log has no statement that could be asked again, and what to set."""
     where = f"{log.files[0].path.name}" + (f" and {len(log.files) - 1} more" if len(log.files) > 1 else "")
+    account = reader.account
     if other:
         return UsageError(
             f"the log {where} is not in English ({other[0]!r}), and its messages are not understood",
             "set lc_messages = 'C' on the server; its statements are logged from then on",
         )
-    if found.left_out:
-        first = max(found.left_out.values(), key=lambda one: one.count)
+    parts = [part for part in largest_first(account.left_out) if part.why not in NO_STATEMENTS]
+    if parts or account.damaged:
+        parts += largest_first(account.damaged)
+        reasons = "; ".join(f"{part.entries:,} of {part.why}" for part in parts[:4])
         return UsageError(
-            f"nothing in the log {where} can be asked again: {first.count:,} are {first.why}",
+            f"nothing in the log {where} can be asked again: of {account.entries:,} entries {reasons}",
             f"set on the server: {SETTINGS}",
         )
     return UsageError(
-        f"the log {where} has {found.entries:,} entries and no statement", f"set on the server: {SETTINGS}"
+        f"the log {where} has {account.entries:,} entries and no statement", f"set on the server: {SETTINGS}"
     )
 
 
-def _notes(log: Log, found: SessionFacts, header: Header, left_out: Sequence[LeftOut]) -> list[str]:
-    """What whoever replays it has to know."""
+def _notes(log: Log, reader: Reader, header: Header) -> list[str]:
+    """Returns what a user has to know before a replay. header: of the statements that were written."""
     notes: list[str] = []
-    trouble = log.trouble
-    if trouble.cut:
+    facts, account, trouble = reader.facts, reader.account, log.trouble
+    if account.balance().difference:
         notes.append(
-            f"{trouble.cut:,} entries of the log are cut off, and left out: {_example(trouble, 'cut')}"
+            f"{abs(account.balance().difference):,} entries of the log are in no account: please report it"
         )
-    if trouble.strange:
-        notes.append(f"{trouble.strange:,} lines are no entries of a log: {_example(trouble, 'strange')}")
+    prefixes = [
+        file.recognizer.prefix.text for file in log.files if file.recognizer and file.recognizer.prefix
+    ]
+    if prefixes:
+        names = ", ".join(repr(text) for text in dict.fromkeys(prefixes))
+        notes.append(
+            f"the log_line_prefix was recognized as {names}; if it is another one, name it: --prefix"
+        )
+    if log.whole_seconds:
+        notes.append(
+            "the log's times are whole seconds (%t): the statements of each second were spread over it by "
+            "their order and durations; %m has milliseconds"
+        )
+    if facts.recoded:
+        notes.append(
+            f"{facts.recoded:,} statements set client_encoding beside other things: the file has UTF8 there"
+        )
     if trouble.recoded:
         notes.append(
-            f"{trouble.recoded:,} entries are not UTF-8 and were read as {log.encoding.other} (--encoding)"
+            f"{trouble.recoded:,} texts are not UTF-8 and were read as {log.encoding.other} (--encoding)"
         )
     if log.beside:
         names = ", ".join(shown(file.path.name) for file in log.beside[:3])
@@ -161,46 +186,43 @@ def _notes(log: Log, found: SessionFacts, header: Header, left_out: Sequence[Lef
             "the log does not say how long any statement took: order and times are kept, and nothing can be "
             "said of shares (log_min_duration_statement = 0)"
         )
-    elif found.untimed:
-        notes.append(f"the log does not say how long {found.untimed:,} statements took")
-    elif header.statements >= 100 and found.shortest is not None and found.shortest >= SLOW_ONLY:
+    elif facts.untimed:
+        notes.append(f"the log does not say how long {facts.untimed:,} statements took")
+    if NO_TEXT in account.left_out:
         notes.append(
-            f"no statement took less than {numbers.significant(found.shortest / 1000)} ms: the log seems to "
-            "hold slow ones only (log_min_duration_statement = 0 logs all)"
+            f"{account.left_out[NO_TEXT].count:,} durations have no statement: log_duration tells the time "
+            "of statements whose text is not logged (log_min_duration_statement = 0)"
         )
-    if not found.connections:
+    notes += reader.signs.notes()
+    if not facts.connections:
         notes.append(
             "the log does not say when sessions began (log_connections): from their first statement on"
         )
-    if found.open_before:
+    if facts.open_before:
         notes.append(
-            f"{found.open_before:,} transactions had begun before the log: their ends are replayed alone"
+            f"{facts.open_before:,} transactions had begun before the log: their ends are replayed alone"
         )
-    if found.open_behind:
+    if facts.open_behind:
         notes.append(
-            f"{found.open_behind:,} transactions are open at the end of the log, and will be rolled back"
+            f"{facts.open_behind:,} transactions are open at the end of the log, and will be rolled back"
         )
-    if found.resumed:
-        notes.append(f"{found.resumed:,} sessions were silent for so long that they go on as other ones")
-    if found.ellipses:
+    if facts.resumed:
+        notes.append(f"{facts.resumed:,} sessions were silent for so long that they go on as other ones")
+    if facts.ellipses:
         notes.append(
-            f"of {found.ellipses:,} statements a parameter ends in three dots: perhaps cut "
+            f"of {facts.ellipses:,} statements a parameter ends in three dots: perhaps cut "
             "(log_parameter_max_length = -1)"
         )
-    if found.constants:
+    if facts.constants:
         notes.append(
-            f"{len(found.constants):,} statements that define tables, types or functions keep their constants"
+            f"{len(facts.constants):,} statements that define tables, types or functions keep their constants"
         )
-    if any(one.why == NO_PARAMETERS for one in left_out):
+    if NO_PARAMETERS in account.left_out:
         notes.append(
             "parameters are logged with log_parameter_max_length = -1, those of statements that fail with "
             "log_parameter_max_length_on_error = -1 (both from PostgreSQL 13 on)"
         )
     return notes
-
-
-def _example(trouble: Trouble, what: str) -> str:
-    return repr(trouble.examples[what][:80])
 
 
 __all__ = ["SETTINGS", "capture"]

@@ -3,32 +3,48 @@
 A statement may take several entries: with `log_min_duration_statement` those of its parse, its bind and its
 execution, each with its own duration; with `log_statement` one when it begins, and with `log_duration`
 another one when it ends. One that fails says so in an entry of its own, and then nothing says how long it
-took.
+took. Each entry is counted once: as part of a statement or a session of the file, as left out, or as damaged.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pgstrata.traffic import shapes
+from pgstrata.traffic import messages, settings, shapes
+from pgstrata.traffic.account import (
+    EMPTY_SESSIONS,
+    ENCODING,
+    ENDED,
+    FASTPATH,
+    LATER_PARTS,
+    MESSAGES,
+    NO_PARAMETERS,
+    NO_STATEMENT,
+    NO_TEXT,
+    PASSWORDS,
+    PREPARED_BEFORE,
+    ROWS_OF_COPY,
+    UNEXECUTED,
+    Account,
+)
 from pgstrata.traffic.captured import (
     EXTENDED,
     OPEN_BEFORE,
     OPEN_BEHIND,
     PREPARED,
     SIMPLE,
-    LeftOut,
     SessionWriter,
     Statement,
     Writer,
 )
+from pgstrata.traffic.completeness import Signs, SignsOfSession
 from pgstrata.traffic.literals import Purpose
-from pgstrata.traffic.logs.line import LogEntry
+from pgstrata.traffic.logs.line import TRUNCATED, UNBOUNDED, LogEntry
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.masked import masked
+from pgstrata.traffic.pending import NOTHING, Cost, Pending
 from pgstrata.traffic.tokens import tokens
 
 MOST_SESSIONS = 20_000
@@ -40,146 +56,118 @@ MOST_SHAPES = 20_000
 
 OTHERS = "all other statements"
 
-ROWS_OF_COPY = "COPY … FROM STDIN: its rows are not in a log"
-NO_PARAMETERS = "statements without the values of their parameters"
-PASSWORDS = "statements with a password, which no file should keep"
-FASTPATH = "function calls of the fast path"
-PREPARED_BEFORE = "EXECUTE of what was prepared before the log begins"
-NO_TEXT = "durations without a statement"
-NO_STATEMENT = "errors without their statement"
+_FUNCTION_CALL = -1
+"""Stands for a protocol, of a statement that is waited for."""
 
-_DURATION = re.compile(
-    r"duration: ([0-9]+(?:\.[0-9]+)?) ms(?:  (statement|parse|bind|execute|fastpath function call)"
-    r"(?: (fetch from )?([^:]*))?: ?(.*))?\Z",
-    re.DOTALL,
-)
-_EXECUTE = re.compile(r"execute (fetch from )?([^:]*): (.*)\Z", re.DOTALL)
-_PARAMETER = re.compile(r"\$([0-9]+) = (?:NULL|'((?:[^']|'')*)')")
-_CONTEXT = re.compile(
-    r"(?:extended query|unnamed portal|portal \"[^\"]*\") with parameters: (.*?)(?:\n[A-Z]|\Z)"
-    r"|(?:unnamed portal|portal \"[^\"]*\") parameter (\$[0-9]+ = .*?)(?:\n[A-Z]|\Z)",
-    re.DOTALL,
-)
-_DISCONNECTED = "disconnection: "
-_CONNECTED = ("connection received: ", "connection authorized: ", "connection authenticated: ")
+_ENDS = ("57P", "08", "28", "25P03", "25P04", "3D000", "53300")
+"""SQLSTATEs with which the server refuses or ends a connection."""
 
 
-def parameters(text: str) -> tuple[str | None, ...] | None:
-    """Values as the server lists them, `$1 = 'it''s', $2 = NULL`; None where they are cut off or none."""
-    values: list[str | None] = []
-    at = 0
-    while at < len(text):
-        match = _PARAMETER.match(text, at)
-        if match is None or int(match[1]) != len(values) + 1:
-            return None
-        values.append(None if match[2] is None else match[2].replace("''", "'"))
-        at = match.end()
-        if at < len(text):
-            if not text.startswith(", ", at):
-                return None
-            at += 2
-    return tuple(values)
-
-
-def _of_detail(detail: str) -> tuple[str | None, ...] | None:
-    # PostgreSQL 16 writes a capital.
-    return parameters(detail[12:]) if detail[:12] in ("parameters: ", "Parameters: ") else None
-
-
-def _of_context(context: str) -> tuple[str | None, ...] | None:
-    match = _CONTEXT.search(context)
-    return parameters(match[1] or match[2]) if match else None
-
-
-@dataclass
-class _Waiting:
+class _Waiting(NamedTuple):
     """A statement whose end is still to come: `log_statement` has said that it begins."""
 
     start: int
     protocol: int
+    name: str
     text: str
     values: tuple[str | None, ...] | None
+    cost: Cost
+    #: Why its text is not whole, empty where it is.
+    damage: str = ""
 
 
 class _Known(NamedTuple):
-    """Of a statement: its text as it is kept, the number of its shape, whether the text will come again, its
-    highest parameter, its kind, and where it is masked the purposes of parameters that are no plain
-    values."""
+    """What is known of a text."""
 
+    #: As it is kept in the file.
     text: str
     shape: int
-    common: bool
+    #: It will come again.
+    is_common: bool
+    #: The highest of its parameters.
     parameters: int
     kind: str
+    #: Of parameters that are no plain values, where values are masked.
     purposes: Mapping[int, Purpose]
+    #: Pairs of parameters with the name and the value of a setting.
+    set_by_parameters: tuple[tuple[int, int], ...]
+    #: It does nothing but set client_encoding, or it does so beside other things.
+    is_encoding: bool
+    is_recoded: bool
+
+
+class _Held:
+    """The last statement of a session, which a fetch may still make longer."""
+
+    __slots__ = ("entries", "is_common", "statement", "text")
+
+    def __init__(self, statement: Statement, text: str, entries: int, *, is_common: bool) -> None:
+        self.statement, self.text, self.entries, self.is_common = statement, text, entries, is_common
 
 
 _NO_PURPOSES: Mapping[int, Purpose] = {}
 
 
 class _Open:
-    """A session that is being read. before: microseconds of parse and bind for the statement that comes,
-    since `since`; held: the last statement, which a fetch may still make longer; connected: when, where the
-    log says it; free: since when nothing is under way."""
+    """A session that is being read."""
 
     __slots__ = (
-        "before",
         "connected",
         "database",
         "fetching",
+        "frames",
         "free",
         "held",
         "in_transaction",
         "last",
+        "pending",
         "prepared",
-        "since",
+        "signs",
         "waiting",
         "whole",
         "written",
     )
 
     def __init__(self, database: str, whole: bool, at: int, connected: int | None = None) -> None:
-        self.database, self.whole, self.connected = database, whole, connected
+        self.database = database
+        #: It began within the log.
+        self.whole = whole
+        #: When it began, where the log says it.
+        self.connected = connected
         self.last = at
+        #: Since when nothing is under way.
         self.free = 0
-        self.fetching = False
-        self.before = 0
-        self.since: int | None = None
-        self.held: tuple[Statement, bool] | None = None
+        #: The text of the portal of which a part is fetched, None outside of that.
+        self.fetching: str | None = None
+        #: Entries about its beginning and its end.
+        self.frames = 0
+        self.pending = Pending()
+        self.held: _Held | None = None
         self.waiting: _Waiting | None = None
         self.written: SessionWriter | None = None
         self.in_transaction = False
         self.prepared: set[str] | None = None
+        self.signs = SignsOfSession()
 
 
 @dataclass
 class SessionFacts:
-    """What there is to say of all sessions, beside their statements.
+    """What there is to say of all sessions, beside their statements."""
 
-    open_before: transactions whose beginning is before the log; open_behind: whose end is behind it; resumed:
-    sessions that were taken for ended; untimed: statements that went well in an unknown time; ellipses:
-    parameters that end in three dots; shortest: microseconds of the fastest statement. constants: numbers of
-    the shapes whose constants stay in a masked file.
-    """
-
-    left_out: dict[str, LeftOut] = field(default_factory=dict)
+    #: Transactions whose beginning is before the log, and whose end is behind it.
     open_before: int = 0
     open_behind: int = 0
+    #: Sessions that were taken for ended and went on.
     resumed: int = 0
+    #: Statements that went well in an unknown time.
     untimed: int = 0
+    #: Statements with a parameter that ends in three dots.
     ellipses: int = 0
-    shortest: int | None = None
+    #: Statements that set client_encoding beside other things.
+    recoded: int = 0
+    #: Numbers of the shapes whose constants stay in a masked file.
     constants: set[int] = field(default_factory=set)
-    entries: int = 0
-    own: int = 0
     connections: int = 0
-
-    def leave_out(self, why: str, seconds: float, example: str) -> None:
-        one = self.left_out.get(why)
-        if one is None:
-            one = self.left_out[why] = LeftOut(why, example=example[:300])
-        one.count += 1
-        one.seconds += seconds
 
 
 class Reader:
@@ -187,7 +175,9 @@ class Reader:
     are to be masked."""
 
     def __init__(self, writer: Writer, mask: Mask | None = None) -> None:
-        self.found = SessionFacts()
+        self.facts = SessionFacts()
+        self.account = Account(has_examples=mask is None)
+        self.signs = Signs()
         self._writer, self._mask = writer, mask
         self._sessions: dict[str, _Open] = {}
         self._first: int | None = None
@@ -197,45 +187,76 @@ class Reader:
     # --- entries ------------------------------------------------------------------------------
 
     def take(self, entry: LogEntry) -> None:
-        """The next entry."""
-        found = self.found
-        found.entries += 1
+        """Takes the next entry."""
+        account = self.account
+        account.entries += 1
         if self._first is None:
             self._first = entry.time
         message = entry.message
-        if message.startswith(_CONNECTED):
-            found.connections += 1
-            old = (
-                self._sessions.pop(entry.session, None) if message.startswith("connection received") else None
-            )
-            if old is not None:  # another process with the same number
-                self._end(old, None)
-            if entry.session not in self._sessions:
-                self._sessions[entry.session] = _Open(entry.database, True, entry.time, entry.time)
-            elif entry.database:
-                self._sessions[entry.session].database = entry.database
+        if message.startswith(messages.CONNECTED) and entry.severity == "LOG":
+            self._connects(entry)
             return
-        if not entry.own:
+        if not entry.client:
+            account.server += 1
             return
-        found.own += 1
-        if message.startswith("duration: "):
-            self._duration(entry)
-        elif message.startswith("statement: "):
-            self._begins(entry, SIMPLE, message[11:], None)
-        elif message.startswith("execute "):
-            self._executes(entry)
-        elif entry.failed:
+        if entry.severity == "LOG":
+            if message.startswith("duration: "):
+                self._duration(entry)
+                return
+            if message.startswith("statement: "):
+                self._begins(entry, SIMPLE, "", message[11:], ())
+                return
+            if message.startswith("execute "):
+                self._executes(entry)
+                return
+            if message.startswith(messages.FASTPATH):
+                self._begins(entry, _FUNCTION_CALL, "", message, ())
+                return
+            if message.startswith(messages.DISCONNECTED):
+                self._disconnects(entry)
+                return
+        if entry.failed:
             self._fails(entry)
-        elif message.startswith(_DISCONNECTED):
-            session = self._sessions.pop(entry.session, None)
-            if session is not None:
-                self._end(session, entry.time)
+            return
+        self.signs.entry(self._session(entry).signs, entry)
+        self._message(entry)
 
     def finish(self) -> None:
-        """The log is at its end."""
+        """Ends all sessions: the log is at its end."""
         for session in self._sessions.values():
             self._end(session, None)
         self._sessions.clear()
+
+    def _message(self, entry: LogEntry) -> None:
+        self.account.leave_out(MESSAGES, 0.0, self._shown(entry.message), 1)
+
+    def _shown(self, message: str) -> str:
+        """Returns a message that may stand in the file: a masked one shows no values."""
+        return message if self._mask is None else ""
+
+    def _connects(self, entry: LogEntry) -> None:
+        self.facts.connections += 1
+        sessions = self._sessions
+        if entry.message.startswith("connection received") and entry.session in sessions:
+            self._end(sessions.pop(entry.session), None)  # another process with the same number
+        session = sessions.get(entry.session)
+        if session is None:
+            if len(sessions) >= MOST_SESSIONS:
+                self._forget()
+            session = sessions[entry.session] = _Open(entry.database, True, entry.time, entry.time)
+        elif entry.database:
+            session.database = entry.database
+        session.frames += 1
+        self.signs.entry(session.signs, entry)
+
+    def _disconnects(self, entry: LogEntry) -> None:
+        session = self._sessions.pop(entry.session, None)
+        if session is None:
+            self.account.leave_out(EMPTY_SESSIONS, 0.0, "", 1)
+            return
+        self.signs.entry(session.signs, entry)
+        session.frames += 1
+        self._end(session, entry.time)
 
     def _session(self, entry: LogEntry) -> _Open:
         session = self._sessions.get(entry.session)
@@ -246,7 +267,7 @@ class Reader:
             whole = entry.started is not None and self._first is not None and entry.started > self._first
             session = self._sessions[entry.session] = _Open(entry.database, whole, entry.time)
             if entry.session in self._forgotten:
-                self.found.resumed += 1
+                self.facts.resumed += 1
         session.last = entry.time
         if entry.database and not session.database:
             session.database = entry.database
@@ -260,88 +281,167 @@ class Reader:
             if len(self._forgotten) < 10 * MOST_SESSIONS:
                 self._forgotten.add(name)
 
+    # --- what begins and what ends --------------------------------------------------------------
+
     def _duration(self, entry: LogEntry) -> None:
-        match = _DURATION.match(entry.message)
-        if match is None:
-            return  # of auto_explain, which says it beside the statement's own
-        took = round(float(match[1]) * 1000)
-        kind, fetched, name, text = match[2], match[3], match[4], match[5]
         session = self._session(entry)
-        if kind is None:
+        self.signs.entry(session.signs, entry)
+        told = messages.duration(entry.message)
+        if told is None:
+            if messages.PLAN.match(entry.message):
+                self._message(entry)
+            else:
+                self.account.damage(UNBOUNDED, 0.0, entry.message, 1)
+            return
+        took, kind, is_fetch, portal, text = told
+        if not kind:
             self._ends(session, entry, took)
             return
+        self._emit_waiting(session, None)
         began = entry.time - took
+        name = messages.statement_name(portal)
+        if damage := _damage(entry):
+            cost = session.pending.take(name, text, began)
+            self.account.damage(damage, (took + cost.microseconds) / 1e6, entry.message, 1 + cost.entries)
+            return
         if kind in ("parse", "bind"):
-            session.before += took
-            if session.since is None:
-                session.since = began
+            self._unexecuted(session.pending.add(kind, name, text, began, took))
         elif kind == "statement":
+            self._plain(session)
+            self.signs.statement(took)
             self._emit(session, began, took, SIMPLE, text, ())
         elif kind == "execute":
-            if fetched:
-                self._longer(session, took)
+            session.fetching = None
+            if is_fetch:
+                self._longer(session, text, took)
                 return
-            self._emit(session, began, took, _protocol(name), text, _of_detail(entry.detail))
+            cost = self._cost(session, name, text, began)
+            self.signs.execution(took, is_bound=cost.entries > 0)
+            values = messages.parameters_of_detail(entry.detail)
+            self._emit(session, began, took, _protocol(name), text, values, cost=cost)
         else:
-            self.found.leave_out(FASTPATH, took / 1e6, entry.message)
+            self._plain(session)
+            self.account.leave_out(FASTPATH, took / 1e6, entry.message, 1)
 
     def _executes(self, entry: LogEntry) -> None:
-        match = _EXECUTE.match(entry.message)
+        match = messages.EXECUTE.match(entry.message)
         if match is None:
+            self._message(entry)
             return
-        if match[1]:
+        fetch, portal, text = match.groups()
+        if fetch:
             session = self._session(entry)
+            self.signs.entry(session.signs, entry)
             self._emit_waiting(session, None)
-            session.fetching = True
+            session.fetching = text
+            self._longer(session, text, 0)
         else:
-            self._begins(entry, _protocol(match[2]), match[3], _of_detail(entry.detail))
+            name = messages.statement_name(portal)
+            values = messages.parameters_of_detail(entry.detail)
+            self._begins(entry, _protocol(name), name, text, values)
 
     def _begins(
-        self, entry: LogEntry, protocol: int, text: str, values: tuple[str | None, ...] | None
+        self, entry: LogEntry, protocol: int, name: str, text: str, values: tuple[str | None, ...] | None
     ) -> None:
         session = self._session(entry)
+        self.signs.entry(session.signs, entry)
         self._emit_waiting(session, None)
-        session.fetching = False
-        session.waiting = _Waiting(entry.time, protocol, text, values)
+        session.fetching = None
+        if protocol in (EXTENDED, PREPARED):
+            cost = self._cost(session, name, text, entry.time)
+        else:
+            self._plain(session)
+            cost = NOTHING
+        session.waiting = _Waiting(entry.time, protocol, name, text, values, cost, _damage(entry))
 
     def _ends(self, session: _Open, entry: LogEntry, took: int) -> None:
+        """Takes a duration that names no statement: that of the one that is under way, if any is."""
         if session.waiting is not None:
-            self._emit_waiting(session, took)
-        elif session.fetching:
-            self._longer(session, took)
+            self._emit_waiting(session, took, entries=1)
+        elif session.fetching is not None:
+            text, session.fetching = session.fetching, None
+            self._longer(session, text, took)
         else:
-            # `log_duration` says it of a parse and a bind before the statement itself is named.
-            session.before += took
-            if session.since is None:
-                session.since = entry.time - took
+            self._unnamed(*session.pending.add_bare(entry.time, took, entry.tag))
 
-    def _emit_waiting(self, session: _Open, took: int | None, sqlstate: str = "") -> None:
+    def _cost(self, session: _Open, name: str, text: str, begin: int) -> Cost:
+        """Returns what the parse and the bind of an execution took."""
+        pending = session.pending
+        cost = pending.take(name, text, begin)
+        bare = pending.take_bare(name, begin) if not cost.entries else NOTHING
+        pending.execute(name)
+        self._unnamed(*pending.drop_bare())
+        if bare.entries:
+            cost = bare
+        if name:
+            return cost
+        self._unexecuted(pending.drop_unnamed())
+        return cost
+
+    def _plain(self, session: _Open) -> None:
+        """Nothing that was parsed without a name is executed any more."""
+        self._unnamed(*session.pending.drop_bare())
+        self._unexecuted(session.pending.drop_unnamed())
+
+    def _unnamed(self, microseconds: int, count: int) -> None:
+        if count:
+            self.account.leave_out(
+                NO_TEXT, microseconds / 1e6, f"duration: {microseconds / 1000 / count:.3f} ms", count, count
+            )
+
+    def _unexecuted(self, cost: Cost) -> None:
+        if cost.entries:
+            self.account.leave_out(UNEXECUTED, cost.microseconds / 1e6, "", cost.entries)
+
+    def _emit_waiting(self, session: _Open, took: int | None, sqlstate: str = "", entries: int = 0) -> None:
+        """Writes the statement that is waited for. entries: those that end it."""
         waiting = session.waiting
         if waiting is None:
             return
         session.waiting = None
-        values = () if waiting.protocol == SIMPLE else waiting.values
-        self._emit(session, waiting.start, took, waiting.protocol, waiting.text, values, sqlstate)
+        start, protocol, _, text, values, cost, damage = waiting
+        entries += 1 + (cost.entries if damage or protocol == _FUNCTION_CALL else 0)
+        seconds = ((took or 0) + cost.microseconds) / 1e6
+        if damage:
+            self.account.damage(damage, seconds, text, entries)
+        elif protocol == _FUNCTION_CALL:
+            self.account.leave_out(FASTPATH, seconds, text, entries)
+        else:
+            self._emit(session, start, took, protocol, text, values, sqlstate, cost=cost, entries=entries)
 
     def _fails(self, entry: LogEntry) -> None:
         session = self._session(entry)
-        waiting = session.waiting
+        self.signs.entry(session.signs, entry)
+        waiting, query, code = session.waiting, entry.query, entry.sqlstate
         if waiting is not None:
-            took = max(0, entry.time - waiting.start)
-            self._emit_waiting(session, took, entry.sqlstate)
-        elif entry.query:
-            values = _of_context(entry.context)
-            protocol = EXTENDED if values is not None or self._what(entry.query).parameters else SIMPLE
-            if protocol == SIMPLE and session.since is not None:
-                protocol = EXTENDED
-                values = values or ()
-            elif values is None and entry.sqlstate.startswith("42"):
-                # It failed before its parameters mattered, and will again.
-                values = ()
-            self._emit(session, entry.time, None, protocol, entry.query, values, entry.sqlstate)
-        elif not entry.sqlstate.startswith(("57P", "08", "28")):
-            self.found.leave_out(NO_STATEMENT, 0.0, entry.message)
-        session.before, session.since = 0, None
+            is_same = waiting.text.rstrip() == query.rstrip() if query else not code.startswith(_ENDS)
+            if is_same or waiting.damage or _damage(entry):
+                took = max(0, entry.time - waiting.start)
+                self._emit_waiting(session, took, code, entries=1)
+                return
+            self._emit_waiting(session, None)
+        pending = session.pending
+        if not query:
+            self._plain(session)
+            why = ENDED if code.startswith(_ENDS) else NO_STATEMENT
+            self.account.leave_out(why, 0.0, self._shown(entry.message), 1)
+            return
+        name = pending.named(query)
+        cost = NOTHING if name is None else pending.take(name, query, entry.time)
+        if damage := _damage(entry):
+            self.account.damage(damage, cost.microseconds / 1e6, query, 1 + cost.entries)
+            self._plain(session)
+            return
+        values = messages.parameters_of_context(entry.context)
+        protocol = EXTENDED if values is not None or self._what(query).parameters else SIMPLE
+        if name is not None:
+            protocol = _protocol(name)
+            values = values or ()
+        elif values is None and code.startswith("42"):
+            # It failed before its parameters mattered, and will again.
+            values = ()
+        self._plain(session)
+        self._emit(session, entry.time, None, protocol, query, values, code, cost=cost)
 
     # --- statements ---------------------------------------------------------------------------
 
@@ -354,137 +454,220 @@ class Reader:
         text: str,
         values: tuple[str | None, ...] | None,
         sqlstate: str = "",
+        *,
+        cost: Cost = NOTHING,
+        entries: int = 1,
     ) -> None:
-        if session.since is not None:
-            start = min(start, session.since)
-            took = None if took is None else took + session.before
-            session.before, session.since = 0, None
+        """Writes a statement. cost: of its parse and bind; entries: of the log, without those."""
+        if cost.entries:
+            assert cost.since is not None
+            start = min(start, cost.since)
+            took = None if took is None else took + cost.microseconds
+            entries += cost.entries
         known = self._what(text)
         kind = known.kind
-        if (why := self._not_kept(session, kind, protocol, values, known.parameters, text)) is not None:
+        if (why := self._not_kept(session, known, protocol, values, text)) is not None:
             example = shapes.shape(text).text if self._mask or kind == shapes.PASSWORD else text
-            self.found.leave_out(why, (took or 0) / 1e6, example)
+            seconds = cost.microseconds if took is None else took
+            self.account.leave_out(why, seconds / 1e6, example, entries)
             return
-        if kind == shapes.BEGIN:
-            session.in_transaction = True
-        elif kind == shapes.END:
-            if not session.in_transaction and not session.whole and session.written is None:
-                self.found.open_before += 1
-            session.in_transaction = False
+        if kind:
+            self._follow_transaction(session, kind, text)
+        facts = self.facts
         if took is None and not sqlstate:
-            self.found.untimed += 1
-        if took is not None and (self.found.shortest is None or took < self.found.shortest):
-            self.found.shortest = took
+            facts.untimed += 1
         # Times of a log are cut to milliseconds: a statement would seem to begin within the one before it.
         start = max(start, session.free)
         session.free = start + (took or 0)
         self._flush(session)
-        given = tuple(values or ())
-        if given and any(value is not None and value.endswith("...") for value in given):
-            self.found.ellipses += 1
+        values = tuple(values or ())
+        if values and any(value is not None and value.endswith("...") for value in values):
+            facts.ellipses += 1
+        facts.recoded += known.is_recoded
+        if known.set_by_parameters:
+            values = self._in_utf8(values, known.set_by_parameters)
         if self._mask is not None:
-            given = self._masked_values(given, known.purposes, self._mask)
-        forgets = kind == shapes.FORGETS
-        session.held = (
-            Statement(start, took, protocol, known.shape, known.text, given, sqlstate, forgets),
-            known.common,
+            values = self._masked_values(values, known, self._mask)
+        statement = Statement(
+            start, took, protocol, known.shape, known.text, values, sqlstate, kind == shapes.FORGETS
         )
+        session.held = _Held(statement, text, entries, is_common=known.is_common)
+
+    def _follow_transaction(self, session: _Open, kind: str, text: str) -> None:
+        if kind == shapes.BEGIN:
+            self.signs.begin(is_again=session.in_transaction)
+            # Several statements in one message may end it as well.
+            last = text.rstrip("; \t\r\n").rpartition(";")[2]
+            session.in_transaction = shapes.kind_of(last.strip().upper()) != shapes.END
+        elif kind == shapes.END:
+            if not session.in_transaction:
+                if not session.whole and session.written is None and session.held is None:
+                    self.facts.open_before += 1
+                elif text[:8].upper() != "ROLLBACK":  # which many pools send in any case
+                    self.signs.end_alone()
+            session.in_transaction = False
 
     def _not_kept(
         self,
         session: _Open,
-        kind: str,
+        known: _Known,
         protocol: int,
         values: tuple[str | None, ...] | None,
-        highest: int,
         text: str,
     ) -> str | None:
-        """Why a statement cannot be in the file."""
+        """Returns why a statement cannot be in the file, None where it can."""
+        kind = known.kind
         if kind == shapes.COPY_IN:
             return ROWS_OF_COPY
         if kind == shapes.PASSWORD:
             return PASSWORDS
+        if known.is_encoding:
+            return ENCODING
         if kind in (shapes.PREPARE, shapes.EXECUTE):
-            name = (
-                text.split(None, 2)[1].partition("(")[0].rstrip(";").lower()
-                if len(text.split(None, 2)) > 1
-                else ""
-            )
+            words = text.split(None, 2)
+            name = words[1].partition("(")[0].rstrip(";").lower() if len(words) > 1 else ""
             if session.prepared is None:
                 session.prepared = set()
             if kind == shapes.PREPARE:
                 session.prepared.add(name)
             elif not session.whole and name not in session.prepared:
                 return PREPARED_BEFORE
-        if protocol != SIMPLE and values is None and highest:
+        if protocol != SIMPLE and values is None and known.parameters:
             return NO_PARAMETERS
         return None
 
-    def _longer(self, session: _Open, took: int) -> None:
-        """A later part of a statement that was fetched in parts."""
-        session.before, session.since = 0, None
-        if session.held is not None:
-            statement, common = session.held
-            session.held = (statement._replace(duration=(statement.duration or 0) + took), common)
+    def _longer(self, session: _Open, text: str, took: int) -> None:
+        """Adds a later part to the statement that was fetched in parts, if it is still the last one."""
+        held = session.held
+        if held is None or held.text != text:
+            self.account.leave_out(LATER_PARTS, took / 1e6, self._shown(text), 1)
+            return
+        held.entries += 1
+        if took:
+            duration = (held.statement.duration or 0) + took
+            held.statement = held.statement._replace(duration=duration)
+            session.free = max(session.free, held.statement.start + duration)
 
     def _flush(self, session: _Open) -> None:
-        if session.held is None:
+        held = session.held
+        if held is None:
             return
-        statement, common = session.held
         session.held = None
         if session.written is None:
             flags = 0 if session.whole else OPEN_BEFORE
             number = self._writer.database(session.database)
-            begin = statement.start if session.connected is None else min(session.connected, statement.start)
+            start = held.statement.start
+            begin = start if session.connected is None else min(session.connected, start)
             session.written = self._writer.begin(begin, number, flags)
-        self._writer.add(session.written, statement, common=common)
+        self._writer.add(session.written, held.statement, common=held.is_common)
+        self.account.replayed += held.entries
 
     def _end(self, session: _Open, at: int | None) -> None:
         self._emit_waiting(session, None)
         self._flush(session)
+        self._unnamed(*session.pending.drop_bare())
+        self._unexecuted(session.pending.drop())
+        self.signs.session(session.signs)
         if session.in_transaction and at is None:
-            self.found.open_behind += 1
+            self.facts.open_behind += 1
         if session.written is not None:
+            self.account.replayed += session.frames
             self._writer.end(session.written, at, 0 if at is not None else OPEN_BEHIND)
+        elif session.frames:
+            self.account.leave_out(EMPTY_SESSIONS, 0.0, "", session.frames)
+
+    # --- texts and values -----------------------------------------------------------------------
+
+    def _in_utf8(
+        self, values: tuple[str | None, ...], pairs: tuple[tuple[int, int], ...]
+    ) -> tuple[str | None, ...]:
+        """Returns the values with UTF8 for any other client_encoding."""
+        changed = list(values)
+        for name, value in pairs:
+            if max(name, value) <= len(values) and (values[name - 1] or "").lower() == settings.ENCODING:
+                changed[value - 1] = settings.UTF8
+                self.facts.recoded += 1
+        return tuple(changed)
 
     @staticmethod
-    def _masked_values(
-        values: tuple[str | None, ...], purposes: Mapping[int, Purpose], mask: Mask
-    ) -> tuple[str | None, ...]:
-        made: list[str | None] = []
+    def _masked_values(values: tuple[str | None, ...], known: _Known, mask: Mask) -> tuple[str | None, ...]:
+        changed: list[str | None] = []
         for number, value in enumerate(values, 1):
-            purpose = purposes.get(number, Purpose.VALUE)
-            if value is None or purpose is Purpose.SETTING:
-                made.append(value)
+            purpose = known.purposes.get(number, Purpose.VALUE)
+            if value is None or (purpose is Purpose.SETTING and not _is_data(number, values, known)):
+                changed.append(value)
             else:
-                made.append(mask.pattern(value) if purpose is Purpose.PATTERN else mask(value))
-        return tuple(made)
+                changed.append(mask.pattern(value) if purpose is Purpose.PATTERN else mask(value))
+        return tuple(changed)
 
     def _what(self, text: str) -> _Known:
-        found = self._known.get(text)
-        if found is not None:
-            return found
+        known = self._known.get(text)
+        if known is not None:
+            return known
         pieces = tokens(text)
-        shape = shapes.shape(text, pieces)
-        kept, purposes, constants = text, _NO_PURPOSES, False
+        assignments = settings.assignments(pieces) if settings.may_assign(text) else []
+        kept, purposes, has_constants = text, _NO_PURPOSES, False
+        is_encoding, is_recoded = False, False
+        pairs: tuple[tuple[int, int], ...] = ()
+        if assignments:
+            is_encoding = settings.sets_only_encoding(text, assignments)
+            pairs = tuple(
+                (a.name_parameter, a.value_parameter)
+                for a in assignments
+                if a.name_parameter and a.value_parameter
+            )
+            kept = settings.in_utf8(pieces, assignments)
+            is_recoded = kept != text
+            if is_recoded:
+                pieces = tokens(kept)
+        elif "pg_settings" in text:
+            is_encoding = settings.sets_only_encoding(text, ())
+        shape = shapes.shape(kept, pieces)
         if self._mask is not None:
-            kept, purposes, constants = masked(text, self._mask, pieces)
+            kept, purposes, has_constants = masked(kept, self._mask, pieces)
         writer = self._writer
-        full = len(writer.shapes) >= MOST_SHAPES and not writer.has_shape(shape.text)
-        number = writer.shape(OTHERS if full else shape.text)
-        if constants:
-            self.found.constants.add(number)
-        found = _Known(kept, number, not shape.literals, shape.parameters, shape.kind, purposes)
+        is_full = len(writer.shapes) >= MOST_SHAPES and not writer.has_shape(shape.text)
+        number = writer.shape(OTHERS if is_full else shape.text)
+        if has_constants:
+            self.facts.constants.add(number)
+        known = _Known(
+            kept,
+            number,
+            not shape.literals,
+            shape.parameters,
+            shape.kind,
+            purposes,
+            pairs,
+            is_encoding,
+            is_recoded,
+        )
         if len(text) <= 4096:
             if len(self._known) >= 50_000:
                 self._known.clear()
-            self._known[text] = found
-        return found
+            self._known[text] = known
+        return known
+
+
+def _is_data(number: int, values: tuple[str | None, ...], known: _Known) -> bool:
+    """Returns whether a parameter is an application's value in a setting that another parameter names."""
+    return any(
+        value == number and name <= len(values) and settings.holds_data(values[name - 1] or "")
+        for name, value in known.set_by_parameters
+    )
+
+
+def _damage(entry: LogEntry) -> str:
+    """Returns why the texts of an entry are not whole, empty where they are."""
+    if entry.damage:
+        return entry.damage
+    for text in (entry.message, entry.query, entry.detail):
+        if text and text[-1] in "] \n" and messages.is_truncated(text):
+            return TRUNCATED
+    return ""
 
 
 def _protocol(name: str) -> int:
-    """Of a statement by its name in the log, `S_1/C_2` or `<unnamed>`."""
-    return EXTENDED if name.partition("/")[0] in ("<unnamed>", "") else PREPARED
+    return PREPARED if name else EXTENDED
 
 
-__all__ = ["Reader", "SessionFacts", "parameters"]
+__all__ = ["Reader", "SessionFacts"]

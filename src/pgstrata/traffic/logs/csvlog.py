@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from pgstrata.traffic.logs.clock import Clock
-from pgstrata.traffic.logs.line import FAILURES, LONGEST, Encoding, LogEntry, Trouble, is_failure
+from pgstrata.traffic.logs.line import CUT, FRAGMENT, LONGEST, Encoding, LogEntry, Trouble, is_failure
 
 # Time, user, database, process, address, session, line of session: so begins an entry, and hardly a line
 # within one.
@@ -23,7 +23,7 @@ _CLIENTS = frozenset(("client backend", "not initialized", ""))
 
 
 def entries(file: IO[bytes], clock: Clock, encoding: Encoding, trouble: Trouble) -> Iterator[LogEntry]:
-    """Every entry of a file. What is cut off or no entry is counted in `trouble`."""
+    """Yields every entry of a file. What is cut off or no entry is counted in `trouble`."""
     csv.field_size_limit(LONGEST)
     # session_start_time of the same session is the same text again.
     started: dict[str, int | None] = {}
@@ -32,25 +32,26 @@ def entries(file: IO[bytes], clock: Clock, encoding: Encoding, trouble: Trouble)
             # One at a time: whatever is wrong with one must not reach the next.
             (row,) = csv.reader((encoding.decode(record, trouble),), strict=True)
         except (csv.Error, ValueError):
-            trouble.note("cut", record)
+            trouble.lose(CUT, record)
             continue
         if len(row) < _LEAST:
-            trouble.note("strange", ",".join(row).encode("utf-8", "replace"))
+            trouble.lose(CUT, record)
             continue
         time = clock.microseconds(row[0])
         if time is None:
-            trouble.note("strange", ",".join(row[:7]).encode("utf-8", "replace"))
+            trouble.lose(FRAGMENT, record)
             continue
         text = row[8]
         if text not in started:
             if len(started) > 10_000:
                 started.clear()
             started[text] = clock.microseconds(text)
-        failed = row[11] in FAILURES or is_failure(row[12])
+        failed = is_failure(row[11], row[12])
         yield LogEntry(
             time,
             row[5],
             row[13],
+            severity=row[11],
             database=row[2],
             detail=row[14],
             context=row[18],
@@ -58,32 +59,37 @@ def entries(file: IO[bytes], clock: Clock, encoding: Encoding, trouble: Trouble)
             sqlstate=row[12] if failed else "",
             failed=failed,
             started=started[text],
-            own=(row[23] if len(row) > 23 else "") in _CLIENTS and bool(row[2]),
+            client=(row[23] if len(row) > 23 else "") in _CLIENTS and bool(row[2]),
+            tag=row[7],
+            number=row[6],
+            transaction=row[9],
         )
 
 
 def records(file: IO[bytes], trouble: Trouble) -> Iterator[bytes]:
-    """The bytes of every entry that is whole: its quotes are closed, and no other one begins within it."""
+    """Yields the bytes of every entry that is whole: its quotes are closed, and no other begins within it."""
     held: list[bytes] = []
     size = 0
     open_quote = False
+    fragment = False
     while line := file.readline(LONGEST):
         if held and (size + len(line) > LONGEST or (open_quote and BEGIN.match(line))):
             # The one before has lost its end: a crash, a full disk, or a log that was cut.
-            trouble.note("cut", held[0])
-            held, size, open_quote = [], 0, False
+            trouble.lose(CUT, held[0])
+            held, size, open_quote, fragment = [], 0, False, True
         if not held and not BEGIN.match(line):
-            if line.strip():
-                trouble.note("strange", line)
+            if line.strip() and not fragment:
+                trouble.lose(FRAGMENT, line)
+                fragment = True
             continue
         held.append(line)
         size += len(line)
         open_quote ^= bool(line.count(b'"') & 1)
         if not open_quote and line.endswith(b"\n"):
             yield b"".join(held)
-            held, size = [], 0
+            held, size, fragment = [], 0, False
     if held:
-        trouble.note("cut", held[0])
+        trouble.lose(CUT, held[0])
 
 
 __all__ = ["BEGIN", "entries", "records"]

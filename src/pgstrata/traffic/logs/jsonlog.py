@@ -8,7 +8,7 @@ from typing import IO
 import msgspec
 
 from pgstrata.traffic.logs.clock import Clock
-from pgstrata.traffic.logs.line import FAILURES, LONGEST, Encoding, LogEntry, Trouble, is_failure
+from pgstrata.traffic.logs.line import CUT, FRAGMENT, LONGEST, Encoding, LogEntry, Trouble, is_failure
 
 _CLIENTS = frozenset(("client backend", "not initialized", ""))
 
@@ -25,35 +25,43 @@ class _Line(msgspec.Struct):
     context: str = ""
     statement: str = ""
     backend_type: str = ""
+    ps: str = ""
+    line_num: int = 0
+    vxid: str = ""
 
 
 _DECODER = msgspec.json.Decoder(_Line)
 
 
 def entries(file: IO[bytes], clock: Clock, encoding: Encoding, trouble: Trouble) -> Iterator[LogEntry]:
-    """Every entry of a file. What is cut off or no entry is counted in `trouble`."""
+    """Yields every entry of a file. What is cut off or no entry is counted in `trouble`."""
     started: dict[str, int | None] = {}
     while data := file.readline(LONGEST):
         if not data.strip():
             continue
+        if len(data) >= LONGEST and not data.endswith(b"\n"):
+            # The rest of the line is of the same entry.
+            while (rest := file.readline(LONGEST)) and not rest.endswith(b"\n"):
+                pass
         try:
             line = _decoded(data, encoding, trouble)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            trouble.note("cut" if data.startswith(b'{"timestamp":') else "strange", data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            trouble.lose(CUT if data.startswith(b'{"timestamp":') else FRAGMENT, data)
             continue
         time = clock.microseconds(line.timestamp)
         if time is None:
-            trouble.note("strange", data)
+            trouble.lose(FRAGMENT, data)
             continue
         if line.session_start not in started:
             if len(started) > 10_000:
                 started.clear()
             started[line.session_start] = clock.microseconds(line.session_start)
-        failed = line.error_severity in FAILURES or is_failure(line.state_code)
+        failed = is_failure(line.error_severity, line.state_code)
         yield LogEntry(
             time,
             line.session_id,
             line.message,
+            severity=line.error_severity,
             database=line.dbname,
             detail=line.detail,
             context=line.context,
@@ -61,7 +69,10 @@ def entries(file: IO[bytes], clock: Clock, encoding: Encoding, trouble: Trouble)
             sqlstate=line.state_code if failed else "",
             failed=failed,
             started=started[line.session_start],
-            own=line.backend_type in _CLIENTS and bool(line.dbname),
+            client=line.backend_type in _CLIENTS and bool(line.dbname),
+            tag=line.ps,
+            number=str(line.line_num),
+            transaction=line.vxid,
         )
 
 
