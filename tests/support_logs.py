@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
+
+from pgstrata.traffic.capture import capture
+from pgstrata.traffic.captured import Captured, Header, SessionEntry, Statement
+from pgstrata.traffic.mask import Mask
+
+MS = 1000
+S = 1_000_000
 
 START = int(datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()) * 1_000_000
 """Of a log, in microseconds since 1970."""
@@ -158,3 +166,17 @@ def extended(
         Told(time, f"duration: {third:.3f} ms  execute {name}: {text}", detail=detail),
     ]
     return [replace(one, **more) for one in made]  # type: ignore[arg-type]
+
+
+def taken(
+    folder: Path, told: Sequence[Told], form: str = "csvlog", mask: bool = False
+) -> tuple[Header, list[tuple[SessionEntry, list[Statement]]]]:
+    """Returns the header and every session of a log of these entries; all of them are accounted for."""
+    file, to = folder / "log", folder / "log.traffic"
+    file.write_text(log(told, form))
+    to.unlink(missing_ok=True)
+    capture([file], to, mask=Mask() if mask else None, prefix=PREFIX if form == "stderr" else None)
+    with Captured(to) as found:
+        balance = found.header.balance
+        assert balance is not None and (balance.difference, balance.entries) == (0, len(told)), balance
+        return found.header, [(entry, list(found.statements(entry))) for entry in found.sessions()]

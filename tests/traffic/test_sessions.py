@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -22,28 +21,9 @@ from pgstrata.traffic.captured import (
     SIMPLE,
     Captured,
     CapturedError,
-    Header,
-    SessionEntry,
-    Statement,
 )
-from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.messages import parameters
-from support_logs import FORMS, PREFIX, START, Told, extended, listed, log, plain
-
-MS = 1000
-S = 1_000_000
-
-
-def taken(
-    folder: Path, told: Sequence[Told], form: str = "csvlog", mask: bool = False
-) -> tuple[Header, list[tuple[SessionEntry, list[Statement]]]]:
-    """The header and every session of a log of these entries."""
-    file, to = folder / "log", folder / "log.traffic"
-    file.write_text(log(told, form))
-    to.unlink(missing_ok=True)
-    capture([file], to, mask=Mask() if mask else None, prefix=PREFIX if form == "stderr" else None)
-    with Captured(to) as found:
-        return found.header, [(entry, list(found.statements(entry))) for entry in found.sessions()]
+from support_logs import FORMS, MS, START, S, Told, extended, listed, log, plain, taken
 
 
 @given(st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=30), max_size=8))

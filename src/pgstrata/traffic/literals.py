@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from pgstrata.traffic.settings import assignments, data_places
 from pgstrata.traffic.tokens import Token
 
 
@@ -32,7 +33,7 @@ _LITERALS = frozenset(("string", "dollar", "number", "parameter"))
 _UTILITY = frozenset(
     (
         *("set", "reset", "show", "begin", "start", "commit", "end", "rollback", "abort", "savepoint"),
-        *("release", "listen", "notify", "vacuum", "analyze", "fetch", "move", "do", "lock", "discard"),
+        *("release", "listen", "vacuum", "analyze", "fetch", "move", "do", "lock", "discard"),
     )
 )
 """First words of statements that have no data in them."""
@@ -173,11 +174,19 @@ class _Reading:
         self._frames = [_Frame()]
         self._command = ""
         self._in_query = False
+        # What an application keeps in a setting of its own is data: SET app.user = 'x'.
+        self._data = (
+            data_places(pieces, assignments(pieces))
+            if "set" in self._words or "set_config" in self._words
+            else frozenset[int]()
+        )
 
     def purposes(self) -> Iterator[tuple[int, Purpose]]:
         for number, place in enumerate(self._at):
             kind, word = self._pieces[place].kind, self._words[number]
-            if kind in _LITERALS:
+            if place in self._data:
+                yield place, Purpose.VALUE
+            elif kind in _LITERALS:
                 yield place, self._purpose(number, kind)
             elif kind == "word":
                 self._takes(number, word)

@@ -55,6 +55,8 @@ def masked(text: str, mask: Mask, pieces: Sequence[Token] | None = None) -> Mask
         elif purpose in (Purpose.SETTING, Purpose.PLACE):
             kept = kept or (kind in ("string", "dollar") and _first_word(pieces) in _OF_SCHEMA)
             made.append(piece)
+        elif kind == "word":
+            made.append(f"'{mask(piece)}'")  # of SET app.user = word
         elif kind == "number":
             made.append(mask(piece) if _NUMBER.fullmatch(piece) else piece)
         else:

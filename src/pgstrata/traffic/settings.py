@@ -147,7 +147,7 @@ def data_places(pieces: Sequence[Token], found: Sequence[Assignment]) -> frozens
         for assignment in found
         if assignment.has_data
         for place in assignment.value
-        if pieces[place].kind in ("string", "dollar", "number", "word")
+        if pieces[place].kind in ("string", "dollar", "number", "word", "parameter")
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pgstrata.traffic.literals import Purpose, may_have_places, purposes
+from pgstrata.traffic.settings import assignments, data_places
 from pgstrata.traffic.tokens import Token, tokens
 
 LONGEST_SHAPE = 4000
@@ -77,6 +78,7 @@ def shape(text: str, pieces: Sequence[Token] | None = None) -> ShapedText:
         if may_have_places(text)
         else set()
     )
+    data = data_places(pieces, assignments(pieces)) if text[:4].lower() == "set " else ()
     for number, token in enumerate(pieces):
         kind, word = token
         if kind in ("space", "comment"):
@@ -85,7 +87,9 @@ def shape(text: str, pieces: Sequence[Token] | None = None) -> ShapedText:
             continue
         if number in kept:
             made.append(word)
-        elif kind in ("string", "dollar", "number") or (kind == "other" and word[0] in "'\""):
+        elif (
+            number in data or kind in ("string", "dollar", "number") or (kind == "other" and word[0] in "'\"")
+        ):
             if kind == "number" and made and made[-1] == "-" and _signed(made, before):
                 made.pop()
             literals += 1
