@@ -41,7 +41,7 @@ _BYTES: tuple[tuple[bytes, Foreign], ...] = (
 )
 _JQ = "jq -r '{}'"
 _TEXT: tuple[tuple[re.Pattern[bytes], Foreign], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), foreign)
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), foreign)
     for pattern, foreign in (
         (
             rb'\s*(?:\[\s*)?\{.*?"(?:insertId|logName|textPayload)"',

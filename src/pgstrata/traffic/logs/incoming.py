@@ -41,6 +41,9 @@ class Incoming(io.RawIOBase):
         """Returns True."""
         return True
 
+    def close(self) -> None:
+        """Leaves the descriptor open: it is read twice, by readers that end at different times."""
+
     @property
     def begin(self) -> bytes:
         """The first bytes, while they are held."""

@@ -1,0 +1,181 @@
+"""Logs that come on standard input, with whole seconds, or in a format that is not read."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from pgstrata.errors import UsageError
+from pgstrata.traffic.capture import capture
+from pgstrata.traffic.captured import Captured, Statement
+from pgstrata.traffic.logs import incoming
+from pgstrata.traffic.logs.files import find
+from support_logs import FORMS, MS, START, S, Told, log, plain
+
+TOLD = [plain(START + n * MS, 0.5, f"SELECT {n}") for n in range(5000)]
+
+
+def statements(file: Path) -> list[Statement]:
+    with Captured(file) as found:
+        return [s for entry in found.sessions() for s in found.statements(entry)]
+
+
+@pytest.fixture
+def piped(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The writing end of a pipe that is standard input."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        yield writing
+
+
+def feed(descriptor: int, data: bytes) -> threading.Thread:
+    def write() -> None:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("form", FORMS)
+def test_standard_input_comes_to_the_same(tmp_path: Path, piped: int, form: str, packed: bool) -> None:
+    data = log(TOLD, form).encode()
+    (tmp_path / "log").write_bytes(data)
+    capture([tmp_path / "log"], tmp_path / "a")
+    thread = feed(piped, gzip.compress(data) if packed else data)
+    header = capture([Path("-")], tmp_path / "b")
+    thread.join()
+    assert statements(tmp_path / "b") == statements(tmp_path / "a")
+    assert header.files == ["standard input"] and header.source == form
+    assert header.balance is not None and header.balance.replayed == len(TOLD)
+
+
+def test_standard_input_of_the_command(place: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pgstrata", "capture", "-", "-o", "a.traffic"],
+        input=log(TOLD[:50]).encode(),
+        capture_output=True,
+        cwd=place,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"50 replayed" in done.stdout
+
+
+def test_standard_input_has_bounds(tmp_path: Path, piped: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="read alone"):
+        capture([Path("-"), tmp_path], tmp_path / "a")
+    monkeypatch.setattr(incoming, "SILENCE_SECONDS", 0.1)
+    with pytest.raises(UsageError, match="nothing came on standard input for"):
+        capture([Path("-")], tmp_path / "a")
+    os.close(piped)
+    with pytest.raises(UsageError, match="nothing came on standard input"):
+        capture([Path("-")], tmp_path / "a")
+    assert not list(tmp_path.iterdir())
+    terminal, other = os.openpty()
+    with os.fdopen(other, "rb") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        with pytest.raises(UsageError, match="is a terminal"):
+            capture([Path("-")], tmp_path / "a")
+    os.close(terminal)
+
+
+CSV = log([plain(START, 1, "SELECT 1")]).encode()
+FORMATS = {
+    "packed with bzip2": (bz2.compress(CSV), "bzcat log | pgstrata capture -"),
+    "packed with xz": (lzma.compress(CSV), "xzcat log"),
+    "packed with zstd": (b"\x28\xb5\x2f\xfd\x04\x00\x01", "zstdcat log"),
+    "a zip archive": (b"PK\x03\x04\x14\x00", "unzip -p log"),
+    "a captured file": (b"pgstrata traffic\1\0\0\0\0\0\0\0", "pgstrata capture log shows it"),
+    "a dump of pg_dump": (b"--\n-- PostgreSQL database dump\n--\n", "name the server's log"),
+    "syslog": (
+        b"Aug  3 10:00:00 db1 postgres[76]: [5-1] LOG:  duration: 1.5 ms  statement: select 1\n" * 3,
+        "log_destination",
+    ),
+    "JSON of Cloud SQL": (
+        b'[\n{"insertId": "x", "textPayload": "2026-08-03 10:00:00.100 UTC [7] LOG:  x"}]\n',
+        "textPayload",
+    ),
+    "a journald export in JSON": (
+        b'{"__CURSOR":"s","__REALTIME_TIMESTAMP":"1","MESSAGE":"LOG:  x"}\n',
+        "MESSAGE",
+    ),
+    "a journald export,": (b"__CURSOR=s=1\n__REALTIME_TIMESTAMP=1\nMESSAGE=LOG:  x\n", "journalctl -o cat"),
+    "JSON of Docker": (b'{"log":"2026 LOG:  x\\n","stream":"stderr","time":"2026"}\n', "jq -jr .log"),
+    "JSON of CloudNativePG": (b'{"level":"info","logger":"postgres","msg":"record","record":{}}\n', "csvlog"),
+    "JSON of Azure": (b'{"resourceId":"/X","properties":{"message":"x"}}\n', "properties.message"),
+    "JSON of CloudWatch": (b'{"events":[{"timestamp":1,"message":"x"}]}\n', "message"),
+    "pgBadger's output": (b"<!DOCTYPE html>\n<title>pgBadger</title>\n", "that pgBadger read"),
+    "UTF-16 text": ("2026 LOG:  x\n".encode("utf-16"), "iconv"),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats_that_are_not_read_are_named(tmp_path: Path, name: str) -> None:
+    data, step = FORMATS[name]
+    (tmp_path / "log").write_bytes(data)
+    with pytest.raises(UsageError, match=f"log is {name}") as caught:
+        find([tmp_path / "log"])
+    assert step in caught.value.hint
+
+
+# --- whole seconds ----------------------------------------------------------------------------
+
+
+def test_whole_seconds_make_no_bursts(tmp_path: Path) -> None:
+    """Of statements at any time, those of each second are spread over it, in their order."""
+    dice = Random(1)
+    ends = sorted(dice.randrange(20 * S) for _ in range(3000))
+    sessions = [f"{100 + dice.randrange(8)}" for _ in ends]
+    lines = [
+        f"2026-08-03 10:00:{end // S:02d} UTC [{session}] app@shop LOG:  "
+        f"duration: {dice.random() * 4:.3f} ms  statement: SELECT {number}\n"
+        for number, (end, session) in enumerate(zip(ends, sessions, strict=True))
+    ]
+    (tmp_path / "log").write_text("".join(lines))
+    header = capture([tmp_path / "log"], tmp_path / "a")
+    made = statements(tmp_path / "a")
+    tenths = Counter(s.start % S // 100_000 for s in made)
+    assert len(made) == 3000 and max(tenths.values()) < 450 and min(tenths.values()) > 200
+    true = {f"SELECT {number}": end for number, end in enumerate(ends)}
+    for s in made:
+        # Never more than its second away from what it was.
+        moved = s.start + (s.duration or 0) - 1_785_751_200 * S - true[s.text]
+        assert abs(moved) < S
+    assert any("whole seconds (%t)" in note for note in header.notes)
+
+
+def test_a_session_that_was_always_busy_fills_its_second(tmp_path: Path) -> None:
+    """Durations say more than the order: nothing is pushed into the next second."""
+    line = "2026-08-03 10:00:{:02d} UTC [7] app@shop LOG:  duration: {}.000 ms  statement: SELECT {}\n"
+    times = [(0, 900), (0, 10), (0, 80), (1, 5), (1, 5), (1, 980)]
+    (tmp_path / "log").write_text("".join(line.format(*one, n) for n, one in enumerate(times)))
+    capture([tmp_path / "log"], tmp_path / "a")
+    made = statements(tmp_path / "a")
+    begin = 1_785_751_200 * S
+    for s, (second, took) in zip(made, times, strict=True):
+        end = s.start + took * MS - begin
+        assert second * S <= end <= (second + 1) * S
+    assert all(a.start + (a.duration or 0) <= b.start for a, b in pairwise(made))
+
+
+def test_other_logs_keep_their_times(tmp_path: Path) -> None:
+    told = [Told(START, "statement: SELECT 1"), Told(START, "statement: SELECT 2")]
+    (tmp_path / "log").write_text(log(told, "stderr"))
+    header = capture([tmp_path / "log"], tmp_path / "a")
+    assert [s.start for s in statements(tmp_path / "a")] == [START, START]
+    assert not any("whole seconds" in note for note in header.notes)
