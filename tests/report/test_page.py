@@ -308,7 +308,8 @@ def nasty(tmp_path_factory: pytest.TempPathFactory) -> PageReader:
         if data["error"]:
             data["error"].update(message=NASTY, hint=NASTY, log_tail=f"{NASTY}\n\x1b[31m\x00\ud800")
         for step in data["steps"]:
-            step["group"] = step["rate_unit"] = NASTY
+            step["group"] = NASTY
+            step["rate_unit"] = f"{NASTY}/s"
             step["events"] = [{"kind": "checkpoint", "second": 1, "until": 2, "text": NASTY}]
             step["name"] = step["name"] if step["name"] != "l.x" else NASTY
         (folder / "run.json").write_text(json.dumps(data))

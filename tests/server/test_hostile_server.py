@@ -69,7 +69,7 @@ def spec_of(server: Hostile, mode: Mode, engine: EngineChoice, clients: int, con
         connect_timeout_seconds=connect_seconds,
     )
     role = Role("q", clients, [PgbenchScript(SCRIPT, "q")], mode=mode, prepare="lazy")
-    step = Step("hostile", [role], Headline("q", "operations", "tps"), seconds=0.5)
+    step = Step("hostile", [role], Headline("q", "operations", "transactions/s"), seconds=0.5)
     return structs.replace(driver_spec(step, connection, 1, engine), overtime_seconds=1.0)
 
 

@@ -109,6 +109,7 @@ def test_every_metric_has_a_name_and_a_meaning() -> None:
 def cost_of(**changes: Any) -> PerOperation:
     given: dict[str, Any] = {
         "rate": 2000.0,
+        "rate_unit": "queries/s",
         "seconds": 10.0,
         "server_cpu_seconds": 8.0,
         "host_cpu_seconds": 20.0,

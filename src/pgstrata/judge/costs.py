@@ -11,6 +11,7 @@ def step_cost(step: StepRecord) -> PerOperation:
     metrics = step.metrics
     return per_operation(
         rate=step.pace or 0.0,
+        rate_unit=step.rate_unit,
         seconds=step.seconds,
         server_cpu_seconds=step.server_cpu_seconds,
         host_cpu_seconds=step.host_cpu_seconds,

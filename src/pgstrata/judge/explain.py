@@ -1,6 +1,6 @@
 """Why a rate changed, as far as what was measured can tell: one sentence per changed cell.
 
-Arithmetic, no guessing. A client that works without pause spends clients ÷ rate seconds on each
+Arithmetic, no guessing. A client that works without pause spends clients ÷ (rate per second) on each
 operation. What that time is made of is measured on its own: CPU of the role's backends, CPU of the
 driver, time in wait events. A part is named when it moved the same way as the whole and makes up at
 least a fifth of the change. Counts per operation (disk, context switches) have no time of their own:
@@ -21,9 +21,9 @@ from typing import Literal
 from pgstrata.judge.costs import step_cost
 from pgstrata.judge.plan_shape import changed_plans
 from pgstrata.judge.summary import sla_of
-from pgstrata.stats.metrics import counts_rows
 from pgstrata.stats.rates import over_repeats
 from pgstrata.store.record import StepRecord
+from pgstrata.units import parse_unit, rate_per_second, seconds_per_operation
 
 TIME_PART = 0.2
 COUNT_PART = 0.5
@@ -91,8 +91,8 @@ def explain(base: Sequence[StepRecord], other: Sequence[StepRecord]) -> Explanat
         *_counts(of_base, of_other, math.log(ratio), paced=any(r.target_rate for r in (*base, *other))),
         *(Factor("plan", name, "") for name in changed_plans(base[-1].plans, other[-1].plans)),
     )
-    unit = "row" if counts_rows(base[0].rate_unit) else "operation"
-    return Explanation(ratio, before, after, factors, _sentence(ratio, before, after, factors, unit))
+    noun = parse_unit(base[0].rate_unit).noun
+    return Explanation(ratio, before, after, factors, _sentence(ratio, before, after, factors, noun))
 
 
 def _figures(records: Sequence[StepRecord]) -> dict[str, float]:
@@ -109,9 +109,10 @@ def _of_one(record: StepRecord) -> dict[str, float | None]:
     rate, role = record.rate, record.role
     if not rate or record.seconds <= 0 or role not in record.roles:
         return {}
-    operations = (record.pace or 0.0) * record.seconds
+    operations = rate_per_second(record.pace or 0.0, record.rate_unit) * record.seconds
     # The rate of a replay is that of its statements' own time.
-    micros = (record.headline.clients if record.replay is None else 1) / rate * 1e6
+    clients = record.headline.clients if record.replay is None else 1
+    micros = seconds_per_operation(rate, record.rate_unit, clients) * 1e6
     cost = step_cost(record)
     figures: dict[str, float | None] = {"micros": micros}
     own = record.headline.cpu_seconds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,9 +15,10 @@ from rich.text import Text
 
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan
-from pgstrata.driver.events import RoleSecond, Second
+from pgstrata.driver.events import Second
 from pgstrata.numbers import clock, quantity
 from pgstrata.store.record import StepRecord
+from pgstrata.units import rate_of
 from pgstrata.workload.core.language import Headline, Step
 
 HEARTBEAT_SECONDS = 10.0
@@ -75,12 +76,10 @@ class Pace:
         return max(0.0, here) + sum(self._expected(run) for run in self.runs[self.current + 1 :])
 
 
-def headline_amount(headline: Headline, roles: Sequence[RoleSecond]) -> float:
-    """What the headline counts, of one event's roles: operations or rows, times its factor."""
-    for role in roles:
-        if role.name == headline.role:
-            return float(getattr(role, headline.counts)) * headline.factor
-    return 0.0
+def rate_meanwhile(headline: Headline, event: Second) -> float:
+    """Returns the rate of one second of a step, in the headline's unit; 0 where its role did nothing."""
+    counted = sum(getattr(role, headline.counts) for role in event.roles if role.name == headline.role)
+    return rate_of(counted * headline.factor, max(event.seconds, 1e-9), headline.unit)
 
 
 def has_rate_meanwhile(step: Step) -> bool:
@@ -158,7 +157,7 @@ class PlainProgress:
         if self._step is None or now - self._said < HEARTBEAT_SECONDS:
             return
         self._said = now
-        rate = headline_amount(self._step.headline, event.roles) / max(event.seconds, 1e-9)
+        rate = rate_meanwhile(self._step.headline, event)
         of = f" of {self._step.seconds:.0f}" if self._step.seconds else ""
         shown = f", {quantity(rate, self._step.headline.unit)}" if has_rate_meanwhile(self._step) else ""
         self.say(f"  {self._step.name:<10} … {event.second + 1}{of} s{shown}")
@@ -217,11 +216,10 @@ class LiveProgress(PlainProgress):
     def second(self, event: Second) -> None:
         if (step := self._step) is None:
             return
-        amount = headline_amount(step.headline, event.roles)
         at = event.second + event.seconds
         self._what = f"{step.name}: {at:.0f} s"
         if has_rate_meanwhile(step):
-            self._what += f", {quantity(amount / max(event.seconds, 1e-9), step.headline.unit)}"
+            self._what += f", {quantity(rate_meanwhile(step.headline, event), step.headline.unit)}"
         self._done += sum(r.operations for r in event.roles if r.name == step.headline.role)
         left = seconds_left(step, at, self._done)
         self._until = None if left is None else time.monotonic() + left

@@ -30,6 +30,7 @@ from pgstrata.store.record import (
     StepRecord,
     WaitsCost,
 )
+from pgstrata.units import rate_of
 from pgstrata.workload.core.language import Headline, Role, Step
 
 COUNTS = ("operations", "transactions", "statements", "rows", "errors", "retries")
@@ -41,12 +42,12 @@ def iso(unix_time: float) -> str:
 
 
 def headline_rate(headline: Headline, role: RoleDone, seconds: float) -> float:
-    """The rate a step is judged by, per second."""
+    """Returns the rate a step is judged by, in the headline's unit."""
     counted: int = getattr(role, headline.counts)
     amount = headline.fixed if headline.fixed is not None else counted * headline.factor
     if headline.busy:
         seconds = sum(statement.seconds_total for statement in role.statements_by_name)
-    return float(amount) / seconds if seconds > 0 else 0.0
+    return rate_of(float(amount), seconds, headline.unit)
 
 
 def series_rows(seconds: Iterable[Second]) -> list[dict[str, Any]]:
@@ -158,7 +159,7 @@ def step_record(
         []
         if headline.fixed is not None or headline.busy or rate is None
         else [
-            r * headline.factor
+            rate_of(r * headline.factor, 1.0, headline.unit)
             for _, r in per_second(series_rows(seconds_events), headline.role, headline.counts)
         ]
     )
@@ -168,7 +169,9 @@ def step_record(
     longest = [role.latency.max for role in roles.values() if role.latency.max is not None]
     metrics = metric_line(
         seconds=seconds or 1e-9,
-        rate=(counted.operations / seconds if headline.busy and seconds else rate) or 0.0,
+        rate=(
+            rate_of(counted.operations, seconds, headline.unit) if headline.busy and seconds else rate or 0.0
+        ),
         rate_unit=headline.unit,
         inserted=roles["insert"].rows if "insert" in roles else 0,
         longest=roles[headline.role].latency.max,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pgstrata.units import rate_per_second
+
 KB, MB, GB = 1024.0, 1024.0**2, 1024.0**3
 
 METRICS: Mapping[str, tuple[str, str]] = {
@@ -30,7 +32,10 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "dbgb": ("database GB", "size of the database after the step"),
     "datagb": ("data folder GB", "size of the data folder after the step, WAL included"),
     "rss": ("RSS GB", "resident memory of the server's processes at the end of the step"),
-    "cpuo": ("cpu/o", "cpu/s ÷ rate, as in the field's tables of sysbench: % of the host per operation/s"),
+    "cpuo": (
+        "cpu/o",
+        "cpu/s ÷ rate per second, as in the field's tables of sysbench: % of the host per operation/s",
+    ),
     "maxop": ("max op", "the longest response time in seconds of the role the step is judged by"),
     "maxany": ("max any", "the longest response time in seconds of all roles"),
     "p50": ("p50", "the rate that half of the seconds reached, all clients together"),
@@ -63,13 +68,14 @@ def metric_line(
 ) -> dict[str, float | None]:
     """The keys of `metrics` in a step record; null where something was not observed.
 
-    seconds: measured time; rate, rate_unit: the headline; inserted: rows of the role `insert`; longest,
-    longest_of_all: response of the headline's role and of all roles, in seconds; disk: totals of the host
-    over the step — `reads`, `read_bytes`, `writes`, `write_bytes`, `context_switches`, `cpu_seconds` — None
-    where the host is not ours; cpus: of the host; database_bytes, data_dir_bytes: after the step;
-    rate_percentiles, client_percentiles: of the headline (`stats.rates`).
+    seconds: measured time; rate, rate_unit: the headline, in its own unit; inserted: rows of the role
+    `insert`; longest, longest_of_all: response of the headline's role and of all roles, in seconds; disk:
+    totals of the host over the step — `reads`, `read_bytes`, `writes`, `write_bytes`, `context_switches`,
+    `cpu_seconds` — None where the host is not ours; cpus: of the host; database_bytes, data_dir_bytes: after
+    the step; rate_percentiles, client_percentiles: of the headline (`stats.rates`).
     """
-    ips, qps = (rate, 0.0) if counts_rows(rate_unit) else (inserted / seconds, rate)
+    pace = rate_per_second(rate, rate_unit)
+    ips, qps = (pace, 0.0) if counts_rows(rate_unit) else (inserted / seconds, pace)
 
     def per_second(name: str) -> float | None:
         total = disk.get(name) if disk else None
@@ -95,7 +101,7 @@ def metric_line(
         "dbgb": _ratio(database_bytes, GB),
         "datagb": _ratio(data_dir_bytes, GB),
         "rss": _ratio(rss_bytes, GB),
-        "cpuo": _ratio(_ratio(cpu, cpus / 100 if cpus else None), rate),
+        "cpuo": _ratio(_ratio(cpu, cpus / 100 if cpus else None), pace),
         "maxop": longest,
         "maxany": longest_of_all,
         "p50": rate_percentiles.get("p50"),
@@ -143,6 +149,7 @@ PER_OPERATION: Mapping[str, str] = {
 def per_operation(
     *,
     rate: float,
+    rate_unit: str,
     seconds: float,
     server_cpu_seconds: float | None,
     host_cpu_seconds: float | None,
@@ -154,21 +161,24 @@ def per_operation(
     wps: float | None,
     wmbps: float | None,
 ) -> PerOperation:
-    """Cost of one operation: totals of a step ÷ (rate × seconds). The last six are of its metric line.
+    """Cost of one operation: totals of a step ÷ operations, which are its rate per second × seconds.
+
+    rate, rate_unit: in its own unit. The last six are of the step's metric line.
 
     Everything that happened in the step is charged to the operations of its headline, background writes
     and autovacuum included: steps compare only with themselves under another variant.
     """
-    operations = rate * seconds
+    pace = rate_per_second(rate, rate_unit)
+    operations = pace * seconds
     return PerOperation(
         cpu=_ratio(server_cpu_seconds, operations / 1e6),
         host_cpu=_ratio(host_cpu_seconds, operations / 1e6),
-        field_cpu=_ratio(cpups, rate),
-        switches=_ratio(csps, rate),
-        reads=_ratio(rps, rate),
-        read_kb=_ratio(rmbps, rate * KB / MB),
-        writes=_ratio(wps, rate),
-        written_kb=_ratio(wmbps, rate * KB / MB),
+        field_cpu=_ratio(cpups, pace),
+        switches=_ratio(csps, pace),
+        reads=_ratio(rps, pace),
+        read_kb=_ratio(rmbps, pace * KB / MB),
+        writes=_ratio(wps, pace),
+        written_kb=_ratio(wmbps, pace * KB / MB),
         client_cpu=_ratio(driver_cpu_seconds, operations / 1e6),
     )
 

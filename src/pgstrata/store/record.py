@@ -1,8 +1,9 @@
 """What run.json holds (docs/results.md): one set of types for who writes it and for who reads it.
 
 Reading checks every type and bound (`store.read`). Times are ISO 8601 in UTC, durations seconds, sizes bytes,
-rates per second; None is what was not observed. A key with a default may be missing in run.json, so that a
-later release can add some without making older results unreadable.
+rates in the unit beside them (`rate_unit`), else per second; None is what was not observed. A key with a
+default may be missing in run.json, so that a later release can add some without making older results
+unreadable.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Collection, Sequence
 from typing import Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
+
+from pgstrata.units import PATTERN
 
 FORMAT: Literal[2] = 2
 """Of run.json. Results of another format are refused: an older one has other keys."""
@@ -298,7 +301,7 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     started: Time
     seconds: NotNegative
     rate: NotNegative | None
-    rate_unit: str
+    rate_unit: Annotated[str, Meta(pattern=PATTERN)]
     role: str
     operations: Count
     rows: Count
@@ -347,8 +350,8 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def pace(self) -> float | None:
-        """Operations for each second of the step, by which its costs are divided: the rate, but for a replay,
-        whose rate is that of the time in which statements were under way."""
+        """The rate by which costs are divided, in `rate_unit`: that of the step, but for a replay, whose rate
+        is that of the time in which statements were under way."""
         if self.replay is None or not self.seconds:
             return self.rate
         return self.operations / self.seconds

@@ -64,7 +64,7 @@ def _absolute(results: RunSet, workload: WorkloadResults, costs: Costs, seen: Se
         columns=[
             Column("step", "Step", align="left"),
             Column("variant", "Variant", align="left"),
-            Column("rate", "Rate", "per s"),
+            Column("rate", "Rate"),
             Column("unit", "Unit", align="left"),
             *(Column(PER_OPERATION[n], PER_OPERATION[n], rule=n == seen[0]) for n in seen),
         ],

@@ -100,10 +100,11 @@ def _sentences(results: RunSet, workload: WorkloadResults) -> list[Block]:
                 Column("sentence", "What moved with it", align="left"),
             ],
             rows=rows,
-            how="The time of an operation is clients ÷ rate. Named are the parts of it (CPU of the backends, "
-            "CPU of the driver, wait events) that moved the same way and make up at least a fifth of the "
-            "change; counts per operation (context switches, disk) that moved by at least half as much; and "
-            "statements whose plan has another shape. That they moved together does not prove a cause.",
+            how="The time of an operation is clients ÷ rate per second. Named are the parts of it (CPU of "
+            "the backends, CPU of the driver, wait events) that moved the same way and make up at least a "
+            "fifth of the change; counts per operation (context switches, disk) that moved by at least half "
+            "as much; and statements whose plan has another shape. That they moved together does not prove "
+            "a cause.",
             keys=(("workload", workload.name),),
         )
     ]

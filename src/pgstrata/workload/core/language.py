@@ -50,6 +50,7 @@ from pgstrata.driver.spec import (
     StepSpec,
     TextScript,
 )
+from pgstrata.units import parse_unit
 from pgstrata.workload.core.values import (
     Digits,
     Expr,
@@ -334,9 +335,11 @@ class ReplayedSessions:
 class Headline:
     """What the step is judged by.
 
-    The rate is (`counts` of role × factor) ÷ seconds, or fixed ÷ seconds where `fixed` is given
-    (the rows of the table when an index was built). `unit` is written behind every such number. busy: the
-    seconds are those of the role's statements added up, where how many come is none of the server's doing.
+    The rate is (`counts` of role × factor) ÷ periods, or fixed ÷ periods where `fixed` is given (the rows of
+    the table when an index was built). `unit` says what is counted and how long a period is (`queries/s`,
+    `loads/h`), and is written behind every such number. busy: the seconds are those of the role's statements
+    added up, where how many come is none of the server's doing. Raises ValueError for a unit whose period
+    is not known: no time per operation could be worked out from it.
     """
 
     role: str
@@ -345,6 +348,9 @@ class Headline:
     factor: float = 1.0
     fixed: float | None = None
     busy: bool = False
+
+    def __post_init__(self) -> None:
+        parse_unit(self.unit)
 
 
 # --- phases -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pgstrata.driver.events import StatementDone
 from pgstrata.workload.core.language import Digest, Headline, Op, Role, Script, Sql, Step
-from pgstrata.workload.core.recorded import PER_HOUR
+from pgstrata.workload.core.recorded import QUERIES_PER_HOUR
 from pgstrata.workload.core.shares import each_its_own
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ def query_step(
                 start=[limited_to(time_limit), *start],
             )
         ],
-        Headline("query", "operations", "queries/h", factor=PER_HOUR),
+        Headline("query", "operations", QUERIES_PER_HOUR),
         tables=tables,
         group=group,
         measured=measured,

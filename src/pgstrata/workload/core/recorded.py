@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.driver.events import StatementDone
+from pgstrata.units import rate_of
 from pgstrata.workload.core.language import Digest
 
 Json = dict[str, Any]
@@ -18,7 +19,8 @@ Json = dict[str, Any]
 CANCELLED = "57014"
 """SQLSTATE of a statement that ran into statement_timeout."""
 
-PER_HOUR = 3600.0
+QUERIES_PER_HOUR = "queries/h"
+"""Unit of steps that run each query once."""
 
 _BLOCK = 8192
 _BUFFERS = {
@@ -99,8 +101,8 @@ def rows_from(
     return rows
 
 
-def counted_rate(rows: Sequence[Mapping[str, Any]], factor: float = PER_HOUR) -> float | None:
-    """Executions × factor ÷ seconds of the stream that took longest.
+def counted_rate(rows: Sequence[Mapping[str, Any]], unit: str = QUERIES_PER_HOUR) -> float | None:
+    """Returns executions ÷ time of the stream that took longest, in the unit; None without executions.
 
     A query over its limit counts as one execution of twice the limit; one that the server rejected
     counts in neither.
@@ -112,7 +114,7 @@ def counted_rate(rows: Sequence[Mapping[str, Any]], factor: float = PER_HOUR) ->
             seconds[row["stream"]] += row["seconds"]
             executions += 1
     longest = max(seconds.values(), default=0.0)
-    return executions * factor / longest if longest > 0 else None
+    return rate_of(executions, longest, unit) if longest > 0 else None
 
 
 def explained(time_limit: float) -> Callable[[Sequence[StatementDone], Path], Digest]:

@@ -26,7 +26,6 @@ from pgstrata.workload.core.language import (
     WorkContext,
 )
 from pgstrata.workload.core.queries import limited_to
-from pgstrata.workload.core.recorded import PER_HOUR
 from pgstrata.workload.core.shares import each_its_own, spread
 from pgstrata.workload.custom.confined import Confinement, beginning
 from pgstrata.workload.custom.files import read
@@ -271,7 +270,7 @@ def _step(o: CustomOptions, name: str, shares: Sequence[Sequence[Op]], seconds: 
                 start=[limited_to(o.load_limit)],
             )
         ],
-        Headline("load", "operations", "loads/h", fixed=PER_HOUR),
+        Headline("load", "operations", "loads/h", fixed=1.0),
         group="load",
         measured=False,
         load=True,

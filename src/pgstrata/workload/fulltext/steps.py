@@ -27,7 +27,7 @@ from pgstrata.workload.core.language import (
     WorkContext,
 )
 from pgstrata.workload.core.options import RunCost, need_version
-from pgstrata.workload.core.recorded import PER_HOUR, counted_rate, rows_from
+from pgstrata.workload.core.recorded import counted_rate, rows_from
 from pgstrata.workload.core.shares import each_its_own
 from pgstrata.workload.fulltext import corpus, queries
 from pgstrata.workload.fulltext.corpus.rows import COLUMNS
@@ -191,7 +191,7 @@ def _index_step(o: FulltextOptions, rows: corpus.Corpus, kind: str) -> Step:
     return Step(
         f"index.{kind}",
         [Role("load", 1, [Script(Sql.verbatim(_create_index(kind), name=f"create {kind}"))], operations=1)],
-        Headline("load", "operations", "builds/h", fixed=PER_HOUR),
+        Headline("load", "operations", "builds/h", fixed=1.0),
         tables=[TABLE],
         group="full text load",
         load=True,
@@ -270,6 +270,6 @@ def _pass(
 def _digest(o: FulltextOptions) -> Callable[[Sequence[StatementDone], Path], Digest]:
     def digest(events: Sequence[StatementDone], folder: Path) -> Digest:
         rows = rows_from(events, folder, o.time_limit)
-        return Digest(rows, rate=counted_rate(rows, factor=1.0))
+        return Digest(rows, rate=counted_rate(rows, "queries/s"))
 
     return digest

@@ -20,7 +20,7 @@ from pgstrata.workload.core.language import (
 )
 from pgstrata.workload.core.options import RunCost
 from pgstrata.workload.core.queries import Digesting, in_own_order, query_step
-from pgstrata.workload.core.recorded import PER_HOUR, explained
+from pgstrata.workload.core.recorded import explained
 from pgstrata.workload.core.shares import each_its_own
 from pgstrata.workload.tpcds import data, judge, reference, schema
 from pgstrata.workload.tpcds.dialect import for_version
@@ -130,7 +130,7 @@ def _phase(o: TpcdsOptions, name: str, ops: Callable[[str], Sequence[Op]], secon
     return Step(
         name,
         [Role("load", len(shares), [Script(*each_its_own(shares))], operations=1)],
-        Headline("load", "operations", "loads/h", fixed=PER_HOUR),
+        Headline("load", "operations", "loads/h", fixed=1.0),
         tables=list(tables()),
         group="TPC-DS load",
         uncounted="it is one operation on all tables",
