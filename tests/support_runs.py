@@ -7,7 +7,7 @@ merge to the step's), is as after a measurement.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from pgstrata.store.record import (
     RunFailure,
     ServerRecord,
     Sizes,
+    StepRecord,
 )
 from pgstrata.store.tables import TABLES
 from support_insert import GIB, add_step, sizes
@@ -150,7 +151,14 @@ def make_run(
     )
 
 
-def clone_run(root: Path, folder: Path, key: RunKey, factor: float = 1.0) -> Path:
+def clone_run(
+    root: Path,
+    folder: Path,
+    key: RunKey,
+    factor: float = 1.0,
+    change: Callable[[StepRecord], StepRecord] = lambda step: step,
+    **circumstances_changed: Any,
+) -> Path:
     """A further run with the figures of an existing one, its rates × factor: quick, for many runs."""
     source = read_run(folder)
     assert isinstance(source, Run)
@@ -163,10 +171,10 @@ def clone_run(root: Path, folder: Path, key: RunKey, factor: float = 1.0) -> Pat
             name: table.filter(pl.col("step") == step.name).drop("run_id", "step").to_dicts()
             for name, table in tables.items()
         }
-        changed = structs.replace(step, rate=(step.rate or 0.0) * factor)
+        changed = change(structs.replace(step, rate=(step.rate or 0.0) * factor))
         run.step(changed, histograms=histograms[step.name], **rows)
     run.settings(source.settings())
-    return run.finish(circumstances_of(source))
+    return run.finish(structs.replace(circumstances_of(source), **circumstances_changed))
 
 
 def circumstances_of(run: Run) -> Circumstances:

@@ -101,7 +101,7 @@ def test_repeats_show_their_range(comparison: Written) -> None:
     table = comparison.page.table("Rates: insert")
     assert "–" in row(table.rows, BASE)[1].text
     text = comparison.page.all_text
-    assert "median of the repeats" in text
+    assert "geometric mean of the repeats" in text
 
 
 def test_tables_and_indexes_are_shown_as_the_last_step_left_them(comparison: Written) -> None:

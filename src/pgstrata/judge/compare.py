@@ -12,7 +12,7 @@ Which evidence is taken, best first:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -43,8 +43,9 @@ Evidence = Literal["machines", "slices", "repeats", "runs"]
 
 @dataclass(frozen=True)
 class StepVerdict:
-    """The verdict on one step. Rates are medians over the runs, per second in `unit`. `across`: the machines
-    behind it, where there are several; rates are those of the one with the most runs then."""
+    """The verdict on one step. `base_rate`: over the base's runs (their geometric mean), in `unit`;
+    `other_rate`: that × the ratio of the verdict, None where there is none. `across`: the machines behind it,
+    where there are several; rates are those of one of them then, `machine`, by its own ratio."""
 
     workload: str
     step: str
@@ -54,6 +55,18 @@ class StepVerdict:
     evidence: Evidence
     verdict: Verdict
     across: Across | None = None
+    machine: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """Other ÷ base; None where nothing was measured that could be held against each other."""
+        return self.verdict.ratio if self.verdict.n else None
+
+    def ratio_on(self, machine: str) -> float | None:
+        """The same of one machine, where the verdict is across several; None for one that is not of them."""
+        if self.across is None:
+            return self.ratio
+        return next((one.ratio for one in self.across.machines if one.machine == machine), None)
 
     def record(self) -> Json:
         """As JSON can hold it."""
@@ -65,7 +78,7 @@ class StepVerdict:
             "other_rate": self.other_rate,
             "evidence": self.evidence,
             **self.verdict.record(),
-            **({"across": self.across.record()} if self.across is not None else {}),
+            **({"across": self.across.record(), "machine": self.machine} if self.across is not None else {}),
         }
 
 
@@ -172,12 +185,15 @@ def _step(
     verdict: Verdict,
 ) -> StepVerdict:
     unit = _first(here[key]).record.rate_unit
-    ours, theirs = here[key], there[key]
+    ours, machine = here[key], ""
     if by is not None:
         names = {one.machine for one in by.machines}
-        shown = most_measured([m.run.machine for m in ours.values() if m.run.machine in names])
-        ours, theirs = ({n: m for n, m in side.items() if m.run.machine == shown} for side in (ours, theirs))
-    return StepVerdict(*key, unit, _rate(ours), _rate(theirs), evidence, verdict, by)
+        machine = most_measured([m.run.machine for m in ours.values() if m.run.machine in names])
+        ours = {n: m for n, m in ours.items() if m.run.machine == machine}
+    base = _rate(ours)
+    found = StepVerdict(*key, unit, base, None, evidence, verdict, by, machine)
+    ratio = found.ratio_on(machine)
+    return found if base is None or ratio is None else replace(found, other_rate=base * ratio)
 
 
 def _by_step(runs: Sequence[Run]) -> _Steps:
@@ -358,7 +374,9 @@ def _set_aside(verdict: Verdict, measured: Sequence[MeasuredStep], disturbance: 
 
 
 def _rate(measured: Mapping[int, MeasuredStep]) -> float | None:
-    rate = over_repeats([m.record.rate for m in measured.values() if m.record.rate is not None])
+    """Over the finished runs, over failed ones only where there is no other: as a report has it."""
+    done = [m for m in measured.values() if m.run.done] or list(measured.values())
+    rate = over_repeats([m.record.rate for m in done if m.record.rate is not None])
     return None if rate is None else rate.value
 
 

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
 from pgstrata.stats.metrics import PerOperation, per_operation
+from pgstrata.stats.multiplicity import adjust_verdicts
+from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Word, compare
+from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import StepRecord
+
+Key = TypeVar("Key")
+
+CostPairs = tuple[list[float], list[float]]
+"""A cost of the base and of another variant, repeat by repeat."""
 
 
 def step_cost(step: StepRecord) -> PerOperation:
@@ -23,3 +34,33 @@ def step_cost(step: StepRecord) -> PerOperation:
         wps=metrics.wps,
         wmbps=metrics.wmbps,
     )
+
+
+def cost_pairs(
+    base: Sequence[MeasuredStep],
+    other: Sequence[MeasuredStep],
+    cost: Callable[[MeasuredStep], float | None],
+) -> CostPairs:
+    """A figure of both variants in the repeats in which both have it, by machine and repeat."""
+
+    def by_repeat(side: Sequence[MeasuredStep]) -> dict[tuple[str, int], float]:
+        known = ((m, cost(m)) for m in side)
+        return {(m.run.machine, m.run.repeat): value for m, value in known if value is not None}
+
+    ours, theirs = by_repeat(base), by_repeat(other)
+    both = sorted(ours.keys() & theirs.keys())
+    return [ours[key] for key in both], [theirs[key] for key in both]
+
+
+def cost_words(
+    pairs: Mapping[Key, CostPairs], *, margin: float = MARGIN, confidence: float = CONFIDENCE
+) -> dict[Key, Word]:
+    """`slower` where a cost is proven to be higher than the base's, `faster` where it is lower, else what a
+    verdict says (`stats.verdict`); adjusted for the number of all of them. Without repeats nothing is proven.
+    """
+    # The base's cost ÷ the other's: below 1 where the other costs more, as a rate that fell.
+    verdicts = {
+        key: compare(other, base, margin=margin, confidence=confidence)
+        for key, (base, other) in pairs.items()
+    }
+    return {key: verdict.word for key, verdict in adjust_verdicts(verdicts).items()}

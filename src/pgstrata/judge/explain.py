@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
@@ -27,6 +27,7 @@ from pgstrata.units import parse_unit, rate_per_second, seconds_per_operation
 
 TIME_PART = 0.2
 COUNT_PART = 0.5
+DIFFERENT = 0.25  # of the change by the verdict; whole steps that are further from it have no shares of it
 STEADY_PART = 0.25  # of the change of the rate; a count per second that moved less stayed the same
 _LEAST_COUNT = 0.01  # per operation; a rarer event is left out whatever its ratio
 
@@ -54,7 +55,7 @@ class Factor:
     unit: str
     base: float | None = None
     value: float | None = None
-    share: float | None = None  # of the change of an operation's time, for kind `time`
+    share: float | None = None  # of the change of an operation's time, for kind `time`; None: open
     steady: bool = False  # for kind `count`: as much per second as before
 
 
@@ -72,22 +73,34 @@ class Explanation:
     sentence: str
 
 
-def explain(base: Sequence[StepRecord], other: Sequence[StepRecord]) -> Explanation | None:
+def explain(
+    base: Sequence[StepRecord], other: Sequence[StepRecord], ratio: float | None = None
+) -> Explanation | None:
     """What moved with the rate between the repeats of a step under the base and under another variant.
 
-    Figures are medians over the repeats. None where the rates cannot be compared: one is missing or not
-    positive, or an SLA was missed.
+    Figures are medians over the repeats; the time of an operation is that of the base's rate over the
+    repeats, and for the other that ÷ ratio. ratio: that of the verdict (`judge.compare`), else the one of
+    both rates. Parts of the time come from the whole steps. Where those say something else than the
+    verdict, what share of the change a part is stays open, and where they say the opposite, no part is
+    named. None where the rates cannot be compared: one is missing or not positive, or an SLA was missed.
     """
     if sla_of(base) is False or sla_of(other) is False:
         return None
     of_base, of_other = _figures(base), _figures(other)
-    before, after = of_base.get("micros"), of_other.get("micros")
     rates = over_repeats(_rates(base)), over_repeats(_rates(other))
-    if before is None or after is None or rates[0] is None or rates[1] is None:
+    if "micros" not in of_base or "micros" not in of_other or rates[0] is None or rates[1] is None:
         return None
-    ratio = rates[1].value / rates[0].value
+    whole = rates[1].value / rates[0].value
+    ratio = whole if ratio is None else ratio
+    clients = base[0].headline.clients if base[0].replay is None else 1
+    before = seconds_per_operation(rates[0].value, base[0].rate_unit, clients) * 1e6
+    after = before / ratio
+    change, of_whole = 1 / ratio - 1, 1 / whole - 1
+    times = _times(of_base, of_other, before * of_whole) if change * of_whole > 0 else []
+    if abs(change - of_whole) > DIFFERENT * abs(change):
+        times = [replace(factor, share=None) for factor in times]
     factors = (
-        *_times(of_base, of_other, after - before),
+        *times,
         *_counts(of_base, of_other, math.log(ratio), paced=any(r.target_rate for r in (*base, *other))),
         *(Factor("plan", name, "") for name in changed_plans(base[-1].plans, other[-1].plans)),
     )
@@ -215,8 +228,8 @@ def _words(factor: Factor) -> str:
     if factor.kind == "time":
         moved = factor.value - factor.base
         sign = "+" if moved > 0 else "−"
-        share = f"{100 * (factor.share or 0.0):.0f} % of the change"
-        return f"{factor.name} ({sign}{_number(abs(moved))} µs, {share})"
+        share = "" if factor.share is None else f", {100 * factor.share:.0f} % of the change"
+        return f"{factor.name} ({sign}{_number(abs(moved))} µs{share})"
     steady = ", as much per second as before" if factor.steady else ""
     return f"{factor.name} ({_number(factor.base)} → {_number(factor.value)}{factor.unit}{steady})"
 

@@ -119,17 +119,18 @@ def _as_fixed(found: OnMachine, confidence: float) -> Estimate:
     return replace(e, standard_error=(high - low) / 2 / half)
 
 
-def shown_machine(runs: Sequence[Run]) -> str | None:
+def shown_machine(runs: Sequence[Run], base: str) -> str | None:
     """The machine whose rates stand for a workload: of those with the most variants the one with the most
-    runs. None where it lacks a variant that was measured elsewhere: then the runs were not meant to stand for
-    themselves on each machine."""
+    runs of the base. None where it lacks a variant that was measured elsewhere: then the runs were not
+    meant to stand for themselves on each machine."""
     variants: dict[str, set[str]] = {}
     for run in runs:
         variants.setdefault(run.machine, set()).add(run.variant)
     most = max(map(len, variants.values()), default=0)
     if most < len({run.variant for run in runs}):
         return None
-    return most_measured([run.machine for run in runs if len(variants[run.machine]) == most])
+    whole = [run for run in runs if len(variants[run.machine]) == most]
+    return most_measured([run.machine for run in whole if run.variant == base] or [r.machine for r in whole])
 
 
 def most_measured(machines: Sequence[str]) -> str:

@@ -140,7 +140,7 @@ def _workload(
             found.setdefault((run.variant, step.name), []).append((run, step))
 
     # Rates of one machine: those of several have no middle that means anything.
-    of_one = shown_machine(runs)
+    of_one = shown_machine(runs, base)
 
     def at(variant: str, column: SummaryColumn) -> list[StepRecord]:
         records = found.get((variant, column.step), [])

@@ -206,7 +206,7 @@ def _read(step: str, campaign: str, base: Run, other: Run) -> MeasuredRatio:
         normal_error(found),
         found.n,
         one.rate or 0.0,
-        two.rate or 0.0,
+        (one.rate or 0.0) * math.exp(found.log),
         one.rate_unit,
         campaign,
         sum(part.seconds for part in (*one.slices, *two.slices)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from pgstrata.judge.instructions import (
 )
 from pgstrata.judge.latency import over_repeats
 from pgstrata.judge.machines import shown_machine
-from pgstrata.judge.marks import THRESHOLDS, check_thresholds
+from pgstrata.judge.marks import THRESHOLDS, check_thresholds, relative_mark
 from pgstrata.judge.spread import repeats_of
 from pgstrata.judge.summary import Summary, SummaryCell, summarise
+from pgstrata.stats.rates import middle
 from pgstrata.stats.verdict import Word
 from pgstrata.store import BrokenRun, Results, Run
 from pgstrata.store.choose import Side
@@ -46,8 +47,11 @@ class Repeats:
 
     @cached_property
     def rate(self) -> float | None:
-        """The median rate of the repeats, per second."""
-        return statistics.median(self.rates) if self.rates else None
+        """The rate over the repeats, their geometric mean, in the step's unit.
+
+        What a reader sees beside the base is `RunSet.rate`, which belongs to the verdict.
+        """
+        return middle(self.rates) if self.rates else None
 
     @property
     def sla_met(self) -> bool:
@@ -55,9 +59,9 @@ class Repeats:
 
     @cached_property
     def shown(self) -> MeasuredStep:
-        """The repeat whose rate is nearest to the median: its seconds are the ones drawn."""
-        middle = self.rate or 0.0
-        return min(self.repeats, key=lambda m: abs((m.rate or 0.0) - middle))
+        """The repeat whose rate is nearest to that of all: its seconds are the ones drawn."""
+        rate = self.rate or 0.0
+        return min(self.repeats, key=lambda m: abs((m.rate or 0.0) - rate))
 
     @cached_property
     def latencies(self) -> Mapping[str, LatencyRecord]:
@@ -181,8 +185,32 @@ class RunSet:
         return self._index.get(variant, 0)
 
     def ratio(self, step: StepResults, variant: str) -> SummaryCell:
-        """The relative rate of a variant in a step, with its mark."""
-        return self._ratios.get((step.workload, variant, step.name), SummaryCell(None, "missing"))
+        """The relative rate of a variant in a step, that of its verdict, with its mark by the thresholds."""
+        cell = self._ratios.get((step.workload, variant, step.name), SummaryCell(None, "missing"))
+        found = self.verdict(step, variant)
+        if cell.value is None or found is None or found.ratio is None:
+            return cell
+        mark = relative_mark(found.ratio, self.thresholds, comparable=cell.mark != "missed")
+        return replace(cell, value=found.ratio, mark=mark)
+
+    def rate(self, step: StepResults, variant: str) -> float | None:
+        """The rate of a variant in a step, in the step's unit, as every table and chart shows it.
+
+        That of the base is the one over its repeats; those of the others are the base's × the ratio of their
+        verdict (of the machine that is shown), so that a rate, a ratio and a word never say different things.
+        """
+        own, base = step.by_variant.get(variant), step.by_variant.get(self.base)
+        if own is None:
+            return None
+        ratio = self.shown_ratio(step, variant)
+        if ratio is None or base is None or base.rate is None or own.rate is None:
+            return own.rate
+        return base.rate * ratio
+
+    def shown_ratio(self, step: StepResults, variant: str) -> float | None:
+        """The ratio of the verdict on the machine whose rates are shown; None where there is none."""
+        found, base = self.verdict(step, variant), step.by_variant.get(self.base)
+        return None if found is None or base is None else found.ratio_on(base.shown.run.machine)
 
     @cached_property
     def margin(self) -> float:
@@ -358,7 +386,7 @@ def _newest(runs: Iterable[Run]) -> list[Run]:
 
 def _workload(runs: Sequence[Run], variants: Sequence[str], summary: Summary) -> WorkloadResults:
     own = [run for run in runs if run.workload == summary.workload]
-    first = shown_machine(own)
+    first = shown_machine(own, summary.base)
     machines = () if first is None else (first, *sorted({run.machine for run in own} - {first}))
     shown = tuple(run for run in own if first in (None, run.machine))
     steps = tuple(_steps(summary.workload, shown, variants))

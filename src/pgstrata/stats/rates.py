@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import mean, median, stdev
+from statistics import mean, stdev
 
 PERCENTILES = (50, 75, 90, 95, 99)
 
@@ -76,9 +77,10 @@ def pooled(parts: Iterable[tuple[int, float, float]]) -> tuple[float, float] | N
 class Rate:
     """The rate of one step and variant over its repeats, per second.
 
-    `value` is the median of the repeats (the one rate where there is one), which a single disturbed run
-    does not move. `std_error` is the standard error of the mean, s ÷ √n, None for n = 1; it assumes that
-    repeats are independent, which holds for runs with a cluster of their own each.
+    `value` is their geometric mean (the one rate where there is one): the mean of the log ratios of paired
+    repeats, which verdicts are made of (`stats.estimate`), is the ratio of two such means. `std_error` is the
+    standard error of the arithmetic mean, s ÷ √n, None for n = 1; it assumes that repeats are independent,
+    which holds for runs with a cluster of their own each.
     """
 
     n: int
@@ -89,13 +91,21 @@ class Rate:
     std_error: float | None
 
 
+def middle(rates: Sequence[float]) -> float:
+    """Returns the geometric mean of rates, 0 if one of them is 0. Raises ValueError without rates."""
+    if not rates:
+        raise ValueError("no rates have no mean")
+    low, high = min(rates), max(rates)
+    return 0.0 if low <= 0 else min(high, max(low, statistics.geometric_mean(rates)))
+
+
 def over_repeats(rates: Sequence[float]) -> Rate | None:
     """The repeats of a rate taken together; None where there is none."""
     if not rates:
         return None
     return Rate(
         n=len(rates),
-        value=median(rates),
+        value=middle(rates),
         low=min(rates),
         high=max(rates),
         mean=mean(rates),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from pgstrata import numbers
-from pgstrata.judge.marks import Mark, relative_mark
+from pgstrata.judge.costs import cost_pairs, cost_words
+from pgstrata.judge.marks import Mark, relative_mark, verdict_mark
 from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.page.frames import Frames
 from pgstrata.page.results import Repeats, RunSet, StepResults
@@ -130,7 +132,7 @@ def metric_tables(results: RunSet, step: StepResults, keys: Keys) -> list[Table]
         )
     ]
     if results.base in found and len(found) > 1:
-        tables.append(_relative_metrics(results, found, seen, keys))
+        tables.append(_relative_metrics(results, step, found, seen, keys))
     return tables
 
 
@@ -139,11 +141,12 @@ def _names(seen: Sequence[str]) -> str:
 
 
 def _metric(own: Repeats, name: str) -> float | None:
-    def of(measured: MeasuredStep) -> float | None:
-        value: float | None = getattr(measured.record.metrics, name)
-        return value
+    return own.median(partial(_of_one, name))
 
-    return own.median(of)
+
+def _of_one(name: str, measured: MeasuredStep) -> float | None:
+    value: float | None = getattr(measured.record.metrics, name)
+    return value
 
 
 def _figure(value: float | None) -> Cell:
@@ -151,9 +154,14 @@ def _figure(value: float | None) -> Cell:
 
 
 def _relative_metrics(
-    results: RunSet, found: dict[str, dict[str, float | None]], seen: Sequence[str], keys: Keys
+    results: RunSet,
+    step: StepResults,
+    found: dict[str, dict[str, float | None]],
+    seen: Sequence[str],
+    keys: Keys,
 ) -> Table:
     base = found[results.base]
+    proven = {} if results.by_thresholds else _proven(results, step, seen)
     rows: list[Row] = []
     for variant, values in found.items():
         if variant == results.base:
@@ -165,7 +173,12 @@ def _relative_metrics(
                 cells.append(Cell(None, numbers.UNKNOWN, "missing", "the base has none, or it is 0"))
                 continue
             ratio = value / reference
-            cells.append(Cell(ratio, numbers.ratio(ratio), _cost_mark(name, ratio, results.thresholds)))
+            mark = (
+                _cost_mark(name, ratio, results.thresholds)
+                if results.by_thresholds
+                else proven.get((variant, name), "")
+            )
+            cells.append(Cell(ratio, numbers.ratio(ratio), mark))
         rows.append(Row(cells, variant=variant))
     columns = [Column("variant", "Variant", align="left")]
     columns += [
@@ -180,12 +193,34 @@ def _relative_metrics(
         how="The same figures divided by the base's. Costs per operation (r/q, rKB/q, w/i, wKB/i, cs/q, "
         "cpu µs/q, cpu/o) and the longest responses are better below 1, the rates p50 and p99 above. The "
         "others say how busy the host was and are not coloured. Read across: a rate that fell while cpu µs/q "
-        "rose was lost to CPU; one that fell while r/q or w/i rose, to I/O.",
+        "rose was lost to CPU; one that fell while r/q or w/i rose, to I/O."
+        + (
+            ""
+            if results.by_thresholds
+            else " A colour means proven over the repeats; without them there is none."
+        ),
         legend=(
-            ("bad", "worse than the base beyond the threshold"),
-            ("good", "better than the base beyond the threshold"),
+            ("bad", "worse than the base beyond the threshold" if results.by_thresholds else "proven worse"),
+            (
+                "good",
+                "better than the base beyond the threshold" if results.by_thresholds else "proven better",
+            ),
         ),
     )
+
+
+def _proven(results: RunSet, step: StepResults, seen: Sequence[str]) -> dict[tuple[str, str], Mark]:
+    """The colours of what is proven; figures that are neither good nor bad have none."""
+    base, pairs = step.by_variant[results.base], {}
+    for variant in results.others:
+        own = step.by_variant.get(variant)
+        if own is None:
+            continue
+        for name in (n for n in seen if n in _LESS | _MORE):
+            before, after = cost_pairs(base.repeats, own.repeats, partial(_of_one, name))
+            pairs[variant, name] = (before, after) if name in _LESS else (after, before)
+    marks = {key: verdict_mark(word) for key, word in cost_words(pairs, margin=results.margin).items()}
+    return {key: mark for key, mark in marks.items() if mark in ("good", "bad")}
 
 
 def _cost_mark(name: str, ratio: float, thresholds: tuple[float, float]) -> Mark:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import median
 
 from pgstrata import numbers
-from pgstrata.judge.costs import step_cost
-from pgstrata.judge.marks import relative_mark
+from pgstrata.judge.costs import cost_pairs, cost_words, step_cost
+from pgstrata.judge.marks import Mark, relative_mark, verdict_mark
 from pgstrata.page.blocks import Cell, Column, Row, Section, Table, missing, words
 from pgstrata.page.results import Repeats, RunSet, StepResults, WorkloadResults
 from pgstrata.report.sections.summary import relative_cell
 from pgstrata.stats.metrics import PER_OPERATION, PerOperation, relative_cost
+from pgstrata.stats.verdict import Word
+from pgstrata.store.read import MeasuredStep
 
 
 def operations(results: RunSet, workload: WorkloadResults) -> Section | None:
@@ -50,7 +53,7 @@ Costs = dict[str, dict[str, PerOperation]]
 
 def _absolute(results: RunSet, workload: WorkloadResults, costs: Costs, seen: Sequence[str]) -> Table:
     def cells(step: StepResults, variant: str) -> list[Cell]:
-        cost, rate = costs[step.name][variant], step.by_variant[variant].rate
+        cost, rate = costs[step.name][variant], results.rate(step, variant)
         figures = [getattr(cost, name) for name in seen]
         return [
             Cell(rate, numbers.rate(rate)),
@@ -81,6 +84,13 @@ def _absolute(results: RunSet, workload: WorkloadResults, costs: Costs, seen: Se
 
 def _relative(results: RunSet, workload: WorkloadResults, costs: Costs, seen: Sequence[str]) -> Table:
     low, high = results.thresholds
+    words_of = {} if results.by_thresholds else _proven(results, workload, seen)
+
+    def mark(step: StepResults, variant: str, name: str, ratio: float) -> Mark:
+        if results.by_thresholds:
+            return relative_mark(1 / ratio, results.thresholds) if ratio else "good"
+        proven = verdict_mark(words_of.get((step.name, variant, name)))
+        return proven if proven in ("good", "bad") else ""
 
     def cells(step: StepResults, variant: str) -> list[Cell]:
         made = [replace(relative_cell(results, step, variant), small="")]
@@ -91,8 +101,7 @@ def _relative(results: RunSet, workload: WorkloadResults, costs: Costs, seen: Se
             if ratio is None:
                 made.append(Cell(None, numbers.UNKNOWN, "missing", "the base has none, or it is 0"))
             else:
-                mark = relative_mark(1 / ratio, results.thresholds) if ratio else "good"
-                made.append(Cell(ratio, numbers.ratio(ratio), mark))
+                made.append(Cell(ratio, numbers.ratio(ratio), mark(step, variant, name, ratio)))
         return made
 
     return Table(
@@ -109,9 +118,41 @@ def _relative(results: RunSet, workload: WorkloadResults, costs: Costs, seen: Se
         keys=(("workload", workload.name),),
         how="The figures above divided by the base's. Where a rate fell, look for the cost that rose "
         "with it: cpu means more work per operation, r or w more I/O, cs more waiting on each other. "
-        "Green is cheaper.",
-        legend=(("bad", f"costs more, 1 ÷ ratio ≤ {low:g}"), ("good", f"costs less, 1 ÷ ratio ≥ {high:g}")),
+        + ("Green is cheaper." if results.by_thresholds else PROVEN_COSTS),
+        legend=(
+            ("bad", f"costs more, 1 ÷ ratio ≤ {low:g}" if results.by_thresholds else "proven dearer"),
+            ("good", f"costs less, 1 ÷ ratio ≥ {high:g}" if results.by_thresholds else "proven cheaper"),
+        ),
     )
+
+
+PROVEN_COSTS = (
+    "A colour means proven over the repeats, adjusted for the number of figures: green costs less, red more. "
+    "Without repeats nothing is proven of a cost, and nothing is coloured."
+)
+
+
+def _figure(name: str, measured: MeasuredStep) -> float | None:
+    figure: float | None = getattr(step_cost(measured.record), name)
+    return figure
+
+
+def _proven(
+    results: RunSet, workload: WorkloadResults, seen: Sequence[str]
+) -> dict[tuple[str, str, str], Word]:
+    """What is proven of each figure of each step and variant."""
+    pairs = {}
+    for step in workload.compared:
+        base = step.by_variant.get(results.base)
+        for variant in results.others:
+            own = step.by_variant.get(variant)
+            if base is None or own is None:
+                continue
+            for name in seen:
+                pairs[step.name, variant, name] = cost_pairs(
+                    base.repeats, own.repeats, partial(_figure, name)
+                )
+    return cost_words(pairs, margin=results.margin)
 
 
 def _rows(

@@ -119,7 +119,7 @@ def slow_seconds_table(results: RunSet, step: StepResults, keys: Keys) -> Table 
         found = [own.median(lambda m, n=name: getattr(m.record.rate_percentiles, n)) for name in names]  # type: ignore[misc]
         if all(value is None for value in found):
             continue
-        rate = own.rate
+        rate = results.rate(step, variant)
         share = found[-1] / rate if found[-1] is not None and rate else None
         rows.append(
             Row(
@@ -139,14 +139,14 @@ def slow_seconds_table(results: RunSet, step: StepResults, keys: Keys) -> Table 
         title=f"Rates of the slow seconds, {step.unit} — more is better",
         columns=[
             Column("variant", "Variant", align="left"),
-            Column("mean", "Mean", step.unit),
+            Column("rate", "Rate", step.unit),
             *(Column(name, name, step.unit) for name in names),
-            Column("p99_by_mean", "p99 ÷ mean", rule=True),
+            Column("p99_by_rate", "p99 ÷ rate", rule=True),
         ],
         rows=rows,
         keys=keys,
         how="A mean hides stalls; this table does not. p99 is the rate that 99 % of the seconds reached or "
-        "exceeded: the closer it is to the mean, the steadier the server.",
+        "exceeded: the closer it is to the rate, the steadier the server.",
     )
 
 

@@ -88,11 +88,13 @@ def _connections(measured: MeasuredStep) -> str:
 
 
 def _bars(results: RunSet, step: StepResults) -> Bars:
-    longest = max((max(p.rates, default=0.0) for p in step.by_variant.values()), default=0.0) or 1.0
+    rates = {v: rate for v in results.variants if (rate := results.rate(step, v)) is not None}
+    measured = [rate for own in step.by_variant.values() for rate in own.rates]
+    longest = max((*rates.values(), *measured), default=0.0) or 1.0
     bars = []
     for variant in results.variants:
         own = step.by_variant.get(variant)
-        if own is None or own.rate is None:
+        if own is None or variant not in rates:
             failed = any(run.variant == variant for run in results.failed)
             why = results.cannot(variant, step.workload) or ("failed" if failed else "no data")
             bars.append(Bar(variant, None, why, results.color(variant), "missing"))
@@ -106,8 +108,8 @@ def _bars(results: RunSet, step: StepResults) -> Bars:
         bars.append(
             Bar(
                 label=variant,
-                share=own.rate / longest,
-                text=numbers.rate(own.rate),
+                share=rates[variant] / longest,
+                text=numbers.rate(rates[variant]),
                 color=results.color(variant),
                 mark="" if own.sla_met else "missed",
                 small=small,
@@ -118,5 +120,5 @@ def _bars(results: RunSet, step: StepResults) -> Bars:
         )
     how = ""
     if results.most_repeats > 1:
-        how = "Bars are the median of the repeats; the thin line spans the smallest and the largest."
+        how = "Bars are the geometric mean of the repeats; the thin line spans the smallest and the largest."
     return Bars(f"{step.name}: {step.unit} — more is better", bars, how)

@@ -16,9 +16,10 @@ MOST_LETTERS = 100  # of all their names: what fits beside the name of a variant
 MISSED = "SLA missed: less than 95 % of the background writes it was asked for"
 
 _RATES_HOW = (
-    "Each number is the rate of a step, as the mean over the whole step{repeats}. {colours} Grey rates "
-    "must not be compared: the writes in the background did not "
-    "keep up, so the queries had less to share the machine with."
+    "Each number is the rate of a step: for the base the mean over the whole step{repeats}; for the others "
+    "the base's times the ratio of their verdict, so that rates and ratios say the same. {colours} Grey "
+    "rates must not be compared: the writes in the background did not keep up, so the queries had less to "
+    "share the machine with."
 )
 _QUARTERS = (
     "In each step the best quarter of the range is green, the worst quarter red; nothing is red where the "
@@ -35,9 +36,10 @@ _ACROSS = (
 )
 _RELATIVE_HOW = (
     "Each number is the rate of a variant divided by the rate of {base} in the same step: 0.90 means "
-    "that it does 90 % of the work in the same time. {colours} Below it stands "
-    "the verdict with its 95 % interval (margin {margin} %, adjusted for the number of comparisons): from "
-    "pairs of slices, whose ratio is the number above it, or of repeats. One run each proves nothing, unless "
+    "that it does 90 % of the work in the same time. {colours} It is the ratio of the pairs of slices or "
+    "repeats that the verdict below it is made of, with its 95 % interval, which holds for this step by "
+    "itself; the words slower and faster (margin {margin} %) are adjusted for the number of comparisons. "
+    "One run each proves nothing, unless "
     "it is known how much runs differ from one to the next on this host. In grey cells with ✕ one of the two "
     "missed its SLA."
 )
@@ -52,7 +54,7 @@ def absolute_table(results: RunSet, workload: WorkloadResults) -> Table:
     """Rates by variant and step."""
     several = len(workload.machines) > 1
     repeats = (
-        ", and the median of the repeats with the smallest and the largest below it"
+        ", and the geometric mean of the repeats with the smallest and the largest below it"
         if results.most_repeats > 1
         else ""
     )
@@ -67,7 +69,8 @@ def absolute_table(results: RunSet, workload: WorkloadResults) -> Table:
         if mark != "missed" and not results.by_thresholds:
             proven = verdict_mark(results.word(steps[step], variant))
             mark = proven if proven in ("good", "bad") else ""
-        return Cell(of.value, numbers.rate(of.value), mark, note, small=_range(of, numbers.rate))
+        rate = results.rate(steps[step], variant)
+        return Cell(rate, numbers.rate(rate), mark, note, small=_range(of, numbers.rate))
 
     return _table(
         results,
@@ -160,18 +163,15 @@ def relative_cell(results: RunSet, step: StepResults, variant: str) -> Cell:
         )
     who = variant if of.sla_met is False else results.base
     note = f"SLA missed by {who}" if of.mark == "missed" else ""
-    value, mark = of.value, of.mark
+    mark = of.mark
     found = results.verdict(step, variant)
     if mark != "missed" and found is not None and found.verdict.aside:
         mark = "even"  # whatever the thresholds say
     if mark != "missed" and not results.by_thresholds:
         mark = verdict_mark(results.word(step, variant))
-        if found is not None and found.evidence in ("slices", "machines") and found.verdict.n > 1:
-            # The ratio of the pairs has less of the machine in it than that of the whole steps.
-            value = found.verdict.ratio
     return Cell(
-        value,
-        numbers.ratio(value),
+        of.value,
+        text,
         mark,
         note or _why(results, step, variant),
         small=_judged(results, step, variant),
@@ -191,9 +191,6 @@ def _judged(results: RunSet, step: StepResults, variant: str) -> str:
             # On how many machines, each by itself.
             alone = sum(one.word == v.word for one in found.across.machines)
             return f"{alone} of {len(found.across.machines)}, {reach}"
-        if found.evidence == "slices" and results.by_thresholds:
-            # The ratio of the pairs has less of the machine in it than that of the whole step above it.
-            return f"{v.word} {numbers.ratio(v.ratio)} ({reach})"
         return f"{v.word} {reach}"
     return f"{v.word}: one run each" if v.single_run else v.word
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pgstrata import numbers
-from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table, words
+from pgstrata.judge.marks import Mark
+from pgstrata.page.blocks import SIGNS, Block, Cell, Chart, Column, Row, Section, Table, words
 from pgstrata.page.charts import PALETTE, axis, label, rounded
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor, natural
 from pgstrata.stats.changepoint import Shift, Version, shifts
@@ -26,9 +27,9 @@ def trends(results: RunSet, workload: WorkloadResults) -> Section | None:
         steps = [s for s in workload.compared if sum(v in s.by_variant for v in row) >= FEWEST_VERSIONS]
         for begin in range(0, len(steps), STEPS_PER_CHART):
             part = steps[begin : begin + STEPS_PER_CHART]
-            marks = {step.name: _shifts(step, row) for step in part}
+            marks = {step.name: _shifts(results, step, row) for step in part}
             found += [(step, shift) for step in part for shift in marks[step.name]]
-            blocks.append(_chart(workload, row, part, marks))
+            blocks.append(_chart(results, workload, row, part, marks))
     if found:
         blocks.append(_table(workload, found))
     title = f"From version to version ({workload.name})"
@@ -47,22 +48,30 @@ def _rows(results: RunSet) -> list[list[str]]:
     ]
 
 
-def _shifts(step: StepResults, row: Sequence[str]) -> list[Shift]:
-    versions = [
-        Version(v, tuple(rates))
-        for v in row
-        if v in step.by_variant and (rates := [r for r in step.by_variant[v].rates if r > 0])
-    ]
+def _shifts(results: RunSet, step: StepResults, row: Sequence[str]) -> list[Shift]:
+    versions = [Version(v, rates) for v in row if (rates := _repeats(results, step, v))]
     return shifts(versions) if len(versions) >= FEWEST_VERSIONS else []
 
 
+def _repeats(results: RunSet, step: StepResults, variant: str) -> tuple[float, ...]:
+    """Rates of the repeats around the rate that is shown of the variant."""
+    own, rate = step.by_variant.get(variant), results.rate(step, variant)
+    if own is None or not own.rate or not rate:
+        return ()
+    return tuple(one * rate / own.rate for one in own.rates if one > 0)
+
+
 def _chart(
-    workload: WorkloadResults, row: Sequence[str], steps: Sequence[StepResults], marks: dict[str, list[Shift]]
+    results: RunSet,
+    workload: WorkloadResults,
+    row: Sequence[str],
+    steps: Sequence[StepResults],
+    marks: dict[str, list[Shift]],
 ) -> Chart:
     data: list[dict[str, Any]] = []
     notes: list[dict[str, Any]] = []
     for index, step in enumerate(steps):
-        rates = [step.by_variant[v].rate if v in step.by_variant else None for v in row]
+        rates = [results.rate(step, v) for v in row]
         first = next((r for r in rates if r), None)
         relative = [r / first if r is not None and first else None for r in rates]
         colour = PALETTE[index % len(PALETTE)]
@@ -83,7 +92,7 @@ def _chart(
                 {
                     "x": label(shift.label),
                     "y": relative[index],
-                    "text": label(f"{'▼' if shift.ratio < 1 else '▲'} {numbers.ratio(shift.ratio)}"),
+                    "text": label(f"{SIGNS.get(_mark(shift), '')} {numbers.ratio(shift.ratio)}".strip()),
                     "font": {"color": colour},
                     "showarrow": True,
                     "arrowhead": 2,
@@ -105,9 +114,14 @@ def _chart(
         data=data,
         layout=layout,
         height=360,
-        how=f"Median rates against that of {row[0]}. An arrow stands where the level of a step shifted, "
+        how=f"Rates against that of {row[0]}. An arrow stands where the level of a step shifted, "
         "with the level behind it relative to the level before; without one, what moves is taken for noise.",
     )
+
+
+def _mark(shift: Shift) -> Mark:
+    """A colour only where the interval of the shift leaves out 1."""
+    return "bad" if shift.high < 1 else "good" if shift.low > 1 else "even"
 
 
 def _table(workload: WorkloadResults, found: Sequence[tuple[StepResults, Shift]]) -> Table:
@@ -121,7 +135,7 @@ def _table(workload: WorkloadResults, found: Sequence[tuple[StepResults, Shift]]
                 [
                     words(step.name),
                     words(shift.label),
-                    Cell(shift.ratio, numbers.ratio(shift.ratio), "bad" if shift.ratio < 1 else "good"),
+                    Cell(shift.ratio, numbers.ratio(shift.ratio), _mark(shift)),
                     words(interval),
                     words(between),
                 ]
@@ -140,5 +154,6 @@ def _table(workload: WorkloadResults, found: Sequence[tuple[StepResults, Shift]]
         rows=rows,
         keys=(("workload", workload.name),),
         how="A row of versions is split where a shift of level explains most of the scatter; that every "
-        "place was looked at is counted. One run per version tells little: repeats make shifts visible.",
+        "place was looked at is counted. A colour means that the interval leaves out 1. One run per version "
+        "tells little: repeats make shifts visible.",
     )

@@ -80,10 +80,16 @@ def _sentences(results: RunSet, workload: WorkloadResults) -> list[Block]:
             cells += 1
             if not _changed(results, cell):
                 continue
-            found = explain([m.record for m in base.repeats], [m.record for m in own.repeats])
+            found = explain(
+                [m.record for m in base.repeats],
+                [m.record for m in own.repeats],
+                results.shown_ratio(step, variant),
+            )
             counted = _counted(results, workload.name, step, variant)
             if found is not None or counted:
-                text = "; ".join(filter(None, (found.sentence if found is not None else "", counted)))
+                where = f"on {base.shown.run.machine}: " if len(workload.machines) > 1 else ""
+                sentence = f"{where}{found.sentence}" if found is not None else ""
+                text = "; ".join(filter(None, (sentence, counted)))
                 rows.append(Row([words(step.name), words(variant), cell, words(text)], variant=variant))
     if not cells:
         return []

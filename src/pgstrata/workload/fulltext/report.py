@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pgstrata import numbers
-from pgstrata.judge.marks import relative_mark
 from pgstrata.judge.queries import SUB_MILLISECOND, Timing, common, shift, total
 from pgstrata.page.blocks import Block, Cell, Chart, Column, Row, Section, Table, missing, words
 from pgstrata.page.charts import SHOWN_AT_FIRST, axis, color, label, rounded, trace
 from pgstrata.page.loads import phase_table, seconds, sizes, step_named
-from pgstrata.page.queries import facts, has, read
+from pgstrata.page.queries import facts, has, read, relative
 from pgstrata.page.results import RunSet, WorkloadResults, anchor
 
 KINDS = {"gin": "GIN", "gist": "GiST"}
@@ -192,7 +191,7 @@ def _totals(results: RunSet, workload: WorkloadResults, by_kind: Mapping[str, By
             if own is None:
                 continue
             took = total(own, same)
-            relative = total(base, same) / took if base and took and variant != results.base else None
+            ratio = total(base, same) / took if base and took and variant != results.base else None
             rejected = sum(t.seconds is None for t in own.values())
             cut = sum(t.timed_out for t in own.values())
             mean = took / len(same) if same else None
@@ -202,11 +201,7 @@ def _totals(results: RunSet, workload: WorkloadResults, by_kind: Mapping[str, By
                         words(KINDS[kind]),
                         words(variant),
                         Cell(took, numbers.significant(took)),
-                        Cell(None, numbers.UNKNOWN)
-                        if relative is None
-                        else Cell(
-                            relative, numbers.ratio(relative), relative_mark(relative, results.thresholds)
-                        ),
+                        Cell(None, numbers.UNKNOWN) if ratio is None else relative(results, ratio),
                         Cell(None if mean is None else mean * 1e3, numbers.milliseconds(mean)),
                         Cell(len(same), numbers.count(len(same))),
                         Cell(cut, numbers.count(cut), "bad" if cut else ""),

@@ -79,7 +79,7 @@ def scaling(results: RunSet, workload: WorkloadResults) -> Section | None:
         for facet in _facets(results, workload):
             blocks.append(_by_clients(results, workload, group, steps, facet))
             if len(facet.variants) > 1:
-                blocks.append(_by_version(workload, group, steps, facet))
+                blocks.append(_by_version(results, workload, group, steps, facet))
         blocks.append(_table(results, workload, group, steps))
 
     title = f"Against the number of clients ({workload.name})"
@@ -113,7 +113,11 @@ def _by_clients(results: RunSet, workload: WorkloadResults, group: str, steps: S
         repeats = [step.by_variant.get(variant) for step in steps.values()]
         index = results.color(variant)
         for panel, latency in enumerate(("", *_LATENCIES), 1):
-            values = [None if p is None else _latency(p, latency) if latency else p.rate for p in repeats]
+            values = (
+                [None if p is None else _latency(p, latency) for p in repeats]
+                if latency
+                else [results.rate(step, variant) for step in steps.values()]
+            )
             data.append(
                 trace(
                     variant,
@@ -144,14 +148,14 @@ def _by_clients(results: RunSet, workload: WorkloadResults, group: str, steps: S
     )
 
 
-def _by_version(workload: WorkloadResults, group: str, steps: Scale, facet: Facet) -> Chart:
+def _by_version(results: RunSet, workload: WorkloadResults, group: str, steps: Scale, facet: Facet) -> Chart:
     unit = next(iter(steps.values())).unit
     ticks = [label(tick) for tick in facet.ticks]
     data: list[dict[str, Any]] = []
     for index, (clients, step) in enumerate(steps.items()):
         repeats = [step.by_variant.get(v) for v in facet.variants]
         panels = (
-            [p.rate if p else None for p in repeats],
+            [results.rate(step, v) for v in facet.variants],
             [_latency(p, "p95") if p else None for p in repeats],
         )
         for panel, values in enumerate(panels, 1):
@@ -200,12 +204,13 @@ def _table(results: RunSet, workload: WorkloadResults, group: str, steps: Scale)
         for index, variant in enumerate(present):
             at = step.by_variant[variant]
             latencies = [_latency(at, name) for name in _LATENCIES]
+            rate = results.rate(step, variant)
             rows.append(
                 Row(
                     [
                         Cell(clients, numbers.count(clients)),
                         words(variant),
-                        Cell(at.rate, numbers.rate(at.rate)),
+                        Cell(rate, numbers.rate(rate)),
                         *(Cell(value, numbers.significant(value)) for value in latencies),
                     ],
                     "next" if index else "",
@@ -224,6 +229,6 @@ def _table(results: RunSet, workload: WorkloadResults, group: str, steps: Scale)
         ],
         rows=rows,
         how="Latency is that of whole transactions, seen by the client. With several repeats the rate is "
-        "their median; their latencies are added up.",
+        "their geometric mean; their latencies are added up.",
         keys=(("workload", workload.name), ("group", group)),
     )

@@ -36,6 +36,7 @@ def _table(results: RunSet, workload: WorkloadResults, steps: list[StepResults])
                 continue
             latency = own.latencies.get(own.shown.record.role)
             p50 = latency.p50 if latency is not None else None
+            rate = results.rate(step, variant)
             low = recall.recall < recall.target
             rows.append(
                 Row(
@@ -51,7 +52,7 @@ def _table(results: RunSet, workload: WorkloadResults, steps: list[StepResults])
                         ),
                         words(recall.setting),
                         Cell(recall.value, numbers.count(recall.value)),
-                        missing("no rate") if own.rate is None else Cell(own.rate, numbers.rate(own.rate)),
+                        missing("no rate") if rate is None else Cell(rate, numbers.rate(rate)),
                         missing("no response") if p50 is None else Cell(p50 * 1e3, numbers.milliseconds(p50)),
                     ],
                     variant=variant,
@@ -84,8 +85,9 @@ def _chart(results: RunSet, workload: WorkloadResults, kind: str, steps: list[St
         points = []
         for step in steps:
             own, recall = step.by_variant.get(variant), _of(step, variant)
-            if own is not None and recall is not None and own.rate is not None:
-                points.append((recall.recall, own.rate))
+            rate = results.rate(step, variant)
+            if own is not None and recall is not None and rate is not None:
+                points.append((recall.recall, rate))
         points.sort()
         index = results.color(variant)
         if points:
