@@ -51,6 +51,21 @@ def test_two_versions_end_to_end(
     assert sorted(str(p) for p in (place / "results").rglob("run.json")) == before
 
     check_reading(pgstrata, runs)
+    check_json(pgstrata, file, pg12, pg17)
+
+
+def check_json(pgstrata: Program, file: Path, pg12: Server, pg17: Server) -> None:
+    """JSON alone on standard output: of what is there, and of a plan."""
+    done = pgstrata("run", file, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert Path(said["report"]).is_file() and said["failed"] == []
+    (comparison,) = said["comparisons"]
+    assert (comparison["base"], comparison["other"]) == (pg12.label, pg17.label)
+    asked = pgstrata("compare", pg12.label, pg17.label, "--format", "json")
+    assert json.loads(asked.stdout) == said["comparisons"], "one verdict has one record"
+    plan = json.loads(pgstrata("run", file, "--dry-run", "--format", "json").stdout)
+    assert [run["state"] for run in plan["runs"]] == ["there already"] * 2 and plan["to_do"] == 0
 
 
 def check_run(run: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,12 +26,28 @@ def query(
       pgstrata query "describe steps"
     """
     from pgstrata.cli.output import left_out, print_rows
+    from pgstrata.errors import StoreError
     from pgstrata.store.ask import stream
+    from pgstrata.user_files import shown
 
     with stream(results, sql) as answer:
+        if not answer.runs:
+            left_out(answer.broken)
+            raise StoreError(f"there are no runs in {shown(results)}", _elsewhere(results))
         try:
             print_rows(answer.columns, answer.rows, format)
         except KeyboardInterrupt:
             # Closing waits for what DuckDB makes ahead, maybe without end; there is nothing to tidy up.
             os._exit(130)
     left_out(answer.broken)
+
+
+def _elsewhere(folder: Path) -> str:
+    """A hint: folders of runs that lie near by, as those of `pgstrata upgrade` do below `runs`."""
+    from pgstrata.store import Results
+    from pgstrata.user_files import shown
+
+    for near in (folder / "runs", folder / "results", folder.parent):
+        if near.is_dir() and Results(near).entries():
+            return f"{shown(near)} has some: name it with --results"
+    return "pgstrata run makes some; name their folder with --results"

@@ -105,6 +105,16 @@ def write_and_show(
     print(f"\nreport: {written.html.resolve()}")
 
 
+def write_quietly(plan: Plan, results: Path) -> Path:
+    """The same without a word on standard output; returns the page."""
+    from pgstrata.page.results import read_results
+    from pgstrata.report.write import write_report_of
+    from pgstrata.store import Results
+
+    name = plan.campaign.name
+    return write_report_of(read_results(Results(results), name, plan.base), report_folder(results, name)).html
+
+
 def write_report(plan: Plan, results: Path) -> None:
     """The report of a campaign that has just been run, where it belongs."""
     from pgstrata.store import Results

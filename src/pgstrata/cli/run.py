@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pgstrata.campaign.file.models import Campaign
     from pgstrata.campaign.plan.model import PlannedRun
     from pgstrata.campaign.plan.runs import Plan
+    from pgstrata.measure.campaign import CampaignOutcome
 
 
 def run(
@@ -117,7 +118,11 @@ def run(
         ),
     ] = None,
     form: Annotated[
-        TextOrJson, typer.Option("--format", help="With --fleet: how progress is printed.")
+        TextOrJson,
+        typer.Option(
+            "--format",
+            help="json: one object; progress on standard error. With --fleet a line for each event.",
+        ),
     ] = TextOrJson.text,
 ) -> None:
     """Run a campaign: only what is missing, so the same command again goes on after a stop.
@@ -174,22 +179,23 @@ def run(
         need_engine()
         raise typer.Exit(run_on_fleet(chosen, fleet, fresh, report=not no_report, form=form))
     if dry_run:
-        show_plan(chosen, fresh)
+        show_plan(chosen, fresh, form)
         return
-    raise typer.Exit(_execute(chosen, fresh, report=not no_report))
+    raise typer.Exit(_execute(chosen, fresh, report=not no_report, form=form))
 
 
-def _execute(campaign: Campaign, fresh: bool, *, report: bool) -> int:
+def _execute(campaign: Campaign, fresh: bool, *, report: bool, form: TextOrJson) -> int:
     from rich.console import Console
 
     from pgstrata.cli.ending import Interruption, stopped
-    from pgstrata.cli.report import write_report
+    from pgstrata.cli.report import write_quietly, write_report
     from pgstrata.measure.campaign import execute
     from pgstrata.measure.interrupt import Interrupted
     from pgstrata.store import Results
 
     results = Path(campaign.spec.results)
-    console = Console(stderr=False)
+    as_json = form is TextOrJson.json
+    console = Console(stderr=as_json)
     try:
         outcome = execute(campaign, Results(results), console, fresh=fresh)
         counted = _count(campaign, console, fresh)
@@ -200,9 +206,37 @@ def _execute(campaign: Campaign, fresh: bool, *, report: bool) -> int:
         print(f"failed: {variant}, {workload}: {error}", file=sys.stderr)
     for planned, error in outcome.failed:
         print(f"failed: {planned.key.variant}, {planned.key.workload}: {error}", file=sys.stderr)
-    if report and len(outcome.failed) < len(outcome.plan.runs):
+    readable = len(outcome.failed) < len(outcome.plan.runs)
+    if as_json:
+        page = write_quietly(outcome.plan, results) if report and readable else None
+        _print_end(campaign, outcome, counted, page)
+    elif report and readable:
         write_report(outcome.plan, results)
     return 1 if outcome.failed or counted else 0
+
+
+def _print_end(
+    campaign: Campaign, outcome: CampaignOutcome, counted: list[tuple[str, str, str]], page: Path | None
+) -> None:
+    """What came of a campaign as one object: its failures, its verdicts as `compare` has them, its page."""
+    from pgstrata.cli.output import print_json
+    from pgstrata.page.results import read_results
+    from pgstrata.store import Results
+
+    store = Results(Path(campaign.spec.results))
+    done = any(run.campaign == campaign.spec.name for run in store.entries())
+    results = read_results(store, campaign.spec.name, outcome.plan.base) if done else None
+    failed = [(p.key.variant, p.key.workload, error) for p, error in outcome.failed]
+    print_json(
+        {
+            "campaign": campaign.spec.name,
+            "results": str(store.root.resolve()),
+            "failed": [{"variant": v, "workload": w, "error": str(e)} for v, w, e in (*failed, *counted)],
+            "comparisons": [c.record() for c in results.comparisons] if results is not None else [],
+            "counts": [c.record() for c in results.count_comparisons] if results is not None else [],
+            "report": None if page is None else str(page.resolve()),
+        }
+    )
 
 
 def _count(campaign: Campaign, console: Console, fresh: bool) -> list[tuple[str, str, str]]:
@@ -216,8 +250,32 @@ def _count(campaign: Campaign, console: Console, fresh: bool) -> list[tuple[str,
     return count_campaign(campaign, Results(campaign.spec.results), console, fresh=fresh).failed
 
 
-def show_plan(campaign: Campaign, fresh: bool) -> None:
+def _plan_record(plan: Plan) -> dict[str, object]:
+    """A plan as JSON can hold it: every run in its order, then time and disk of those to do."""
+    return {
+        "campaign": plan.campaign.name,
+        "base": plan.base,
+        "runs": [
+            {
+                "variant": run.key.variant,
+                "workload": run.key.workload,
+                "repeat": run.key.repeat,
+                "state": _state(run),
+                "seconds": None if run.existing else run.seconds,
+                "disk_bytes": None if run.existing else run.disk_bytes,
+            }
+            for run in plan.runs
+        ],
+        "to_do": len(plan.missing),
+        "seconds": plan.seconds,
+        "seconds_are": plan.bound,
+        "disk_bytes": plan.disk_bytes,
+    }
+
+
+def show_plan(campaign: Campaign, fresh: bool, form: TextOrJson = TextOrJson.text) -> None:
     from pgstrata.campaign.plan.runs import make_plan
+    from pgstrata.cli.output import print_json
     from pgstrata.server.lookup import look_up
     from pgstrata.store import Results
 
@@ -227,6 +285,9 @@ def show_plan(campaign: Campaign, fresh: bool) -> None:
         lambda spec, how: look_up(spec, how, folder=campaign.folder),
         fresh=fresh,
     )
+    if form is TextOrJson.json:
+        print_json(_plan_record(plan))
+        return
     for line in plan_lines(plan):
         print(line)
 

@@ -167,7 +167,7 @@ def upgrade(
         for note in tried.notes:
             plain_lines(console)(f"note: {note}")
         if dry_run:
-            show_plan(tried.campaign, fresh=False)
+            show_plan(tried.campaign, fresh=False, form=format)
             return
         tried = carry_out(tried, console)
     except Interrupted as interrupted:

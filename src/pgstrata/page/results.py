@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import StoreError, UsageError
-from pgstrata.judge.compare import StepVerdict, compare_all, margin_of
+from pgstrata.judge.compare import SideComparison, StepVerdict, compare_all, margin_of
 from pgstrata.judge.instructions import (
     CountComparison,
     CountVerdict,
@@ -218,15 +218,20 @@ class RunSet:
         return margin_of(self.runs)
 
     @cached_property
-    def verdicts(self) -> Mapping[tuple[str, str, str], StepVerdict]:
-        """Of every variant but the base, by (workload, variant, step); adjusted for their number."""
+    def comparisons(self) -> list[SideComparison]:
+        """Verdicts on every variant but the base; adjusted for the number of all of them together."""
         sides = {v: Side(v, tuple(r for r in self.runs if r.variant == v)) for v in self.variants}
         others = [sides[v] for v in self.others if sides[v].runs]
         if not others or not sides[self.base].runs:
-            return {}
+            return []
+        return compare_all(sides[self.base], others, margin=self.margin, known=self.known)
+
+    @cached_property
+    def verdicts(self) -> Mapping[tuple[str, str, str], StepVerdict]:
+        """The same by (workload, variant, step)."""
         return {
             (s.workload, comparison.other, s.step): s
-            for comparison in compare_all(sides[self.base], others, margin=self.margin, known=self.known)
+            for comparison in self.comparisons
             for s in comparison.steps
         }
 

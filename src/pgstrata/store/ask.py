@@ -53,6 +53,8 @@ class Stream:
     columns: list[str]
     rows: Iterator[Row]
     broken: list[BrokenRun]
+    #: Whole runs in the folder.
+    runs: int
 
 
 def query(root: Path, sql: str) -> Answer:
@@ -80,7 +82,7 @@ def stream(root: Path, sql: str) -> Iterator[Stream]:
             while rows := _done(connection, lambda: connection.fetchmany(BATCH_ROWS), root):
                 yield from rows
 
-        yield Stream(_done(connection, begin, root), batches(), results.broken)
+        yield Stream(_done(connection, begin, root), batches(), results.broken, len(results.entries()))
 
 
 def _done(connection: duckdb.DuckDBPyConnection, work: Callable[[], T], root: Path) -> T:
