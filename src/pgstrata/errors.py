@@ -67,18 +67,28 @@ class ServerError(PgstrataError):
 
 
 class DriverError(PgstrataError):
-    """The driver reported an error. kind, sqlstate, said: of its `error` event, where there was one."""
+    """The driver reported an error. kind, sqlstate, said, statement: of its `error` event, where there was
+    one."""
 
     def __init__(
-        self, message: str, hint: str = "", *, kind: str = "", sqlstate: str | None = None, said: str = ""
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        kind: str = "",
+        sqlstate: str | None = None,
+        said: str = "",
+        statement: str = "",
     ) -> None:
         super().__init__(message, hint)
-        self.kind, self.sqlstate, self.said = kind, sqlstate, said
+        self.kind, self.sqlstate, self.said, self.statement = kind, sqlstate, said, statement
 
     def worded(self, message: str, hint: str | None = None) -> DriverError:
         """The same error in other words."""
         hint = self.hint if hint is None else hint
-        return DriverError(message, hint, kind=self.kind, sqlstate=self.sqlstate, said=self.said)
+        return DriverError(
+            message, hint, kind=self.kind, sqlstate=self.sqlstate, said=self.said, statement=self.statement
+        )
 
 
 class StoreError(PgstrataError):

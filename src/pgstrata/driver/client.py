@@ -77,7 +77,8 @@ def driver_failure(failure: Failure) -> DriverError:
     # A script that does not compile has told its place in its message.
     if failure.file and failure.column is None:
         sentence = f"{failure.file}:{failure.line}: {sentence}"
-    details = [text for text in (failure.detail, failure.hint) if text]
+    named = (("DETAIL", failure.detail), ("HINT", failure.hint))
+    details = [f"{name}:  {text}" for name, text in named if text]
     if failure.statement:
         text = " ".join(failure.statement.split())
         details.append(f"statement: {text[:300]}{'…' if len(text) > 300 else ''}")
@@ -87,6 +88,7 @@ def driver_failure(failure: Failure) -> DriverError:
         kind=failure.kind,
         sqlstate=failure.sqlstate,
         said=failure.message,
+        statement=failure.statement or "",
     )
 
 

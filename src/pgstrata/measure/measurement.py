@@ -325,8 +325,12 @@ class StepMeasurement:
 
 
 def cut_short(step: Step, error: DriverError) -> DriverError:
-    """The error that ended a step before its time, with the name of the step."""
-    return error.worded(f"{step.name}: {error.message}")
+    """The error that ended a step before its time, with the name of the step; of a statement from a file with
+    its place there, and with the server's DETAIL, without which nobody finds the row."""
+    place = step.places.get(error.statement)
+    if place is None:
+        return error.worded(f"{step.name}: {error.message}")
+    return error.worded("; ".join(filter(None, (f"{step.name}: {place}: {error.message}", error.hint))), "")
 
 
 def without_secrets(spec: Spec) -> Spec:

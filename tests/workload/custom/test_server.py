@@ -221,7 +221,9 @@ def test_what_a_server_refuses_and_a_script_that_never_ends_say_why(
     (place / "b.toml").write_text(f'{head}scripts = "never.sql"\nseconds = 0.3\nwarmup = 0\novertime = 0.5\n')
     first = pgstrata("run", "a.toml", "--no-report")
     assert first.returncode == 1
-    assert re.search(r'load\.new: the server rejected .*syntax error at or near "NULLS"', first.stderr)
+    assert re.search(
+        r'load\.new: .*new\.sql:1: the server rejected .*syntax error at or near "NULLS"', first.stderr
+    )
     assert "statement: CREATE TABLE t" in first.stderr
     (place / "write.sql").write_text("CREATE TABLE t (a int);\n")
     (place / "c.toml").write_text(f'{head}scripts = "write.sql"\nreads_only = true\n')
@@ -285,3 +287,111 @@ def test_a_running_server_keeps_what_it_has(
         assert tables == [("orders",)]
         there = connection.execute("SELECT datname FROM pg_database WHERE datname = 'pgstrata'").fetchall()
         assert there == []
+
+
+GLOBALS = """--
+-- PostgreSQL database cluster dump
+--
+
+SET default_transaction_read_only = off;
+SET client_encoding = 'UTF8';
+
+CREATE ROLE postgres;
+ALTER ROLE postgres WITH SUPERUSER LOGIN;
+CREATE ROLE {user};
+CREATE ROLE shop_reader;
+"""
+
+TWICE = """--
+-- PostgreSQL database dump
+--
+
+SET client_encoding = 'UTF8';
+
+CREATE TABLE public.t (a integer);
+
+COPY public.t (a) FROM stdin;
+1
+1
+\\.
+
+ALTER TABLE ONLY public.t
+    ADD CONSTRAINT t_pkey PRIMARY KEY (a);
+"""
+
+
+def custom_campaign(place: Path, server: Server, setup: str, extra: str = "") -> None:
+    (place / "one.sql").write_text("SELECT 1;\n")
+    (place / "a.toml").write_text(
+        f'servers = ["{path_of(server)}"]\n[[workloads]]\nname = "custom"\n[workloads.options]\n'
+        f'setup = {setup}\nscripts = "one.sql"\nseconds = 0.3\nwarmup = 0\n{extra}'
+    )
+
+
+def test_an_error_of_a_dump_names_line_statement_and_row(
+    pg17: Server, pgstrata: Program, place: Path
+) -> None:
+    (place / "twice.sql").write_text(TWICE)
+    custom_campaign(place, pg17, '["twice.sql"]')
+    done = pgstrata("run", "a.toml", "--no-report")
+    assert done.returncode == 1
+    for part in (
+        "load.twice.indexes: twice.sql:",
+        f":{TWICE.splitlines().index('ALTER TABLE ONLY public.t') + 1}: the server rejected",
+        'could not create unique index "t_pkey"',
+        "DETAIL:  Key (a)=(1) is duplicated.",
+        "statement: ALTER TABLE ONLY public.t ADD CONSTRAINT t_pkey PRIMARY KEY (a)",
+    ):
+        assert part in done.stderr, (part, done.stderr)
+
+
+def test_an_error_of_an_archive_names_the_line_that_pg_restore_prints(
+    pg12: Server, pgstrata: Program, place: Path
+) -> None:
+    with running(pg12) as cluster:
+        with cluster.connect() as admin:
+            admin.execute("CREATE DATABASE made")
+        with cluster.connect("made") as connection:
+            connection.execute("CREATE TABLE t (a int, CHECK (a > 0)); INSERT INTO t VALUES (1)")
+            connection.execute("CREATE INDEX ON t (a) WHERE a > 1")
+        dump(cluster, "made", place / "made.dump", "-Fc")
+    (place / "before.sql").write_text("CREATE VIEW public.t AS SELECT 1 AS a;\n")
+    custom_campaign(place, pg12, '["before.sql", "made.dump"]')
+    done = pgstrata("run", "a.toml", "--no-report")
+    assert done.returncode == 1
+    found = re.search(r"made\.dump, line (\d+) of pg_restore -f - --section=pre-data: ", done.stderr)
+    assert found is not None and int(found[1]) > 1, done.stderr
+    assert "statement: CREATE TABLE public.t" in done.stderr
+
+
+def test_roles_of_pg_dumpall_that_are_there_already_are_no_error(
+    pg17: Server, pgstrata: Program, place: Path
+) -> None:
+    (place / "globals.sql").write_text(GLOBALS.format(user=USER))
+    (place / "after.sql").write_text("CREATE TABLE t (a int); GRANT SELECT ON t TO shop_reader, postgres;\n")
+    custom_campaign(place, pg17, '["globals.sql", "after.sql"]')
+    done = pgstrata("run", "a.toml", "--no-report")
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_a_file_sets_holds_in_the_next_as_in_psql(pg17: Server, pgstrata: Program, place: Path) -> None:
+    """One session, as of `psql -f A -f B`: search path and format of dates of the first are the second's."""
+    (place / "a.sql").write_text("CREATE SCHEMA app; SET search_path = app; SET datestyle = 'SQL, DMY';\n")
+    (place / "b.sql").write_text("CREATE TABLE t AS SELECT date '03/02/2026' AS d;\n")
+    (place / "c.sql").write_text(
+        "DO $$BEGIN ASSERT (SELECT extract(month FROM d) = 2 FROM app.t); END$$;\n"
+        "RESET search_path; CREATE TABLE u (a int);\n"
+    )
+    (place / "d.sql").write_text("INSERT INTO public.u VALUES (1); INSERT INTO u VALUES (2);\n")
+    custom_campaign(place, pg17, '["a.sql", "b.sql", "c.sql", "d.sql"]')
+    done = pgstrata("run", "a.toml", "--no-report")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_empty_search_path_of_a_dump_ends_with_it(pg17: Server, pgstrata: Program, place: Path) -> None:
+    path = "SELECT pg_catalog.set_config('search_path', '', false);\n"
+    (place / "made.sql").write_text(f"-- PostgreSQL database dump\n{path}CREATE TABLE public.t (a int);\n")
+    (place / "after.sql").write_text("INSERT INTO t VALUES (1);\n")
+    custom_campaign(place, pg17, '["made.sql", "after.sql"]')
+    done = pgstrata("run", "a.toml", "--no-report")
+    assert done.returncode == 0, done.stderr

@@ -391,6 +391,7 @@ class Step:
     samples: gives the statements whose plans are asked for, with values, where the driver can make up none.
     digest: called once the step is over with the driver's `statement` events and the folder that holds
     the rows of recorded statements, also where the step failed in the middle.
+    places: of statements that come from a user's files, by their text: file and line, for messages.
     """
 
     name: str
@@ -413,6 +414,7 @@ class Step:
     uncounted: str = ""
     samples: Callable[[], Sequence[Sample]] | None = None
     digest: Callable[[Sequence[StatementDone], Path], Digest] | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def divisible(self) -> float | None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import shutil
 import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import IO
@@ -235,7 +236,7 @@ def _statements(
         text.flush()
         for item in items(Path(text.name)):
             assert isinstance(item, SqlStatement)
-            yield item
+            yield replace(item, within=shlex.join(["pg_restore", "-f", "-", *arguments]))
 
 
 def _copy_of(tool: PgRestore, dump: Path, number: str, name: str) -> str:

@@ -15,7 +15,7 @@ from pgstrata.workload.custom.source import Check, CopyBlock, Source, folder_of,
 from pgstrata.workload.custom.sql import Copy, SqlStatement, items
 
 _CHUNK = 1 << 20
-_DUMP = re.compile(rb"^-- PostgreSQL database dump\s*$", re.MULTILINE)
+_DUMP = re.compile(rb"^-- PostgreSQL database (?:cluster )?dump\s*$", re.MULTILINE)
 _DUMPED_FROM = re.compile(rb"^-- Dumped from database version ([0-9][0-9.a-z]*)", re.MULTILINE)
 _HEAD_BYTES = 4096
 

@@ -12,6 +12,7 @@ from typing import Any
 from pgstrata.errors import ServerError
 from pgstrata.server.config.settings import history, major_of, setting
 from pgstrata.sql_text import identifier, literal
+from pgstrata.user_files import shown
 from pgstrata.workload.core.language import (
     Admin,
     CopyFile,
@@ -53,6 +54,14 @@ _ATTACHED = re.compile(rf"ALTER\s+TABLE\s.*\sATTACH\s+PARTITION\s+{_NAME}", re.I
 _EXTENSION = re.compile(r'CREATE\s+EXTENSION\s+(?:IF\s+NOT\s+EXISTS\s+)?("(?:[^"]|"")+"|[\w$]+)', re.I)
 _SET = re.compile(r"SET\s+(?:SESSION\s+)?(\w+)\s*(?:=|\bTO\b)", re.I)
 _SEARCH_PATH = re.compile(r"SET\s+search_path\b|SELECT\s+pg_catalog\.set_config\('search_path'", re.I)
+_KEPT_SETTING = re.compile(
+    r"SET\s+(?!LOCAL\b|TRANSACTION\b|CONSTRAINTS\b)|RESET\s|DISCARD\s+ALL\b"
+    r"|SELECT\s+(?:pg_catalog\.)?set_config\(.*,\s*false\s*\)\Z",
+    re.I | re.S,
+)
+_NO_SEARCH_PATH = re.compile(r"SELECT\s+pg_catalog\.set_config\('search_path',\s*'',\s*false\)", re.I)
+_ROLE = re.compile(r"CREATE\s+(?:ROLE|USER|GROUP)\s+(?!MAPPING\b)", re.I)
+_BODY = "$pgstrata$"
 # lo_create stands with the schema.
 _VALUES = re.compile(r"INSERT\s+INTO\b|SELECT\s+pg_catalog\.(?:setval|lo_open|lowrite|lo_close)\b", re.I)
 _INDEX = re.compile(
@@ -93,27 +102,36 @@ def setup(o: CustomOptions, version_num: int, after: Sequence[str] = ()) -> Setu
     confinement.check_extensions(o.extensions)
     sources: list[Source | Sequence[Rows]] = []
     names: list[str] = []
+    files: list[str] = []
     for item in o.setup:
         if isinstance(item, str):
             source = read(Path(item), o.contents.get(item, ""))
-            sources.append(replace(source, items=tuple(_confined(source, confinement))))
+            items = (_role_unless_there(i, version_num) for i in _confined(source, confinement))
+            sources.append(replace(source, items=tuple(items)))
             names.append(Path(item).stem)
+            files.append(item)
         elif sources and not isinstance(sources[-1], Source):
             sources[-1] = [*sources[-1], item]  # files of rows that follow each other are loaded together
         else:
             sources.append([item])
             names.append("rows")
+            files.append("")
     steps: list[Step] = []
     wanted: list[Unpack] = []
     size = 0
-    for name, one in zip(names, sources, strict=True):
+    settings: list[SqlStatement] = []
+    for file, name, one in zip(files, names, sources, strict=True):
         if isinstance(one, Source):
-            steps += _of_dump(o, name, one, version_num) if one.dump else [_of_script(o, name, one)]
+            made = _of_dump(o, name, one, version_num) if one.dump else [_of_script(o, name, one)]
+            places = _places(file, one)
+            steps += [replace(_with_settings(step, settings), places=places) for step in made]
+            settings += _settings_left(one, version_num)
             wanted.append(one.unpack)
             size += one.bytes
         else:
             blocks, unpack = _of_rows(o, one)
-            steps.append(_copied(o, name, [(None, block) for block in blocks]))
+            rows = _copied(o, name, [(None, block) for block in blocks])
+            steps.append(_with_settings(rows, settings))
             wanted += unpack
             size += sum(block.bytes for block in blocks)
     later = [text for statement in after if (text := confinement.statement(statement))]
@@ -151,6 +169,52 @@ def _confined(source: Source, confinement: Confinement) -> Iterator[SqlStatement
             continue
         elif text := confinement.statement(item.text):
             yield item if text == item.text else replace(item, text=text, written=item.text)
+
+
+def _role_unless_there(item: SqlStatement | CopyBlock, version_num: int) -> SqlStatement | CopyBlock:
+    """CREATE ROLE without an error where the role is there: pg_dumpall creates the superuser, too."""
+    if (
+        isinstance(item, CopyBlock)
+        or not _ROLE.match(item.text)
+        or version_num < 90_000
+        or _BODY in item.text
+    ):
+        return item
+    text = f"DO {_BODY}BEGIN {item.text}; EXCEPTION WHEN duplicate_object THEN NULL; END{_BODY}"
+    return replace(item, text=text)
+
+
+def _settings_left(source: Source, version_num: int) -> list[SqlStatement]:
+    """What a file leaves set in its session, as far as a next file of `psql -f A -f B` would have it.
+
+    An archive leaves nothing: pg_restore has a session of its own. Nor does the empty search path that
+    pg_dump sets for its own statements: after it no file could be loaded that names tables without schema.
+    """
+    return [
+        item
+        for item in source.items
+        if isinstance(item, SqlStatement)
+        and not item.within
+        and _KEPT_SETTING.match(item.text)
+        and not _NO_SEARCH_PATH.match(item.text)
+        and _fits(item, version_num)
+    ]
+
+
+def _with_settings(step: Step, settings: Sequence[SqlStatement]) -> Step:
+    """The step with these statements at the beginning of each of its connections."""
+    start = [_op(item) for item in settings]
+    return replace(step, roles=[replace(role, start=[*role.start, *start]) for role in step.roles])
+
+
+def _places(file: str, source: Source) -> dict[str, str]:
+    """Where each statement of a file stands, by its text; the first place of one that comes again."""
+    places: dict[str, str] = {}
+    for item in source.items:
+        within = item.within if isinstance(item, SqlStatement) else ""
+        line = f", line {item.line} of {within}" if within else f":{item.line}" if item.line else ""
+        places.setdefault(item.text, f"{shown(file)}{line}")
+    return places
 
 
 def _contents(o: CustomOptions) -> dict[str, str]:
