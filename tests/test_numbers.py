@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -83,3 +84,29 @@ def test_moments_are_utc_and_strangers_stay_as_they_are() -> None:
     assert numbers.moment("2026-01-31T13:05:00+02:00") == "2026-01-31 11:05 UTC"
     assert numbers.moment("yesterday") == "yesterday"
     assert numbers.moment(None) == "–"
+
+
+def test_counts_agree_with_their_nouns() -> None:
+    assert [numbers.counted(n, "round") for n in (0, 1, 2, 1200)] == [
+        "0 rounds",
+        "1 round",
+        "2 rounds",
+        "1,200 rounds",
+    ]
+    assert numbers.counted(2, "query", "queries") == "2 queries"
+    assert numbers.counted(1, "query", "queries") == "1 query"
+    assert [numbers.plural("CPU", n) for n in (1, 3)] == ["CPU", "CPUs"]
+
+
+def test_no_message_makes_its_plural_by_itself() -> None:
+    """`1 round are too few` came of a rule of its own beside the helper."""
+    source = Path(numbers.__file__).parent
+    own = re.compile(r"""['"]s['"] (?:\* \(|if )|if \w+ == 1 else \w*['"]\w+s['"]""")
+    found = [
+        f"{path.relative_to(source)}:{number}"
+        for path in source.rglob("*.py")
+        if path.name != "numbers.py"
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if own.search(line)
+    ]
+    assert not found

@@ -60,6 +60,20 @@ def count(value: float | None) -> str:
     return UNKNOWN if value is None else f"{round(value):,}"
 
 
+def counted(value: float, noun: str, plural: str | None = None) -> str:
+    """A count with its noun in the right number: `1 round`, `1,200 rounds`, `2 queries`.
+
+    plural: where it is not the noun with an s. 1 is singular, every other number is not.
+    """
+    whole = round(value)
+    return f"{whole:,} {noun if whole == 1 else plural or noun + 's'}"
+
+
+def plural(noun: str, number: int) -> str:
+    """The noun alone in the number that goes with a list of names: `extension`, `extensions`."""
+    return noun if number == 1 else f"{noun}s"
+
+
 def percent(value: float | None) -> str:
     """A share in [0, 1] as a percentage without its sign; what is there never looks like nothing."""
     if value is None or math.isnan(value):

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pgstrata import numbers
 from pgstrata.errors import PgstrataError, StoreError, UsageError
 from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.dispatch import Dispatcher
@@ -337,7 +338,7 @@ class Conductor:
         reason = self._dispatcher.reason(assignment)
         times = self._dispatcher.begun(assignment)
         if times:
-            reason = f"begun {times} {'time' if times == 1 else 'times'}; the last one failed on {reason}"
+            reason = f"begun {numbers.counted(times, 'time')}; the last one failed on {reason}"
         self._job.failed(assignment, reason)
         self._watcher.assignment(assignment, "failed", machine, reason)
 

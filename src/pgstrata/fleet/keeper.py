@@ -16,6 +16,7 @@ import dask
 import msgspec
 
 import pgstrata
+from pgstrata import numbers
 from pgstrata.errors import PgstrataError, ServerError, server_said
 from pgstrata.fleet.local import QUIET
 from pgstrata.fleet.perform import RESOURCE
@@ -154,7 +155,7 @@ def _slurm(wish: Wish, fleet: Fleet) -> Any:
         death_timeout=300,
     )
     cluster.scale(jobs=wish.machines)
-    jobs = "1 job" if wish.machines == 1 else f"{wish.machines} jobs, each"
+    jobs = numbers.counted(wish.machines, "job") + (", each" if wish.machines > 1 else "")
     fleet.said.append(f"asked Slurm for {jobs} with a node of its own")
     return cluster
 

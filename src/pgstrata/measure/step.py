@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from msgspec import structs
 
+from pgstrata import numbers
 from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.driver.events import Done, Failure, Measuring, Ready, Second, StatementDone, Stretch
 from pgstrata.driver.spec import Connection, EngineChoice, FrozenSpec, Spec, WindowsSpec
@@ -161,7 +162,7 @@ def measure(
         # Of a captured file nobody has said it: its statements are known to, by what they look like.
         instead = "leave reads_only out" if step.replay is None else "capture it without --reads-only"
         error = DriverError(
-            f"it was said to read only, and has changed {rows:,} row{'s' * (rows > 1)} of {table}",
+            f"it was said to read only, and has changed {numbers.counted(rows, 'row')} of {table}",
             f"what comes after it would read other data: {instead}",
         )
     begun = time.monotonic()

@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from pgstrata import numbers
 from pgstrata.store.record import Cpus
 
 SYSTEM = Path("/sys/devices/system/cpu")
@@ -44,7 +45,7 @@ def sentence(cpus: Cpus) -> str:
 def _named(cpus: Sequence[int]) -> str:
     if not cpus:
         return "all CPUs"
-    return f"CPU{'s' if len(cpus) > 1 else ''} {', '.join(map(str, cpus))}"
+    return f"{numbers.plural('CPU', len(cpus))} {', '.join(map(str, cpus))}"
 
 
 __all__ = ["fastest_cpus", "sentence"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pgstrata.numbers import count, moment
+from pgstrata.numbers import counted, moment
 from pgstrata.page.blocks import Block, Prose, Section, Table
 from pgstrata.page.frames import Frames
 from pgstrata.page.results import RunSet, WorkloadResults, anchor
@@ -79,7 +79,7 @@ def lede(results: RunSet) -> str:
     if results.counted and not results.runs:
         base = f" Compared with {results.base}, the base." if results.others else ""
         return f"PostgreSQL instructions per operation: {variants}, {workloads}.{base}"
-    runs = f"{count(len(results.runs))} finished run{'s' * (len(results.runs) != 1)}"
+    runs = counted(len(results.runs), "finished run")
     hosts = sorted({name for r in results.runs if (name := r.machine)})
     times = sorted(run.record.started for run in (*results.runs, *results.failed))
     parts = [f"PostgreSQL benchmark comparison: {variants}, {workloads}, {runs}"]

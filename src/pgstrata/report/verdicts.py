@@ -12,7 +12,7 @@ Cells = list[str]
 
 COLUMNS = ("workload", "step", "verdict", "relative", "95 %", "base", "other", "evidence")
 
-PAIRS = {"slices": "pairs of slices", "repeats": "pairs of repeats"}
+PAIRS = {"slices": "of slices", "repeats": "of repeats"}
 
 SINGLE = (
     "one run on each side proves nothing: take turns (run --until verdict), repeat (run --repeats 5), or "
@@ -28,10 +28,10 @@ def interval(low: float, high: float) -> str:
 def evidence(s: StepVerdict) -> str:
     """What a verdict stands on: `40 pairs of slices`."""
     if s.across is not None:
-        return f"{len(s.across.machines)} machines, {s.verdict.n} pairs"
+        return f"{len(s.across.machines)} machines, {numbers.counted(s.verdict.n, 'pair')}"
     if s.evidence == "runs":
         return "one run each" if s.verdict.single_run else "runs that are no pairs"
-    return f"{s.verdict.n} {PAIRS[s.evidence]}"
+    return f"{numbers.counted(s.verdict.n, 'pair')} {PAIRS[s.evidence]}"
 
 
 def rows(comparison: SideComparison) -> tuple[Cells, list[Cells]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pgstrata import numbers
 from pgstrata.errors import UsageError
 from pgstrata.server.config.settings import major_of
 from pgstrata.server.extensions import lacking
@@ -50,8 +51,8 @@ def fit(question: Question, found: Sequence[Server], extensions: Sequence[str]) 
         text = question.targets[0]
         raise _lacks(text, others[0], without[text])
     notes = [
-        f"{text} lacks the extension{'s' * (len(names) > 1)} {', '.join(names)}, which the dump creates: it "
-        "is left out"
+        f"{text} lacks the {numbers.plural('extension', len(names))} {', '.join(names)}, which the dump "
+        "creates: it is left out"
         for text, names in without.items()
     ]
     notes += [
@@ -64,7 +65,7 @@ def fit(question: Question, found: Sequence[Server], extensions: Sequence[str]) 
 
 def _lacks(text: str, server: Server, names: Sequence[str]) -> UsageError:
     return UsageError(
-        f"PostgreSQL {server.version} ({text}) lacks the extension{'s' * (len(names) > 1)} "
+        f"PostgreSQL {server.version} ({text}) lacks the {numbers.plural('extension', len(names))} "
         f"{', '.join(names)}, which the dump creates",
         "name an installation that has it, path:/usr/lib/postgresql/17/bin; or build one with it "
         "(docs/builds.md)",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from pgstrata import numbers
 from pgstrata.campaign.file.models import Campaign, ChosenWorkload, VariantSpec
 from pgstrata.campaign.plan.checks import (
     check_counted,
@@ -161,7 +162,7 @@ def _unable(campaign: Campaign, variants: Sequence[Variant]) -> dict[tuple[str, 
 def _check_extensions(chosen: ChosenWorkload, variant: Variant) -> None:
     if names := lacking(variant.server, chosen.extensions):
         raise NotInVersionError(
-            f"{chosen.label} needs the extension{'s' * (len(names) > 1)} {', '.join(names)}, which "
+            f"{chosen.label} needs the {numbers.plural('extension', len(names))} {', '.join(names)}, which "
             f"{variant.server.label} lacks",
             "leave out this server, or build one with it (docs/builds.md: `contrib`, `extensions`)",
         )
@@ -211,7 +212,7 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
             check_replicas(replicas, config, server.version_num, label)
         if names := lacking(server, extensions):
             raise UsageError(
-                f"{label} lacks the extension{'s' * (len(names) > 1)} {', '.join(names)}",
+                f"{label} lacks the {numbers.plural('extension', len(names))} {', '.join(names)}",
                 "install its package, or build a server with it: extensions = [FOLDER OF ITS SOURCE] "
                 "(docs/builds.md)",
             )

@@ -367,7 +367,8 @@ class ActiveRun:
         if stored.plans:
             self._plans[measurement.step.name] = list(stored.plans)
         if taken is not None:
-            self.progress.say(f"  {self.planned.key.variant}, {len(taken.slices)} slices:")
+            slices = numbers.counted(len(taken.slices), "slice")
+            self.progress.say(f"  {self.planned.key.variant} in {slices}:")
         self.progress.step_ended(result.record)
         if stored.rejected:
             name, words = next(iter(stored.rejected.items()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from pgstrata import numbers
 from pgstrata.page.blocks import Block, Cell, Column, Listing, Row, Section, Table, words
 from pgstrata.page.results import RunSet, natural
 from pgstrata.report.sections.settings import PLACES
@@ -111,8 +112,7 @@ def default_blocks(results: RunSet, found: Defaults) -> Iterator[Block]:
             _HOW + " In this comparison: what held while it was measured.",
         )
     for variant, names in found.only.items():
-        plural = "s" * (len(names) != 1)
-        yield Listing(f"{len(names)} setting{plural} that only {variant} has", "\n".join(names))
+        yield Listing(f"{numbers.counted(len(names), 'setting')} that only {variant} has", "\n".join(names))
 
 
 def _first(values: Mapping[str, str]) -> str:

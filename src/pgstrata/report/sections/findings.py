@@ -25,7 +25,7 @@ def findings(results: RunSet) -> list[Block]:
     """One paragraph per workload and variant."""
     blocks: list[Block] = []
     if count := len(results.failed):
-        text = f"{count} run{'s' * (count != 1)} failed; the last words of the server are at the end."
+        text = f"{numbers.counted(count, 'run')} failed; the last words of the server are at the end."
         blocks.append(Prose(text, "bad", "failures"))
     cannot = dict.fromkeys((run.variant, run.workload) for run in results.unable)
     blocks += [
@@ -162,7 +162,7 @@ def _headline(results: RunSet, words: list[str], ratios: list[float]) -> str:
 
 
 def _steps(count: int) -> str:
-    return "1 step" if count == 1 else f"{count} steps"
+    return numbers.counted(count, "step")
 
 
 def _ratio(cell: Cell) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from pgstrata import numbers
 from pgstrata.judge.builds import arguments
 from pgstrata.page.blocks import Block, Cell, Column, Listing, Prose, Row, Section, Table, words
 from pgstrata.page.results import RunSet, natural
@@ -55,8 +56,7 @@ def settings(results: RunSet) -> Section | None:
     everywhere = {n: v for n, v in next(iter(asked.values())).items() if n not in differing}
     if everywhere:
         text = "\n".join(f"{name} = {value}" for name, value in sorted(everywhere.items()))
-        count = len(everywhere)
-        blocks.append(Listing(f"{count} setting{'s' * (count != 1)} common to all variants", text))
+        blocks.append(Listing(f"{numbers.counted(len(everywhere), 'setting')} common to all variants", text))
     blocks += [Listing(f"Fragment {name}", text) for name, text in texts.items()]
     return Section("settings", "Settings", blocks)
 

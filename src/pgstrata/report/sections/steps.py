@@ -76,10 +76,10 @@ def _in_turn(measured: MeasuredStep) -> str:
         return ""
     if measured.record.turns == "frozen":
         about = numbers.duration(comparison.window_seconds or 0.0)
-        return f"in frozen turns of about {about}, {numbers.count(len(slices))} pairs of the same work"
+        return f"in frozen turns of about {about}, {numbers.counted(len(slices), 'pair')} of the same work"
     if not measured.record.reads_only:
-        return f"in turn, {numbers.count(len(slices))} rounds"
-    return f"in turn, {numbers.count(len(slices))} slices of {numbers.duration(comparison.slice_seconds)}"
+        return f"in turn, {numbers.counted(len(slices), 'round')}"
+    return f"in turn, {numbers.counted(len(slices), 'slice')} of {numbers.duration(comparison.slice_seconds)}"
 
 
 def _connections(measured: MeasuredStep) -> str:

@@ -163,7 +163,7 @@ def _by_version(results: RunSet, workload: WorkloadResults, group: str, steps: S
                 {
                     "type": "scatter",
                     "mode": "lines+markers",
-                    "name": f"{clients} client{'s' * (clients != 1)}",
+                    "name": numbers.counted(clients, "client"),
                     "legendgroup": str(clients),
                     "showlegend": panel == 1,
                     "x": ticks,

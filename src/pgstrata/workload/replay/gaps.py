@@ -172,7 +172,7 @@ def _found_nothing(step: StepResults, coverage: Coverage | None) -> Iterator[Gap
             seconds = sum(totals[name].seconds for name in empty)
             first = max(empty, key=lambda name: totals[name].seconds)
             yield Gap(
-                f"No call of {len(empty)} statement{'s' * (len(empty) != 1)} found a row on "
+                f"No call of {numbers.counted(len(empty), 'statement')} found a row on "
                 f"{' and '.join(variants)}, {original}: the data may be older or newer, or its keys others",
                 round(sum(totals[name].succeeded for name in empty) / rounds),
                 seconds / whole if whole else None,
@@ -199,7 +199,7 @@ def _not_known(judged: Judged, *, several: bool) -> list[Gap]:
     where = f" on {judged.variant}" if several else ""
     return [
         Gap(
-            f"Not known of {len(own)} statement{'s' * (len(own) != 1)}{where}: {reason}",
+            f"Not known of {numbers.counted(len(own), 'statement')}{where}: {reason}",
             round(sum(one.base.calls for one in own) / max(1, judged.rounds)),
             sum(one.base_share for one in own),
             text_of(own[0].name)[:MOST_EXAMPLE],
