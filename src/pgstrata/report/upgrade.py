@@ -10,6 +10,7 @@ from typing import Any
 
 from pgstrata import numbers
 from pgstrata.judge.compare import StepVerdict, compare_all
+from pgstrata.judge.marks import Mark
 from pgstrata.judge.statements import WEIGHTY, StatementVerdict
 from pgstrata.page.blocks import Block, Facts, Finding, Findings, Listing, Prose, Section, Term
 from pgstrata.page.charts import color
@@ -64,15 +65,14 @@ class Decision:
 
     @property
     def exit_code(self) -> int:
-        """As of `pgstrata check`: 1 where something is proven slower, fails in every round on a new version
-        only, or a version could not be measured; 3 where something that weighs is not known; else 0."""
+        """As of `pgstrata check`: 1 where something fails in every round on a new version and in none on the
+        old one, is proven slower, or a version could not be measured; 3 where something that weighs is not
+        known; else 0."""
         words = [one.verdict.word for one in self.whole.values()]
         statements = [one for own in self.judged.values() for one in own.statements]
         slower = "slower" in words or any(one.verdict.word == "slower" for one in statements)
-        steady = [
-            error for own in self.judged.values() for error in own.new_errors if error.steady(own.rounds)
-        ]
-        if slower or steady or self.tried.failed:
+        fails = any(own.new_errors for own in self.judged.values())
+        if slower or fails or self.tried.failed:
             return 1
         weighty = [one.verdict for one in statements if one.share >= WEIGHTY]
         weighty += [one.verdict for one in self.whole.values()]
@@ -188,7 +188,7 @@ def _answer(decision: Decision) -> Iterator[Block]:
         yield Prose(f"{label} could not be measured: {error}", "bad")
     found = []
     for variant, own in decision.judged.items():
-        items = []
+        items = [*_failing(own)]
         for word in ORDER:
             statements = own.of(word)
             if not statements:
@@ -209,8 +209,29 @@ def _answer(decision: Decision) -> Iterator[Block]:
         yield Prose(note, "even")
 
 
+def _failing(own: Judged) -> Iterator[tuple[Mark, str, list[tuple[str, str, str]]]]:
+    """What fails on a version, before anything is said of time."""
+    by_statement = dict.fromkeys(error.statement for error in own.new_errors)
+    if not by_statement:
+        return
+    named = [(_short(text_of(name)), "", "errors") for name in [*by_statement][:MOST_NAMED]]
+    if len(by_statement) > MOST_NAMED:
+        named.append((f"and {len(by_statement) - MOST_NAMED} more", "", "errors"))
+    yield "bad", f"fails in every round: {len(by_statement)}", named
+
+
 def headline(decision: Decision, variant: str) -> str:
-    """One sentence on a version: what is proven, or that nothing is."""
+    """What is to be known of a version first: what fails on it, then what is proven slower, or that nothing
+    is."""
+    failing = len({error.statement for error in decision.judged[variant].new_errors})
+    fails = (
+        f"{numbers.counted(failing, 'statement')} that {decision.base} executes "
+        f"{'fails' if failing == 1 else 'fail'}. "
+    )
+    return (fails if failing else "") + _slower(decision, variant)
+
+
+def _slower(decision: Decision, variant: str) -> str:
     own = decision.judged[variant]
     slower, unclear = own.of("slower"), [one for one in own.of("unclear") if one.share >= WEIGHTY]
     count = len(own.statements)
@@ -224,6 +245,7 @@ def headline(decision: Decision, variant: str) -> str:
         )
     else:
         said = "no statement that matters is slower"
+    said = said[:1].upper() + said[1:] if own.new_errors else said
     return f"{said}. {together(decision, variant)}."
 
 
@@ -259,11 +281,16 @@ def _facts(decision: Decision) -> Iterator[Term]:
         )
         yield Term(f"Changed plans{on}", plans)
         yield Term(f"New errors{on}", _counted_errors(own))
+        if own.apart_errors:
+            count = sum(error.count for error in own.apart_errors)
+            said = f"{numbers.counted(count, 'time')}, of order or not in every round: told apart"
+            yield Term(f"Other errors{on}", said)
     if decision.defaults is not None:
         yield Term("Settings with another default", str(len(decision.defaults.changed)))
     yield Term("Database on disk, all loaded", _sizes_said(decision))
     yield Term(
-        "Not covered", f"{len(decision.gaps)} things, listed below" if decision.gaps else "nothing known"
+        "Not covered",
+        f"{numbers.counted(len(decision.gaps), 'thing')}, listed below" if decision.gaps else "nothing known",
     )
 
 
@@ -271,8 +298,8 @@ def _counted_errors(own: Judged) -> str:
     if not own.new_errors:
         return "none"
     count = sum(error.count for error in own.new_errors)
-    kinds = f"{len(own.new_errors)} kind{'s' * (len(own.new_errors) != 1)}"
-    return f"{kinds}, {numbers.count(count)} times in {own.rounds} rounds"
+    kinds = numbers.counted(len(own.new_errors), "kind")
+    return f"{kinds}, {numbers.counted(count, 'time')} in {numbers.counted(own.rounds, 'round')}"
 
 
 def _loaded(decision: Decision, variant: str) -> Sizes | None:
@@ -395,6 +422,10 @@ def text(decision: Decision) -> str:
         lines += [f"{label} could not be measured: {error}", ""]
     for variant, own in decision.judged.items():
         lines.append(f"{variant}: {headline(decision, variant)}")
+        lines += [
+            f"  fails, {numbers.counted(new.count, 'time')}: {new.message} ({_short(text_of(new.statement))})"
+            for new in own.new_errors[:MOST_NAMED]
+        ]
         for word in ORDER:
             statements = own.of(word)
             if not statements:
@@ -406,20 +437,12 @@ def text(decision: Decision) -> str:
                 lines += [f"    {line}" for one in statements[:MOST_NAMED] for line in _lines(one, own)]
                 if len(statements) > MOST_NAMED:
                     lines.append(f"    and {len(statements) - MOST_NAMED} more")
-        lines += [
-            f"  new error, {new.count} times: {new.message} ({_short(text_of(new.statement))})"
-            for new in own.new_errors[:MOST_NAMED]
-        ]
     lines.append("")
     lines += [f"{term.name}: {term.value}" for term in _facts(decision)]
     if decision.gaps:
         lines += ["", "not covered:"]
         for gap in decision.gaps:
-            details = (
-                [f"{numbers.count(gap.count)} statement{'s' * (gap.count != 1)}"]
-                if gap.count is not None
-                else []
-            )
+            details = [numbers.counted(gap.count, "statement")] if gap.count is not None else []
             details += (
                 [f"{numbers.significant(100 * gap.share, 2)} % of the time"] if gap.share is not None else []
             )
@@ -449,6 +472,7 @@ def record(decision: Decision, page: Path, report: Path) -> Json:
                 "statements": [_statement(one, own) for word in ORDER for one in own.of(word)],
                 "new_errors": [vars(error) for error in own.new_errors],
                 "gone_errors": [vars(error) for error in own.gone_errors],
+                "apart_errors": [vars(error) for error in own.apart_errors],
             }
             for variant, own in decision.judged.items()
         ],

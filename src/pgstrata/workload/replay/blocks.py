@@ -104,7 +104,7 @@ def doubt(one: StatementVerdict) -> str:
     if one.rare:
         return "asked too seldom to tell"
     if not (verdict.low > 0 and verdict.high < float("inf")):
-        return f"{one.rounds} round{'s' * (one.rounds != 1)} are too few"
+        return f"{numbers.counted(one.rounds, 'round')} {'is' if one.rounds == 1 else 'are'} too few"
     if verdict.low > 1 or verdict.high < 1:
         if verdict.adjusted_p is not None and verdict.adjusted_p > 1 - verdict.confidence:
             return "it differs, but among so many statements that may be chance: more rounds can tell"
@@ -113,7 +113,13 @@ def doubt(one: StatementVerdict) -> str:
 
 
 def error_table(
-    title: str, name: str, errors: Sequence[NewError], rounds: int, keys: Sequence[tuple[str, str]]
+    title: str,
+    name: str,
+    errors: Sequence[NewError],
+    rounds: int,
+    keys: Sequence[tuple[str, str]],
+    *,
+    apart: bool = False,
 ) -> Table:
     """Errors that one side has and the other does not."""
     return Table(
@@ -124,7 +130,8 @@ def error_table(
             Column("message", "The server's words", align="left"),
             Column("sqlstate", "Code", align="left"),
             Column("then", "In the log", align="left"),
-            Column("count", "Times", f"in {rounds} rounds"),
+            Column("count", "Times", f"in {numbers.counted(rounds, 'round')}"),
+            *([Column("apart", "Why it does not count", align="left")] if apart else []),
         ],
         rows=[
             Row(
@@ -134,12 +141,17 @@ def error_table(
                     words(one.sqlstate),
                     words(f"failed with {one.then}" if one.then else "succeeded"),
                     Cell(one.count, numbers.count(one.count)),
+                    *([words(one.apart)] if apart else []),
                 ]
             )
             for one in errors[:MOST_ROWS]
         ],
-        how="Of statements that are asked the same on both. Deadlocks and keys that are there twice may also "
-        "come from the order in which sessions met.",
+        how="Of statements that are asked the same on both. "
+        + (
+            "They say nothing of the version, and do not decide the exit code."
+            if apart
+            else "In every round on the one, and in none on the other."
+        ),
         keys=keys,
     )
 
@@ -162,10 +174,17 @@ def error_blocks(
             title = f"What {variant} rejects and {base} does not"
             blocks.append(error_table(title, "replay_new_errors", found.new_errors, found.rounds, own))
         else:
-            blocks.append(Prose(f"{variant} fails with nothing that {base} does not fail with."))
+            blocks.append(
+                Prose(f"{variant} fails with nothing in every round that {base} does not fail with.")
+            )
         if found.gone_errors:
             title = f"What {base} rejects and {variant} does not"
             blocks.append(error_table(title, "replay_gone_errors", found.gone_errors, found.rounds, own))
+        if found.apart_errors:
+            title = f"Errors on {variant} alone that come of order, or not in every round"
+            blocks.append(
+                error_table(title, "replay_errors_apart", found.apart_errors, found.rounds, own, apart=True)
+            )
     return blocks
 
 

@@ -4,37 +4,45 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from pgstrata import numbers
 from pgstrata.judge.plan_shape import changed_plans
-from pgstrata.judge.statements import StatementVerdict, judge_measured
+from pgstrata.judge.statements import Rounds, StatementVerdict, judge_measured, rounds_of
 from pgstrata.page.results import Repeats, RunSet, StepResults
 from pgstrata.stats.verdict import Word
 from pgstrata.store.record import QueryPlan, ReplayFailureRecord, ReplayRecord
 from pgstrata.workload.custom.reaches import UNREACHABLE
 
+BY_ORDER: Mapping[str, str] = {
+    "23503": "a foreign key: what it points to depends on the order in which sessions met",
+    "23505": "a key that is there: which session comes first is chance",
+    "25P02": "follows from an earlier error of its transaction",
+    "40001": "a serialization failure: which sessions meet is chance",
+    "40P01": "a deadlock: which sessions meet is chance",
+}
+"""Errors that come of the order in which sessions met, or of an error before them, and why (SQLSTATE)."""
+
 
 @dataclass(frozen=True)
 class NewError:
-    """What a statement fails with on a variant and not on the base. then: its SQLSTATE in the original, None
-    where it succeeded; count: of all rounds."""
+    """What a statement fails with on one side and not on the other. then: its SQLSTATE in the original, None
+    where it succeeded; count: of all rounds; apart: why it says nothing of the version, else empty."""
 
     statement: str
     sqlstate: str
     then: str | None
     count: int
     message: str
-
-    def steady(self, rounds: int) -> bool:
-        """Whether it comes in every round, and not of the order in which sessions met (class 40: deadlocks
-        and serialization failures)."""
-        return self.count >= rounds and not self.sqlstate.startswith("40")
+    apart: str = ""
 
 
 @dataclass(frozen=True)
 class Judged:
     """A replay on one variant against the base. plans: of each statement whose plan has another shape both
-    shapes; planned: how many statements have a plan on both sides; rounds: of the replay on the variant."""
+    shapes; planned: how many statements have a plan on both sides; rounds: of the replay on the variant;
+    new_errors, gone_errors: in every round on one side and in none on the other; apart_errors: what only the
+    variant fails with and says nothing of it (`NewError.apart`)."""
 
     variant: str
     statements: Sequence[StatementVerdict]
@@ -44,6 +52,7 @@ class Judged:
     gone_errors: Sequence[NewError]
     rounds: int
     margin: float
+    apart_errors: Sequence[NewError] = ()
 
     def of(self, word: Word) -> list[StatementVerdict]:
         """Those with this verdict, with the largest share of the time first."""
@@ -65,15 +74,17 @@ def judged(results: RunSet, step: StepResults) -> dict[str, Judged]:
     for variant, own in others.items():
         here, there = plans_of(base), plans_of(own)
         statements = verdicts[variant]
+        new = _only_there(base, own)
         found[variant] = Judged(
             variant,
             statements,
             changed_plans(here, there),
             len({one.name for one in here} & {one.name for one in there}),
-            _only_there(replays_of(base), replays_of(own)),
-            _only_there(replays_of(own), replays_of(base)),
+            [error for error in new if not error.apart],
+            [error for error in _only_there(own, base) if not error.apart],
             rounds_in(own),
             statements[0].verdict.margin if statements else 0.0,
+            [error for error in new if error.apart],
         )
     return found
 
@@ -111,17 +122,43 @@ _OF_A_TABLE = re.compile(
 )
 
 
-def _only_there(here: Sequence[ReplayRecord], there: Sequence[ReplayRecord]) -> list[NewError]:
-    known = {(one.statement, one.now) for replay in here for one in replay.failures if one.now is not None}
-    left_out = {f.statement for replay in (*here, *there) for f in replay.failures if reaches_outside(f)}
+def _only_there(here: Repeats, there: Repeats) -> list[NewError]:
+    """What fails there with a code that never comes here; `apart` says whether that is the version."""
+    known = {
+        (one.statement, one.now)
+        for replay in replays_of(here)
+        for one in replay.failures
+        if one.now is not None
+    }
+    both = (*replays_of(here), *replays_of(there))
+    left_out = {f.statement for replay in both for f in replay.failures if reaches_outside(f)}
     found: dict[tuple[str, str], NewError] = {}
-    for one in (failure for replay in there for failure in replay.failures):
+    for one in (failure for replay in replays_of(there) for failure in replay.failures):
         if one.now is None or (one.statement, one.now) in known or one.statement in left_out:
             continue
         before = found.get((one.statement, one.now))
         count = one.count + (before.count if before is not None else 0)
         found[one.statement, one.now] = NewError(one.statement, one.now, one.then, count, one.message)
-    return sorted(found.values(), key=lambda error: -error.count)
+    if not found:
+        return []
+    rounds = rounds_of(here.repeats), rounds_of(there.repeats)
+    judged = [replace(error, apart=_why_apart(error, *rounds)) for error in found.values()]
+    return sorted(judged, key=lambda error: -error.count)
+
+
+def _why_apart(error: NewError, here: Rounds, there: Rounds) -> str:
+    """Why an error of one side is no effect of its version; empty where it is one."""
+    if error.sqlstate in BY_ORDER:
+        return BY_ORDER[error.sqlstate]
+    own = [asked[error.statement] for asked in there.values() if error.statement in asked]
+    if not all(asked.errors for asked in own):
+        failed = sum(asked.errors > 0 for asked in own)
+        return f"in {failed} of {numbers.counted(len(own), 'round')} only"
+    if any(asked[error.statement].errors for asked in here.values() if error.statement in asked) and not all(
+        asked.errors >= asked.calls for asked in own
+    ):
+        return "it fails on the other version, too, with another code"
+    return ""
 
 
 __all__ = ["Judged", "NewError", "judged", "plans_of", "reaches_outside", "replays_of", "rounds_in"]
