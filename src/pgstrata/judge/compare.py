@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from msgspec import structs
 
+from pgstrata.judge.common_queries import over_common
 from pgstrata.judge.differences import Difference, doubts
 from pgstrata.judge.disturbance import disturbed
 from pgstrata.judge.machines import Across, OnMachine, across, most_measured
@@ -142,8 +143,9 @@ def compare_all(
     Raises ValueError for a margin or confidence outside 0 … 1, StoreError where a run's series is damaged.
     """
     wanted = set(steps)
-    here = _by_step(base.runs)
-    sides = [_by_step(other.runs) for other in others]
+    (base_runs, *other_runs), shared = over_common([base.runs, *(other.runs for other in others)])
+    here = _by_step(base_runs)
+    sides = [_by_step(runs) for runs in other_runs]
     history = _Once(known)
     verdicts: dict[tuple[int, str, str], Verdict] = {}
     evidence: dict[tuple[int, str, str], tuple[Evidence, Across | None]] = {}
@@ -156,6 +158,8 @@ def compare_all(
             ours, theirs, reason = _undisturbed(ours, theirs)
             of, verdict, by = _verdict(step, ours, theirs, history, margin, confidence)
             evidence[key] = of, by
+            if part := shared.get((workload, step)):
+                verdict = replace(verdict, reason=f"{verdict.reason}; {part}")
             verdicts[key] = _set_aside(verdict, [*ours.values(), *theirs.values()], reason)
     found = adjust_verdicts(verdicts)
     return [
@@ -364,13 +368,19 @@ def _undisturbed(base: _Side, other: _Side) -> tuple[_Side, _Side, str]:
 
 def _set_aside(verdict: Verdict, measured: Sequence[MeasuredStep], disturbance: str) -> Verdict:
     for m in measured:
-        if not m.run.done:
+        # Steps that ended before the one that failed are whole.
+        if not m.run.done and (m.record.error is not None or not _went_on(m)):
             message = m.run.record.error.message if m.run.record.error else "it ended early"
             return set_aside(verdict, f"{m.run.variant} failed: {message}")
         if m.record.sla_met is False:
             return set_aside(verdict, f"{m.run.variant} missed its background writes (SLA)")
     reason = unequal(measured) or disturbance
     return set_aside(verdict, reason) if reason else verdict
+
+
+def _went_on(measured: MeasuredStep) -> bool:
+    """Whether a run that failed did so in a step that it names, so that the others are whole."""
+    return any(step.error is not None for step in measured.run.steps)
 
 
 def _rate(measured: Mapping[int, MeasuredStep]) -> float | None:

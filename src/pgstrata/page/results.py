@@ -10,7 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from pgstrata.errors import StoreError, UsageError
+from pgstrata.judge.common_queries import over_common
 from pgstrata.judge.compare import SideComparison, StepVerdict, compare_all, margin_of
 from pgstrata.judge.instructions import (
     CountComparison,
@@ -331,7 +334,11 @@ def read_results(
     own = [run for run in there if run.record.counted is None]
     if base is not None and base not in variants:
         raise UsageError(f"no variant {base!r} in campaign {chosen!r}", f"There is: {', '.join(variants)}.")
-    done = _newest(run for run in own if run.done)
+    finished = _newest(run for run in own if run.done)
+    done = [*finished, *_whole_parts(own, finished)]
+    by_variant = [[run for run in done if run.variant == variant] for variant in variants]
+    common, _ = over_common([runs for runs in by_variant if runs])
+    done = sorted((run for runs in common for run in runs), key=lambda r: (r.key, r.run_id))
     if base is None:
         base = _named_base([run for run in there if run.done], variants)
     if base is None:
@@ -358,6 +365,20 @@ def read_results(
             for column, cell in zip(summary.relative.columns, row.cells, strict=True)
         },
     )
+
+
+def _whole_parts(runs: Sequence[Run], finished: Sequence[Run]) -> list[Run]:
+    """Of runs that failed in a step that they name, and that no finished one replaces, the steps that ended
+    before: they are as whole as any."""
+    there = {(run.key, run.machine) for run in finished}
+    found = []
+    for run in _newest(run for run in runs if run.record.status == "failed"):
+        whole = tuple(step for step in run.steps if step.error is None)
+        if (run.key, run.machine) in there or len(whole) == len(run.steps):
+            continue
+        if any(step.measured for step in whole):
+            found.append(Run(run.folder, structs.replace(run.record, status="done", steps=whole)))
+    return found
 
 
 def _begun(runs: Iterable[Run]) -> list[Run]:

@@ -8,10 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgstrata.judge.common_queries import rate_of_queries
 from pgstrata.server.cluster import Cluster
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase
-from pgstrata.workload.core.recorded import counted_rate
 from pgstrata.workload.tpcds import data, schema
 from pgstrata.workload.tpcds.options import TpcdsOptions
 from pgstrata.workload.tpcds.source import tables
@@ -87,7 +87,7 @@ def test_answers_are_those_of_duckdb(cluster: Cluster, loaded: psycopg.Connectio
         strict=True,
     )
     assert max(begins) < min(ends)  # at the same time
-    assert streams.rate == pytest.approx(counted_rate(streams.queries))
+    assert streams.rate == pytest.approx(rate_of_queries(streams.queries))
 
 
 def test_plans_come_with_their_buffers(cluster: Cluster, loaded: psycopg.Connection[Any]) -> None:

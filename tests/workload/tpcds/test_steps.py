@@ -16,9 +16,10 @@ from pydantic import ValidationError
 from pgstrata.driver.events import SqlError, StatementDone
 from pgstrata.driver.spec import document
 from pgstrata.errors import ServerError
+from pgstrata.judge.common_queries import rate_of_queries
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Step, Work
-from pgstrata.workload.core.recorded import counted_rate, rows_from, rows_of
+from pgstrata.workload.core.recorded import rows_from, rows_of
 from pgstrata.workload.tpcds import answering, data, reference, schema
 from pgstrata.workload.tpcds.compare import RightAnswer, close, compare
 from pgstrata.workload.tpcds.options import TpcdsOptions, numbers_in
@@ -175,15 +176,15 @@ def test_a_query_over_its_limit_counts_twice_and_a_rejected_one_not_at_all(tmp_p
         ("q02", 10.0, True, "57014"),
         ("q03", 0.1, False, "42601"),
     ]
-    assert counted_rate(rows) == pytest.approx(2 * 3600 / 12.0)
+    assert rate_of_queries(rows) == pytest.approx(2 * 3600 / 12.0)
 
 
 def test_the_longest_stream_says_how_long_a_throughput_run_took(tmp_path: Path) -> None:
     events = [event("q01", 2.0, 0), event("q02", 1.0, 0), event("q02", 4.0, 1), event("q01", 1.0, 1)]
     rows = rows_from(events, tmp_path, time_limit=60)
     assert [(r["stream"], r["execution"]) for r in rows] == [(1, 1), (1, 1), (2, 1), (2, 1)]
-    assert counted_rate(rows) == pytest.approx(4 * 3600 / 5.0)
-    assert counted_rate([]) is None
+    assert rate_of_queries(rows) == pytest.approx(4 * 3600 / 5.0)
+    assert rate_of_queries([]) is None
 
 
 # --- answers ----------------------------------------------------------------------------------

@@ -63,7 +63,9 @@ def _variants(results: RunSet) -> Table:
     for variant in results.variants:
         runs = [run for run in results.every if run.variant == variant]
         counted = [run for run in results.counted if run.variant == variant and run.done]
-        done = [*results.runs_of(variant), *counted]
+        ended_badly = {run.run_id for run in results.failed}
+        finished = [run for run in results.runs_of(variant) if run.run_id not in ended_badly]
+        done = [*finished, *counted]
         record = (done or runs)[-1].record
         name = f"{variant} (base)" if variant == results.base and len(results.variants) > 1 else variant
         first = min(run.record.started for run in runs)

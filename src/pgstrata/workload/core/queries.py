@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from pgstrata.driver.events import StatementDone
+from pgstrata.judge.common_queries import QUERIES_PER_HOUR
 from pgstrata.workload.core.language import Digest, Headline, Op, Role, Script, Sql, Step
-from pgstrata.workload.core.recorded import QUERIES_PER_HOUR
 from pgstrata.workload.core.shares import each_its_own
 
 T = TypeVar("T")

@@ -5,22 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pgstrata.driver.events import StatementDone
-from pgstrata.units import rate_of
+from pgstrata.judge.common_queries import rate_of_queries
 from pgstrata.workload.core.language import Digest
 
 Json = dict[str, Any]
 
 CANCELLED = "57014"
 """SQLSTATE of a statement that ran into statement_timeout."""
-
-QUERIES_PER_HOUR = "queries/h"
-"""Unit of steps that run each query once."""
 
 _BLOCK = 8192
 _BUFFERS = {
@@ -101,22 +98,6 @@ def rows_from(
     return rows
 
 
-def counted_rate(rows: Sequence[Mapping[str, Any]], unit: str = QUERIES_PER_HOUR) -> float | None:
-    """Returns executions ÷ time of the stream that took longest, in the unit; None without executions.
-
-    A query over its limit counts as one execution of twice the limit; one that the server rejected
-    counts in neither.
-    """
-    seconds: defaultdict[int, float] = defaultdict(float)
-    executions = 0
-    for row in rows:
-        if row["error"] is None or row["timed_out"]:
-            seconds[row["stream"]] += row["seconds"]
-            executions += 1
-    longest = max(seconds.values(), default=0.0)
-    return rate_of(executions, longest, unit) if longest > 0 else None
-
-
 def explained(time_limit: float) -> Callable[[Sequence[StatementDone], Path], Digest]:
     """The digest of a pass of EXPLAIN (FORMAT JSON): plans, and their buffers where they were executed."""
 
@@ -132,7 +113,7 @@ def explained(time_limit: float) -> Callable[[Sequence[StatementDone], Path], Di
             row["digest"] = None
             row["rows"] = root.get("Actual Rows")
             row |= {name: root[key] * _BLOCK for name, key in _BUFFERS.items() if key in root}
-        return Digest(rows, plans, counted_rate(rows))
+        return Digest(rows, plans, rate_of_queries(rows))
 
     return digest
 

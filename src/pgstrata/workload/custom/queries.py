@@ -10,6 +10,7 @@ from typing import Any
 
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.judge.common_queries import rate_of_queries
 from pgstrata.user_files import shown
 from pgstrata.workload.core.language import Digest, Op, Phase, Sql
 from pgstrata.workload.core.queries import READ_ONLY, Digesting, in_own_order, query_step
@@ -17,7 +18,6 @@ from pgstrata.workload.core.recorded import (
     answer_as_it_came,
     answer_in_any_order,
     answer_in_order,
-    counted_rate,
     explained,
     rows_from,
 )
@@ -129,7 +129,7 @@ def _digest(o: CustomOptions, queries: QueryFiles) -> Digesting:
     def digest(events: Sequence[StatementDone], folder: Path) -> Digest:
         rows = rows_from(events, folder, o.time_limit, _ANSWERS[o.answers])
         return Digest(
-            [*rows, *(_broken(name, why) for name, why in queries.broken.items())], rate=counted_rate(rows)
+            [*rows, *(_broken(name, why) for name, why in queries.broken.items())], rate=rate_of_queries(rows)
         )
 
     return digest

@@ -10,6 +10,7 @@ import psycopg
 
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import ServerError, server_said
+from pgstrata.judge.common_queries import rate_of_queries
 from pgstrata.sql_text import literal
 from pgstrata.user_files import user_path
 from pgstrata.workload.core.language import (
@@ -27,7 +28,7 @@ from pgstrata.workload.core.language import (
     WorkContext,
 )
 from pgstrata.workload.core.options import RunCost, need_version
-from pgstrata.workload.core.recorded import counted_rate, rows_from
+from pgstrata.workload.core.recorded import rows_from
 from pgstrata.workload.core.shares import each_its_own
 from pgstrata.workload.fulltext import corpus, queries
 from pgstrata.workload.fulltext.corpus.rows import COLUMNS
@@ -270,6 +271,6 @@ def _pass(
 def _digest(o: FulltextOptions) -> Callable[[Sequence[StatementDone], Path], Digest]:
     def digest(events: Sequence[StatementDone], folder: Path) -> Digest:
         rows = rows_from(events, folder, o.time_limit)
-        return Digest(rows, rate=counted_rate(rows, "queries/s"))
+        return Digest(rows, rate=rate_of_queries(rows, "queries/s"))
 
     return digest

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.driver.events import StatementDone
+from pgstrata.judge.common_queries import rate_of_queries
 from pgstrata.workload.core.language import Digest
-from pgstrata.workload.core.recorded import counted_rate, rows_from, rows_of
+from pgstrata.workload.core.recorded import rows_from, rows_of
 from pgstrata.workload.tpcds import reference
 from pgstrata.workload.tpcds.compare import RightAnswer, compare
 
@@ -24,7 +25,7 @@ def judge(
             verdicts = _Verdicts(scale)
             for row, event in zip(rows, events, strict=True):
                 row["answer"] = verdicts.of(row, folder / str(event.result))
-        return Digest(rows, rate=counted_rate(rows))
+        return Digest(rows, rate=rate_of_queries(rows))
 
     return digest
 
