@@ -69,8 +69,9 @@ def _command(results: RunSet, runs: Sequence[Run], more: Sequence[str]) -> str:
     variants = _variants(runs)
     options = _options(runs[0])
     if variants is None or options is None:
-        # a variant or workload that only a campaign file can say
-        file = runs[0].record.campaign_file or "CAMPAIGN.toml"
+        # a variant or workload that only a campaign file, or options that no run has kept, can say
+        if (file := runs[0].record.campaign_file) is None:
+            return f"the command that measured this, with {shlex.join([*more, *name])}"
         return f"pgstrata run {shlex.join([file, *_only(runs[0]), *more, *name])}"
     return f"pgstrata run {shlex.join([*variants, *options, *more, *name])}"
 
