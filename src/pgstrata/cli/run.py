@@ -302,8 +302,8 @@ def _state(run: PlannedRun) -> str:
 def plan_lines(plan: Plan) -> list[str]:
     """The plan as text: every run in its order, then time and disk."""
     from pgstrata.campaign.plan.kept_lines import kept_lines, step_rows
-    from pgstrata.campaign.plan.resume import phases_of
     from pgstrata.campaign.plan.left_out import left_out_lines
+    from pgstrata.campaign.plan.resume import phases_of
     from pgstrata.cli.output import aligned
     from pgstrata.measure.campaign import AGAIN
     from pgstrata.workload.core.language import Work

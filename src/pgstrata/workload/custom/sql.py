@@ -22,8 +22,8 @@ MOST_STATEMENT_BYTES = 64 << 20
 @dataclass(frozen=True)
 class SqlStatement:
     """One statement without the semicolon at its end. line: where it begins, from 1; within: what it is a
-    line of, where that is not the file itself; written: as it stands in the file, where another text is executed
-    in its place."""
+    line of, where that is not the file itself; written: as it stands in the file, where another text is
+    executed in its place."""
 
     text: str
     line: int
