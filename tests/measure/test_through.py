@@ -63,18 +63,18 @@ def test_what_cannot_stand_between_is_refused(
 
 
 def test_a_pooler_that_is_not_there_or_is_something_else_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ServerError, match="does not run"):
-        find_through(f"pgbouncer:{tmp_path}/nowhere", {})
+        find_through(f"pgbouncer:{place}/nowhere", {})
     with pytest.raises(ServerError, match="is no pgbouncer"):
         find_through("pgbouncer:/bin/echo", {})
     with pytest.raises(ServerError, match="is no pgpool2"):
         find_through("pgpool2:/bin/echo", {})
     with pytest.raises(ServerError, match="is no odyssey"):
         find_through("odyssey:/bin/echo", {})
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("pgstrata.server.pooler.SYSTEM", str(tmp_path))
+    monkeypatch.setenv("PATH", str(place))
+    monkeypatch.setattr("pgstrata.server.pooler.SYSTEM", str(place))
     for kind in KINDS.values():
         with pytest.raises(ServerError, match="the program is not there") as caught:
             find_through(kind.name, {})

@@ -46,7 +46,7 @@ def test_what_is_called_visible_until_an_end_that_is_known_is_found_nine_times_o
     seen = noise(*long, blocks, pair_seconds=0.05, first_look=400, minutes=(2,)).visible[0]
     assert seen.pairs == 2400 and seen.watched is not None
     found = [look(*white(2400, 0.03, rng, seen.watched), blocks[:48], span=6.0).high < 1 for _ in range(100)]
-    assert np.mean(found) == pytest.approx(0.9, abs=0.1)
+    assert np.mean(found) >= 0.8
     without = noise(*white(4000, 0.03, rng), pair_seconds=0.05, minutes=(2,)).visible[0]
     assert without.watched is not None and seen.watched < without.watched
     early = noise(*white(4000, 0.03, rng), pair_seconds=0.05, first_look=400, minutes=(0.3,)).visible[0]

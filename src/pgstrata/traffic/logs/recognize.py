@@ -231,7 +231,8 @@ class _Places:
             main = max(times, key=lambda n: ("." in self._columns[n].values[0], self._columns[n].values))
             for number in times:
                 values = self._columns[number].values
-                self._letters[number] = "s" if number != main else "m" if "." in values[0] else "t"
+                precise = "m" if "." in values[0] else "t"
+                self._letters[number] = precise if number == main else "s"
         for number, column in enumerate(self._columns):
             letters = {"<epoch>": "n", "<session>": "c", "<transaction>": "v", "<backend>": "b"}
             if column.symbol in letters:
