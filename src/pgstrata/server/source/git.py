@@ -7,16 +7,16 @@ import os
 import re
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.ownership import check_executed
-from pgstrata.server.source.git_command import about, git_environment, run_git
+from pgstrata.server.source.git_command import about, git_command, git_environment, run_git
 from pgstrata.server.source.tree import NAMES_VERSION, OWN, Tree, no_tree, version_in
 from pgstrata.suggest import several
+from pgstrata.unpacking import Unpacking, parts_of
+from pgstrata.user_files import shown
 
 FETCH_SECONDS = 3600.0
 _URL = re.compile(r"(https?|git|ssh|file)://.+|[\w.-]+@[\w.-]+:.+")
@@ -137,34 +137,44 @@ def tree_of(repo: Path, ref: str, origin: str = "") -> Tree:
 
 
 def _export(repo: Path, commit: str, target: Path) -> None:
-    """Writes the files of a commit. By `git archive`, which touches no work tree and no index."""
-    command = ["git", "-C", str(repo), "-c", "tar.umask=022", "archive", "--format=tar", commit]
+    """Writes the files of a commit as they are stored: no attribute of the tree and no filter of the
+    repository's config changes them. PostgreSQL's trees have no links, and submodules are left out."""
+    modified = float(run_git(repo, "log", "-1", "--no-show-signature", "--format=%ct", commit, "--"))
+    listed = run_git(repo, "ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")
+    name = f"commit {commit[:10]} of {repo}"
+    files: list[tuple[str, str, bool]] = []
+    for line in filter(None, listed):
+        entry, _, path_bytes = line.partition(b"\t")
+        mode, kind, blob = entry.decode("ascii").split()
+        if kind == "blob" and mode in ("100644", "100755", "100664"):
+            files.append((os.fsdecode(path_bytes), blob, mode == "100755"))
     with subprocess.Popen(
-        command,
+        git_command(repo, "cat-file", "--batch"),
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         env=git_environment(),
     ) as process:
-        assert process.stdout is not None and process.stderr is not None
+        assert process.stdin is not None and process.stdout is not None
         try:
-            with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
-                for member in archive:
-                    if member.isreg() or member.isdir():  # PostgreSQL's trees have no links
-                        archive.extract(member, target, **_FULLY)
-            # The end of an archive may lie in two blocks, and tarfile reads the first: git must not find the
-            # pipe closed when it writes the second.
-            process.stdout.read()
-        except tarfile.TarError as error:
+            with Unpacking(name, target) as unpacking:
+                for path, blob, executable in files:
+                    process.stdin.write(f"{blob}\n".encode())
+                    process.stdin.flush()
+                    words = process.stdout.readline().split()
+                    if len(words) != 3 or words[1] != b"blob":
+                        raise ServerError(f"{shown(path)} of {name} cannot be read")
+                    parts = parts_of(name, path)
+                    unpacking.add_file(
+                        parts, process.stdout, int(words[2]), executable=executable, modified=modified
+                    )
+                    process.stdout.read(1)  # the line's end behind the content
+        except BrokenPipeError as error:
+            raise ServerError(f"{name} cannot be read") from error
+        except BaseException:
             process.kill()
-            said = process.stderr.read().decode(errors="replace").strip()
-            raise ServerError(f"commit {commit[:10]} cannot be read from {repo}: {said or error}") from error
-    if process.returncode != 0:
-        raise ServerError(f"commit {commit[:10]} cannot be read from {repo}")
-
-
-# Names of files come out of git, which refuses those that leave the folder.
-_FULLY: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
+            raise
+        process.stdin.close()
 
 
 def clone(url: str, ref: str, cache: Path, say: Callable[[str], None]) -> Path:
