@@ -131,7 +131,9 @@ def up(
     ] = "",
     without_tls: Annotated[
         bool,
-        typer.Option("--without-tls", help="Let the scheduler listen on the network without TLS."),
+        typer.Option(
+            "--without-tls", help="Danger: whoever reaches the scheduler has builds and servers run there."
+        ),
     ] = False,
     walltime: Annotated[
         str, typer.Option("--walltime", metavar="TIME", help="Of each job of Slurm.")
@@ -160,7 +162,7 @@ def up(
         raise UsageError(
             f"{what}: not a way to put a fleet up", hint or "write ssh:hosts.txt or slurm:PARTITION"
         )
-    tls = has_certificates()
+    tls = kind == "ssh" or has_certificates()  # by ssh they travel to the hosts, made for this fleet
     if not (tls or without_tls):
         raise UsageError(
             "the scheduler would listen on the network without TLS, and do what anybody who reaches it asks",

@@ -22,7 +22,7 @@ from distributed import Client, Future
 from distributed.security import Security
 
 from pgstrata.errors import PgstrataError, ServerError, UsageError, server_said
-from pgstrata.fleet import restricted
+from pgstrata.fleet import putting_up, restricted
 from pgstrata.fleet.perform import PRELOAD, RESOURCE
 
 CONNECT_SECONDS = 15.0
@@ -100,9 +100,13 @@ def has_certificates() -> bool:
 
 
 def security_for(address: str) -> Security | None:
-    """The certificates of the engine's own configuration, for addresses with TLS. Raises UsageError."""
+    """The certificates of a fleet that was put up here, else those of the engine's own configuration, for
+    addresses with TLS. Raises UsageError."""
     if not address.startswith("tls://"):
         return None
+    if (made := putting_up.certificates_for(address)) is not None:
+        with dask.config.set(made.settings()):
+            return Security()
     security = Security()
     if not has_certificates():
         raise UsageError(

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from pgstrata.errors import ServerError, UsageError
+from pgstrata.fleet.certificates import KEY, Certificates, certificates_in, make_certificates
 from pgstrata.server.cache import cache_folder
 from pgstrata.store import disk
 from pgstrata.user_files import read_text, user_path
@@ -112,6 +114,27 @@ def state_file(name: str) -> Path:
     return _folder() / f"{name}.json"
 
 
+def tls_folder(name: str) -> Path:
+    """Where the key and certificate of a fleet lie that was put up here, mode 0700."""
+    return _folder() / f"{name}.tls"
+
+
+def _make_tls(name: str) -> None:
+    folder = tls_folder(name)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    make_certificates(folder)
+
+
+def certificates_for(address: str) -> Certificates | None:
+    """The certificates of the fleet that was put up here and whose scheduler has this address."""
+    for name in names():
+        fleet = read(name)
+        if fleet is not None and fleet.address == address and (tls_folder(name) / KEY).exists():
+            return certificates_in(tls_folder(name))
+    return None
+
+
 def write(fleet: Fleet) -> None:
     """Keeps what is known of a fleet. Raises OSError."""
     disk.replace(state_file(fleet.wish.name), msgspec.json.encode(fleet))
@@ -170,6 +193,8 @@ def put_up(wish: Wish) -> FleetUp:
     """
     with keeping(wish.name):
         state_file(wish.name).unlink(missing_ok=True)
+        if wish.tls and wish.kind == "ssh":
+            _make_tls(wish.name)
     log = _folder() / f"{wish.name}.log"
     with log.open("wb") as output:
         keeper = subprocess.Popen(
@@ -212,6 +237,7 @@ def put_down(name: str) -> None:
             raise ServerError(f"the keeper of {name}, process {fleet.pid}, does not end", f"kill {fleet.pid}")
         time.sleep(0.1)
     state_file(name).unlink(missing_ok=True)
+    shutil.rmtree(tls_folder(name), ignore_errors=True)
 
 
 __all__ = [
@@ -219,6 +245,7 @@ __all__ = [
     "FleetUp",
     "HostLine",
     "Wish",
+    "certificates_for",
     "check_name",
     "is_kept",
     "keeping",
@@ -227,5 +254,6 @@ __all__ = [
     "put_up",
     "read",
     "read_hosts",
+    "tls_folder",
     "write",
 ]
