@@ -151,6 +151,18 @@ def read_small(path: Path, most: int = SMALL_BYTES) -> str:
         return file.read(most).decode(errors="replace")
 
 
+def private_opener(name: str, flags: int) -> int:
+    """For `open`: a file that is made now is for this user alone (0600), whatever the umask."""
+    return os.open(name, flags | os.O_CLOEXEC, 0o600)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Writes a file of mode 0600, also where an older one of another mode is there. Raises OSError."""
+    with open(path, "wb", opener=private_opener) as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(data)
+
+
 def write_into(
     folder: Path, name: str, text: str, *, mode: int, owner: tuple[int, int] | None = None
 ) -> None:

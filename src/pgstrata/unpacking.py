@@ -154,11 +154,13 @@ class _Link:
 class Unpacking:
     """One archive while it is unpacked into an empty folder that nobody else may write to.
 
-    name: what messages call the archive. Use as a context manager: symbolic links appear at its end.
+    name: what messages call the archive; private: modes are 0600 and 0700. Use as a context manager: symbolic
+    links appear at its end.
     """
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, *, private: bool = False) -> None:
         self._name, self._folder = name, folder
+        self._permitted = 0o700 if private else 0o777
         self._root = -1
         self._links: dict[Parts, _Link] = {}
 
@@ -241,7 +243,7 @@ class Unpacking:
                 os.close(here)
                 here = below
                 if is_new:
-                    os.fchmod(here, 0o755)  # whatever the umask
+                    os.fchmod(here, 0o755 & self._permitted)  # whatever the umask
         except BaseException:
             os.close(here)
             raise
@@ -280,7 +282,7 @@ class Unpacking:
                 if left:
                     raise ArchiveError(f"{self._name} ends in the middle of {shown[:200]}")
                 file.flush()
-                os.fchmod(descriptor, 0o755 if executable else 0o644)
+                os.fchmod(descriptor, (0o755 if executable else 0o644) & self._permitted)
                 # make compares times; one that no file system takes is that of the unpacking.
                 if 0 <= modified < 1 << 33:
                     os.utime(descriptor, (modified, modified))
@@ -348,9 +350,16 @@ class Unpacking:
             todo += reversed(further.target.split("/"))
 
 
-def unpack(name: str, archive: tarfile.TarFile, folder: Path, most_bytes: int = TOTAL_BYTES) -> None:
+def unpack(
+    name: str,
+    archive: tarfile.TarFile,
+    folder: Path,
+    most_bytes: int = TOTAL_BYTES,
+    *,
+    private: bool = False,
+) -> None:
     """Unpacks a whole archive into an empty folder. Raises ArchiveError, OSError."""
-    with Unpacking(name, folder) as unpacking:
+    with Unpacking(name, folder, private=private) as unpacking:
         for member in members(name, archive, most_bytes):
             unpacking.add(archive, member)
 

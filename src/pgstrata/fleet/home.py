@@ -30,9 +30,9 @@ def bring_home(results: Results, assignment: Assignment, sent: Parcel) -> list[R
     with storing("take in the runs of a machine", results.root):
         place = results.root / ARRIVED / assignment.id
         shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
+        place.mkdir(mode=0o700, parents=True)
         try:
-            parcel.unpack(sent, place)
+            parcel.unpack(sent, place, private=True)
             runs = _checked(place, assignment)
             sync_tree(place)
             made = [_into_place(run, results.root) for run in runs]
@@ -65,7 +65,7 @@ def _checked(place: Path, assignment: Assignment) -> list[Run]:
 def _into_place(run: Run, root: Path) -> Path:
     final = run.key.folder(root) / run.folder.name
     if not final.exists():
-        final.parent.mkdir(parents=True, exist_ok=True)
+        final.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.rename(run.folder, final)  # noqa: PTH104
         for folder in (final.parent, *final.parent.parents[:3]):
             sync_folder(folder)

@@ -44,8 +44,8 @@ def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def unpack(parcel: Parcel, folder: Path) -> None:
-    """Writes what is in a parcel below an empty folder.
+def unpack(parcel: Parcel, folder: Path, *, private: bool = False) -> None:
+    """Writes what is in a parcel below an empty folder. private: for this user alone.
 
     Raises ServerError where the digest is wrong, a name or link leads out of the folder, or it is larger than
     MOST_BYTES; OSError where it cannot be written.
@@ -56,7 +56,7 @@ def unpack(parcel: Parcel, folder: Path) -> None:
     name = "a parcel"
     try:
         with opened(name, io.BytesIO(data), "r:gz") as archive:
-            unpack_all(name, archive, folder, MOST_BYTES)
+            unpack_all(name, archive, folder, MOST_BYTES, private=private)
     except ArchiveError as error:
         raise ServerError(error.message) from error
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from pgstrata.driver.path import find_tools
 from pgstrata.errors import PgstrataError
 from pgstrata.judge.stacks import Stacks, add_up, folded_text, in_samples, parse_folded
+from pgstrata.ownership import write_private
 from pgstrata.page.results import Repeats, RunSet, anchor
 
 FOLDER = "flames"
@@ -92,7 +93,7 @@ def draw_flames(results: RunSet, flames: Flames, out: Path) -> tuple[Flames, str
         binary = find_tools()
     except PgstrataError as error:
         return flames, f"The graphs could not be drawn: {error.message}; {error.hint}."
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     drawn: dict[Key, dict[str, Flame]] = {}
     troubles: list[str] = []
     with tempfile.TemporaryDirectory(prefix="pgstrata-flames-") as temporary:
@@ -160,7 +161,7 @@ def _svg(binary: Path, files: list[str], title: str, under: str, out: Path) -> t
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip()
         return None, f"A flame graph could not be drawn: {said}"
-    out.write_bytes(done.stdout)
+    write_private(out, done.stdout)
     return f"{FOLDER}/{out.name}", ""
 
 

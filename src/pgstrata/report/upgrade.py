@@ -109,7 +109,7 @@ def write_pages(decision: Decision) -> tuple[Path, Path]:
     folder = decision.tried.question.folder
     whole = write_report_of(decision.results, folder / "report")
     out = folder / "page"
-    out.mkdir(parents=True, exist_ok=True)
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
     results = decision.results
     write_page(
         title(decision),

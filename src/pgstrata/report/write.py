@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from pgstrata.errors import StoreError
-from pgstrata.ownership import own_folder
+from pgstrata.ownership import own_folder, write_private
 from pgstrata.page.blocks import Section
 from pgstrata.page.charts import color
 from pgstrata.page.frames import Frames
@@ -64,7 +63,13 @@ def write_report_of(run_set: RunSet, out: Path, *, title: str | None = None) -> 
     """
     try:
         for folder in (out, out / "tables", *([out / FLAMES] if (out / FLAMES).exists() else [])):
-            own_folder(folder, "the folder of the report", advice="name another one with --out", way=False)
+            own_folder(
+                folder,
+                "the folder of the report",
+                advice="name another one with --out",
+                mode=0o700,
+                way=False,
+            )
         flames, trouble = draw_flames(run_set, {**read_flames(run_set), **counted_flames(run_set)}, out)
     except OSError as cause:
         raise _unwritable(out, cause) from cause
@@ -109,7 +114,9 @@ def write_page(
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
     )
     try:
-        own_folder(out / "tables", "the folder of the report", advice="name another one", way=False)
+        own_folder(
+            out / "tables", "the folder of the report", advice="name another one", mode=0o700, way=False
+        )
         for name, text in sheets.items():
             _write(out / "tables" / name, text)
         _write(out / "report.md", write_markdown(title, lede, list(made)))
@@ -130,7 +137,7 @@ def _unwritable(out: Path, cause: OSError) -> StoreError:
 def _write(path: Path, text: str) -> None:
     """Whole or not at all. What is not valid Unicode (names taken from a server's bytes) is replaced."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(text.encode("utf-8", "replace"))
+    write_private(temporary, text.encode("utf-8", "replace"))
     temporary.replace(path)
 
 
@@ -138,7 +145,7 @@ def _copy_plotly(path: Path) -> None:
     """The script of the charts, as the plotly package carries it (MIT licence, named in its head)."""
     with as_file(files("plotly") / "package_data" / "plotly.min.js") as source:
         if not path.exists() or path.stat().st_size != source.stat().st_size:
-            shutil.copyfile(source, path)
+            write_private(path, source.read_bytes())
 
 
 def _version() -> str:

@@ -390,7 +390,7 @@ def _write(path: Path, made: int) -> None:
     descriptor, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o644)
+            os.fchmod(descriptor, 0o600)
             file.write(_head(body))
             file.write(body)
             file.flush()

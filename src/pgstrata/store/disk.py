@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pgstrata.errors import StoreError, is_disk_full
+from pgstrata.ownership import private_opener
 
 REMOVED_AT_ONCE = 8
 """Files of a folder's tree that are removed at the same time."""
@@ -42,7 +43,7 @@ def storing(deed: str, path: Path) -> Iterator[None]:
 
 def write(path: Path, data: bytes) -> None:
     """A file on disk, not only in memory. Raises OSError."""
-    with path.open("xb") as file:
+    with open(path, "xb", opener=private_opener) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -79,7 +80,7 @@ def _at_once(name: str, flags: int) -> int:
 
 def compress(source: Path, target: Path) -> None:
     """A gzip of a file that may be larger than memory, synced. Raises OSError."""
-    with source.open("rb") as log, target.open("xb") as file:
+    with source.open("rb") as log, open(target, "xb", opener=private_opener) as file:
         with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6) as packed:
             shutil.copyfileobj(log, packed, 1 << 20)
         file.flush()

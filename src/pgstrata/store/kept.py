@@ -75,7 +75,7 @@ def keep(folder: Path, step: KeptStep, data: KeptData) -> None:
 
 def _write(folder: Path, name: str, body: bytes, deed: str) -> None:
     with disk.storing(deed, folder):
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         disk.replace(folder / name, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
         disk.sync_folder(folder.parent)
 

@@ -67,7 +67,7 @@ def try_lock(path: Path) -> IO[str] | None:
 def open_own(path: Path) -> IO[str]:
     """A file for reading and appending, made if need be; a symbolic link or a pipe is not followed."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, 0o644), "a+", encoding="utf-8")
+    return os.fdopen(os.open(path, flags, 0o600), "a+", encoding="utf-8")
 
 
 def unlock(file: IO[str]) -> None:
@@ -104,7 +104,7 @@ def holder(path: Path) -> Holder | None:
 def own_results(folder: Path) -> None:
     """Makes a folder of results unless it is there. Raises OSError, and OwnershipError where another
     user could prepare what is written to or change what is read later."""
-    own_folder(folder, "the results folder", advice="name another one with --results", way=False)
+    own_folder(folder, "the results folder", advice="name another one with --results", mode=0o700, way=False)
 
 
 class ResultsLock:

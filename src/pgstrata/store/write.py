@@ -53,7 +53,7 @@ class RunBuilder:
         with disk.storing("begin a run", self._parent):
             for folder in (*reversed(self._parent.parents[:3]), self._parent):
                 lock.own_results(folder)
-            self.folder.mkdir()
+            self.folder.mkdir(mode=0o700)
             self._owner = lock.try_lock(self.folder / OWNER)
 
     def keep_steps(self, made_of: str, comparison: str | None, taken: Sequence[KeptStep]) -> None:
@@ -183,7 +183,7 @@ class RunBuilder:
             raise ValueError(f"not a name of a file inside a run: {name!r}")
         path = self.folder.joinpath(*parts)
         with disk.storing(f"store {name}", self._parent):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             disk.write(path, data)
         self._sums["/".join(parts)] = sums.of(data)
         if len(parts) > 1:  # what lies in folders (spec, profile) is of a step, all else of the run
@@ -197,7 +197,7 @@ class RunBuilder:
         next one removes building folders without an owner.
         """
         folder = self.folder / name
-        folder.mkdir()
+        folder.mkdir(mode=0o700)
         try:
             yield folder
         finally:

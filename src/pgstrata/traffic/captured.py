@@ -481,10 +481,8 @@ class Writer:
         self._put(_TRAILER.pack(directory, len(entries), at_texts, len(packed), at_header, len(head), MAGIC))
         self._file.flush()
         os.fsync(self._file.fileno())
-        # As any file that this user makes.
-        mask = os.umask(0o022)
-        os.umask(mask)
-        os.fchmod(self._file.fileno(), 0o666 & ~mask)
+        # It holds what the log holds, which the server writes for itself alone (log_file_mode = 0600).
+        os.fchmod(self._file.fileno(), 0o600)
         try:
             os.link(self._file.name, self.path)
         except OSError as error:
