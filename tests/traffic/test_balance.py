@@ -320,6 +320,15 @@ def test_json_of_any_depth(tmp_path: Path) -> None:
     assert header.balance is not None and header.balance.entries == 3
 
 
+def test_parameters_that_may_be_cut_are_not_replayed(tmp_path: Path) -> None:
+    """Three dots are no cut where a longer value was whole."""
+    values = ["and so...", "a long text of the same log", "and so...", "a long text of the same..."]
+    told = [one for n, v in enumerate(values) for one in extended(START + n * 10 * MS, 3, "SELECT $1", [v])]
+    header, own = only(tmp_path, told)
+    assert [s.parameters for s in own] == [(values[1],), (values[2],), (values[3],)]
+    assert reasons(header) == {account.CUT_VALUES: (3, 3)}
+
+
 # --- verbose ----------------------------------------------------------------------------------
 
 

@@ -20,6 +20,8 @@ MESSAGES = "messages that are no statements: notices, warnings, plans"
 ENDED = "connections that the server refused or ended"
 EMPTY_SESSIONS = "sessions without a statement that is kept"
 
+CUT_VALUES = "parameters that end in three dots and may be cut (log_parameter_max_length)"
+
 NO_STATEMENTS = frozenset((MESSAGES, ENDED, EMPTY_SESSIONS))
 """Reasons of entries that tell of no statement."""
 
@@ -72,6 +74,7 @@ def largest_first(parts: dict[str, LeftOut]) -> list[LeftOut]:
 
 
 __all__ = [
+    "CUT_VALUES",
     "EMPTY_SESSIONS",
     "ENCODING",
     "ENDED",

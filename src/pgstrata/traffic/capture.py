@@ -208,11 +208,6 @@ def _notes(log: Log, reader: Reader, header: Header) -> list[str]:
         )
     if facts.resumed:
         notes.append(f"{facts.resumed:,} sessions were silent for so long that they go on as other ones")
-    if facts.ellipses:
-        notes.append(
-            f"of {facts.ellipses:,} statements a parameter ends in three dots: perhaps cut "
-            "(log_parameter_max_length = -1)"
-        )
     if facts.constants:
         notes.append(
             f"{len(facts.constants):,} statements that define tables, types or functions keep their constants"

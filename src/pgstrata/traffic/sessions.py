@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from pgstrata.traffic import messages, settings, shapes
 from pgstrata.traffic.account import (
+    CUT_VALUES,
     EMPTY_SESSIONS,
     ENCODING,
     ENDED,
@@ -161,8 +162,6 @@ class SessionFacts:
     resumed: int = 0
     #: Statements that went well in an unknown time.
     untimed: int = 0
-    #: Statements with a parameter that ends in three dots.
-    ellipses: int = 0
     #: Statements that set client_encoding beside other things.
     recoded: int = 0
     #: Numbers of the shapes whose constants stay in a masked file.
@@ -183,6 +182,8 @@ class Reader:
         self._first: int | None = None
         self._known: dict[str, _Known] = {}
         self._forgotten: set[str] = set()
+        # Letters of the longest parameter that is whole, of statements that went well and of others.
+        self._longest = [0, 0]
 
     # --- entries ------------------------------------------------------------------------------
 
@@ -414,7 +415,7 @@ class Reader:
         self.signs.entry(session.signs, entry)
         waiting, query, code = session.waiting, entry.query, entry.sqlstate
         if waiting is not None:
-            is_same = waiting.text.rstrip() == query.rstrip() if query else not code.startswith(_ENDS)
+            is_same = waiting.text.rstrip() == query.rstrip() if query else not _ends_connection(entry)
             if is_same or waiting.damage or _damage(entry):
                 took = max(0, entry.time - waiting.start)
                 self._emit_waiting(session, took, code, entries=1)
@@ -423,7 +424,7 @@ class Reader:
         pending = session.pending
         if not query:
             self._plain(session)
-            why = ENDED if code.startswith(_ENDS) else NO_STATEMENT
+            why = ENDED if _ends_connection(entry) else NO_STATEMENT
             self.account.leave_out(why, 0.0, self._shown(entry.message), 1)
             return
         name = pending.named(query)
@@ -433,11 +434,12 @@ class Reader:
             self._plain(session)
             return
         values = messages.parameters_of_context(entry.context)
-        protocol = EXTENDED if values is not None or self._what(query).parameters else SIMPLE
+        has_parameters = self._what(query).parameters > 0
         if name is not None:
             protocol = _protocol(name)
-            values = values or ()
-        elif values is None and code.startswith("42"):
+        else:
+            protocol = EXTENDED if values is not None or has_parameters else SIMPLE
+        if values is None and (not has_parameters or code.startswith("42")):
             # It failed before its parameters mattered, and will again.
             values = ()
         self._plain(session)
@@ -471,6 +473,11 @@ class Reader:
             seconds = cost.microseconds if took is None else took
             self.account.leave_out(why, seconds / 1e6, example, entries)
             return
+        values = tuple(values or ())
+        if values and self._may_be_cut(values, is_failure=bool(sqlstate)):
+            seconds = cost.microseconds if took is None else took
+            self.account.damage(CUT_VALUES, seconds / 1e6, text, entries)
+            return
         if kind:
             self._follow_transaction(session, kind, text)
         facts = self.facts
@@ -480,9 +487,6 @@ class Reader:
         start = max(start, session.free)
         session.free = start + (took or 0)
         self._flush(session)
-        values = tuple(values or ())
-        if values and any(value is not None and value.endswith("...") for value in values):
-            facts.ellipses += 1
         facts.recoded += known.is_recoded
         if known.set_by_parameters:
             values = self._in_utf8(values, known.set_by_parameters)
@@ -492,6 +496,20 @@ class Reader:
             start, took, protocol, known.shape, known.text, values, sqlstate, kind == shapes.FORGETS
         )
         session.held = _Held(statement, text, entries, is_common=known.is_common)
+
+    def _may_be_cut(self, values: tuple[str | None, ...], *, is_failure: bool) -> bool:
+        """Returns whether a value may be cut: it ends in three dots, and none that was longer was whole."""
+        cut = 0
+        longest = self._longest[is_failure]
+        for value in values:
+            if value is None:
+                continue
+            if value.endswith("..."):
+                cut = max(cut, len(value.encode("utf-8", "replace")))
+            elif len(value) > longest:
+                longest = len(value)
+        self._longest[is_failure] = longest
+        return cut > 0 and cut >= longest
 
     def _follow_transaction(self, session: _Open, kind: str, text: str) -> None:
         if kind == shapes.BEGIN:
@@ -664,6 +682,10 @@ def _damage(entry: LogEntry) -> str:
         if text and text[-1] in "] \n" and messages.is_truncated(text):
             return TRUNCATED
     return ""
+
+
+def _ends_connection(entry: LogEntry) -> bool:
+    return entry.severity in ("FATAL", "PANIC") or entry.sqlstate.startswith(_ENDS)
 
 
 def _protocol(name: str) -> int:
