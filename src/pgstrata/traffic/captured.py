@@ -345,8 +345,11 @@ class Writer:
         start, duration, protocol, number, text, parameters, sqlstate, forgets = statement
         buffer = session.buffer
         before = len(buffer)
-        start = max(start, session._before)
-        reference = self._reference(text) if common else None
+        if start < session._before:
+            start = session._before
+        reference = self._texts.get(text) if common else None
+        if common and reference is None:
+            reference = self._reference(text)
         flags = (
             protocol
             | (_FAILED if sqlstate else 0)
@@ -356,7 +359,10 @@ class Writer:
         )
         _varint(buffer, start - session._before)
         buffer.append(flags)
-        _varint(buffer, number)
+        if number < 128:
+            buffer.append(number)
+        else:
+            _varint(buffer, number)
         if duration is not None:
             _varint(buffer, duration)
         if sqlstate:
@@ -374,10 +380,16 @@ class Writer:
                     buffer.append(0)
                 else:
                     encoded = value.encode("utf-8", "replace")
-                    _varint(buffer, len(encoded) + 1)
+                    size = len(encoded) + 1
+                    if size < 128:
+                        buffer.append(size)
+                    else:
+                        _varint(buffer, size)
                     buffer += encoded
         session._before = start
-        session.end = max(session.end, start + (duration or 0))
+        end = start + (duration or 0)
+        if end > session.end:
+            session.end = end
         session.statements += 1
         self._count(session, statement)
         self._held += len(buffer) - before
@@ -394,8 +406,9 @@ class Writer:
                 self._flush(other)
 
     def _reference(self, text: str) -> int | None:
-        number = self._texts.get(text)
-        if number is None and len(self._texts) < MOST_TEXTS and len(text) <= LONGEST_TEXT:
+        """Returns the number of a text that is kept once from now on, None where it is not."""
+        number = None
+        if len(self._texts) < MOST_TEXTS and len(text) <= LONGEST_TEXT:
             size = self._text_bytes + len(text.encode("utf-8", "replace"))
             if size <= MOST_TEXT_BYTES:
                 self._text_bytes = size

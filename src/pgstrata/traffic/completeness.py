@@ -52,15 +52,18 @@ class Signs:
 
     def entry(self, session: SignsOfSession, entry: LogEntry) -> None:
         """Follows the numbers of a session."""
-        if entry.number:
-            number = int(entry.number) if len(entry.number) < 20 else 0
+        text = entry.number
+        if text:
+            number = int(text) if len(text) < 20 else 0
             self.lines += 1
-            if session.next_line and number > session.next_line:
-                self.missing_lines += number - session.next_line
+            expected = session.next_line
+            if number > expected > 0:
+                self.missing_lines += number - expected
             session.next_line = number + entry.lines
-        if entry.transaction and entry.transaction != session.local:
-            session.local = entry.transaction
-            backend, _, local = entry.transaction.partition("/")
+        text = entry.transaction
+        if text and text != session.local:
+            session.local = text
+            backend, _, local = text.partition("/")
             if not local.isdigit() or len(local) > 10 or local == "0":
                 return
             number = int(local)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 DURATION = re.compile(
     r"duration: ([0-9]{1,15}(?:\.[0-9]{1,6})?) ms(?:  (statement|parse|bind|execute|fastpath function call)"
@@ -26,26 +25,6 @@ PLAN = re.compile(r"duration: [0-9.]{1,20} ms  plan:", re.DOTALL)
 """Of auto_explain, which writes it beside the statement's own duration."""
 
 UNNAMED = "<unnamed>"
-
-
-class Duration(NamedTuple):
-    """A message with a duration. microseconds: how long it took; kind: `statement`, `parse`, `bind`,
-    `execute`, `fastpath function call`, or empty where nothing but the duration is there."""
-
-    microseconds: int
-    kind: str
-    is_fetch: bool
-    name: str
-    text: str
-
-
-def duration(message: str) -> Duration | None:
-    """Returns a message with a duration taken apart, None where it is none that a server writes."""
-    match = DURATION.match(message)
-    if match is None:
-        return None
-    took, kind, fetch, name, text = match.groups()
-    return Duration(round(float(took) * 1000), kind or "", fetch is not None, name or "", text or "")
 
 
 def parameters(text: str) -> tuple[str | None, ...] | None:
@@ -95,8 +74,6 @@ __all__ = [
     "EXECUTE",
     "FASTPATH",
     "PLAN",
-    "Duration",
-    "duration",
     "is_truncated",
     "parameters",
     "parameters_of_context",

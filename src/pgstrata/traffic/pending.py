@@ -30,11 +30,9 @@ class Cost(NamedTuple):
 NOTHING = Cost()
 
 
-class _Part(NamedTuple):
-    kind: str
-    text: int
-    begin: int
-    took: int
+_Parts = tuple[int, int, int, int, bool]
+"""A parse, a bind or both of one statement: hash of the text, when it began, how long it took, entries, and
+whether it is bound. A plain tuple, as two of three entries of many logs make one."""
 
 
 class _Bare(NamedTuple):
@@ -47,51 +45,54 @@ class Pending:
     """What one session has parsed and bound. Methods return the time and the entries that belong to nothing
     any more."""
 
-    __slots__ = ("_bare", "_executed", "_named")
+    __slots__ = ("_executed", "bare", "named_parts")
 
     def __init__(self) -> None:
-        self._named: dict[str, list[_Part]] = {}
-        self._bare: list[_Bare] = []
+        #: By the name of the statement, empty without one.
+        self.named_parts: dict[str, _Parts] = {}
+        #: Durations that name nothing.
+        self.bare: list[_Bare] = []
         self._executed: set[str] = set()
 
     # --- with a text ----------------------------------------------------------------------------
 
     def add(self, kind: str, name: str, text: str, begin: int, took: int) -> Cost:
         """Adds a parse or a bind of a statement. Returns what it replaces."""
-        part = _Part(kind, hash(text), begin, took)
-        parts = self._named.get(name)
+        named = self.named_parts
+        parts = named.get(name)
         if parts is None:
-            self._named[name] = [part]
-            if len(self._named) > MOST_NAMES:
-                return _sum(self._named.pop(next(iter(self._named))))
+            named[name] = hash(text), begin, took, 1, kind == "bind"
+            return _cost(named.pop(next(iter(named)))) if len(named) > MOST_NAMES else NOTHING
+        digest, since, before, entries, is_bound = parts
+        if kind == "bind" and not is_bound and digest == hash(text):
+            named[name] = digest, since, before + took, entries + 1, True
             return NOTHING
-        if kind == "parse" or parts[-1].kind == "bind" or parts[0].text != part.text:
-            lost = parts if kind == "parse" or parts[0].text != part.text else [parts.pop()]
-            kept = [] if lost is parts else parts
-            self._named[name] = [*kept, part]
-            return _sum(lost)
-        parts.append(part)
-        return NOTHING
+        named[name] = hash(text), begin, took, 1, kind == "bind"
+        return _cost(parts)
 
     def take(self, name: str, text: str, begin: int) -> Cost:
         """Takes what belongs to an execution that begins at `begin`."""
-        parts = self._named.get(name)
-        if parts is None or parts[0].text != hash(text):
+        parts = self.named_parts.pop(name, None)
+        if parts is None:
             return NOTHING
-        del self._named[name]
-        return _since(_sum(parts), begin)
+        digest, since, took, entries, _ = parts
+        if digest != hash(text):
+            self.named_parts[name] = parts
+            return NOTHING
+        return Cost(since if begin - since <= took + PAUSE else begin - took, took, entries)
 
     def named(self, text: str) -> str | None:
         """Returns the name under which a text is waited for, None where it is not."""
         wanted = hash(text)
-        for name, parts in self._named.items():
-            if parts[0].text == wanted:
+        for name, parts in self.named_parts.items():
+            if parts[0] == wanted:
                 return name
         return None
 
     def drop_unnamed(self) -> Cost:
         """A plain statement ends the one without a name."""
-        return _sum(self._named.pop("", ()))
+        parts = self.named_parts.pop("", None)
+        return NOTHING if parts is None else _cost(parts)
 
     # --- bare durations -------------------------------------------------------------------------
 
@@ -101,9 +102,9 @@ class Pending:
         if tag and tag not in ("PARSE", "BIND"):
             time, count = self.drop_bare()
             return time + took, count + 1
-        self._bare.append(_Bare(end, took, bool(tag)))
-        if len(self._bare) > 2:
-            oldest = self._bare.pop(0)
+        self.bare.append(_Bare(end, took, bool(tag)))
+        if len(self.bare) > 2:
+            oldest = self.bare.pop(0)
             return oldest.took, 1
         return 0, 0
 
@@ -111,20 +112,23 @@ class Pending:
         """Takes the durations of the parse and the bind of an execution that begins at `begin`."""
         most = 2 if not name or name not in self._executed else 1
         since, took, count = begin, 0, 0
-        while self._bare and count < most:
-            last = self._bare[-1]
+        while self.bare and count < most:
+            last = self.bare[-1]
             if not last.is_known and since - last.end > AT_ONCE:
                 break
-            self._bare.pop()
+            self.bare.pop()
             since, took, count = last.end - last.took, took + last.took, count + 1
-        return _since(Cost(since, took, count), begin) if count else NOTHING
+        if not count:
+            return NOTHING
+        # It began with its parse, unless the client did something else in between.
+        return Cost(since if begin - since <= took + PAUSE else begin - took, took, count)
 
     def drop_bare(self) -> tuple[int, int]:
         """Returns time and count of all bare durations; none of them waits any more."""
-        if not self._bare:
+        if not self.bare:
             return 0, 0
-        dropped = sum(bare.took for bare in self._bare), len(self._bare)
-        self._bare.clear()
+        dropped = sum(bare.took for bare in self.bare), len(self.bare)
+        self.bare.clear()
         return dropped
 
     def execute(self, name: str) -> None:
@@ -134,23 +138,19 @@ class Pending:
 
     def drop(self) -> Cost:
         """The session is at its end: what has a text and was not executed."""
-        dropped = _sum([part for parts in self._named.values() for part in parts])
-        self._named.clear()
-        return dropped
+        parts = list(self.named_parts.values())
+        self.named_parts.clear()
+        if not parts:
+            return NOTHING
+        return Cost(
+            min(begin for _, begin, _, _, _ in parts),
+            sum(took for _, _, took, _, _ in parts),
+            sum(entries for _, _, _, entries, _ in parts),
+        )
 
 
-def _sum(parts: list[_Part] | tuple[()]) -> Cost:
-    if not parts:
-        return NOTHING
-    return Cost(min(part.begin for part in parts), sum(part.took for part in parts), len(parts))
-
-
-def _since(cost: Cost, begin: int) -> Cost:
-    """Says when a statement began: with its parse, unless the client did something else in between."""
-    assert cost.since is not None
-    if begin - cost.since > cost.microseconds + PAUSE:
-        return cost._replace(since=begin - cost.microseconds)
-    return cost
+def _cost(parts: _Parts) -> Cost:
+    return Cost(*parts[1:4])
 
 
 __all__ = ["NOTHING", "Cost", "Pending"]

@@ -45,6 +45,7 @@ from pgstrata.traffic.literals import Purpose
 from pgstrata.traffic.logs.line import TRUNCATED, UNBOUNDED, LogEntry
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.masked import masked
+from pgstrata.traffic.messages import DURATION
 from pgstrata.traffic.pending import NOTHING, Cost, Pending
 from pgstrata.traffic.tokens import tokens
 
@@ -75,6 +76,7 @@ class _Waiting(NamedTuple):
     cost: Cost
     #: Why its text is not whole, empty where it is.
     damage: str = ""
+    listed: str = ""
 
 
 class _Known(NamedTuple):
@@ -102,11 +104,14 @@ class _Held:
 
     __slots__ = ("entries", "is_common", "statement", "text")
 
-    def __init__(self, statement: Statement, text: str, entries: int, *, is_common: bool) -> None:
+    def __init__(self, statement: Statement, text: str, entries: int, is_common: bool) -> None:
         self.statement, self.text, self.entries, self.is_common = statement, text, entries, is_common
 
 
 _NO_PURPOSES: Mapping[int, Purpose] = {}
+
+_PERHAPS_CUT = frozenset("] \n")
+"""Last letters of a text that a log service may have cut."""
 
 
 class _Open:
@@ -184,6 +189,7 @@ class Reader:
         self._forgotten: set[str] = set()
         # Letters of the longest parameter that is whole, of statements that went well and of others.
         self._longest = [0, 0]
+        self._longest_list = 0
 
     # --- entries ------------------------------------------------------------------------------
 
@@ -194,6 +200,9 @@ class Reader:
         if self._first is None:
             self._first = entry.time
         message = entry.message
+        if message.startswith("duration: ") and entry.client and entry.severity == "LOG":
+            self._duration(entry)
+            return
         if message.startswith(messages.CONNECTED) and entry.severity == "LOG":
             self._connects(entry)
             return
@@ -201,9 +210,6 @@ class Reader:
             account.server += 1
             return
         if entry.severity == "LOG":
-            if message.startswith("duration: "):
-                self._duration(entry)
-                return
             if message.startswith("statement: "):
                 self._begins(entry, SIMPLE, "", message[11:], ())
                 return
@@ -287,42 +293,53 @@ class Reader:
     def _duration(self, entry: LogEntry) -> None:
         session = self._session(entry)
         self.signs.entry(session.signs, entry)
-        told = messages.duration(entry.message)
-        if told is None:
+        match = DURATION.match(entry.message)
+        if match is None:
             if messages.PLAN.match(entry.message):
                 self._message(entry)
             else:
                 self.account.damage(UNBOUNDED, 0.0, entry.message, 1)
             return
-        took, kind, is_fetch, portal, text = told
-        if not kind:
+        milliseconds, kind, is_fetch, portal, text = match.groups()
+        took = round(float(milliseconds) * 1000)
+        if kind is None:
             self._ends(session, entry, took)
             return
-        self._emit_waiting(session, None)
+        if session.waiting is not None:
+            self._emit_waiting(session, None)
         began = entry.time - took
-        name = messages.statement_name(portal)
-        if damage := _damage(entry):
-            cost = session.pending.take(name, text, began)
-            self.account.damage(damage, (took + cost.microseconds) / 1e6, entry.message, 1 + cost.entries)
-            return
-        if kind in ("parse", "bind"):
-            self._unexecuted(session.pending.add(kind, name, text, began, took))
-        elif kind == "statement":
-            self._plain(session)
+        if entry.damage or entry.message[-1] in _PERHAPS_CUT or entry.detail[-1:] == "]":
+            name = messages.statement_name(portal or "")
+            if damage := _damage(entry):
+                cost = session.pending.take(name, text, began)
+                seconds = (took + cost.microseconds) / 1e6
+                self.account.damage(damage, seconds, entry.message, 1 + cost.entries)
+                return
+        if kind == "statement":
+            if session.pending.bare or session.pending.named_parts:
+                self._plain(session)
             self.signs.statement(took)
             self._emit(session, began, took, SIMPLE, text, ())
-        elif kind == "execute":
+            return
+        name = messages.statement_name(portal)
+        if kind == "execute":
             session.fetching = None
             if is_fetch:
                 self._longer(session, text, took)
                 return
             cost = self._cost(session, name, text, began)
-            self.signs.execution(took, is_bound=cost.entries > 0)
-            values = messages.parameters_of_detail(entry.detail)
-            self._emit(session, began, took, _protocol(name), text, values, cost=cost)
-        else:
+            self.signs.execution(took, is_bound=cost is not NOTHING)
+            listed = entry.detail
+            values = messages.parameters_of_detail(listed) if listed else None
+            protocol = PREPARED if name else EXTENDED
+            self._emit(session, began, took, protocol, text, values, cost=cost, listed=listed)
+        elif kind == "fastpath function call":
             self._plain(session)
             self.account.leave_out(FASTPATH, took / 1e6, entry.message, 1)
+        else:
+            replaced = session.pending.add(kind, name, text, began, took)
+            if replaced is not NOTHING:
+                self._unexecuted(replaced)
 
     def _executes(self, entry: LogEntry) -> None:
         match = messages.EXECUTE.match(entry.message)
@@ -353,7 +370,9 @@ class Reader:
         else:
             self._plain(session)
             cost = NOTHING
-        session.waiting = _Waiting(entry.time, protocol, name, text, values, cost, _damage(entry))
+        session.waiting = _Waiting(
+            entry.time, protocol, name, text, values, cost, _damage(entry), entry.detail
+        )
 
     def _ends(self, session: _Open, entry: LogEntry, took: int) -> None:
         """Takes a duration that names no statement: that of the one that is under way, if any is."""
@@ -368,21 +387,24 @@ class Reader:
     def _cost(self, session: _Open, name: str, text: str, begin: int) -> Cost:
         """Returns what the parse and the bind of an execution took."""
         pending = session.pending
-        cost = pending.take(name, text, begin)
-        bare = pending.take_bare(name, begin) if not cost.entries else NOTHING
-        pending.execute(name)
-        self._unnamed(*pending.drop_bare())
-        if bare.entries:
-            cost = bare
+        cost = pending.take(name, text, begin) if pending.named_parts else NOTHING
+        if pending.bare:
+            if cost is NOTHING:
+                cost = pending.take_bare(name, begin)
+            self._unnamed(*pending.drop_bare())
         if name:
-            return cost
-        self._unexecuted(pending.drop_unnamed())
+            pending.execute(name)
+        elif pending.named_parts:
+            self._unexecuted(pending.drop_unnamed())
         return cost
 
     def _plain(self, session: _Open) -> None:
         """Nothing that was parsed without a name is executed any more."""
-        self._unnamed(*session.pending.drop_bare())
-        self._unexecuted(session.pending.drop_unnamed())
+        pending = session.pending
+        if pending.bare:
+            self._unnamed(*pending.drop_bare())
+        if pending.named_parts:
+            self._unexecuted(pending.drop_unnamed())
 
     def _unnamed(self, microseconds: int, count: int) -> None:
         if count:
@@ -400,7 +422,7 @@ class Reader:
         if waiting is None:
             return
         session.waiting = None
-        start, protocol, _, text, values, cost, damage = waiting
+        start, protocol, _, text, values, cost, damage, listed = waiting
         entries += 1 + (cost.entries if damage or protocol == _FUNCTION_CALL else 0)
         seconds = ((took or 0) + cost.microseconds) / 1e6
         if damage:
@@ -408,7 +430,18 @@ class Reader:
         elif protocol == _FUNCTION_CALL:
             self.account.leave_out(FASTPATH, seconds, text, entries)
         else:
-            self._emit(session, start, took, protocol, text, values, sqlstate, cost=cost, entries=entries)
+            self._emit(
+                session,
+                start,
+                took,
+                protocol,
+                text,
+                values,
+                sqlstate,
+                cost=cost,
+                entries=entries,
+                listed=listed,
+            )
 
     def _fails(self, entry: LogEntry) -> None:
         session = self._session(entry)
@@ -443,7 +476,7 @@ class Reader:
             # It failed before its parameters mattered, and will again.
             values = ()
         self._plain(session)
-        self._emit(session, entry.time, None, protocol, query, values, code, cost=cost)
+        self._emit(session, entry.time, None, protocol, query, values, code, cost=cost, listed=entry.context)
 
     # --- statements ---------------------------------------------------------------------------
 
@@ -459,35 +492,44 @@ class Reader:
         *,
         cost: Cost = NOTHING,
         entries: int = 1,
+        listed: str = "",
     ) -> None:
-        """Writes a statement. cost: of its parse and bind; entries: of the log, without those."""
-        if cost.entries:
+        """Writes a statement. cost: of its parse and bind; entries: of the log, without those; listed: what
+        its values were read from."""
+        if cost is not NOTHING:
             assert cost.since is not None
             start = min(start, cost.since)
             took = None if took is None else took + cost.microseconds
             entries += cost.entries
-        known = self._what(text)
+        known = self._known.get(text) or self._what(text)
         kind = known.kind
-        if (why := self._not_kept(session, known, protocol, values, text)) is not None:
+        is_whole = not kind and not known.is_encoding and (protocol == SIMPLE or values is not None)
+        if not is_whole and (why := self._not_kept(session, known, protocol, values, text)) is not None:
             example = shapes.shape(text).text if self._mask or kind == shapes.PASSWORD else text
             seconds = cost.microseconds if took is None else took
             self.account.leave_out(why, seconds / 1e6, example, entries)
             return
-        values = tuple(values or ())
-        if values and self._may_be_cut(values, is_failure=bool(sqlstate)):
-            seconds = cost.microseconds if took is None else took
-            self.account.damage(CUT_VALUES, seconds / 1e6, text, entries)
-            return
+        if values is None:
+            values = ()
+        elif values and (len(listed) > self._longest_list or "...'" in listed):
+            self._longest_list = max(self._longest_list, len(listed))
+            if self._may_be_cut(values, is_failure=bool(sqlstate)):
+                seconds = cost.microseconds if took is None else took
+                self.account.damage(CUT_VALUES, seconds / 1e6, text, entries)
+                return
         if kind:
             self._follow_transaction(session, kind, text)
         facts = self.facts
         if took is None and not sqlstate:
             facts.untimed += 1
         # Times of a log are cut to milliseconds: a statement would seem to begin within the one before it.
-        start = max(start, session.free)
+        if start < session.free:
+            start = session.free
         session.free = start + (took or 0)
-        self._flush(session)
-        facts.recoded += known.is_recoded
+        if session.held is not None:
+            self._flush(session)
+        if known.is_recoded:
+            facts.recoded += 1
         if known.set_by_parameters:
             values = self._in_utf8(values, known.set_by_parameters)
         if self._mask is not None:
@@ -495,7 +537,7 @@ class Reader:
         statement = Statement(
             start, took, protocol, known.shape, known.text, values, sqlstate, kind == shapes.FORGETS
         )
-        session.held = _Held(statement, text, entries, is_common=known.is_common)
+        session.held = _Held(statement, text, entries, known.is_common)
 
     def _may_be_cut(self, values: tuple[str | None, ...], *, is_failure: bool) -> bool:
         """Returns whether a value may be cut: it ends in three dots, and none that was longer was whole."""
@@ -514,9 +556,11 @@ class Reader:
     def _follow_transaction(self, session: _Open, kind: str, text: str) -> None:
         if kind == shapes.BEGIN:
             self.signs.begin(is_again=session.in_transaction)
-            # Several statements in one message may end it as well.
-            last = text.rstrip("; \t\r\n").rpartition(";")[2]
-            session.in_transaction = shapes.kind_of(last.strip().upper()) != shapes.END
+            session.in_transaction = True
+            if ";" in text:
+                # Several statements in one message may end it as well.
+                last = text.rstrip("; \t\r\n").rpartition(";")[2]
+                session.in_transaction = shapes.kind_of(last.strip().upper()) != shapes.END
         elif kind == shapes.END:
             if not session.in_transaction:
                 if not session.whole and session.written is None and session.held is None:
@@ -679,7 +723,7 @@ def _damage(entry: LogEntry) -> str:
     if entry.damage:
         return entry.damage
     for text in (entry.message, entry.query, entry.detail):
-        if text and text[-1] in "] \n" and messages.is_truncated(text):
+        if text and text[-1] in _PERHAPS_CUT and messages.is_truncated(text):
             return TRUNCATED
     return ""
 

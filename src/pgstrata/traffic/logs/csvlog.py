@@ -46,12 +46,13 @@ def entries(file: IO[bytes], clock: Clock, encoding: Encoding, trouble: Trouble)
             if len(started) > 10_000:
                 started.clear()
             started[text] = clock.microseconds(text)
-        failed = is_failure(row[11], row[12])
+        severity = row[11]
+        failed = severity != "LOG" and is_failure(severity, row[12])
         yield LogEntry(
             time,
             row[5],
             row[13],
-            severity=row[11],
+            severity=severity,
             database=row[2],
             detail=row[14],
             context=row[18],

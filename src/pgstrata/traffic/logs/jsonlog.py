@@ -56,12 +56,13 @@ def entries(file: IO[bytes], clock: Clock, encoding: Encoding, trouble: Trouble)
             if len(started) > 10_000:
                 started.clear()
             started[line.session_start] = clock.microseconds(line.session_start)
-        failed = is_failure(line.error_severity, line.state_code)
+        severity = line.error_severity
+        failed = severity != "LOG" and is_failure(severity, line.state_code)
         yield LogEntry(
             time,
             line.session_id,
             line.message,
-            severity=line.error_severity,
+            severity=severity,
             database=line.dbname,
             detail=line.detail,
             context=line.context,

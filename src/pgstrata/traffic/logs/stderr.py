@@ -25,6 +25,7 @@ from pgstrata.traffic.logs.recognize import Recognizer
 
 _MORE = {b"LOCATION": "location", b"DETAIL": "detail", b"CONTEXT": "context", b"STATEMENT": "query"}
 _OF_LAST = frozenset((b"DETAIL", b"HINT", b"QUERY", b"CONTEXT", b"LOCATION", b"STATEMENT", b"BACKTRACE"))
+_NO_TEXTS: dict[str, str] = {}
 _STATE = re.compile(r"([0-9A-Z]{5}): ")
 """In front of a message with `log_error_verbosity = verbose`."""
 
@@ -56,14 +57,18 @@ def entries(
         if time is None:
             trouble.lose(FRAGMENT, match[0])
             continue
-        texts = {_MORE.get(name, "other"): encoding.decode(text, trouble) for name, text in lines[1:]}
-        severity = lines[0][0].decode()
-        message = encoding.decode(lines[0][1], trouble)
+        texts = (
+            {_MORE.get(name, "other"): encoding.decode(text, trouble) for name, text in lines[1:]}
+            if len(lines) > 1
+            else _NO_TEXTS
+        )
+        severity, message = lines[0][0].decode(), encoding.decode(lines[0][1], trouble)
         failed = severity in FAILURES
-        sqlstate = groups.get("sqlstate")
-        state = sqlstate.decode() if sqlstate else "?????"
-        if ("location" in texts or message.startswith("00000: ")) and (verbose := _STATE.match(message)):
-            state, message = verbose[1], message[7:]
+        state = ""
+        if failed:
+            state = (groups.get("sqlstate") or b"?????").decode()
+        if ("location" in texts or message[:7] == "00000: ") and (verbose := _STATE.match(message)):
+            state, message = verbose[1] if failed else "", message[7:]
         session = groups.get("session")
         name = (session or groups.get("process") or b"").decode()
         began = session or groups.get("started") or b""
@@ -80,14 +85,14 @@ def entries(
             detail=texts.get("detail", ""),
             context=texts.get("context", ""),
             query=texts.get("query", ""),
-            sqlstate=state if failed else "",
+            sqlstate=state,
             failed=failed,
             started=sessions[began],
             client=_is_client(groups),
-            tag=(groups.get("tag") or b"").decode("utf-8", "replace"),
-            number=(groups.get("number") or b"").decode(),
+            tag=tag.decode("utf-8", "replace") if (tag := groups.get("tag")) else "",
+            number=number.decode() if (number := groups.get("number")) else "",
             lines=len(lines),
-            transaction=(groups.get("transaction") or b"").decode(),
+            transaction=local.decode() if (local := groups.get("transaction")) else "",
             damage=damage,
         )
 
@@ -105,6 +110,8 @@ def _name(value: bytes | None, encoding: Encoding, trouble: Trouble) -> str:
 
 def _is_client(groups: dict[str, bytes]) -> bool:
     """Returns whether a session wrote the entry, as far as the prefix says it."""
+    if groups.get("database"):
+        return True
     if backend := groups.get("backend"):
         return backend in (b"client backend", b"not initialized")
     for name in ("database", "user"):
