@@ -368,7 +368,10 @@ class Writer:
         if sqlstate:
             buffer += sqlstate.encode("ascii", "replace")[:5].ljust(5, b"?")
         if reference is not None:
-            _varint(buffer, reference)
+            if reference < 128:
+                buffer.append(reference)
+            else:
+                _varint(buffer, reference)
         else:
             encoded = text.encode("utf-8", "replace")
             _varint(buffer, len(encoded))

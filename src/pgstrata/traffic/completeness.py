@@ -52,9 +52,8 @@ class Signs:
 
     def entry(self, session: SignsOfSession, entry: LogEntry) -> None:
         """Follows the numbers of a session."""
-        text = entry.number
-        if text:
-            number = int(text) if len(text) < 20 else 0
+        number = entry.number
+        if number:
             self.lines += 1
             expected = session.next_line
             if number > expected > 0:

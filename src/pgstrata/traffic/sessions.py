@@ -321,7 +321,7 @@ class Reader:
             self.signs.statement(took)
             self._emit(session, began, took, SIMPLE, text, ())
             return
-        name = messages.statement_name(portal)
+        name = messages.statement_name(portal or "")
         if kind == "execute":
             session.fetching = None
             if is_fetch:

@@ -29,9 +29,17 @@ class Token(NamedTuple):
     text: str
 
 
+_new = tuple.__new__  # as Token(…), which takes twice as long
+
+
 def tokens(text: str) -> list[Token]:
     """The statement cut into pieces that give it back when they are joined. What is never closed reaches to
     its end."""
+    if "/*" not in text and "$" not in text:
+        # Most statements: every match is a token.
+        pieces = [_new(Token, (match.lastgroup, match[0])) for match in _TOKEN.finditer(text)]
+        if ("other", "'") not in pieces and ("other", '"') not in pieces:
+            return pieces
     found: list[Token] = []
     at, size = 0, len(text)
     while at < size:

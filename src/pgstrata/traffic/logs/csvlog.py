@@ -8,7 +8,16 @@ from collections.abc import Iterator
 from typing import IO
 
 from pgstrata.traffic.logs.clock import Clock
-from pgstrata.traffic.logs.line import CUT, FRAGMENT, LONGEST, Encoding, LogEntry, Trouble, is_failure
+from pgstrata.traffic.logs.line import (
+    CUT,
+    FRAGMENT,
+    LONGEST,
+    Encoding,
+    LogEntry,
+    Trouble,
+    is_failure,
+    line_number,
+)
 
 # Time, user, database, process, address, session, line of session: so begins an entry, and hardly a line
 # within one.
@@ -62,7 +71,7 @@ def entries(file: IO[bytes], clock: Clock, encoding: Encoding, trouble: Trouble)
             started=started[text],
             client=(row[23] if len(row) > 23 else "") in _CLIENTS and bool(row[2]),
             tag=row[7],
-            number=row[6],
+            number=line_number(row[6]),
             transaction=row[9],
         )
 
@@ -82,6 +91,10 @@ def records(file: IO[bytes], trouble: Trouble) -> Iterator[bytes]:
             if line.strip() and not fragment:
                 trouble.lose(FRAGMENT, line)
                 fragment = True
+            continue
+        if not held and line.endswith(b"\n") and not line.count(b'"') & 1:
+            fragment = False
+            yield line
             continue
         held.append(line)
         size += len(line)

@@ -72,7 +72,7 @@ def entries(file: IO[bytes], clock: Clock, encoding: Encoding, trouble: Trouble)
             started=started[line.session_start],
             client=line.backend_type in _CLIENTS and bool(line.dbname),
             tag=line.ps,
-            number=str(line.line_num),
+            number=line.line_num,
             transaction=line.vxid,
         )
 

@@ -55,7 +55,7 @@ class LogEntry:
         started: int | None = None,
         client: bool = True,
         tag: str = "",
-        number: str = "",
+        number: int = 0,
         lines: int = 1,
         transaction: str = "",
         damage: str = "",
@@ -75,7 +75,7 @@ class LogEntry:
         self.client = client
         #: Command tag of the process (`SELECT`, `PARSE`, `idle`), empty where the log does not have it.
         self.tag = tag
-        #: Line number within the session and virtual transaction id, empty where the log does not have them.
+        #: Line number within the session and virtual transaction id, 0 and empty where the log has none.
         self.number, self.transaction = number, transaction
         #: Line numbers that the entry takes: a text log counts DETAIL and STATEMENT, too.
         self.lines = lines
@@ -87,6 +87,11 @@ FAILURES = frozenset(("ERROR", "FATAL", "PANIC"))
 _OTHERS = frozenset(
     ("LOG", "WARNING", "NOTICE", "INFO", "DEBUG", "DEBUG1", "DEBUG2", "DEBUG3", "DEBUG4", "DEBUG5")
 )
+
+
+def line_number(digits: str | bytes) -> int:
+    """Returns a line number, 0 where it is none or longer than a server writes it."""
+    return int(digits) if digits and len(digits) < 20 else 0
 
 
 def is_failure(severity: str, sqlstate: str) -> bool:
@@ -150,4 +155,5 @@ __all__ = [
     "LogEntry",
     "Trouble",
     "is_failure",
+    "line_number",
 ]

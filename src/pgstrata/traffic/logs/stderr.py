@@ -19,6 +19,7 @@ from pgstrata.traffic.logs.line import (
     Encoding,
     LogEntry,
     Trouble,
+    line_number,
 )
 from pgstrata.traffic.logs.prefix import SEVERITY, STAMP, Prefix
 from pgstrata.traffic.logs.recognize import Recognizer
@@ -62,13 +63,18 @@ def entries(
             if len(lines) > 1
             else _NO_TEXTS
         )
-        severity, message = lines[0][0].decode(), encoding.decode(lines[0][1], trouble)
+        severity = lines[0][0].decode()
+        try:
+            message = lines[0][1].decode()
+        except UnicodeDecodeError:
+            message = encoding.decode(lines[0][1], trouble)
         failed = severity in FAILURES
         state = ""
         if failed:
             state = (groups.get("sqlstate") or b"?????").decode()
         if ("location" in texts or message[:7] == "00000: ") and (verbose := _STATE.match(message)):
             state, message = verbose[1] if failed else "", message[7:]
+        database = groups.get("database") or None
         session = groups.get("session")
         name = (session or groups.get("process") or b"").decode()
         began = session or groups.get("started") or b""
@@ -81,16 +87,16 @@ def entries(
             name,
             message,
             severity=severity,
-            database=_name(groups.get("database"), encoding, trouble),
+            database=_name(database, encoding, trouble) if database else "",
             detail=texts.get("detail", ""),
             context=texts.get("context", ""),
             query=texts.get("query", ""),
             sqlstate=state,
             failed=failed,
             started=sessions[began],
-            client=_is_client(groups),
+            client=database is not None or _is_client(groups),
             tag=tag.decode("utf-8", "replace") if (tag := groups.get("tag")) else "",
-            number=number.decode() if (number := groups.get("number")) else "",
+            number=line_number(number) if (number := groups.get("number")) else 0,
             lines=len(lines),
             transaction=local.decode() if (local := groups.get("transaction")) else "",
             damage=damage,
@@ -104,14 +110,12 @@ def _began(text: bytes, clock: Clock, *, of_session: bool) -> int | None:
     return clock.microseconds(text.decode("ascii", "replace")) if text else None
 
 
-def _name(value: bytes | None, encoding: Encoding, trouble: Trouble) -> str:
-    return "" if not value or value == b"[unknown]" else encoding.decode(value, trouble)
+def _name(value: bytes, encoding: Encoding, trouble: Trouble) -> str:
+    return "" if value == b"[unknown]" else encoding.decode(value, trouble)
 
 
 def _is_client(groups: dict[str, bytes]) -> bool:
     """Returns whether a session wrote the entry, as far as the prefix says it."""
-    if groups.get("database"):
-        return True
     if backend := groups.get("backend"):
         return backend in (b"client backend", b"not initialized")
     for name in ("database", "user"):
@@ -190,10 +194,10 @@ def _session(match: re.Match[bytes]) -> bytes:
 
 
 def _joined(texts: list[tuple[bytes, list[bytes]]]) -> Texts:
-    return [
-        (severity, (lines[0] if len(lines) == 1 else b"".join(lines)).removesuffix(b"\n").removesuffix(b"\r"))
-        for severity, lines in texts
-    ]
+    if len(texts) == 1 and len(texts[0][1]) == 1:
+        severity, (line,) = texts[0]
+        return [(severity, line.removesuffix(b"\n").removesuffix(b"\r"))]
+    return [(severity, b"".join(lines).removesuffix(b"\n").removesuffix(b"\r")) for severity, lines in texts]
 
 
 __all__ = ["entries"]
