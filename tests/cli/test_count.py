@@ -17,13 +17,16 @@ from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.model import Server
+from pgstrata.server.source import BuiltServer
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step, Uniform
+from support_built import QUICK
 from support_program import Program, Running, living_in
+from support_sources import debian_archive
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 
 SMALL = ("--workload", "pgbench", "--set", 'builtin=["select-only"]', "--set", 'modes=["prepared"]')
-QUICK = ("--starts", "2", "--most-starts", "2", "--engine", "valgrind")
+QUICK_COUNT = ("--starts", "2", "--most-starts", "2", "--engine", "valgrind")
 
 
 @needs_valgrind
@@ -38,7 +41,7 @@ def test_a_longer_code_path_is_counted_named_stored_and_asked_for(
         '[[workloads]]\nname = "pgbench"\nscale = "count"\n'
         'options = { builtin = ["select-only"], modes = ["prepared"] }\n'
     )
-    done = pgstrata("count", "mine.toml", *QUICK, "--callers", "errstart")
+    done = pgstrata("count", "mine.toml", *QUICK_COUNT, "--callers", "errstart")
     assert done.returncode == 0, done.stderr
     assert "select-only-prepared-c1" in done.stdout
     assert "more" in done.stdout
@@ -78,12 +81,57 @@ def test_a_longer_code_path_is_counted_named_stored_and_asked_for(
     page = (place / "results/mine.report/index.html").read_text()
     assert "Instructions per operation" in page
     assert "transactions/s" not in page  # no page mixes counts and rates
-    again = pgstrata("count", "mine.toml", *QUICK)
+    again = pgstrata("count", "mine.toml", *QUICK_COUNT)
     assert "counted already" in again.stderr
-    other = pgstrata("count", "mine.toml", *QUICK, "--step", "no-such")
+    other = pgstrata("count", "mine.toml", *QUICK_COUNT, "--step", "no-such")
     assert other.returncode == 2
     assert "select-only-prepared-c1" in other.stderr
     assert living_in(place) == []
+
+
+PLANTED = "\n".join(
+    (
+        "--- a/src/backend/utils/activity/pgstat.c",
+        "+++ b/src/backend/utils/activity/pgstat.c",
+        "@@ -592,6 +592,9 @@",
+        " \tpgstat_assert_is_up();",
+        " \tAssert(!IsTransactionOrTransactionBlock());",
+        " ",
+        "+\tfor (int turn = 0; turn < 1000; turn++)",
+        '+\t\t__asm__ volatile("" : "+r" (turn));',
+        "+",
+        ' \t/* "absorb" the forced flush even if there\'s nothing to flush */',
+        " \tif (pgStatForceNextFlush)",
+        " \t{",
+        "",
+    )
+)
+"""An empty loop where a backend looks after each transaction whether to report its statistics."""
+
+
+@needs_valgrind
+def test_a_loop_where_statistics_are_reported_is_more_and_is_named(
+    pgstrata: Program, place: Path, pg17_built: BuiltServer
+) -> None:
+    (place / "planted.patch").write_text(PLANTED)
+    tree = f'server = "tar:{debian_archive(17, "trixie")}"'
+    (place / "mine.toml").write_text(
+        f'[builds.plain]\ncflags = "{QUICK}"\n'
+        f'[builds.planted]\ncflags = "{QUICK}"\npatches = ["planted.patch"]\n'
+        f'[[variants]]\n{tree}\nbuild = "plain"\nlabel = "plain"\n'
+        f'[[variants]]\n{tree}\nbuild = "planted"\nlabel = "planted"\n'
+        '[[workloads]]\nname = "pgbench"\nscale = "count"\n'
+        'options = { builtin = ["select-only"], modes = ["prepared"] }\n'
+    )
+    done = pgstrata("count", "mine.toml", *QUICK_COUNT, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    (verdict,) = json.loads(done.stdout)[0]["steps"]
+    assert verdict["word"] == "more", verdict
+    # four or five instructions for each of 1,000 turns without optimization
+    assert 3900 < verdict["other"] - verdict["base"] < 7200
+    shares = verdict["left_out"]
+    assert shares["base"] < 0.02 and shares["other"] < 0.02
+    assert "pgstat_report_stat" in pgstrata("count", "mine.toml", *QUICK_COUNT).stdout
 
 
 @needs_valgrind
@@ -116,7 +164,7 @@ def test_a_query_that_the_server_rejects_is_left_out_and_the_others_are_counted(
     (place / "mine.toml").write_text(
         'servers = ["pg:17"]\n[[workloads]]\nname = "custom"\n[workloads.options]\nqueries = "queries"\n'
     )
-    done = pgstrata("count", "mine.toml", *QUICK)
+    done = pgstrata("count", "mine.toml", *QUICK_COUNT)
     assert done.returncode == 0, done.stderr
     (file,) = place.glob("results/*/*/*/1-*/run.json")
     counted = json.loads(file.read_text())["counted"]
@@ -169,7 +217,7 @@ def test_a_server_that_does_not_start_under_valgrind_is_unclear(pgstrata: Progra
         "--server",
         "pg:12",
         *SMALL,
-        *QUICK,
+        *QUICK_COUNT,
         PATH=f"{program.parent}:/usr/bin:/bin",
     )
     assert done.returncode == 1
@@ -183,7 +231,7 @@ def test_a_server_that_does_not_start_under_valgrind_is_unclear(pgstrata: Progra
 @needs_valgrind
 def test_what_is_ended_in_the_middle_keeps_its_starts_and_goes_on(pgstrata: Program, place: Path) -> None:
     (place / "data").mkdir()
-    command = ["count", "--server", "pg:17", *SMALL, *QUICK, "--data-dir", str(place / "data")]
+    command = ["count", "--server", "pg:17", *SMALL, *QUICK_COUNT, "--data-dir", str(place / "data")]
     running = Running(place, command)
     running.wait_for(lambda: list(place.glob("results/*/*/*/.1.kept/01.start")))
     running.process.terminate()

@@ -492,9 +492,10 @@ class ComparisonRecord(Struct, frozen=True, kw_only=True):
 
 
 class CountedRole(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """User-mode instructions of the backend of one role. `instructions`: per operation, of each fresh start;
-    `operations`: that were counted in each. `timed`: instructions per operation of what runs by the clock, in
-    each start (docs/count.md); none where nobody could tell."""
+    """User-mode instructions of the backend of one role, per operation. `instructions`: that are judged, of
+    each fresh start; `operations`: that were counted in each. `timed`: that are left out of the verdict,
+    because time decides whether they run (docs/count.md), in each start; none where they cannot be told
+    apart."""
 
     operations: Ordinal
     instructions: tuple[NotNegative, ...]

@@ -28,17 +28,31 @@ class Arc:
     instructions: float = 0.0
 
 
+@dataclass(frozen=True)
+class Asking:
+    """One call of the function that reports statistics, where it only looks at the clock (`left_out`)."""
+
+    own: float
+    """Instructions of the function itself."""
+    callees: tuple[str, ...]
+    """Names of the functions that it calls there."""
+
+
 @dataclass
 class CallGraph:
-    """What was executed: `events`, names of what was counted, instructions first (`Ir`); `totals` of each.
-
-    own: instructions in each function itself; arcs: by caller and callee.
-    """
+    """What was executed: by event, by function, and by call."""
 
     events: tuple[str, ...] = ("Ir",)
+    """Names of what was counted, instructions first (`Ir`)."""
     totals: list[float] = field(default_factory=lambda: [0.0])
+    """The total of each event."""
     own: dict[Key, float] = field(default_factory=dict)
+    """Instructions in each function itself."""
     arcs: dict[tuple[Key, Key], Arc] = field(default_factory=dict)
+    """All calls, by caller and callee."""
+    asking: Asking | None = None
+    operations: int = 1
+    """Number of operations that the figures are a mean of."""
 
     @property
     def instructions(self) -> float:
@@ -63,6 +77,8 @@ class CallGraph:
             [a - b for a, b in zip(self.totals, other.totals, strict=True)],
             {key: value for key, value in own.items() if value},
             {pair: arc for pair, arc in arcs.items() if arc.calls or arc.instructions},
+            self.asking,
+            self.operations,
         )
 
     def per(self, operations: int) -> CallGraph:
@@ -75,6 +91,8 @@ class CallGraph:
                 pair: Arc(arc.calls / operations, arc.instructions / operations)
                 for pair, arc in self.arcs.items()
             },
+            self.asking,
+            self.operations * operations,
         )
 
     def inclusive(self) -> dict[Key, float]:
@@ -185,74 +203,6 @@ def _parse(text: str) -> CallGraph | None:
             case "calls":
                 calls, inclusive = float(value.split()[0]), True
     return graph if whole else None
-
-
-# --- what runs by the clock -------------------------------------------------------------------
-
-_REPORTS = ("pgstat_report_stat", "pgstat_report_tabstat")
-"""A backend's statistics, sent at the end of a transaction at most once a second. They look at the clock at
-each, which is part of the operation; only what they do then runs by it."""
-
-_ASKING = 32.0
-"""Instructions of such a function itself, for each call, that look at the clock: on all versions it has more.
-On 14 and older it sends what it has found itself, 5,000 instructions and more at a time."""
-
-_ASKS = frozenset(
-    {
-        "GetCurrentTransactionStopTimestamp",
-        "GetCurrentTimestamp",
-        "TimestampDifferenceExceeds",
-        "pgstat_have_pending_cb",
-        "pgstat_have_fixed_pending_cb",
-        "memset",
-    }
-)
-
-_SIGNALS = (
-    *("handle_sig_alarm", "procsignal_sigusr1_handler", "ProcessConfigFile", "ProcessCatchupInterrupt"),
-    *("pgstat_assoc_relation", "get_tabstat_entry"),
-)
-"""Work that others or a timer cause; the last two (15 and later; older ones) find the statistics of a table
-again once they were sent."""
-
-_WAL_PAGES = "AdvanceXLInsertBuffer"
-"""Prepares pages of the WAL buffers, for the backend that needs one, or for all to come where the WAL writer,
-which wakes by the clock, was quicker (9.4 and later)."""
-
-
-def timed(graph: CallGraph) -> float:
-    """Instructions of what ran because time had passed or another process asked, not for the operations, and
-    of what another process does where time has passed."""
-    called = sum(
-        arc.instructions
-        for ((_, caller), (_, callee)), arc in graph.arcs.items()
-        if _runs_by_clock(callee) or (caller in _REPORTS and callee not in _ASKS)
-    )
-    asked = _asking(graph)
-    return called + sum(max(0.0, graph.own.get(key, 0.0) - asked[key]) for key in asked)
-
-
-def untimed(graph: CallGraph) -> dict[Key, float]:
-    """Instructions in each function itself that are judged."""
-    asked = _asking(graph)
-    return {
-        key: 0.0 if _runs_by_clock(key[1]) else min(own, asked.get(key, own))
-        for key, own in graph.own.items()
-    }
-
-
-def _asking(graph: CallGraph) -> dict[Key, float]:
-    """Of functions that send statistics, what asking whether it is time takes them themselves."""
-    found: dict[Key, float] = {}
-    for (_, callee), arc in graph.arcs.items():
-        if callee[1] in _REPORTS:
-            found[callee] = found.get(callee, 0.0) + _ASKING * arc.calls
-    return found
-
-
-def _runs_by_clock(function: str) -> bool:
-    name = function.partition(".")[0]  # what a compiler appends to copies
-    return name in _SIGNALS or name == _WAL_PAGES
 
 
 # --- what the server's own processes are ------------------------------------------------------

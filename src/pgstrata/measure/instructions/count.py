@@ -28,9 +28,10 @@ from pgstrata.driver.client import find_driver
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.judge.instructions import COUNTED, estimate_counts, precise
 from pgstrata.measure.campaign import clear_places, data_root, plan_campaign
-from pgstrata.measure.instructions.callgrind import CallGraph, mean, timed
+from pgstrata.measure.instructions.callgrind import CallGraph, mean
 from pgstrata.measure.instructions.choose import find_engine
 from pgstrata.measure.instructions.engine import Engine
+from pgstrata.measure.instructions.left_out import timed
 from pgstrata.measure.instructions.marks import Length
 from pgstrata.measure.instructions.rows import call_rows, function_rows, start_row, symbols_of
 from pgstrata.measure.instructions.start import (
@@ -70,6 +71,9 @@ to a hundredth of a percent any better, and takes longer."""
 
 FEWEST, MOST = 5, 1000
 """Counted operations of a step."""
+
+COUNTED_AS = 2
+"""Number of the way in which starts are counted; starts that are kept of another way are counted anew."""
 
 DEAR = 2e8
 """Instructions of an operation, a query of seconds say, that is counted once: what differs from one execution
@@ -321,6 +325,7 @@ class _Count:
         return digest(
             {
                 "release": pgstrata.__version__,
+                "counted": COUNTED_AS,
                 "variant": variant.identity(),
                 "workload": self._chosen.identity(),
                 "seed": self._campaign.spec.seed,
@@ -435,12 +440,12 @@ class _Count:
             rows = [start_row(role, number, length.counted, graph) for number, graph in enumerate(graphs, 1)]
             builder.rows("instructions", name, rows)
             whole = mean(graphs)
-            builder.rows("functions", name, function_rows(role, whole))
+            builder.rows("functions", name, function_rows(role, graphs))
             builder.rows("calls", name, call_rows(role, whole))
             roles[role] = CountedRole(
                 operations=length.counted,
                 instructions=tuple(g.instructions - timed(g) for g in graphs),
-                timed=tuple(map(timed, graphs)),
+                timed=tuple(max(0.0, timed(g)) for g in graphs),
             )
         step = phase.step
         warm = phase.counted.lengths[step.headline.role].warm

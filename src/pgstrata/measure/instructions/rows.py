@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pgstrata.measure.instructions.callgrind import CallGraph, timed, untimed
+from pgstrata.measure.instructions.callgrind import CallGraph, Key, mean
+from pgstrata.measure.instructions.left_out import timed, untimed
 
 Row = dict[str, Any]
 
@@ -42,22 +44,30 @@ def cycles(instructions: float, l1_misses: float, ll_misses: float, mispredicted
     return instructions + 10 * l1_misses + 100 * ll_misses + 10 * mispredicted
 
 
-def function_rows(role: str, graph: CallGraph) -> list[Row]:
-    """Table `functions`: instructions per operation in each function itself, and with its callees. Those of a
-    function itself are less what runs by the clock, so that they account for the difference that is judged.
+def function_rows(role: str, graphs: Sequence[CallGraph]) -> list[Row]:
+    """Returns the rows of table `functions`, means over the starts of a step: judged instructions per
+    operation in each function itself, and all instructions with those of its callees.
+
+    Instructions that are left out (`left_out`) are in the second figure only, so the first ones account for
+    the difference that is judged.
     """
-    inclusive, calls, own = graph.inclusive(), graph.calls(), untimed(graph)
+    whole = mean(graphs)
+    inclusive, calls = whole.inclusive(), whole.calls()
+    own: dict[Key, float] = {}
+    for graph in graphs:
+        for key, value in untimed(graph).items():
+            own[key] = own.get(key, 0.0) + value / len(graphs)
     return [
         {
             "role": role,
             "object": path,
             "function": function,
             "instructions": own.get((path, function), 0.0),
-            "inclusive": whole,
+            "inclusive": cost,
             "calls": calls.get((path, function), 0.0),
         }
-        for (path, function), whole in sorted(inclusive.items(), key=lambda item: -item[1])
-        if whole >= LEAST
+        for (path, function), cost in sorted(inclusive.items(), key=lambda item: -item[1])
+        if cost >= LEAST
     ]
 
 

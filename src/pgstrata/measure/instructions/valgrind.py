@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,15 +18,11 @@ from pgstrata.driver.spec import Spec
 from pgstrata.errors import ServerError
 from pgstrata.measure.instructions.callgrind import CallGraph, own_processes, read_part
 from pgstrata.measure.instructions.engine import drive
+from pgstrata.measure.instructions.left_out import asking_of, timed
 from pgstrata.measure.instructions.marks import AT_BEGIN, MARK, PARTS, Length
 from pgstrata.workload.core.language import Step
 
 _PREFIX = "count"
-
-OUTSIDE = ("secure_read", "secure_write")
-"""Functions whose instructions, and those of what they call, are not collected: reading from the client's
-socket and writing to it. Whether the backend has to wait there is a matter of time, and waiting is another
-path."""
 
 
 def find_valgrind() -> tuple[str, str] | None:
@@ -74,8 +71,6 @@ class ValgrindEngine:
             f"--log-file={folder}/said.%p",
             f"--dump-before={MARK}",
             "--dump-line=no",
-            *(f"--toggle-collect={function}" for function in OUTSIDE),
-            "--collect-atstart=yes",  # behind them: they would begin with collecting nothing
             *simulated,
         ]
 
@@ -94,8 +89,8 @@ class ValgrindEngine:
                 )
             marks = [read_part(part) for part in parts[1:AT_BEGIN]]
             # A mark may be interrupted by a timer; the cheaper one was not.
-            mark = min(marks, key=lambda graph: graph.instructions)
-            found[role] = read_part(parts[AT_BEGIN]).without(mark)
+            mark = min(marks, key=lambda graph: graph.instructions - timed(graph))
+            found[role] = replace(read_part(parts[AT_BEGIN]).without(mark), asking=asking_of(mark))
         for pid in pids.values():
             for path in folder.glob(f"{_PREFIX}.{pid}.*"):
                 path.unlink()
