@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from pgstrata.cli.output import aligned
 from pgstrata.judge.instructions import (
     CountVerdict,
     by_line,
@@ -20,6 +22,7 @@ from pgstrata.judge.instructions import (
     precise,
     sentence,
 )
+from pgstrata.report.counts import text
 from pgstrata.stats.verdict import interval, judge, p_value
 from pgstrata.store.choose import Side
 from pgstrata.store.names import RunKey
@@ -103,11 +106,18 @@ def test_the_sentence_names_what_moved_the_same_way() -> None:
     assert sentence(verdict, changes) == "3.1 % more instructions, of them 3.3 % in ExecInitExpr"
 
 
-def counted_run(root: Path, variant: str, **how: Any) -> Run:
-    """A run that counted 1000 instructions for each query."""
+def counted_run(
+    root: Path,
+    variant: str,
+    *,
+    instructions: tuple[float, ...] = (1000.0, 1000.0),
+    timed: tuple[float, ...] = (0.0, 0.0),
+    **how: Any,
+) -> Run:
+    """A run that counted these instructions for each query."""
     run = read_run(make_run(root, RunKey("mine", variant, "insert.counted", 1), **how))
     assert isinstance(run, Run)
-    role = CountedRole(operations=100, instructions=(1000.0, 1000.0), timed=(0.0, 0.0))
+    role = CountedRole(operations=100, instructions=instructions, timed=timed)
     step = CountedStep(
         name="qr100", order=1, group="", reads_only=True, role="query", warm=25, roles={"query": role}
     )
@@ -127,3 +137,83 @@ def test_counts_of_other_work_are_not_judged(tmp_path: Path, how: dict[str, Any]
     verdict = compare_counts(base, [other])[0].steps[0]
     assert verdict.word == word
     assert ("other work" in verdict.reason) == (word == "unclear")
+
+
+def verdict_of(root: Path, base: dict[str, Any], other: dict[str, Any]) -> CountVerdict:
+    sides = [
+        Side(name, (counted_run(root, f"pg{name}-base", **what),))
+        for name, what in (("16", base), ("17", other))
+    ]
+    return compare_counts(sides[0], sides[1:])[0].steps[0]
+
+
+SAME = {"instructions": (10_000.0, 10_001.0, 9_999.0)}
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "word"),
+    [
+        # 15 % of an operation in what nobody judges
+        ({**SAME, "timed": (50.0, 52.0, 51.0)}, {**SAME, "timed": (1550.0, 1553.0, 1549.0)}, "unclear"),
+        ({**SAME, "timed": (50.0, 52.0, 51.0)}, {**SAME, "timed": (50.0, 54.0, 51.0)}, "same"),
+        # waiting differs from start to start, so nothing is proven of it
+        ({**SAME, "timed": (50.0, 90.0, 51.0)}, {**SAME, "timed": (90.0, 54.0, 130.0)}, "same"),
+        # more of what is judged, and as many fewer of what is not
+        (
+            {**SAME, "timed": (200.0, 200.0, 201.0)},
+            {"instructions": (10_100.0, 10_101.0, 10_099.0), "timed": (100.0, 101.0, 99.0)},
+            "unclear",
+        ),
+        # both went the same way
+        (
+            {**SAME, "timed": (100.0, 100.0, 101.0)},
+            {"instructions": (10_100.0, 10_101.0, 10_099.0), "timed": (200.0, 201.0, 199.0)},
+            "more",
+        ),
+    ],
+)
+def test_a_difference_in_what_is_left_out_forbids_the_word(
+    tmp_path: Path, base: dict[str, Any], other: dict[str, Any], word: str
+) -> None:
+    verdict = verdict_of(tmp_path, base, other)
+    assert verdict.word == word, verdict.reason
+    assert verdict.left_out is not None and 0 < verdict.left_out.other < 0.2
+    if word == "unclear":
+        assert "left out of the count differs" in verdict.reason
+    json.dumps(verdict.record(), allow_nan=False)
+
+
+def test_the_share_that_is_left_out_stands_beside_the_verdict(tmp_path: Path) -> None:
+    sides = [
+        Side(variant, (counted_run(tmp_path, variant, timed=timed),))
+        for variant, timed in (("pg16.10-base", (10.0, 11.0)), ("pg17.1-base", (20.0, 21.0)))
+    ]
+    lines = text(sides[0], sides[1:], compare_counts(sides[0], sides[1:]), aligned)
+    assert any("left out" in line for line in lines)
+    assert any("1.04%, 2.01%" in line for line in lines), lines
+    (alone,) = [line for line in text(sides[1], [], [], aligned) if "qr100" in line]
+    assert "2.01%" in alone
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "word"),
+    [
+        # the same table at five starts, all-visible to a different degree
+        ((123e6, 142e6, 131e6, 127e6, 140e6), (133e6, 124e6, 141e6, 130e6, 136e6), "unclear"),
+        ((123e6, 142e6, 131e6, 127e6, 140e6), (150e6, 169e6, 160e6, 155e6, 166e6), "unclear"),
+        # many starts make an interval that is narrow enough
+        (
+            tuple(1000.0 + 3 * (n % 2) for n in range(60)),
+            tuple(1000.0 + 3 * (n % 2) for n in range(60)),
+            "unclear",
+        ),
+        # whichever starts are compared, the other needs a third more
+        ((1000.0, 1003.0, 1001.0), (1330.0, 1331.0, 1330.0), "more"),
+    ],
+)
+def test_starts_that_differ_beyond_the_margin_are_not_averaged(
+    tmp_path: Path, base: tuple[float, ...], other: tuple[float, ...], word: str
+) -> None:
+    verdict = verdict_of(tmp_path, {"instructions": base}, {"instructions": other})
+    assert verdict.word == word
+    assert "starts of pg16-base differ by" in verdict.reason

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Literal
 
+from pgstrata.judge.count_doubts import LeftOut, left_out, left_out_doubt, spread_hides, spread_note
 from pgstrata.judge.differences import other_work
 from pgstrata.stats.estimate import Estimate
 from pgstrata.stats.multiplicity import adjust_verdicts
@@ -70,7 +71,8 @@ def precise(found: Estimate, margin: float) -> bool:
 @dataclass(frozen=True)
 class CountVerdict:
     """The verdict on one role of a step. base, other: instructions per operation, means over starts; None
-    where a side was not counted. ratio: other ÷ base, above 1 is more. starts: of each side."""
+    where a side was not counted. ratio: other ÷ base, above 1 is more. starts: of each side. left_out: what
+    is executed for an operation beside them; None where it is not known."""
 
     workload: str
     step: str
@@ -89,6 +91,7 @@ class CountVerdict:
     adjusted_p: float | None
     reason: str
     aside: bool = False
+    left_out: LeftOut | None = None
 
     @property
     def name(self) -> str:
@@ -97,10 +100,13 @@ class CountVerdict:
 
     def record(self) -> Json:
         """As JSON can hold it."""
-        return {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in asdict(self).items()
-        }
+        return {key: _finite(value) for key, value in asdict(self).items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,7 @@ def compare_counts(
             base.name,
             other.name,
             tuple(
-                _made(here[key[1], key[2]][1], sides[number].get((key[1], key[2])), key, verdict)
+                _made(here[key[1], key[2]], sides[number].get((key[1], key[2])), key, verdict)
                 for key, verdict in adjusted.items()
                 if key[0] == number
             ),
@@ -219,34 +225,65 @@ def _aside(run: Run, other_run: Run | None, other: Side) -> str:
 
 
 def _made(
-    step: CountedStep, other: tuple[Run, CountedStep] | None, key: tuple[int, str, str, str], v: Verdict
+    base: tuple[Run, CountedStep],
+    other: tuple[Run, CountedStep] | None,
+    key: tuple[int, str, str, str],
+    v: Verdict,
 ) -> CountVerdict:
     role = key[3]
-    own = other[1].roles.get(role) if other else None
+    step = base[1]
+    theirs = other[1].roles.get(role) if other else None
     ours = step.roles[role]
     reason = v.reason
     for rate, count in (("slower", "more"), ("faster", "fewer")):
         reason = re.sub(f"^{rate} by itself", f"{count} by itself", reason)
-    known = own is not None
+    known = theirs is not None
+    word = _WORDS[v.word]
+    beside = None
+    if other is not None and theirs is not None:
+        beside = left_out(ours, theirs, v.confidence)
+        if not v.aside:
+            word, reason = _doubted(word, reason, v, (base[0], ours), (other[0], theirs), beside)
     return CountVerdict(
         workload=key[1],
         step=step.name,
         role=role,
         headline=role == step.role,
         base=mean(ours.instructions) if ours.instructions else None,
-        other=mean(own.instructions) if own and own.instructions else None,
-        word=_WORDS[v.word],
+        other=mean(theirs.instructions) if theirs and theirs.instructions else None,
+        word=word,
         ratio=1 / v.ratio if known else math.nan,
         low=1 / v.high if known else math.nan,
         high=(1 / v.low if v.low > 0 else math.inf) if known else math.nan,
         margin=v.margin,
         confidence=v.confidence,
-        starts=(len(ours.instructions), len(own.instructions) if own else 0),
+        starts=(len(ours.instructions), len(theirs.instructions) if theirs else 0),
         p_value=v.p_value,
         adjusted_p=v.adjusted_p,
         reason=reason,
         aside=v.aside,
+        left_out=beside,
     )
+
+
+def _doubted(
+    word: CountWord,
+    reason: str,
+    v: Verdict,
+    base: tuple[Run, CountedRole],
+    other: tuple[Run, CountedRole],
+    beside: LeftOut | None,
+) -> tuple[CountWord, str]:
+    """The word and its reason, or `unclear` and why the word does not hold."""
+    notes = [
+        note for run, role in (base, other) if (note := spread_note(run.variant, role.instructions, v.margin))
+    ]
+    said = "; ".join(notes)
+    if notes and (word in ("same", "unclear") or spread_hides(base[1].instructions, other[1].instructions)):
+        return "unclear", f"{said}: they did not do the same work"
+    if doubt := left_out_doubt(word, 1 / v.ratio, beside, v.margin):
+        return "unclear", doubt
+    return word, f"{reason}; {said}" if said else reason
 
 
 def _notes(base: Side, other: Side) -> list[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from xml.etree import ElementTree
 
 from pgstrata import numbers
+from pgstrata.judge.count_doubts import spread, spread_note
 from pgstrata.judge.instructions import (
     CountComparison,
     CountVerdict,
@@ -20,7 +22,7 @@ from pgstrata.report.verdicts import command_text, markdown_text, property_text,
 from pgstrata.store import Results
 from pgstrata.store.choose import Side, campaign_runs
 
-COLUMNS = ("workload", "step", "verdict", "instructions", "interval", "base", "other", "starts")
+COLUMNS = ("workload", "step", "verdict", "instructions", "interval", "base", "other", "left out", "starts")
 FUNCTIONS = 5
 """Functions named below a step whose instructions differ."""
 
@@ -54,6 +56,13 @@ def instructions(value: float | None) -> str:
     return numbers.UNKNOWN if value is None else f"{value:,.0f}"
 
 
+def beside(verdict: CountVerdict) -> str:
+    """Returns the shares of an operation that are left out of the count: of the base, and of the other
+    side."""
+    shares = verdict.left_out
+    return numbers.UNKNOWN if shares is None else f"{shares.base:.2%}, {shares.other:.2%}"
+
+
 def rows(comparison: CountComparison) -> list[list[str]]:
     """A row for each step, and for each other role of it."""
     return [
@@ -65,6 +74,7 @@ def rows(comparison: CountComparison) -> list[list[str]]:
             span(s),
             instructions(s.base),
             instructions(s.other),
+            beside(s),
             f"{s.starts[0]}+{s.starts[1]}",
         ]
         for s in comparison.steps
@@ -102,24 +112,28 @@ def text(
 
 
 def _alone(side: Side, table: Callable[[Sequence[str], Sequence[Sequence[str]]], list[str]]) -> list[str]:
-    cells = []
+    cells, notes = [], []
     for run in counted_runs(side.runs):
-        assert run.record.counted is not None
-        for step in run.record.counted.steps:
-            for role, one in step.roles.items():
+        counted = run.record.counted
+        assert counted is not None
+        for step in counted.steps:
+            for role, count in step.roles.items():
                 name = step.name if role == step.role else f"{step.name}, {role}"
-                mean = sum(one.instructions) / len(one.instructions)
-                spread = (max(one.instructions) - min(one.instructions)) / mean if mean else 0.0
+                mean = fmean(count.instructions)
+                timed = fmean(count.timed) if count.timed else 0.0
                 cells.append(
                     [
                         plain_workload(run),
                         name,
                         instructions(mean),
-                        f"{spread:.4%}",
-                        str(len(one.instructions)),
+                        f"{timed / (mean + timed):.2%}" if count.timed else numbers.UNKNOWN,
+                        f"{spread(count.instructions):.4%}",
+                        str(len(count.instructions)),
                     ]
                 )
-    return table(("workload", "step", "instructions", "spread", "starts"), cells)
+                if note := spread_note(run.variant, count.instructions, counted.margin):
+                    notes.append(f"{name}: {note}: they did not do the same work")
+    return table(("workload", "step", "instructions", "left out", "spread", "starts"), cells) + notes
 
 
 def _functions(verdict: CountVerdict, changes: Sequence[FunctionChange]) -> list[str]:

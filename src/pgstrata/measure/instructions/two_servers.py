@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
@@ -9,11 +10,13 @@ from rich.console import Console
 
 from pgstrata.campaign.file.models import CountSpec
 from pgstrata.errors import UsageError
+from pgstrata.judge.count_doubts import left_out
 from pgstrata.judge.instructions import counted_runs, estimate_counts
 from pgstrata.measure.instructions.count import count_campaign
 from pgstrata.measure.two_servers import MeasuredRatio, TwoServers, normal_error
 from pgstrata.store import Results
 from pgstrata.store.choose import campaign_runs
+from pgstrata.store.record import CountedRole
 
 UNIT = "instructions/o"
 
@@ -43,11 +46,22 @@ def count_two(
         if step is None:
             why = record.left_out.get(two.work.step, "nothing of it was counted")
             raise UsageError(f"{two.work.step} cannot be counted: {why}", "search by the rate")
-        sides.append(step.headline.instructions)
-    found = estimate_counts(*sides)
+        sides.append(step.headline)
+    counts = _counts(sides[0], sides[1], wanted.margin)
+    found = estimate_counts(*counts)
     return MeasuredRatio(
-        found.log, normal_error(found), found.n, mean(sides[0]), mean(sides[1]), UNIT, two.name, runs=runs
+        found.log, normal_error(found), found.n, mean(counts[0]), mean(counts[1]), UNIT, two.name, runs=runs
     )
+
+
+def _counts(base: CountedRole, other: CountedRole, margin: float) -> tuple[Sequence[float], Sequence[float]]:
+    """The counts of both sides by which they are compared: those that are judged, or all, where what is left
+    out provenly differs beyond the margin and would be passed over."""
+    beside = left_out(base, other)
+    if beside is None or not beside.is_proven or abs(beside.difference) <= margin:
+        return base.instructions, other.instructions
+    every = [[a + b for a, b in zip(r.instructions, r.timed, strict=True)] for r in (base, other)]
+    return every[0], every[1]
 
 
 __all__ = ["UNIT", "count_two"]

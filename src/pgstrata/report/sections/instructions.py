@@ -104,12 +104,14 @@ def count_table(results: RunSet, workload: str) -> Table:
     """Instructions per operation of the base, and every other variant as a multiple of them."""
     base = results.counts_of(workload).get(results.base)
     columns = [Column("step", "Step", align="left"), Column(results.base, results.base, "instructions/o")]
+    columns += [Column("left out", "Left out", "%")]
     columns += [Column(variant, variant, "÷ base", rule=True) for variant in results.others]
     rows = [
         Row(
             [
                 words(_name(step, role)),
                 _absolute(base, step.name, role),
+                _left_out(results, workload, step.name, role),
                 *(_relative(results.count_verdict(workload, v, step.name, role)) for v in results.others),
             ]
         )
@@ -122,7 +124,8 @@ def count_table(results: RunSet, workload: str) -> Table:
         rows=rows,
         how=f"In the first column the instructions per operation of {results.base}, beside it the others as "
         "a multiple of them: above 1 is more. Behind each its 95 % interval over fresh starts. Coloured is "
-        "what is proven to be beyond the margin of the count (docs/count.md).",
+        "what is proven to be beyond the margin of the count (docs/count.md). Left out: the largest share of "
+        "an operation, of any variant, that is not in these figures, because time decides whether it runs.",
         keys=(("workload", workload),),
         legend=(("bad", "more instructions"), ("good", "fewer instructions"), ("same", "the same")),
     )
@@ -134,6 +137,17 @@ def _absolute(record: CountRecord | None, step: str, role: str) -> Cell:
             value = mean(one.roles[role].instructions)
             return Cell(round(value, 1), numbers.count(value))
     return missing("not counted")
+
+
+def _left_out(results: RunSet, workload: str, step: str, role: str) -> Cell:
+    """The largest share of an operation that is left out, of any variant."""
+    shares = [
+        mean(found.timed) / (mean(found.timed) + mean(found.instructions))
+        for record in results.counts_of(workload).values()
+        for counted in record.steps
+        if counted.name == step and (found := counted.roles.get(role)) and found.timed and found.instructions
+    ]
+    return Cell(round(max(shares), 6), f"{max(shares) * 100:.2f}") if shares else missing("not known")
 
 
 def _relative(verdict: CountVerdict | None) -> Cell:
