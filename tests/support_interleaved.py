@@ -25,13 +25,16 @@ def text(
     more: str = "",
     options: str = "cache_seconds = 0",
 ) -> str:
-    """A campaign without its name. more: lines for it; options: lines for the options of sysbench."""
+    """A campaign without its name. more: lines for it; options: lines for the options of sysbench.
+
+    No slice is left out because it waited for a CPU: tests run beside other tests."""
     return f"""
 data_dir = "data"
 order = "interleaved"
 placement = "free"
 slice_seconds = {slice_}
 rounds = {rounds}
+other_load = 1
 {more}
 
 [[variants]]

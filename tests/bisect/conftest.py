@@ -22,6 +22,7 @@ def delays(place: Path, pg17: Server) -> list[str]:
         "bisect",
         *("--server", pg17.spec, "--configs", "./quick1.conf,./quick2.conf,./slow.conf"),
         *("--workload", "pgbench", "--step", "delay-simple-c1", "--seconds", "0.5", "--no-profile"),
+        *("--other-load", "100%"),
         *(word for set_ in (*sets, *never) for word in ("--set", set_)),
         *("--data-dir", str(place / "data"), "--results", str(place / "search")),
     ]

@@ -41,6 +41,7 @@ def searching(place: Path, script: str, *line: str) -> list[str]:
     return [
         *("bisect", *line, "--workload", "pgbench", "--step", "delay-simple-c1", "--config", "default"),
         *("--data-dir", "data", "--results", "search", "--seconds", "0.3", "--no-profile"),
+        *("--other-load", "100%"),
         *(word for set_ in (*sets, *never) for word in ("--set", set_)),
     ]
 

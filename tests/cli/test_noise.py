@@ -13,6 +13,7 @@ from support_program import Program
 
 def test_the_base_against_itself(place: Path, pgstrata: Program, pg17: Server) -> None:
     arguments = ["noise", "--server", pg17.spec, "--rows", "500", "--data-dir", "data"]
+    arguments += ["--other-load", "100%"]
     done = pgstrata(*arguments, "--minutes", "0.08", "--slice-seconds", "0.25", "--format", "json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -34,7 +35,7 @@ def test_runs_of_noise_let_one_run_each_have_an_interval(
     place: Path, pgstrata: Program, pg17: Server
 ) -> None:
     common = ["--server", pg17.spec, "--data-dir", "data"]
-    short = ["--minutes", "0.08", "--slice-seconds", "0.25", "--rows", "500"]
+    short = ["--other-load", "100%", "--minutes", "0.08", "--slice-seconds", "0.25", "--rows", "500"]
     done = pgstrata("noise", *common, *short, "--runs", "3", "--run-seconds", "1")
     assert done.returncode == 0, done.stderr
     assert "3 runs of 1 s differ by " in done.stdout

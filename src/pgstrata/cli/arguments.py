@@ -119,6 +119,14 @@ BuildOption = Annotated[
         "--build", metavar="NAME", help="What is built with: o2, o2_nofp, o3_native, debug-asserts."
     ),
 ]
+OtherLoadOption = Annotated[
+    str,
+    typer.Option(
+        "--other-load",
+        metavar="SHARE",
+        help="CPUs that other programs may use beside a step; 100%: leave out nothing that waited for one.",
+    ),
+]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of all random streams.")]
 
 

@@ -14,6 +14,7 @@ from pgstrata.cli.arguments import (
     BuildOption,
     ConfigOption,
     DataDirOption,
+    OtherLoadOption,
     SeedOption,
     SetsOption,
     SmallScaleOption,
@@ -79,6 +80,7 @@ def bisect(
             "--max-seconds", metavar="S", help="Begin nothing new after so long (default: no limit)."
         ),
     ] = None,
+    other_load: OtherLoadOption = "25%",
     seed: SeedOption = 1,
     data_dir: DataDirOption = None,
     results: Annotated[
@@ -117,13 +119,23 @@ def bisect(
       pgstrata bisect --server pg:17 --configs default,default+a1,default+a17 --step point-query
       git bisect run pgstrata bisect --runner --repo . --good v1 --step point-query
     """
-    from pgstrata.cli.compare import share
+    from pgstrata.cli.compare import load_share, share
     from pgstrata.errors import PgstrataError, UsageError
 
     if by == "instructions" and runner:
         raise UsageError("--runner judges rates", "leave --by out")
     small = "count" if by == "instructions" else "quick"
-    work = work_of([step], workload, scale, set_, seconds, seed, data_dir, small=small)
+    work = work_of(
+        [step],
+        workload,
+        scale,
+        set_,
+        seconds,
+        seed,
+        data_dir,
+        small=small,
+        other_load=load_share(other_load),
+    )
     variant = variant_of(config, build)
     if runner:
         try:

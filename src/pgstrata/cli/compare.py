@@ -191,6 +191,11 @@ def share(option: str, text: str) -> float:
     return value
 
 
+def load_share(text: str) -> float:
+    """Returns the share that `--other-load` names, up to all of the CPUs. Raises UsageError."""
+    return 1.0 if text.replace(" ", "") in ("100%", "1", "1.0") else share("--other-load", text)
+
+
 def _compare(
     base: Side,
     others: list[Side],

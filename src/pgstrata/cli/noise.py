@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgstrata import numbers
-from pgstrata.cli.arguments import RESULTS, ByOption, ResultsOption
+from pgstrata.cli.arguments import RESULTS, ByOption, OtherLoadOption, ResultsOption
 from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def noise(
         float, typer.Option("--run-seconds", metavar="S", help="Measured time of each of them.")
     ] = 10.0,
     by: ByOption = "time",
+    other_load: OtherLoadOption = "25%",
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder on the disk to be measured.")
     ] = None,
@@ -68,11 +69,13 @@ def noise(
 
     from pgstrata.campaign.file.reading import Overrides, campaign_of
     from pgstrata.campaign.plan.order import first_look
+    from pgstrata.cli.compare import load_share
     from pgstrata.cli.output import print_json
     from pgstrata.errors import UsageError
     from pgstrata.judge.spread import NOISE, spread_of
     from pgstrata.measure.campaign import execute
     from pgstrata.measure.self_comparison import document, options_of, rates_in_pairs
+    from pgstrata.stats.estimate import FEW
     from pgstrata.stats.noise import noise as judge
     from pgstrata.store import Results
 
@@ -92,7 +95,11 @@ def noise(
         raise UsageError(f"--run-seconds {run_seconds:g}: must lie between 0.5 and 86,400")
     variant = {"server": server, "config": config.split("+")}
     options = options_of(step, rows, clients)
-    fields = {"data_dir": str(data_dir) if data_dir else None, "results": str(results)}
+    fields = {
+        "data_dir": str(data_dir) if data_dir else None,
+        "results": str(results),
+        "other_load": load_share(other_load),
+    }
     console = Console(stderr=True)
     if by == "instructions":
         _count(variant, {**options, "load_connections": 1}, step, fields, form)
@@ -112,6 +119,12 @@ def noise(
     two = rates_in_pairs(measured(in_turn), step)
     if two is None:
         raise no_slices
+    if len(two.base) < FEW:
+        raise UsageError(
+            f"{len(two.base)} of {pairs} pairs are left, as in the others a server waited for a CPU that "
+            f"other programs used; at least {FEW} are needed",
+            "stop other programs, or --other-load 100%: noise with theirs in it",
+        )
     spread = None
     if runs:
         alone = {

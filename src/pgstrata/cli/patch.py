@@ -14,6 +14,7 @@ from pgstrata.cli.arguments import (
     BuildOption,
     ConfigOption,
     DataDirOption,
+    OtherLoadOption,
     SeedOption,
     SetsOption,
     SmallScaleOption,
@@ -55,6 +56,7 @@ def patch(
     max_seconds: Annotated[
         float, typer.Option("--max-seconds", metavar="S", help="Measured of a step, both servers together.")
     ] = 240.0,
+    other_load: OtherLoadOption = "25%",
     seed: SeedOption = 1,
     data_dir: DataDirOption = None,
     results: Annotated[
@@ -84,7 +86,7 @@ def patch(
     from rich.console import Console
 
     from pgstrata.cli.bisect import variant_of
-    from pgstrata.cli.compare import share
+    from pgstrata.cli.compare import load_share, share
     from pgstrata.cli.ending import Interruption
     from pgstrata.cli.output import print_json
     from pgstrata.errors import UsageError
@@ -108,6 +110,7 @@ def patch(
         data_dir,
         margin=share("--margin", margin),
         verdict_seconds=max_seconds,
+        other_load=load_share(other_load),
     )
     variant: dict[str, Any] = variant_of(config, build)
     series = series_of(repo, base, patches, variant, each=each)

@@ -14,6 +14,7 @@ from pgstrata.fleet.tasks import Qualified, Qualify
 from pgstrata.measure.campaign import Conditions, data_root, execute
 from pgstrata.measure.self_comparison import STEP, document, of_base, options_of, rates_in_pairs
 from pgstrata.observe.doctor import examine
+from pgstrata.stats.estimate import FEW
 from pgstrata.stats.noise import noise
 from pgstrata.store import Results
 from pgstrata.store.record import Qualification
@@ -84,6 +85,8 @@ def _seen(
     pairs = rates_in_pairs([run for run in own.runs() if run.folder in made])
     if pairs is None:
         raise ServerError("the base could not be measured in turn here")
+    if len(pairs.base) < FEW:
+        raise ServerError(f"too busy: {len(pairs.base)} pairs are left in which no server waited for a CPU")
     (shown,) = noise(
         pairs.base,
         pairs.other,
@@ -115,7 +118,8 @@ def _trial(task: Qualify, campaign: Campaign, results: Path) -> Campaign:
         driver_cpus=spec.driver_cpus,
         data_dir=spec.data_dir,
     )
-    return of_base({**short, "results": str(results)}, campaign, campaign.variants[task.number])
+    short |= {"results": str(results), "other_load": spec.other_load}
+    return of_base(short, campaign, campaign.variants[task.number])
 
 
 __all__ = ["qualify", "step_minutes"]

@@ -25,7 +25,7 @@ from pgstrata.stats.distributions import student_quantile
 from pgstrata.stats.estimate import Estimate, estimate
 from pgstrata.store import Results, Run
 from pgstrata.store.choose import campaign_runs
-from pgstrata.store.record import StepRecord
+from pgstrata.store.record import OTHER_LOAD, StepRecord
 from pgstrata.suggest import meant
 from pgstrata.workload.catalog import find
 from pgstrata.workload.core.language import Step
@@ -50,7 +50,7 @@ class MeasuredWork:
     """What is measured: steps of a workload, none: all. sets: `key=value` as for `pgstrata run --set`.
 
     seconds: of each variant. verdict_seconds: where it is above 0, measuring goes on until the verdict is
-    known, for so many seconds of both together at most.
+    known, for so many seconds of both together at most. other_load: as in a campaign.
     """
 
     steps: tuple[str, ...]
@@ -63,6 +63,7 @@ class MeasuredWork:
     margin: float = 0.02
     verdict_seconds: float = 0.0
     data_dir: str | None = None
+    other_load: float = OTHER_LOAD
 
     @property
     def step(self) -> str:
@@ -139,6 +140,7 @@ class TwoServers:
             "order": "interleaved",
             "slice_seconds": work.slice_seconds,
             "margin": work.margin,
+            "other_load": work.other_load,
             "seed": work.seed,
             "base": self.labels[0],
             "variants": [
