@@ -274,7 +274,7 @@ def test_a_server_that_dies_between_windows(place: Path, pgstrata: Program, pg17
 def test_one_that_never_comes_up_leaves_the_other_measured(
     place: Path, pgstrata: Program, pg17: Server
 ) -> None:
-    (place / "broken.conf").write_text("shared_preload_libraries = 'there_is_no_such_library'\n")
+    (place / "broken.conf").write_text("max_connections = 5\nsuperuser_reserved_connections = 5\n")
     file = write(place, pg17, ["point-query"], slice_=0.02, seconds=2)
     file.write_text(file.read_text().replace('["default", "a17"]', '["default", "./broken.conf"]'))
     done = pgstrata("run", file, "--no-report")
