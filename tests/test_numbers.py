@@ -46,6 +46,17 @@ def test_a_share_that_is_there_never_looks_like_none_or_all(share: float) -> Non
 
 
 @pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        *(("90s", 90.0), ("10m", 600.0), ("10 min", 600.0), (" 1.5h ", 5400.0), ("0s", 0.0)),
+        *((text, None) for text in ("", "10", "m", "-1m", "1d", "1e3s", "10m5s", "9999999s", "١m")),
+    ],
+)
+def test_a_time_has_a_unit(text: str, seconds: float | None) -> None:
+    assert numbers.parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
     ("text", "share"),
     [
         ("3%", 0.03),

@@ -96,6 +96,13 @@ def parse_share(text: str) -> float | None:
     return value if 0 < value < 1 else None
 
 
+def parse_duration(text: str) -> float | None:
+    """Converts a time as people write it, `90s`, `10m`, `10 min` or `1.5h`, to seconds; None for other texts,
+    and for a bare number, which may mean any of these."""
+    match = re.fullmatch(r"\s*(\d{1,6}(?:\.\d{0,6})?)\s*(s|m|min|h)\s*", text, re.ASCII)
+    return float(match[1]) * {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}[match[2]] if match else None
+
+
 def milliseconds(seconds: float | None) -> str:
     """Seconds written as milliseconds, three significant digits."""
     return significant(None if seconds is None else seconds * 1e3)

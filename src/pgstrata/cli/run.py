@@ -27,6 +27,9 @@ from pgstrata.cli.arguments import (
 )
 from pgstrata.cli.output import TextOrJson
 
+MOST_WAITING = 7 * 86_400.0
+"""Seconds that `--wait-quiet` may name."""
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -96,6 +99,15 @@ def run(
         float | None,
         typer.Option("--waits", metavar="HERTZ", help="Sample wait events so often per second, say 10."),
     ] = None,
+    wait_quiet: Annotated[
+        str | None,
+        typer.Option(
+            "--wait-quiet",
+            metavar="TIME",
+            help="Wait until other programs leave the CPUs alone, for 10m at most, say, then measure all the "
+            "same.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show runs, order, time and disk; do nothing.")
     ] = False,
@@ -140,7 +152,9 @@ def run(
       pgstrata run campaigns/insert-cached.toml --fleet tcp://scheduler:8786
     """
     from pgstrata.cli.compare import share
+    from pgstrata.errors import UsageError
 
+    quiet_seconds = _waiting(wait_quiet) if wait_quiet else 0.0
     chosen = Asked(
         campaign,
         server,
@@ -177,19 +191,33 @@ def run(
             show_forecast(chosen, fleet, fresh)
             return
         need_engine()
+        if wait_quiet:
+            raise UsageError(
+                "--wait-quiet with --fleet: each machine of a fleet decides by itself", "leave it out"
+            )
         raise typer.Exit(run_on_fleet(chosen, fleet, fresh, report=not no_report, form=form))
     if dry_run:
         show_plan(chosen, fresh, form)
         return
-    raise typer.Exit(_execute(chosen, fresh, report=not no_report, form=form))
+    raise typer.Exit(_execute(chosen, fresh, quiet_seconds, report=not no_report, form=form))
 
 
-def _execute(campaign: Campaign, fresh: bool, *, report: bool, form: TextOrJson) -> int:
+def _waiting(text: str) -> float:
+    """Returns the seconds that `--wait-quiet` names. Raises UsageError."""
+    from pgstrata.errors import UsageError
+
+    seconds = numbers.parse_duration(text)
+    if seconds is None or seconds > MOST_WAITING:
+        raise UsageError(f"--wait-quiet {text}: not a time up to 7 days", "write 90s, 10m or 2h")
+    return seconds
+
+
+def _execute(campaign: Campaign, fresh: bool, quiet_seconds: float, *, report: bool, form: TextOrJson) -> int:
     from rich.console import Console
 
     from pgstrata.cli.ending import Interruption, stopped
     from pgstrata.cli.report import write_quietly, write_report
-    from pgstrata.measure.campaign import execute
+    from pgstrata.measure.campaign import Conditions, execute
     from pgstrata.measure.interrupt import Interrupted
     from pgstrata.store import Results
 
@@ -197,7 +225,13 @@ def _execute(campaign: Campaign, fresh: bool, *, report: bool, form: TextOrJson)
     as_json = form is TextOrJson.json
     console = Console(stderr=as_json)
     try:
-        outcome = execute(campaign, Results(results), console, fresh=fresh)
+        outcome = execute(
+            campaign,
+            Results(results),
+            console,
+            fresh=fresh,
+            conditions=Conditions(quiet_seconds=quiet_seconds),
+        )
         counted = _count(campaign, console, fresh)
     except Interrupted as interrupted:
         print(stopped(), file=sys.stderr)

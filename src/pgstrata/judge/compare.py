@@ -46,7 +46,8 @@ Evidence = Literal["machines", "slices", "repeats", "runs"]
 class StepVerdict:
     """The verdict on one step. `base_rate`: over the base's runs (their geometric mean), in `unit`;
     `other_rate`: that × the ratio of the verdict, None where there is none. `across`: the machines behind it,
-    where there are several; rates are those of one of them then, `machine`, by its own ratio."""
+    where there are several; rates are those of one of them then, `machine`, by its own ratio. `disturbance`:
+    what kept the step from a verdict, empty where nothing did."""
 
     workload: str
     step: str
@@ -57,6 +58,7 @@ class StepVerdict:
     verdict: Verdict
     across: Across | None = None
     machine: str = ""
+    disturbance: str = ""
 
     @property
     def ratio(self) -> float | None:
@@ -80,6 +82,7 @@ class StepVerdict:
             "evidence": self.evidence,
             **self.verdict.record(),
             **({"across": self.across.record(), "machine": self.machine} if self.across is not None else {}),
+            **({"disturbance": self.disturbance} if self.disturbance else {}),
         }
 
 
@@ -149,6 +152,7 @@ def compare_all(
     history = _Once(known)
     verdicts: dict[tuple[int, str, str], Verdict] = {}
     evidence: dict[tuple[int, str, str], tuple[Evidence, Across | None]] = {}
+    disturbances: dict[tuple[int, str, str], str] = {}
     for number, there in enumerate(sides):
         for workload, step in here:
             if (workload, step) not in there or (wanted and step not in wanted):
@@ -161,13 +165,14 @@ def compare_all(
             if part := shared.get((workload, step)):
                 verdict = replace(verdict, reason=f"{verdict.reason}; {part}")
             verdicts[key] = _set_aside(verdict, [*ours.values(), *theirs.values()], reason)
+            disturbances[key] = reason
     found = adjust_verdicts(verdicts)
     return [
         SideComparison(
             base.name,
             other.name,
             tuple(
-                _step(key[1:], here, there, *evidence[key], verdict)
+                replace(_step(key[1:], here, there, *evidence[key], verdict), disturbance=disturbances[key])
                 for key, verdict in found.items()
                 if key[0] == number
             ),

@@ -25,6 +25,7 @@ from pgstrata.errors import ServerError, UsageError
 from pgstrata.measure.comparison.comparison import Comparison
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import Progress, plain_lines, progress_on
+from pgstrata.measure.quiet import QuietWait
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.observe.doctor import examine
 from pgstrata.ownership import hand_over, own_folder
@@ -102,12 +103,14 @@ class Conditions:
     """What is otherwise than in a campaign that a person starts.
 
     only: which of the planned runs are made. find: gives the server of a spec and build; by default it is
-    fetched or built. progress: makes what the runs report to, from their plan.
+    fetched or built. progress: makes what the runs report to, from their plan. quiet_seconds: how long it may
+    be waited, in all, until other programs leave the CPUs alone.
     """
 
     only: Callable[[PlannedRun], bool] = lambda run: True
     find: Callable[[str, Build | None], Server] | None = None
     progress: Callable[[Plan], AbstractContextManager[Progress]] | None = None
+    quiet_seconds: float = 0.0
 
 
 USUAL = Conditions()
@@ -162,7 +165,8 @@ def execute(
         if plan.missing:
             _warn(root, plan, say)
         watched = (conditions.progress or partial(progress_on, console))(plan)
-        return _carry_out(plan, results, root, console, interrupts, watched)
+        quiet = QuietWait(conditions.quiet_seconds, say)
+        return _carry_out(plan, results, root, console, interrupts, watched, quiet)
 
 
 def _carry_out(
@@ -172,8 +176,10 @@ def _carry_out(
     console: Console,
     interrupts: Interrupts,
     watched: AbstractContextManager[Progress],
+    quiet: QuietWait,
 ) -> CampaignOutcome:
-    """Makes the missing runs of a plan, in its order. watched: what they report to."""
+    """Makes the missing runs of a plan, in its order. watched: what they report to; quiet: waited for before
+    each."""
     campaign = plan.campaign
     outcome = CampaignOutcome(plan)
     able = [run for run in plan.missing if not run.unable]
@@ -183,10 +189,11 @@ def _carry_out(
                 plain_lines(console)(f"{run.key.variant}, {run.key.workload}: not measured: {run.unable}")
                 _leave_out(run, campaign, results, root, progress, interrupts)
         if campaign.spec.order == "interleaved":
-            _interleave(plan, campaign, results, root, progress, interrupts, outcome)
+            _interleave(plan, campaign, results, root, progress, interrupts, outcome, quiet)
             return outcome
         for number, run in enumerate(able, 1):
             interrupts.check()
+            quiet.wait(interrupts.check)
             progress.run_begins(run, number, len(able))
             begun = time.monotonic()
             error = _make(run, campaign, results, root, progress, interrupts, outcome)
@@ -252,12 +259,14 @@ def _interleave(
     progress: Progress,
     interrupts: Interrupts,
     outcome: CampaignOutcome,
+    quiet: QuietWait,
 ) -> None:
     """The missing runs, those of one workload and repeat together."""
     number = 1
     able = [run for run in plan.missing if not run.unable]
     for group in groups(able):
         interrupts.check()
+        quiet.wait(interrupts.check)
         progress.run_begins(group[0], number, len(able))
         progress.say(f"  with {', '.join(run.key.variant for run in group[1:])}, taking turns")
         begun = time.monotonic()

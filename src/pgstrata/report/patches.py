@@ -11,6 +11,7 @@ from pgstrata.judge.stacks import ShareChange, moved
 from pgstrata.page.results import read_results
 from pgstrata.patch.compare import RUNS, Compared, MeasuredSeries
 from pgstrata.report import verdicts
+from pgstrata.report.disturbance import disturbed_steps, load_beside
 from pgstrata.report.flames import read_flames
 from pgstrata.report.write import write_report
 from pgstrata.store import slug
@@ -56,6 +57,8 @@ def text(outcome: MeasuredSeries, *, markdown: bool) -> str:
     """What was compared with what and how, a table for each comparison, and the functions that moved."""
     lines = [*_head(outcome), ""]
     for one in outcome.compared:
+        beside = disturbed_steps([one.comparison]) or load_beside(one.runs)
+        lines += [beside, ""] * bool(beside)
         if markdown:
             lines += verdicts.markdown([one.comparison]).rstrip("\n").splitlines()
         else:

@@ -10,6 +10,7 @@ from pgstrata.judge.builds import unlike
 from pgstrata.judge.marks import Mark
 from pgstrata.page.blocks import Block, Cell, Finding, Findings, Prose
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults
+from pgstrata.report.disturbance import disturbed_steps, load_beside
 from pgstrata.report.sections.settle import settle
 from pgstrata.report.sections.summary import relative_cell
 from pgstrata.stats.rates import geometric_mean
@@ -42,6 +43,10 @@ def findings(results: RunSet) -> list[Block]:
             *blocks,
             Prose(f"{results.base} is the only variant: there is nothing to compare it with.", "even"),
         ]
+    if text := disturbed_steps(results.comparisons):
+        blocks.append(Prose(text, "bad"))
+    elif text := load_beside(results.runs):
+        blocks.append(Prose(text, "even"))
     for workload in results.workloads:
         title = f"{workload.name}, against {results.base}:" if len(results.workloads) > 1 else ""
         found = [_finding(results, workload, variant) for variant in results.others]

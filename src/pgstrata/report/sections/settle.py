@@ -22,6 +22,11 @@ MOST_LONGER = 20.0
 AROUND = 1.2
 """Of a comparison: connecting, settling, stopping, beside what is measured."""
 
+QUIETER = (
+    "Measuring longer would hardly settle it here; a quieter machine would. pgstrata doctor says what to "
+    "stop, pgstrata run --wait-quiet 10m waits until other programs rest."
+)
+
 
 def settle(results: RunSet, workload: WorkloadResults) -> list[str]:
     """One sentence with the command and its time; nothing where there is nobody to compare with."""
@@ -38,7 +43,7 @@ def settle(results: RunSet, workload: WorkloadResults) -> list[str]:
         return [_sentence(_command(results, runs, ["--until", "verdict"]), "at most", seconds)]
     longer = _longer(results, workload, together.margin)
     if longer is None or longer > MOST_LONGER:
-        return ["Measuring longer would hardly settle it here: a quieter machine would (pgstrata doctor)."]
+        return [QUIETER]
     longest = max(step.seconds or 0.0 for run in runs for step in run.steps if step.measured)
     most = math.ceil(longest * len(together.variants) * longer)
     more = ["--until", "verdict", "--max-seconds", str(most)]

@@ -1,0 +1,60 @@
+"""Waits until other programs leave the CPUs alone (`pgstrata run --wait-quiet`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pgstrata import numbers
+from pgstrata.observe.other_load import OtherLoad
+
+QUIET = 0.1
+"""Share of the CPUs that other programs may use in a quiet moment."""
+
+LOOK_SECONDS = 3.0
+"""How long other programs are watched at a time."""
+
+SAY_SECONDS = 60.0
+"""Between two lines that say what is waited for."""
+
+
+class QuietWait:
+    """Waits before each run, for so many seconds in all. say: prints a line; share: watches for some seconds
+    and returns the share of the CPUs, 0 … 1, that other programs used."""
+
+    def __init__(
+        self, seconds: float, say: Callable[[str], None], share: Callable[[float], float] | None = None
+    ) -> None:
+        self._left, self._say, self._share = seconds, say, share or _watch
+
+    def wait(self, check: Callable[[], None]) -> bool:
+        """Returns True when it is quiet, False when the time is over before. check: raises where waiting has
+        to end."""
+        said: float | None = None
+        while self._left > 0:
+            begun = time.monotonic()
+            share = self._share(min(LOOK_SECONDS, self._left))
+            check()
+            if share <= QUIET:
+                return True
+            now = time.monotonic()
+            self._left -= now - begun
+            if said is None or now - said >= SAY_SECONDS:
+                said = now
+                left = numbers.clock(max(0.0, self._left))
+                self._say(f"waiting for a quiet moment: other programs use {share:.0%} (at most {left} more)")
+            if self._left <= 0:
+                self._say(
+                    f"other programs still use {share:.0%} of the CPUs: measuring all the same; what they "
+                    "disturb is unclear"
+                )
+        return False
+
+
+def _watch(seconds: float) -> float:
+    load = OtherLoad()
+    time.sleep(seconds)
+    return load.share()
+
+
+__all__ = ["QUIET", "QuietWait"]

@@ -1,0 +1,44 @@
+"""What a reader is told first where other programs used the CPUs while something was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pgstrata import numbers
+from pgstrata.judge.compare import SideComparison
+from pgstrata.judge.disturbance import SAID, other_load
+from pgstrata.store import Run
+
+MOST_NAMED = 3
+
+ADVICE = "Stop other programs, or wait for a quiet moment (pgstrata run --wait-quiet 10m --fresh)."
+
+
+def disturbed_steps(comparisons: Sequence[SideComparison]) -> str:
+    """Returns how many steps were disturbed, which and by what; an empty text where none was."""
+    steps = [step for comparison in comparisons for step in comparison.steps]
+    disturbed = [step for step in steps if step.disturbance]
+    if not disturbed:
+        return ""
+    named = list(dict.fromkeys(step.step for step in disturbed))
+    names = ", ".join(named[:MOST_NAMED])
+    if len(named) > MOST_NAMED:
+        names += f" and {len(named) - MOST_NAMED} more"
+    of = numbers.counted(len(steps), "verdict")
+    begins = f"Disturbed, and so unclear: {len(disturbed)} of {of} ({names})."
+    return f"{begins} At {disturbed[0].step} {disturbed[0].disturbance}. {ADVICE}"
+
+
+def load_beside(runs: Iterable[Run]) -> str:
+    """Returns how much of the CPUs other programs used beside steps whose verdicts hold; an empty text where
+    it was next to nothing."""
+    load = other_load(step for run in runs for step in run.steps if step.measured)
+    if load < SAID:
+        return ""
+    return (
+        f"Other programs used up to {load:.0%} of the CPUs meanwhile. Pairs in which a server waited for a "
+        "CPU are left out."
+    )
+
+
+__all__ = ["disturbed_steps", "load_beside"]

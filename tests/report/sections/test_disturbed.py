@@ -1,0 +1,75 @@
+"""What other programs used stands first: on the page, in the terminal, in the JSON of a comparison."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pgstrata.page.results import read_results
+from pgstrata.report.disturbance import disturbed_steps
+from pgstrata.report.terminal import print_summary
+from pgstrata.report.write import write_report
+from support_page import PageReader
+from support_runs import make_campaign
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    root = tmp_path / "results"
+    make_campaign(root, variants=("a", "b"), repeats=2, seconds=4)
+    return root
+
+
+def beside(results: Path, *, load: float, steps: int) -> None:
+    """Lets other programs use this share of the CPUs beside the last steps of each run."""
+    for file in results.rglob("run.json"):
+        data = json.loads(file.read_text())
+        for step in data["steps"][-steps:]:
+            step["disturbance"] = {"other_load": load, "allowed": 0.25}
+        file.write_text(json.dumps(data))
+
+
+def terminal(results: Path) -> str:
+    out = io.StringIO()
+    print_summary(read_results(results), Console(file=out, width=400))
+    return out.getvalue()
+
+
+def test_a_disturbed_comparison_says_so_before_anything_else(results: Path, tmp_path: Path) -> None:
+    beside(results, load=0.71, steps=2)
+    text = terminal(results)
+    first = text.splitlines()[0]
+    assert first.startswith("Disturbed, and so unclear: 2 of ")
+    assert "other programs used 71% of the CPUs. Stop other programs" in first
+    page = PageReader(write_report(results, out=tmp_path / "report").html)
+    assert first in " ".join(page.all_text.split())
+    found = read_results(results).comparisons
+    assert [s.disturbance for c in found for s in c.steps if s.disturbance] == [
+        "other programs used 71% of the CPUs"
+    ] * 2
+    recorded = found[0].record()["steps"][-1]
+    assert (recorded["word"], recorded["disturbance"]) == ("unclear", "other programs used 71% of the CPUs")
+    assert disturbed_steps(found) == first
+
+
+def test_many_disturbed_steps_are_counted_and_three_are_named(results: Path) -> None:
+    beside(results, load=0.9, steps=5)
+    first = terminal(results).splitlines()[0]
+    assert first.startswith("Disturbed, and so unclear: 5 of ")
+    assert " and 2 more)" in first
+
+
+def test_a_load_beside_verdicts_that_hold_is_told(results: Path) -> None:
+    beside(results, load=0.2, steps=3)
+    first = terminal(results).splitlines()[0]
+    assert first.startswith("Other programs used up to 20% of the CPUs meanwhile.")
+
+
+def test_nothing_is_said_of_a_quiet_machine(results: Path) -> None:
+    beside(results, load=0.03, steps=3)
+    assert "Other programs" not in terminal(results)
+    assert "Disturbed" not in terminal(results)
