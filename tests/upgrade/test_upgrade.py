@@ -32,6 +32,7 @@ def test_the_statement_that_lacks_its_index_stands_at_the_top(files: Path, pgstr
     command = [
         *("upgrade", "--from", "13", "--to", "17", "--dump", "shop.dump", "--log", "postgresql.csv"),
         *("--after-load", "17=drop.sql", "--rounds", "4", "--speed", "0"),
+        *("--other-load", "100%"),
     ]
     done = pgstrata(*command, "--format", "json")
     assert done.returncode == 1, done.stderr

@@ -12,6 +12,7 @@ from pgstrata.cli.arguments import (
     DataDirOption,
     EncodingOption,
     KeepSettingsOption,
+    OtherLoadOption,
     PrefixOption,
     SetsOption,
     TimezoneOption,
@@ -68,6 +69,7 @@ def upgrade(
     margin: Annotated[
         str, typer.Option("--margin", metavar="SHARE", help="Smaller differences are none: 5% or 0.05.")
     ] = "5%",
+    other_load: OtherLoadOption = "25%",
     config: Annotated[
         str,
         typer.Option(
@@ -125,7 +127,7 @@ def upgrade(
     """
     from rich.console import Console
 
-    from pgstrata.cli.compare import share
+    from pgstrata.cli.compare import load_share, share
     from pgstrata.cli.ending import Interruption, stopped
     from pgstrata.cli.output import print_json
     from pgstrata.cli.run import show_plan
@@ -150,6 +152,7 @@ def upgrade(
         minutes=minutes,
         rounds=rounds,
         margin=share("--margin", margin),
+        other_load=load_share(other_load),
         config=config,
         keep_settings=tuple(keep_setting or ()),
         after_load=_by_version(after_load or []),

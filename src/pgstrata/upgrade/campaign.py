@@ -103,6 +103,7 @@ def campaign(
         "results": str(results),
         "order": "interleaved",
         "margin": question.margin,
+        "other_load": question.other_load,
         "base": named[0],
         "variants": [
             {"server": spec_of(text), "label": label, "config": _stack(question, header, results)}

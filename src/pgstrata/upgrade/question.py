@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.server.acquire import check_spec
+from pgstrata.store.record import OTHER_LOAD
 from pgstrata.user_files import shown
 from pgstrata.workload.custom.contents import digest_of
 
@@ -27,9 +28,10 @@ _BEGINS_SQL = re.compile(rb"\s*[A-Za-z\\(/-]")
 class Question:
     """base, targets: servers as they were written, `13` or a spec. after_load: SQL by major version. seconds:
     of each round, None: to the end; minutes: of all rounds and servers together; rounds: None: as many as
-    that time holds, until all is known. config: stack of fragments. prefix, timezone, encoding: of the log,
-    as for `pgstrata capture`. statements: how to connect to the server whose statistics take the place of a
-    log, or the folder of their files. allow_outside: what reaches outside the servers is executed."""
+    that time holds, until all is known. other_load: as in a campaign. config: stack of fragments. prefix,
+    timezone, encoding: of the log, as for `pgstrata capture`. statements: how to connect to the server whose
+    statistics take the place of a log, or the folder of their files. allow_outside: what reaches outside the
+    servers is executed."""
 
     base: str
     targets: tuple[str, ...]
@@ -43,6 +45,7 @@ class Question:
     minutes: float = MINUTES
     rounds: int | None = None
     margin: float = MARGIN
+    other_load: float = OTHER_LOAD
     config: str = "default"
     keep_settings: tuple[str, ...] = ()
     after_load: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
