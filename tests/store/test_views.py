@@ -373,3 +373,21 @@ def test_plain_keeps_what_json_has() -> None:
     assert plain(Decimal("12345678901234567890")) == 12345678901234567890
     assert plain(timedelta(days=1, milliseconds=1)) == 86400.001
     assert plain(date(2026, 1, 31)) == "2026-01-31"
+
+
+def test_what_other_programs_did_beside_a_step_is_in_steps(tmp_path: Path) -> None:
+    (folder,) = make_campaign(tmp_path, variants=("a",), seconds=2)
+    file = folder / "run.json"
+    data = json.loads(file.read_text())
+    step = data["steps"][-1]
+    step["disturbance"] = {"other_load": 0.4, "pressure": 0.2}
+    step["cpus"] = [0, 1]
+    step["slices"] = [
+        {"pair": 1, "seconds": 1.0, "rate": 5.0, "waited": 0.1},
+        {"pair": 2, "seconds": 3.0, "rate": 5.0, "waited": 0.5},
+        {"pair": 3, "seconds": 1.0, "rate": 5.0},
+    ]
+    file.write_text(json.dumps(data))
+    columns = "other_load, stolen, pressure, throttled, round(waited, 6), cpus"
+    found = query(tmp_path, f"SELECT {columns} FROM steps ORDER BY step_order DESC LIMIT 2").rows
+    assert [tuple(row) for row in found] == [(0.4, 0.0, 0.2, None, 0.4, "0,1"), (None,) * 6]

@@ -8,6 +8,15 @@ from typing import Any
 from pgstrata.store.read import Run
 from pgstrata.store.record import StepRecord
 
+
+def _waited(step: StepRecord) -> float | None:
+    """Returns the share of the time of its slices in which the step's processes waited for a CPU; None where
+    no slice tells."""
+    known = [(part.waited, part.seconds) for part in step.slices if part.waited is not None]
+    seconds = sum(length for _, length in known)
+    return sum(share * length for share, length in known) / seconds if seconds else None
+
+
 # one entry per column: name, SQL type, where its value comes from
 RUNS: tuple[tuple[str, str, Callable[[Run], Any]], ...] = (
     ("run_id", "VARCHAR", lambda run: run.run_id),
@@ -63,4 +72,10 @@ STEPS: tuple[tuple[str, str, Callable[[Run, StepRecord], Any]], ...] = (
     ("replica_cpu_seconds", "DOUBLE", lambda _, step: step.replica and step.replica.cpu_seconds),
     ("replica_lag_bytes", "BIGINT", lambda _, step: step.replica and step.replica.lag_bytes),
     ("replica_lag_seconds", "DOUBLE", lambda _, step: step.replica and step.replica.lag_seconds),
+    ("other_load", "DOUBLE", lambda _, step: step.disturbance and step.disturbance.other_load),
+    ("stolen", "DOUBLE", lambda _, step: step.disturbance and step.disturbance.stolen),
+    ("pressure", "DOUBLE", lambda _, step: step.disturbance and step.disturbance.pressure),
+    ("throttled", "DOUBLE", lambda _, step: step.disturbance and step.disturbance.throttled),
+    ("waited", "DOUBLE", lambda _, step: _waited(step)),
+    ("cpus", "VARCHAR", lambda _, step: ",".join(map(str, step.cpus)) or None),
 )
