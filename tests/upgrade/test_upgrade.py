@@ -85,7 +85,8 @@ def test_the_statement_that_lacks_its_index_stands_at_the_top(files: Path, pgstr
     assert short.returncode == 1 and "2 of 2 runs are there already" in short.stderr
     lines = short.stdout.splitlines()
     assert lines[0].startswith("PostgreSQL 13.") and lines[3].startswith("17: ")
-    assert lines[3].startswith("17: 1 statement that 13 executes fails. 1 of ")
+    # Beside other tests a statement more may be slower.
+    assert re.match(r"17: 1 statement that 13 executes fails\. [1-3] of ", lines[3])
     assert lines[4].startswith("  fails, 4 times: trailing junk")
     assert lines[5].startswith("  slower: ") and SLOW in lines[6] and "another plan" in lines[6]
     assert "not covered:" in lines
