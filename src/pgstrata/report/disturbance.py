@@ -30,15 +30,16 @@ def disturbed_steps(comparisons: Sequence[SideComparison]) -> str:
 
 
 def load_beside(runs: Iterable[Run]) -> str:
-    """Returns how much of the CPUs other programs used beside steps whose verdicts hold; an empty text where
+    """Returns how much of the CPUs other programs used during steps whose verdicts hold; an empty text where
     it was next to nothing."""
-    load = other_load(step for run in runs for step in run.steps if step.measured)
+    steps = [step for run in runs for step in run.steps if step.measured]
+    load = other_load(steps)
     if load < SAID:
         return ""
-    return (
-        f"Other programs used up to {load:.0%} of the CPUs meanwhile. Pairs in which a server waited for a "
-        "CPU are left out."
-    )
+    text = f"Other programs used up to {load:.0%} of the CPUs meanwhile."
+    if any(part.waited is not None for step in steps for part in step.slices):
+        text += " Pairs in which a server waited for a CPU are left out."
+    return text
 
 
 __all__ = ["disturbed_steps", "load_beside"]

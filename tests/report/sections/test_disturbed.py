@@ -24,12 +24,14 @@ def results(tmp_path: Path) -> Path:
     return root
 
 
-def beside(results: Path, *, load: float, steps: int) -> None:
+def beside(results: Path, *, load: float, steps: int, waited: float | None = None) -> None:
     """Lets other programs use this share of the CPUs beside the last steps of each run."""
     for file in results.rglob("run.json"):
         data = json.loads(file.read_text())
         for step in data["steps"][-steps:]:
             step["disturbance"] = {"other_load": load, "allowed": 0.25}
+            if waited is not None:
+                step["slices"] = [{"pair": 1, "seconds": 1.0, "rate": 1.0, "waited": waited}]
         file.write_text(json.dumps(data))
 
 
@@ -66,7 +68,9 @@ def test_many_disturbed_steps_are_counted_and_three_are_named(results: Path) -> 
 def test_a_load_beside_verdicts_that_hold_is_told(results: Path) -> None:
     beside(results, load=0.2, steps=3)
     first = terminal(results).splitlines()[0]
-    assert first.startswith("Other programs used up to 20% of the CPUs meanwhile.")
+    assert first == "Other programs used up to 20% of the CPUs meanwhile.", "no slice tells, none is left out"
+    beside(results, load=0.2, steps=1, waited=0.01)
+    assert "Pairs in which a server waited for a CPU are left out." in terminal(results).splitlines()[0]
 
 
 def test_nothing_is_said_of_a_quiet_machine(results: Path) -> None:
