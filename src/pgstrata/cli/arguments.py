@@ -124,7 +124,7 @@ OtherLoadOption = Annotated[
     typer.Option(
         "--other-load",
         metavar="SHARE",
-        help="CPUs that other programs may use beside a step; 100%: leave out nothing that waited for one.",
+        help="Share of the CPUs that other programs may use; 100% leaves out no slice that waited for a CPU.",
     ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of all random streams.")]

@@ -27,9 +27,6 @@ from pgstrata.cli.arguments import (
 )
 from pgstrata.cli.output import TextOrJson
 
-MOST_WAITING = 7 * 86_400.0
-"""Seconds that `--wait-quiet` may name."""
-
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -37,6 +34,9 @@ if TYPE_CHECKING:
     from pgstrata.campaign.plan.model import PlannedRun
     from pgstrata.campaign.plan.runs import Plan
     from pgstrata.measure.campaign import CampaignOutcome
+
+MOST_WAITING_SECONDS = 7 * 86_400.0
+"""Longest time that `--wait-quiet` accepts."""
 
 
 def run(
@@ -193,7 +193,8 @@ def run(
         need_engine()
         if wait_quiet:
             raise UsageError(
-                "--wait-quiet with --fleet: each machine of a fleet decides by itself", "leave it out"
+                "--wait-quiet with --fleet: machines of a fleet do not wait for a quiet moment",
+                "leave it out",
             )
         raise typer.Exit(run_on_fleet(chosen, fleet, fresh, report=not no_report, form=form))
     if dry_run:
@@ -207,7 +208,7 @@ def _waiting(text: str) -> float:
     from pgstrata.errors import UsageError
 
     seconds = numbers.parse_duration(text)
-    if seconds is None or seconds > MOST_WAITING:
+    if seconds is None or seconds > MOST_WAITING_SECONDS:
         raise UsageError(f"--wait-quiet {text}: not a time up to 7 days", "write 90s, 10m or 2h")
     return seconds
 

@@ -151,8 +151,7 @@ def compare_all(
     sides = [_by_step(runs) for runs in other_runs]
     history = _Once(known)
     verdicts: dict[tuple[int, str, str], Verdict] = {}
-    evidence: dict[tuple[int, str, str], tuple[Evidence, Across | None]] = {}
-    disturbances: dict[tuple[int, str, str], str] = {}
+    evidence: dict[tuple[int, str, str], tuple[Evidence, Across | None, str]] = {}
     for number, there in enumerate(sides):
         for workload, step in here:
             if (workload, step) not in there or (wanted and step not in wanted):
@@ -161,18 +160,17 @@ def compare_all(
             key = (number, workload, step)
             ours, theirs, reason = _undisturbed(ours, theirs)
             of, verdict, by = _verdict(step, ours, theirs, history, margin, confidence)
-            evidence[key] = of, by
+            evidence[key] = of, by, reason
             if part := shared.get((workload, step)):
                 verdict = replace(verdict, reason=f"{verdict.reason}; {part}")
             verdicts[key] = _set_aside(verdict, [*ours.values(), *theirs.values()], reason)
-            disturbances[key] = reason
     found = adjust_verdicts(verdicts)
     return [
         SideComparison(
             base.name,
             other.name,
             tuple(
-                replace(_step(key[1:], here, there, *evidence[key], verdict), disturbance=disturbances[key])
+                _step(key[1:], here, there, *evidence[key], verdict)
                 for key, verdict in found.items()
                 if key[0] == number
             ),
@@ -191,6 +189,7 @@ def _step(
     there: _Steps,
     evidence: Evidence,
     by: Across | None,
+    disturbance: str,
     verdict: Verdict,
 ) -> StepVerdict:
     unit = _first(here[key]).record.rate_unit
@@ -200,7 +199,7 @@ def _step(
         machine = most_measured([m.run.machine for m in ours.values() if m.run.machine in names])
         ours = {n: m for n, m in ours.items() if m.run.machine == machine}
     base = _rate(ours)
-    found = StepVerdict(*key, unit, base, None, evidence, verdict, by, machine)
+    found = StepVerdict(*key, unit, base, None, evidence, verdict, by, machine, disturbance)
     ratio = found.ratio_on(machine)
     return found if base is None or ratio is None else replace(found, other_rate=base * ratio)
 

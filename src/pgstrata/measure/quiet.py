@@ -19,8 +19,10 @@ SAY_SECONDS = 60.0
 
 
 class QuietWait:
-    """Waits before each run, for so many seconds in all. say: prints a line; share: watches for some seconds
-    and returns the share of the CPUs, 0 … 1, that other programs used."""
+    """A limited time to wait for quiet CPUs, shared by all runs of a command.
+
+    seconds: the limit. say: prints a line. share: watches other programs for the seconds that it is given and
+    returns the share of the CPUs, 0 … 1, that they used."""
 
     def __init__(
         self, seconds: float, say: Callable[[str], None], share: Callable[[float], float] | None = None
@@ -28,9 +30,10 @@ class QuietWait:
         self._left, self._say, self._share = seconds, say, share or _watch
 
     def wait(self, check: Callable[[], None]) -> bool:
-        """Returns True when it is quiet, False when the time is over before. check: raises where waiting has
-        to end."""
-        said: float | None = None
+        """Waits until the CPUs are quiet. Returns False if the limit is reached first.
+
+        check: called after each look; what it raises ends the waiting."""
+        last_line: float | None = None
         while self._left > 0:
             begun = time.monotonic()
             share = self._share(min(LOOK_SECONDS, self._left))
@@ -39,8 +42,8 @@ class QuietWait:
                 return True
             now = time.monotonic()
             self._left -= now - begun
-            if said is None or now - said >= SAY_SECONDS:
-                said = now
+            if last_line is None or now - last_line >= SAY_SECONDS:
+                last_line = now
                 left = numbers.clock(max(0.0, self._left))
                 self._say(f"waiting for a quiet moment: other programs use {share:.0%} (at most {left} more)")
             if self._left <= 0:

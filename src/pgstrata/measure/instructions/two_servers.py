@@ -48,9 +48,16 @@ def count_two(
             raise UsageError(f"{two.work.step} cannot be counted: {why}", "search by the rate")
         sides.append(step.headline)
     counts = _counts(sides[0], sides[1], wanted.margin)
-    found = estimate_counts(*counts)
+    estimate = estimate_counts(*counts)
     return MeasuredRatio(
-        found.log, normal_error(found), found.n, mean(counts[0]), mean(counts[1]), UNIT, two.name, runs=runs
+        estimate.log,
+        normal_error(estimate),
+        estimate.n,
+        mean(counts[0]),
+        mean(counts[1]),
+        UNIT,
+        two.name,
+        runs=runs,
     )
 
 
