@@ -38,6 +38,7 @@ from pgstrata.cli import (
 )
 from pgstrata.cli.ending import Interruption, report_error
 from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.process_end import allow_process_end
 from pgstrata.user_files import shown
 
 EPILOG = (
@@ -138,4 +139,5 @@ def main() -> None:
     """Entry point of the command `pgstrata`."""
     # Whatever is made, also by programs that are started: other users may not write to it.
     os.umask(os.umask(0o022) | 0o022)
+    allow_process_end()
     sys.exit(invoke())

@@ -12,11 +12,25 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from pgstrata.process_end import may_end_process
+from pgstrata.server.guard import end_claimed
+
 PATIENCE_SECONDS = 1.0
 """How long the exception of one signal may be on its way before the next one raises another."""
 
 AGAIN_SECONDS = 0.02
 """After which a signal is sent again whose exception was swallowed."""
+
+SAME_SECONDS = 0.2
+"""Signals that follow each other faster are one: a terminal and a program between send it both."""
+
+FIRST_SECONDS, SECOND_SECONDS = 3.8, 0.5
+"""How long pgstrata may clean up after the first signal, and after the second. Then every server is killed and
+this process ends; the next start removes what is left. So a command ends within 5 s of the first Ctrl-C and
+within 1 s of the second."""
+
+CLEAR_SECONDS = 0.4
+"""How long folders are cleared after that."""
 
 
 class Interrupted(BaseException):
@@ -37,7 +51,8 @@ class Interrupts:
 
     Inside `shield()` — while something is taken down — they are only noted, and so are those that follow the
     first within a second: it is on its way out already, and another one on top of it could come just where
-    the taking down begins.
+    the taking down begins. Where taking down takes too long (`FIRST_SECONDS`, `SECOND_SECONDS`), the process
+    ends nevertheless.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -48,6 +63,8 @@ class Interrupts:
         self._shields = 0
         self._former: dict[int, object] = {}
         self._raised = -math.inf
+        self._first = -math.inf
+        self._timers: list[threading.Timer] = []
         self._former_hook = sys.unraisablehook
 
     def __enter__(self) -> Interrupts:
@@ -57,6 +74,8 @@ class Interrupts:
         return self
 
     def __exit__(self, *unused: object) -> None:
+        for timer in self._timers:
+            timer.cancel()
         sys.unraisablehook = self._former_hook
         for number, former in self._former.items():
             signal.signal(number, former)  # type: ignore[arg-type]
@@ -64,6 +83,12 @@ class Interrupts:
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
         first = self.caught is None
         self.caught = self.caught or signum
+        now = time.monotonic()
+        if first:
+            self._first = now
+            self._end_after(FIRST_SECONDS)
+        elif now - self._first > SAME_SECONDS and len(self._timers) < 2:
+            self._end_after(SECOND_SECONDS)
         if self._shields:
             self._tell("stopping the server and cleaning up, one moment")
             return
@@ -73,6 +98,22 @@ class Interrupts:
         if first:
             self._tell("interrupted: stopping the driver and the server")
         raise Interrupted(signum)
+
+    def _end_after(self, seconds: float) -> None:
+        if not may_end_process():
+            return
+        timer = threading.Timer(seconds, self._end)
+        timer.daemon = True
+        self._timers.append(timer)
+        timer.start()
+
+    def _end(self) -> None:
+        """Ends this process although it is not done with cleaning up."""
+        self._tell("cleaning up takes too long: servers are killed, the next start removes what is left")
+        end_claimed(CLEAR_SECONDS)
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(128 + (self.caught or signal.SIGTERM))
 
     def _on_ignored(self, what: sys.UnraisableHookArgs) -> None:
         """Called for exceptions that Python cannot raise: a signal may come in a finalizer or the callback of

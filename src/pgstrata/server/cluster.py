@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -64,7 +65,7 @@ PATH_BYTES = 900
 
 START_SECONDS = 300.0
 FAST_SECONDS = 120.0
-IMMEDIATE_SECONDS = 15.0
+IMMEDIATE_SECONDS = 2.0
 RELOAD_SECONDS = 30.0
 POLL_SECONDS = 0.005
 PORT_ATTEMPTS = 5
@@ -120,6 +121,7 @@ class Cluster:
         self.closed: Way | None = None if tcp or outside else way_to_close(self._account)
         """How its processes are kept off the network; None where they are not."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._starting, self._is_ended = threading.Lock(), False
         self._owner = (self._account.uid, self._account.gid) if self._account else None
         self._place = ClaimedFolder(self.folder)
         wal = self._storage.wal
@@ -216,7 +218,7 @@ class Cluster:
         for name, value in settings.items():
             options += ["-c", f"{name}={value}"]
         with self.log_file.open("ab") as log:
-            process = self._spawn(program, options, log, signal.SIGQUIT, env, under)
+            process = self._launch(program, options, log, signal.SIGQUIT, env, under)
         self._process, self.pid = process, process.pid
         try:
             self._place.record(postmaster=[process.pid, started_at(process.pid)])
@@ -288,6 +290,15 @@ class Cluster:
             # Also where none is known: an interrupt may have come while one was being started, or initdb.
             settle()
             end_server(self.folder, self._place.facts)
+
+    def end(self) -> None:
+        """Kills all processes of the cluster at once and forbids new ones. Called by another thread than the one
+        that works with the cluster: the work fails there, and that thread removes the cluster."""
+        with self._starting:
+            self._is_ended = True
+        if self._place.facts:
+            with contextlib.suppress(OSError):  # it may be about to be removed
+                end_server(self.folder, self._place.facts, at_once=True)
 
     def remove(self) -> None:
         """Stops the server if it runs and deletes the cluster, its log included."""
@@ -486,6 +497,13 @@ class Cluster:
             "name a shorter data folder, or a short TMPDIR",
         )
 
+    def _launch(self, *how: Any) -> subprocess.Popen[bytes]:
+        """`_spawn`, unless `end` was called: what it kills must be all that there is."""
+        with self._starting:
+            if self._is_ended:
+                raise ServerError(f"the cluster in {self.folder} was ended")
+            return self._spawn(*how)
+
     def _spawn(
         self,
         program: str,
@@ -523,7 +541,7 @@ class Cluster:
             takes = self._programs().initdb_takes
             words = initdb_arguments(self.server.version_num, takes, self._initdb_words)
             options = ["-D", str(self.data_dir), *words]
-            process = self._spawn("initdb", options, log, signal.SIGKILL, {})
+            process = self._launch("initdb", options, log, signal.SIGKILL, {})
         # When this is interrupted, `remove` ends initdb and what it has started (`end_server`).
         code = process.wait()
         said = tail(self.log_file, 8)

@@ -24,6 +24,8 @@ import re
 import shutil
 import signal
 import stat
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +44,10 @@ DATA = "data"
 SOCKETS = re.compile(r"pgs-[0-9a-f]{8}")
 """Names of folders for sockets that found no room in the folder of their cluster."""
 
-QUIT_SECONDS = 8.0
-"""How long a server may take to end after SIGQUIT; its postmaster kills the others after 5 s."""
+QUIT_SECONDS = 2.0
+"""How long a server may take to end after SIGQUIT. Its data are not needed any more, so it is killed then."""
+KILL_SECONDS = 2.0
+"""How long killed processes may take to be gone."""
 INITDB_SECONDS = 5.0
 """How long a server that initdb has started may take to end when initdb is gone and says no more."""
 
@@ -54,6 +58,9 @@ _RUN = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}(-replica)?")
 _MARKER_BYTES = 1 << 16
 
 Json = dict[str, Any]
+
+_claimed: set[ClaimedFolder] = set()
+"""Folders that this process has claimed and not given up."""
 
 
 class ClaimedFolder:
@@ -71,6 +78,7 @@ class ClaimedFolder:
         Raises ServerError when it is not empty and not pgstrata's, in use, kept, or not writable, and
         OwnershipError when another user could change what is in it.
         """
+        _claimed.add(self)
         try:
             with alone_in(self.folder.parent):
                 self._begun = not os.path.lexists(self.folder)
@@ -128,6 +136,7 @@ class ClaimedFolder:
 
     def release(self) -> None:
         """Gives the folder up without changing it."""
+        _claimed.discard(self)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -184,11 +193,12 @@ def data_folder(folder: Path, *, on_a_disk: bool) -> Path:
     return folder / DISK / DATA if on_a_disk else folder / DATA
 
 
-def end_server(folder: Path, facts: Json) -> int:
+def end_server(folder: Path, facts: Json, *, at_once: bool = False) -> int:
     """Ends whatever still runs in a claimed folder and removes its shared memory; how many processes ran.
 
     A server that initdb has started ends by itself, and tidily, when initdb is gone; other servers end by
     SIGQUIT. What does not end in time is killed, and its shared memory removed. Frozen ones go on, to end.
+    at_once: everything is killed; a server that valgrind executes takes half a minute to end by itself.
     """
     data = data_folder(folder, on_a_disk="disk" in facts)
     programs = Path(str(facts["programs"])) if facts.get("programs") else None
@@ -196,9 +206,11 @@ def end_server(folder: Path, facts: Json) -> int:
     segments = _segments(data, running)
     groups = [Path(str(group)) for group in facts.get("groups", [])]
     if running:
-        patience = 1.0
+        patience = 0.0 if at_once else 1.0
         for process in running:
-            if process.is_initdb:
+            if at_once:
+                process.send(signal.SIGKILL)
+            elif process.is_initdb:
                 process.send(signal.SIGKILL)
                 patience = max(patience, INITDB_SECONDS)
             elif [process.pid, process.started] == facts.get("postmaster"):
@@ -210,14 +222,44 @@ def end_server(folder: Path, facts: Json) -> int:
     for group in groups:
         thaw_group(group)
     if running and not wait_until_none(data, programs, patience):
-        for process in (last := processes_of(data, programs)):
-            process.send(signal.SIGKILL)
-        segments |= _segments(data, last)
-        wait_until_none(data, programs, QUIT_SECONDS)
+        segments |= _kill_all(data, programs)
     for group in groups:
         remove_group(group)
     ipc.remove_left(data, segments)
     return len(running)
+
+
+def _kill_all(data: Path, programs: Path | None) -> set[str]:
+    """Kills the processes of a cluster until there are none; the names of the segments that they had."""
+    segments: set[str] = set()
+    end = time.monotonic() + KILL_SECONDS
+    while running := processes_of(data, programs):
+        segments |= _segments(data, running)
+        for process in running:
+            process.send(signal.SIGKILL)
+        if time.monotonic() > end or wait_until_none(data, programs, 0.1):
+            break
+    return segments
+
+
+def end_claimed(clear_seconds: float) -> None:
+    """Kills the servers in all folders that this process has claimed, and clears as many of the folders as
+    the time allows. Afterwards this process has to end: the next one clears the rest."""
+    folders = list(_claimed)
+    for claimed in folders:
+        if claimed.facts:
+            with contextlib.suppress(OSError):
+                end_server(claimed.folder, claimed.facts, at_once=True)
+
+    def clear() -> None:
+        for claimed in folders:
+            if not claimed.facts.get("kept"):
+                with contextlib.suppress(OSError):
+                    claimed.clear()
+
+    clearing = threading.Thread(target=clear, daemon=True)
+    clearing.start()
+    clearing.join(clear_seconds)
 
 
 def _segments(data: Path, running: list[ServerProcess]) -> set[str]:

@@ -347,7 +347,7 @@ class _Count:
             with self._interrupts.shield():
                 self._ending.set()
                 for start in list(self._open):
-                    start.cluster.stop("immediate")  # its driver ends with it, and so does its thread
+                    start.cluster.end()  # its driver ends with it, and so does its thread
                 pool.shutdown(wait=True, cancel_futures=True)
             raise
         finally:
@@ -364,6 +364,7 @@ class _Count:
         )
         self._open.add(start)
         try:
+            self._check()
             lengths = self._lengths if number else {}
             plan = self._planned(variant, lambda name: lengths.get(name, PILOT))
             result = start.measure(plan.until(last), self._check)

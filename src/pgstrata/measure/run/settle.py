@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import psycopg
 
@@ -12,6 +13,9 @@ from pgstrata.errors import ServerError, server_said
 from pgstrata.server.session import Connectable
 from pgstrata.sql_text import identifier
 from pgstrata.workload.core.language import Admin, Settle
+
+CANCEL_SECONDS = 1.0
+"""How long cancelling a statement may take."""
 
 
 def run_admin(cluster: Connectable, phase: Admin, database: str) -> None:
@@ -56,13 +60,27 @@ def run_settle(
 
 
 def _together(cluster: Connectable, name: str, statements: Sequence[str], database: str) -> None:
+    """Executes all statements at once, each on its own connection. An interruption cancels them: a VACUUM may
+    take minutes. Raises ServerError."""
+    sessions: list[psycopg.Connection[tuple[object, ...]]] = []
+
     def one(statement: str) -> None:
         with cluster.connect(database) as connection:
+            sessions.append(connection)
             _execute(connection, name, statement)
 
     with ThreadPoolExecutor(max_workers=max(1, min(len(statements), 64))) as pool:
-        for future in [pool.submit(one, statement) for statement in statements]:
-            future.result()
+        futures = [pool.submit(one, statement) for statement in statements]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            for session in list(sessions):
+                with suppress(psycopg.Error):
+                    session.cancel_safe(timeout=CANCEL_SECONDS)
+            raise
 
 
 def _execute(connection: psycopg.Connection[tuple[object, ...]], phase: str, statement: str) -> None:

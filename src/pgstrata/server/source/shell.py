@@ -24,7 +24,7 @@ LIMIT_SECONDS = 7200.0
 """Most time for one command, `PGSTRATA_BUILD_SECONDS` for another limit."""
 NICE = 5
 POLL_SECONDS = 0.1
-GONE_SECONDS = 5.0
+GONE_SECONDS = 1.0
 """Most time for killed processes to be gone."""
 _LOG_MOST = 64 << 20
 
@@ -192,12 +192,12 @@ def _watched(group: int) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            watcher.communicate(b"over\n", timeout=10)
+            watcher.communicate(b"over\n", timeout=1)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
     """Ends a command and what it started, which share a session of their own."""
-    for number, seconds in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 30.0)):
+    for number, seconds in ((signal.SIGTERM, 1.0), (signal.SIGKILL, 5.0)):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
