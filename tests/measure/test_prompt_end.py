@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -117,7 +118,7 @@ def test_a_second_signal_ends_a_count_at_once(place: Path, pg17: Server) -> None
     for wait in (0.3, 0.6):
         running = Running(place, COUNT)
         try:
-            running.wait_for(lambda: has_counts(running))
+            running.wait_for(partial(has_counts, running))
             running.process.send_signal(signal.SIGINT)
             time.sleep(wait)
             again = time.monotonic()

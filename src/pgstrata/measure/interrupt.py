@@ -25,9 +25,9 @@ SAME_SECONDS = 0.2
 """Signals that follow each other faster are one: a terminal and a program between send it both."""
 
 FIRST_SECONDS, SECOND_SECONDS = 3.8, 0.5
-"""How long pgstrata may clean up after the first signal, and after the second. Then every server is killed and
-this process ends; the next start removes what is left. So a command ends within 5 s of the first Ctrl-C and
-within 1 s of the second."""
+"""How long pgstrata may clean up after the first signal, and after the second. Then every server is killed
+and this process ends; the next start removes what is left. So a command ends within 5 s of the first Ctrl-C
+and within 1 s of the second."""
 
 CLEAR_SECONDS = 0.4
 """How long folders are cleared after that."""

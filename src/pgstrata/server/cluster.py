@@ -292,8 +292,8 @@ class Cluster:
             end_server(self.folder, self._place.facts)
 
     def end(self) -> None:
-        """Kills all processes of the cluster at once and forbids new ones. Called by another thread than the one
-        that works with the cluster: the work fails there, and that thread removes the cluster."""
+        """Kills all processes of the cluster at once and forbids new ones. Called by another thread than the
+        one that works with the cluster: the work fails there, and that thread removes the cluster."""
         with self._starting:
             self._is_ended = True
         if self._place.facts:
