@@ -14,7 +14,6 @@ from rich.console import Console
 from pgstrata.driver.events import RoleSecond, Second
 from pgstrata.measure.progress import (
     LiveProgress,
-    Pace,
     PlainProgress,
     progress_on,
     seconds_left,
@@ -40,8 +39,8 @@ def record(**more: Any) -> StepRecord:
 
 
 def play(progress: PlainProgress) -> None:
-    (run, *_) = progress._pace.runs
-    progress.run_begins(run, 1, 2)
+    run = progress._pace.units[0].runs[0]
+    progress.runs_begin([run], 1, 2)
     progress.phase("settle", 61)
     progress.step_begins(STEP)
     for number in range(3):
@@ -49,8 +48,8 @@ def play(progress: PlainProgress) -> None:
     progress.step_ended(record())
     missed = {"sla_met": False, "background_rate": 80.0, "target_rate": 100.0}
     progress.step_ended(record(**missed))
-    progress.run_ended(run, None, 65)
-    progress.run_ended(run, "the server died", 3)
+    progress.runs_ended([], 65)
+    progress.runs_ended([(run, "the server died")], 3)
 
 
 def test_plain_output_has_one_line_per_step(tmp_path: Path) -> None:
@@ -62,8 +61,20 @@ def test_plain_output_has_one_line_per_step(tmp_path: Path) -> None:
     assert lines[2].split() == ["qp100", "1,234", "queries/s", "60.0", "s"]
     assert "SLA missed: 80 of 100 rows/s" in lines[3]
     assert lines[4] == "  done in 1:05 min"
-    assert lines[5] == "  FAILED after 3 s: the server died"
-    assert len(lines) == 6
+    assert lines[5] == "  pg12.22 FAILED: the server died"
+    assert lines[6] == "  ended after 3 s"
+    assert len(lines) == 7
+
+
+def test_a_comparison_has_one_line_at_its_begin_and_one_at_its_end(tmp_path: Path) -> None:
+    output = io.StringIO()
+    head = 'servers = ["pg:12", "pg:15", "pg:17"]\norder = "interleaved"\nuntil = "verdict"\nmax_seconds = 60'
+    progress = PlainProgress(Console(file=output, width=200), plan(tmp_path, head))
+    progress.runs_begin(progress._pace.units[0].runs, 1, 1)
+    progress.runs_ended([], 125)
+    first, last = output.getvalue().splitlines()
+    assert first.startswith("comparison 1 of 1: pg12.22, pg15.14 and pg17.6 take turns, insert (at most ")
+    assert last == "  done in 2:05 min"
 
 
 def test_long_steps_show_that_they_are_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +87,9 @@ def test_long_steps_show_that_they_are_alive(tmp_path: Path, monkeypatch: pytest
         clock[0] += 1
         progress.second(second(number))
     lines = output.getvalue().splitlines()
-    assert lines == [f"  qp100      … {n} of 60 s, 1,000 queries/s" for n in (10, 20, 30)]
+    begins = [line.split(";")[0] for line in lines]
+    assert begins == [f"  qp100      … {n} of 60 s, 1,000 queries/s" for n in (10, 20, 30)]
+    assert all(line.endswith(" left") for line in lines)
 
 
 def test_rounds_show_that_they_are_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +118,7 @@ def test_a_step_of_one_transaction_has_no_rate_before_its_end(
     progress.step_begins(copy)
     clock[0] += 11
     progress.second(second(10, operations=0))
-    assert output.getvalue() == "  load       … 11 s\n"
+    assert output.getvalue().startswith("  load       … 11 s; about ")
 
 
 def test_a_terminal_gets_a_live_block_and_the_same_lines(tmp_path: Path) -> None:
@@ -113,8 +126,7 @@ def test_a_terminal_gets_a_live_block_and_the_same_lines(tmp_path: Path) -> None
     console = Console(file=output, width=120, force_terminal=True, color_system=None)
     with progress_on(console, plan(tmp_path, 'servers = ["pg:12", "pg:17"]')) as progress:
         assert isinstance(progress, LiveProgress)
-        (run, *_) = progress._pace.runs
-        progress.run_begins(run, 1, 2)
+        progress.runs_begin(progress._pace.units[0].runs, 1, 2)
         progress.step_begins(STEP)
         progress.second(second(4))
         shown = io.StringIO()
@@ -128,15 +140,6 @@ def test_a_terminal_gets_a_live_block_and_the_same_lines(tmp_path: Path) -> None
 def test_no_terminal_gets_plain_lines(tmp_path: Path) -> None:
     with progress_on(Console(file=io.StringIO()), plan(tmp_path, 'servers = ["pg:12"]')) as progress:
         assert type(progress) is PlainProgress
-
-
-def test_what_runs_took_corrects_what_is_left(tmp_path: Path) -> None:
-    pace = Pace(list(plan(tmp_path, 'servers = ["pg:12", "pg:15", "pg:17"]').missing))
-    assert pace.left() == pytest.approx(sum(run.seconds for run in pace.runs))
-    pace.begin(pace.runs[0])
-    pace.end(pace.runs[0], 500)
-    pace.begin(pace.runs[1])
-    assert pace.left() == pytest.approx(1000, abs=5)
 
 
 def test_what_is_left_of_a_step() -> None:

@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -152,15 +152,19 @@ class _Told:
     def __init__(self) -> None:
         self._step: Step | None = None
         self._told = 0.0
+        self._variants = ""
 
     def say(self, text: str) -> None:
         _say(text.strip())
 
-    def run_begins(self, run: PlannedRun, number: int, total: int) -> None:
-        _tell(what=f"{run.key.variant}: begins")
+    def runs_begin(self, runs: Sequence[PlannedRun], number: int, total: int) -> None:
+        self._variants = ", ".join(run.key.variant for run in runs)
+        _tell(what=f"{self._variants}: begins")
 
-    def run_ended(self, run: PlannedRun, error: str | None, seconds: float) -> None:
-        _tell(what=f"{run.key.variant}: {error or 'done'}")
+    def runs_ended(self, failed: Sequence[tuple[PlannedRun, str]], seconds: float) -> None:
+        for run, error in failed:
+            _tell(what=f"{run.key.variant}: {error}")
+        _tell(what=f"{self._variants}: done")
 
     def phase(self, name: str, seconds: float | None = None) -> None:
         _tell(what=name)

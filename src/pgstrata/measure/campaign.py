@@ -194,10 +194,11 @@ def _carry_out(
         for number, run in enumerate(able, 1):
             interrupts.check()
             quiet.wait(interrupts.check)
-            progress.run_begins(run, number, len(able))
+            progress.runs_begin([run], number, len(able))
             begun = time.monotonic()
             error = _make(run, campaign, results, root, progress, interrupts, outcome)
-            progress.run_ended(run, error, time.monotonic() - begun)
+            failed = [] if error is None else [(run, error)]
+            progress.runs_ended(failed, time.monotonic() - begun)
         interrupts.check()
     return outcome
 
@@ -262,13 +263,11 @@ def _interleave(
     quiet: QuietWait,
 ) -> None:
     """The missing runs, those of one workload and repeat together."""
-    number = 1
-    able = [run for run in plan.missing if not run.unable]
-    for group in groups(able):
+    comparisons_to_make = groups([run for run in plan.missing if not run.unable])
+    for number, group in enumerate(comparisons_to_make, 1):
         interrupts.check()
         quiet.wait(interrupts.check)
-        progress.run_begins(group[0], number, len(able))
-        progress.say(f"  with {', '.join(run.key.variant for run in group[1:])}, taking turns")
+        progress.runs_begin(group, number, len(comparisons_to_make))
         begun = time.monotonic()
         _drop_unused(group, results)
         with interrupts.shield():
@@ -287,17 +286,14 @@ def _interleave(
                         builder.abandon()
             raise
         folders = {run.key: folder for run, (folder, _) in zip(group, made, strict=True)}
-        failed = [run.key for run, (_, error) in zip(group, made, strict=True) if error is not None]
+        failed = [(run, error) for run, (_, error) in zip(group, made, strict=True) if error is not None]
         with storing("set older runs aside", results.root):
-            comparisons.replace_older(results, folders, failed)
+            comparisons.replace_older(results, folders, [run.key for run, _ in failed])
         for run in group:  # not before all are there: else half a comparison would be left
             kept.drop(results.root, run.key)
-        for run, (folder, error) in zip(group, made, strict=True):
-            outcome.made.append(folder)
-            if error is not None:
-                outcome.failed.append((run, error))
-            progress.run_ended(run, error, (time.monotonic() - begun) / len(group))
-        number += len(group)
+        outcome.made += [folder for folder, _ in made]
+        outcome.failed += failed
+        progress.runs_ended(failed, time.monotonic() - begun)
     interrupts.check()
 
 

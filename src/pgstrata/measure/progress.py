@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from rich.console import Console, Group
@@ -15,7 +14,9 @@ from rich.text import Text
 
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan
+from pgstrata.campaign.plan.stages import units_of
 from pgstrata.driver.events import Second
+from pgstrata.measure.pace import Pace
 from pgstrata.numbers import clock, quantity
 from pgstrata.store.record import StepRecord
 from pgstrata.units import rate_of
@@ -26,11 +27,15 @@ HEARTBEAT_SECONDS = 10.0
 
 
 class Progress(Protocol):
-    """What the conductor reports. `second` gets the driver's event, `step_ended` the step record."""
+    """What the conductor reports. `second` gets the driver's event, `step_ended` the step record.
+
+    Runs begin and end together where they take turns. number: from 1; total: how many runs or comparisons
+    there are; failed: those that failed, and why; seconds: by the clock, of all of them together.
+    """
 
     def say(self, text: str) -> None: ...
-    def run_begins(self, run: PlannedRun, number: int, total: int) -> None: ...
-    def run_ended(self, run: PlannedRun, error: str | None, seconds: float) -> None: ...
+    def runs_begin(self, runs: Sequence[PlannedRun], number: int, total: int) -> None: ...
+    def runs_ended(self, failed: Sequence[tuple[PlannedRun, str]], seconds: float) -> None: ...
     def phase(self, name: str, seconds: float | None = None) -> None: ...
     def step_begins(self, step: Step) -> None: ...
     def round_begins(self, number: int, variant: str) -> None: ...
@@ -41,39 +46,6 @@ class Progress(Protocol):
 def plain_lines(console: Console) -> Callable[[str], None]:
     """Prints texts as they are, each on lines of its own: brackets in what a server says are no markup."""
     return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-@dataclass
-class Pace:
-    """How much of the campaign is done and how long the rest will take, in seconds.
-
-    The plan's estimates are corrected by what finished runs really took, per workload.
-    """
-
-    runs: list[PlannedRun]
-    begun: float = field(default_factory=time.monotonic)
-    current: int = -1
-    run_begun: float = field(default_factory=time.monotonic)
-    took: dict[str, list[float]] = field(default_factory=dict)
-
-    def begin(self, run: PlannedRun) -> None:
-        self.current = self.runs.index(run)
-        self.run_begun = time.monotonic()
-
-    def end(self, run: PlannedRun, seconds: float) -> None:
-        self.took.setdefault(run.workload.label, []).append(seconds)
-
-    def _expected(self, run: PlannedRun) -> float:
-        if took := self.took.get(run.workload.label):
-            return sum(took) / len(took)
-        return run.seconds
-
-    def left(self) -> float:
-        """Estimated seconds until the last run has ended."""
-        if self.current < 0:
-            return sum(run.seconds for run in self.runs)
-        here = self._expected(self.runs[self.current]) - (time.monotonic() - self.run_begun)
-        return max(0.0, here) + sum(self._expected(run) for run in self.runs[self.current + 1 :])
 
 
 def rate_meanwhile(headline: Headline, event: Second) -> float:
@@ -119,30 +91,40 @@ class PlainProgress:
 
     def __init__(self, console: Console, plan: Plan) -> None:
         self._console = console
-        self._pace = Pace(plan.missing)
+        self._pace = Pace(units_of(plan))
+        self._bound = plan.bound
+        self._repeats = len({run.key.repeat for run in plan.missing}) > 1
         self._step: Step | None = None
         self._said = 0.0
 
     def say(self, text: str) -> None:
         plain_lines(self._console)(text)
 
-    def run_begins(self, run: PlannedRun, number: int, total: int) -> None:
-        self._pace.begin(run)
-        repeat = f", repeat {run.key.repeat}" if len({r.key.repeat for r in self._pace.runs}) > 1 else ""
-        self.say(
-            f"run {number} of {total}: {run.key.variant}, {run.key.workload}{repeat}"
-            f" (about {clock(self._pace.left())} left)"
-        )
+    def runs_begin(self, runs: Sequence[PlannedRun], number: int, total: int) -> None:
+        self._pace.begin(number - 1)
+        key = runs[0].key
+        what = f"run {number} of {total}: {key.variant}"
+        if len(runs) > 1:
+            *others, last = (run.key.variant for run in runs)
+            what = f"comparison {number} of {total}: {', '.join(others)} and {last} take turns"
+        repeat = f", repeat {key.repeat}" if self._repeats else ""
+        self.say(f"{what}, {key.workload}{repeat} ({self._left()})")
 
-    def run_ended(self, run: PlannedRun, error: str | None, seconds: float) -> None:
-        self._pace.end(run, seconds)
-        self.say(f"  FAILED after {clock(seconds)}: {error}" if error else f"  done in {clock(seconds)}")
+    def runs_ended(self, failed: Sequence[tuple[PlannedRun, str]], seconds: float) -> None:
+        self._pace.end()
+        for run, error in failed:
+            self.say(f"  {run.key.variant} FAILED: {error}")
+        self.say(f"  {'ended after' if failed else 'done in'} {clock(seconds)}")
+
+    def _left(self) -> str:
+        return f"{self._bound} {clock(self._pace.left())} left"
 
     def phase(self, name: str, seconds: float | None = None) -> None:
         if seconds is not None and seconds >= HEARTBEAT_SECONDS:
             self.say(f"  {name}, up to {clock(seconds)}")
 
     def step_begins(self, step: Step) -> None:
+        self._pace.step_begins(step.name)
         self._step, self._said = step, time.monotonic()
 
     def round_begins(self, number: int, variant: str) -> None:
@@ -158,11 +140,13 @@ class PlainProgress:
             return
         self._said = now
         rate = rate_meanwhile(self._step.headline, event)
-        of = f" of {self._step.seconds:.0f}" if self._step.seconds else ""
+        limit = "at most " if self._bound != "about" else ""
+        of = f" of {limit}{self._step.seconds:.0f}" if self._step.seconds else ""
         shown = f", {quantity(rate, self._step.headline.unit)}" if has_rate_meanwhile(self._step) else ""
-        self.say(f"  {self._step.name:<10} … {event.second + 1}{of} s{shown}")
+        self.say(f"  {self._step.name:<10} … {event.second + 1}{of} s{shown}; {self._left()}")
 
     def step_ended(self, record: StepRecord) -> None:
+        self._pace.step_ended(record.seconds)
         self._step = None
         self.say(f"  {step_line(record)}")
 
@@ -187,17 +171,16 @@ class LiveProgress(PlainProgress):
 
     def _render(self) -> Group:
         grid = Table.grid(padding=(0, 1))
-        grid.add_row(
-            Text(self._where, style="bold"), Text(f"about {clock(self._pace.left())} left", style="dim")
-        )
+        grid.add_row(Text(self._where, style="bold"), Text(self._left(), style="dim"))
         what = self._what
         if self._until is not None:
             what += f", {clock(self._until - time.monotonic())} to go"
         return Group(grid, Text(f"  {what}"))
 
-    def run_begins(self, run: PlannedRun, number: int, total: int) -> None:
-        super().run_begins(run, number, total)
-        self._where = f"[{number}/{total}] {run.key.variant} · {run.key.workload} · repeat {run.key.repeat}"
+    def runs_begin(self, runs: Sequence[PlannedRun], number: int, total: int) -> None:
+        super().runs_begin(runs, number, total)
+        variants, key = " · ".join(run.key.variant for run in runs), runs[0].key
+        self._where = f"[{number}/{total}] {variants} · {key.workload} · repeat {key.repeat}"
 
     def phase(self, name: str, seconds: float | None = None) -> None:
         self._what = name

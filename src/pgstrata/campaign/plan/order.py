@@ -29,6 +29,9 @@ AROUND_BLOCK_SECONDS = 0.5
 AROUND_ROUND_SECONDS = 1.5
 """Starting and stopping a server, and the same."""
 
+START_AGAIN_SECONDS = 0.25
+"""Stopping a server that has only read, and starting it again."""
+
 COPIED_BYTES = 300e6
 """Bytes per second of a data folder's copy, a typical disk assumed."""
 
@@ -322,31 +325,43 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
         elif index < end:
             seconds -= once if copied else 0.0
         elif isinstance(phase, Step):
-            schedule = schedule_of(phase, spec)
-            length = seconds_of(schedule.step)
-            count = schedule.count
-            if spec.until == "verdict" and schedule.how != "once" and length > 0:
-                count = math.ceil(spec.max_seconds / len(variants) / length)
-            match schedule.how:
-                case "once":
-                    continue
-                case "rounds" | "frozen":
-                    snapshots = True
-                    each = length + phase.warmup + AROUND_ROUND_SECONDS + copy_seconds
-                case "windows":
-                    whole = longest(schedule.step, spec, len(variants))
-                    anew = begins_anew(spec, chosen, variants)
-                    data = chosen.cost.disk_bytes if anew else None
-                    blocks = len(block_lengths(whole, fixed=spec.until == "time"))
-                    warmups = (warmup_of_block(n + 1, schedule.step, data_bytes=data) for n in range(blocks))
-                    around = blocks * AROUND_BLOCK_SECONDS / len(variants)
-                    around += blocks * AROUND_ROUND_SECONDS if anew else 0.0
-                    count, each = 1, (whole + sum(warmups)) * (1 + GAP) + around
-                case _:
-                    each = length + AGAIN_SECONDS + AROUND_SLICE_SECONDS
-            seconds += count * each - once
+            share = share_in_turns(phase, chosen, spec, variants)
+            if share is not None:
+                seconds += share - once
+                snapshots = snapshots or schedule_of(phase, spec).how in ("rounds", "frozen")
     seconds += copy_seconds if copied else 0.0
     return replace(run, seconds=seconds, disk_bytes=run.disk_bytes * (2 if snapshots else 1))
+
+
+def share_in_turns(
+    step: Step,
+    chosen: ChosenWorkload,
+    spec: CampaignSpec,
+    variants: Sequence[Variant],
+) -> float | None:
+    """Returns each variant's share of the seconds that a step takes by the clock, with `until = "verdict"` at
+    most; None where it takes no turns."""
+    schedule = schedule_of(step, spec)
+    length, count = seconds_of(schedule.step), schedule.count
+    if spec.until == "verdict" and schedule.how != "once" and length > 0:
+        count = math.ceil(spec.max_seconds / len(variants) / length)
+    match schedule.how:
+        case "once":
+            return None
+        case "rounds" | "frozen":
+            restored = chosen.cost.disk_bytes / COPIED_BYTES
+            return count * (length + step.warmup + AROUND_ROUND_SECONDS + restored)
+        case "windows":
+            whole = longest(schedule.step, spec, len(variants))
+            anew = begins_anew(spec, chosen, variants)
+            data = chosen.cost.disk_bytes if anew else None
+            blocks = len(block_lengths(whole, fixed=spec.until == "time"))
+            warmups = (warmup_of_block(n + 1, schedule.step, data_bytes=data) for n in range(blocks))
+            around = blocks * AROUND_BLOCK_SECONDS / len(variants)
+            around += blocks * START_AGAIN_SECONDS if anew else 0.0
+            return (whole + sum(warmups)) * (1 + GAP) + around
+        case _:
+            return count * (length + AGAIN_SECONDS + AROUND_SLICE_SECONDS)
 
 
 def seconds_of(phase: Phase) -> float:
@@ -373,6 +388,7 @@ __all__ = [
     "order_of_pair",
     "schedule_of",
     "seconds_of",
+    "share_in_turns",
     "warmed_up",
     "warmup_of_block",
 ]

@@ -1,0 +1,80 @@
+"""What comes after what while runs are measured, and how long each stage takes: what progress counts by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pgstrata.campaign.file.models import CampaignSpec
+from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.campaign.plan.order import data_at, schedule_of, seconds_of, share_in_turns
+from pgstrata.campaign.plan.resume import phases_of
+from pgstrata.campaign.plan.runs import Plan, groups
+from pgstrata.workload.core.language import Step
+
+LOADING = "loading"
+"""The kind of the stage before the first step that counts by itself."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step with what comes before the next one; the first stage of a unit is its load and has no step.
+
+    kind: how its time comes about; estimates of one kind are wrong by about the same factor.
+    seconds: estimate by the clock, of all runs that are measured together.
+    measured: those of them that are measured, where the stage may end earlier because a verdict is known.
+    """
+
+    step: str
+    kind: str
+    seconds: float
+    measured: float | None = None
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Runs that are measured together: those of one comparison, or a single one. stages: in their order."""
+
+    runs: Sequence[PlannedRun]
+    stages: Sequence[Stage]
+
+
+def units_of(plan: Plan) -> list[Unit]:
+    """Returns what is to be measured, in order, without what cannot be."""
+    able = [run for run in plan.missing if not run.unable]
+    spec = plan.campaign.spec
+    together = groups(able) if spec.order == "interleaved" else [[run] for run in able]
+    return [Unit(runs, _stages(runs, spec)) for runs in together]
+
+
+def _stages(runs: Sequence[PlannedRun], spec: CampaignSpec) -> list[Stage]:
+    first, there = runs[0], {step.name for step in runs[0].kept}
+    phases = phases_of(first)
+    if first.from_kept:
+        phases = phases[data_at(phases) :]
+    stages: list[Stage] = []
+    for phase in phases:
+        if isinstance(phase, Step):
+            if phase.name not in there and (stage := _stage(phase, runs, spec)) is not None:
+                stages.append(stage)
+        elif stages and (seconds := seconds_of(phase)):
+            last = stages[-1]
+            stages[-1] = Stage(last.step, last.kind, last.seconds + seconds * len(runs), last.measured)
+    rest = sum(run.seconds for run in runs) - sum(stage.seconds for stage in stages)
+    return [Stage("", LOADING, max(0.0, rest)), *stages]
+
+
+def _stage(step: Step, runs: Sequence[PlannedRun], spec: CampaignSpec) -> Stage | None:
+    """None: it is part of the load of several variants, one after the other."""
+    if spec.order != "interleaved":
+        return Stage(step.name, "alone", seconds_of(step))
+    variants, first = [run.variant for run in runs], runs[0]
+    share = share_in_turns(step, first.workload, spec, variants)
+    if share is None:
+        return None
+    how = schedule_of(step, spec).how
+    limit = spec.max_seconds if spec.until == "verdict" else None
+    return Stage(step.name, how, share * len(runs), limit)
+
+
+__all__ = ["LOADING", "Stage", "Unit", "units_of"]

@@ -1,0 +1,97 @@
+"""How long a campaign still takes, from its plan and from how long its first stages have taken."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pgstrata.campaign.plan.stages import LOADING, Stage, Unit
+
+
+@dataclass
+class Pace:
+    """How far a campaign is, and how many seconds the rest takes.
+
+    Estimates are corrected by what the stages that are over took by the clock: the same step of an earlier
+    repeat, else stages of the same kind, else all that were measured. A stage that may end as soon as its
+    verdict is known is corrected by the time around each measured second, so that what is left stays the most
+    that it can be.
+    """
+
+    units: Sequence[Unit]
+    _unit: int = -1
+    _stage: int = 0
+    _begun: float = field(default_factory=time.monotonic)
+    _measured: float = 0.0
+    _over: list[tuple[str, Stage, float, float]] = field(default_factory=list)
+    """Workload, stage, the seconds that were expected of it, and those it took."""
+
+    def begin(self, number: int) -> None:
+        """A unit begins, of this number from 0."""
+        self._unit, self._stage = number, 0
+        self._begun, self._measured = time.monotonic(), 0.0
+
+    def step_begins(self, name: str) -> None:
+        """A step begins. Steps that belong to a load are none of the stages."""
+        names = [stage.step for stage in self._stages]
+        if self._unit < 0 or name not in names[self._stage + 1 :]:
+            return
+        self._stage_ends()
+        self._stage = names.index(name, self._stage + 1)
+
+    def step_ended(self, seconds: float) -> None:
+        """A step of one of the runs was measured for so many seconds."""
+        self._measured += seconds
+
+    def end(self) -> None:
+        """The unit is over."""
+        self._stage_ends()
+        self._stage = len(self._stages)
+
+    @property
+    def _stages(self) -> Sequence[Stage]:
+        return self.units[self._unit].stages if 0 <= self._unit < len(self.units) else ()
+
+    def _stage_ends(self) -> None:
+        now = time.monotonic()
+        if self._stage < len(self._stages):
+            stage = self._stages[self._stage]
+            share = 1.0
+            if stage.measured and self._measured:
+                share = self._measured / stage.measured
+            self._over.append((self._workload(self._unit), stage, stage.seconds * share, now - self._begun))
+        self._begun, self._measured = now, 0.0
+
+    def _workload(self, unit: int) -> str:
+        return self.units[unit].runs[0].workload.label
+
+    def _expected(self, workload: str, stage: Stage) -> float:
+        measured = stage.kind != LOADING
+        choices = [
+            [one for one in self._over if one[0] == workload and one[1].step == stage.step],
+            [one for one in self._over if one[1].kind == stage.kind],
+            [one for one in self._over if one[1].kind != LOADING] if measured else [],
+        ]
+        for choice in choices:
+            expected, took = sum(one[2] for one in choice), sum(one[3] for one in choice)
+            if expected > 0:
+                return stage.seconds * took / expected
+        return stage.seconds
+
+    def left(self) -> float:
+        """Returns the estimated seconds until the last unit has ended."""
+        total = 0.0
+        for number, unit in enumerate(self.units):
+            if number < self._unit:
+                continue
+            workload = self._workload(number)
+            for at, stage in enumerate(unit.stages):
+                if number > self._unit or at > self._stage:
+                    total += self._expected(workload, stage)
+                elif at == self._stage:
+                    total += max(0.0, self._expected(workload, stage) - (time.monotonic() - self._begun))
+        return total
+
+
+__all__ = ["Pace"]
