@@ -136,8 +136,8 @@ def test_only_the_first_block_warms_up_as_the_step_asks(place: Path, pg17: Serve
     (step,) = (phase for phase in phases if isinstance(phase, Step) and phase.name == "point-query")
     windows = schedule_of(step, campaign.spec).step
     assert [warmup_of_block(number, windows) for number in (1, 2, 9)] == [7.0, 0.2, 0.2]
-    again = [warmup_of_block(number, windows, data_bytes=300 << 20) for number in (1, 2, 9)]
-    assert again == [7.0, 1.2, 1.2], "a server that has been started anew reads its data again"
+    again = [warmup_of_block(number, windows, data_bytes=400 << 20) for number in (1, 2, 9)]
+    assert again == [1.2, 1.2, 1.2], "a server that has been started anew reads its data again"
 
 
 @pytest.mark.slow
@@ -302,7 +302,7 @@ def test_a_step_of_one_block_has_a_profile(place: Path, pgstrata: Program, pg17:
         assert next(s for s in run["steps"] if s["name"] == "point-query")["profile"]
 
 
-@pytest.mark.parametrize("cpu_seconds", [0.0, 0.5])
+@pytest.mark.parametrize("cpu_seconds", [0.0, 0.1])
 def test_an_interrupt_ends_all_drivers(
     place: Path, pgstrata: Program, pg17: Server, cpu_seconds: float
 ) -> None:

@@ -65,7 +65,7 @@ READ_AGAIN_BYTES = 256 << 20
 """Data of one cluster that the warm-up of a block has read again after a start; with more of it, steps that
 are measured with all in the server's buffers would not be any more."""
 
-READ_AGAIN_RATE = 300 << 20
+READ_AGAIN_RATE = 400 << 20
 """Bytes per second in which a server that has been started anew reads its data into its buffers again, at
 least."""
 
@@ -255,11 +255,12 @@ def first_look(slice_seconds: float) -> int | None:
 def warmup_of_block(number: int, step: Step, *, data_bytes: int | None = None) -> float:
     """Returns the seconds of warm-up of the block of this number, from 1: the first has the step's whole one.
 
-    data_bytes: size of the data, where servers start anew before each block and have to read it again.
+    data_bytes: size of the data, where servers start anew before each block and have to read it again: then
+    all blocks are alike.
     """
-    if number == 1:
-        return step.warmup
-    return AGAIN_SECONDS + (0.0 if data_bytes is None else data_bytes / READ_AGAIN_RATE)
+    if data_bytes is not None:
+        return AGAIN_SECONDS + data_bytes / READ_AGAIN_RATE
+    return step.warmup if number == 1 else AGAIN_SECONDS
 
 
 def warmed_up(step: Step, spec: CampaignSpec, first: bool) -> Step:

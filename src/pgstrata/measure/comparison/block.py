@@ -160,6 +160,8 @@ class Block:
             work.error = error
         except BaseException as error:
             work.broken = error
+        finally:
+            self.turns.somebody_ended.set()
 
     def _take(self, work: _Work, roles: Sequence[RoleSecond | RoleDone]) -> None:
         for role in roles:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -43,12 +44,16 @@ from pgstrata.measure.comparison.frozen import FrozenTurns
 from pgstrata.measure.comparison.participant import Participant, known
 from pgstrata.measure.comparison.windows import WindowTurns
 from pgstrata.measure.placement import draw_cpus
-from pgstrata.measure.run.active import ActiveRun
+from pgstrata.measure.run.active import DATABASE, ActiveRun
+from pgstrata.observe.old import database_bytes
 from pgstrata.server.config.timers import TurnLengths
 from pgstrata.server.loaded import find
 from pgstrata.stats.estimate import LEAST_BLOCKS
 from pgstrata.store.record import ComparisonRecord, TurnKind
 from pgstrata.workload.core.language import Step
+
+START_APART_SECONDS = 0.01
+"""Between the starts of two servers that come up together: enough for one to be first."""
 
 
 class Comparison:
@@ -61,7 +66,7 @@ class Comparison:
         settings, variants = self.settings, [run.planned.variant for run in runs]
         self._alike = laid_out_alike(variants)
         self._anew = begins_anew(settings, runs[0].planned.workload, variants)
-        self._data_bytes = runs[0].planned.workload.cost.disk_bytes
+        self._planned_bytes = runs[0].planned.workload.cost.disk_bytes
         comparison = ComparisonRecord(
             id=_goes_on_from(runs) or secrets.token_hex(8),
             variants=tuple(p.label for p in self.participants),
@@ -235,7 +240,7 @@ class Comparison:
         if not fixed:
             for participant in self.here:
                 participant.span = max(1.0, len(lengths) / LEAST_BLOCKS)
-        data_bytes = self._data_bytes if self._anew else None
+        data_bytes = self._loaded_bytes() if self._anew else None
         pairs = 0
         for number, seconds in enumerate(lengths, 1):
             self.interrupts.check()
@@ -312,13 +317,28 @@ class Comparison:
         self._each(lambda participant: participant.cluster.set_timers(None))
         self._end()
 
+    def _loaded_bytes(self) -> int:
+        """The size of the largest database, which its server has to read again when it starts anew."""
+        sizes: list[int] = []
+
+        def size(participant: Participant) -> None:
+            with participant.cluster.connect(DATABASE) as session:
+                sizes.append(database_bytes(session) or self._planned_bytes)
+
+        self._each(size)
+        return max(sizes, default=self._planned_bytes)
+
     def _start_anew(self, number: int) -> None:
-        """Starts servers again before a block, each time another one first."""
-        with ThreadPoolExecutor(len(self.here)) as stopping:
-            list(stopping.map(lambda participant: participant.cluster.stop("fast"), self.here))
-        self._draw_layout()
-        for participant in self._order(number):
-            self._try(participant, lambda participant: participant.cluster.start())
+        """Starts servers again before a block, each time another one first; they come up together."""
+        with ThreadPoolExecutor(len(self.here)) as pool:
+            list(pool.map(lambda participant: participant.cluster.stop("fast"), self.here))
+            self._draw_layout()
+            starting = []
+            for participant in self._order(number):
+                starting.append((participant, pool.submit(participant.cluster.start)))
+                time.sleep(START_APART_SECONDS)
+            for participant, start in starting:
+                self._try(participant, lambda _, start=start: start.result())  # type: ignore[misc]
 
     def _pairs(self) -> int:
         """The last pair that there is of the present step."""

@@ -173,6 +173,7 @@ class FrozenTurns(BlockTurns):
     def __init__(
         self, step: Step, freezers: Sequence[Freezer], window_seconds: float, operations: int = 0
     ) -> None:
+        super().__init__()
         judged = next(role for role in step.roles if role.name == step.headline.role)
         self._window_seconds, self._clients = window_seconds, judged.clients
         self._changed = threading.Condition()

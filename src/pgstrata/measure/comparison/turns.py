@@ -115,6 +115,10 @@ class BlockTurns(ABC):
     own: Sequence[OwnTurns]
     """Those of each participant, in their order."""
 
+    def __init__(self) -> None:
+        self.somebody_ended = threading.Event()
+        """Set where the measuring of a participant ends."""
+
     stops_alone = True
     """Whether the last participant that is left ends early: it has nobody to be compared with any more."""
 

@@ -14,6 +14,9 @@ from pgstrata.errors import ServerError
 from pgstrata.measure.comparison.turns import BlockTurns, Counts, MeasuredTurn, OwnTurns, waited_share
 from pgstrata.measure.step import StepResult
 
+WAIT_SECONDS = 0.1
+"""How long an interrupt may wait."""
+
 HEAD_START = 0.05
 """Seconds from the word to begin until the first window."""
 
@@ -54,6 +57,7 @@ class WindowTurns(BlockTurns):
     def __init__(
         self, slice_seconds: float, participants: int, warmup: float, cpus: Sequence[int] = ()
     ) -> None:
+        super().__init__()
         self._slice_seconds = slice_seconds
         self._cpus = len(cpus or os.sched_getaffinity(0))
         schedule = WindowSchedule(slice_seconds, participants, warmup, secrets.randbits(32))
@@ -67,7 +71,9 @@ class WindowTurns(BlockTurns):
         return {}
 
     def go_on(self, over: Sequence[bool]) -> Mapping[int, ServerError]:
-        time.sleep(0.1)  # drivers know their windows
+        # Drivers know their windows: nothing is to be done before one has ended.
+        self.somebody_ended.wait(WAIT_SECONDS)
+        self.somebody_ended.clear()
         return {}
 
     def end(self) -> None:
