@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pgstrata.server.acquire import acquire
-from pgstrata.server.capabilities import catalog_of, programs_of
+from pgstrata.server.capabilities import catalog_of, column, function, programs_of, relation, setting
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.known import KnownSettings, known_settings
 from pgstrata.server.config.resolve import Resolved
@@ -120,12 +120,12 @@ def test_catalogs_are_asked(pg96: Server, place: Path) -> None:
         with cluster.connect() as session:
             catalog = catalog_of(session)
             assert catalog is catalog_of(session)
-            assert catalog.has_relation("pg_stat_bgwriter") and not catalog.has_relation("pg_stat_io")
-            assert catalog.has_column("pg_stat_activity", "wait_event")
-            assert not catalog.has_column("pg_stat_activity", "backend_type")
-            assert catalog.has_function("pg_current_xlog_location")
-            assert not catalog.has_function("pg_current_wal_lsn")
-            assert catalog.has_setting("lock_timeout") and not catalog.has_setting("jit")
+            assert catalog.has(relation("pg_stat_bgwriter")) and not catalog.has(relation("pg_stat_io"))
+            assert catalog.has(column("pg_stat_activity", "wait_event"))
+            assert not catalog.has(column("pg_stat_activity", "backend_type"))
+            assert catalog.has(function("pg_current_xlog_location"))
+            assert not catalog.has(function("pg_current_wal_lsn"))
+            assert catalog.has(setting("lock_timeout")) and not catalog.has(setting("jit"))
             assert catalog.accepts("VACUUM (VERBOSE, ANALYZE) pg_catalog.pg_am")
             assert not catalog.accepts("VACUUM (INDEX_CLEANUP ON) pg_catalog.pg_am")
             assert session.info.transaction_status == psycopg.pq.TransactionStatus.IDLE

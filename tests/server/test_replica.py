@@ -103,12 +103,14 @@ def test_settings_are_those_without_which_nothing_streams() -> None:
 
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(UsageError, match=r"from 9\.6 on"):
-        check_replicas(Replicas(), config(90500), 90500, "v")
+        check_replicas(Replicas(), config(90500), KnownSettings(90500), "v")
     with pytest.raises(UsageError, match="no commit waits for a replica"):
-        check_replicas(Replicas("sync"), config(170000, synchronous_commit="off"), 170000, "v")
+        check_replicas(Replicas("sync"), config(170000, synchronous_commit="off"), KnownSettings(170000), "v")
     with pytest.raises(UsageError, match="nobody can read on the replica"):
-        check_replicas(Replicas(reads="replica"), config(170000, hot_standby="off"), 170000, "v")
-    check_replicas(Replicas("sync"), config(170000), 170000, "v")
+        check_replicas(
+            Replicas(reads="replica"), config(170000, hot_standby="off"), KnownSettings(170000), "v"
+        )
+    check_replicas(Replicas("sync"), config(170000), KnownSettings(170000), "v")
 
 
 def commit_that_waits(both: ReplicatedCluster) -> threading.Thread:

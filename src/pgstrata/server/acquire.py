@@ -16,7 +16,9 @@ from pgstrata.ownership import check_executed
 from pgstrata.server import prebuilt as cache
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.cache import cache_dir
+from pgstrata.server.capabilities import catalog_of
 from pgstrata.server.conninfo import Conninfo
+from pgstrata.server.features import ask_features
 from pgstrata.server.isolation import probe
 from pgstrata.server.model import Server, version_number
 from pgstrata.server.prebuilt import published as available
@@ -196,8 +198,14 @@ def _foreign(dsn: str) -> Server:
                 if session.broken:
                     raise
                 build = ""  # only superusers may read it
+            try:
+                asked = ask_features(catalog_of(session))
+            except psycopg.DatabaseError:
+                if session.broken:
+                    raise
+                asked = None  # a pooler or a fork without these catalogs: its number decides
     version = found[0]
-    return Server(shown_spec(f"dsn:{dsn}"), f"dsn{version}", version, number, build, None, dsn)
+    return Server(shown_spec(f"dsn:{dsn}"), f"dsn{version}", version, number, build, None, dsn, asked=asked)
 
 
 def _build(bin_dir: Path) -> str:

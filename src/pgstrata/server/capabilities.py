@@ -1,9 +1,10 @@
 """What a server can be asked for: found out from its programs and its catalogs, never from its number.
 
 A development tree carries the number of the next version months before it has that version's features, so
-the number proves nothing. `Programs` asks the programs of a build (`initdb --help`, `postgres -C`), `Catalog`
-asks a server that runs. Each question is asked once: of programs for as long as their files are the same, of
-catalogs once per session. An answer takes about 10 ms, so none is stored on disk, where it could grow old.
+the number proves nothing. `Programs` asks the programs of a build (`initdb --help`, `postgres -C`) and the
+files beside them from which initdb makes the catalogs, `Catalog` asks a server that runs. Each question is
+asked once: of programs for as long as their files are the same, of catalogs once per session. An answer
+takes about 10 ms, so none is stored on disk, where it could grow old.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import shutil
 import subprocess
 import tempfile
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -30,10 +32,48 @@ _SECONDS = 30.0
 """How long a program may take to answer."""
 
 _OPTION = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
+# postgres.bki: `create pg_class 1259 bootstrap … ( oid = oid , relname = name , … )`, and the rows of a table
+# with their number before them or as the first value.
+_TABLE = re.compile(r"^create(?: bootstrap)? (pg_\w+)[^(]*\((.*?)^ \)", re.M | re.S)
+_COLUMN = re.compile(r"^ (\w+) = ", re.M)
+_FUNCTION = re.compile(r"^insert (?:OID = \d+ )?\( (?:\d+ )?(\w+) ", re.M)
 _COMPLAINT_LINES = 2_000
 _UNKNOWN = "pgstrata_asks_for_unknown_names"
 """A setting that no server has: with it in the file a server says which names it does not know, and stops
 before it looks at any value."""
+
+
+Kind = Literal["relation", "column", "function", "setting"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """Whether the catalogs of a server hold something: a relation, column or function of pg_catalog, or a
+    setting of pg_settings."""
+
+    kind: Kind
+    words: tuple[str, ...]
+    """Names: of a column its relation's first, of a function its arguments' types last, where they matter."""
+
+
+def relation(name: str) -> Question:
+    """Asks for a table or view of pg_catalog."""
+    return Question("relation", (name,))
+
+
+def column(of: str, name: str) -> Question:
+    """Asks for a column of a table or view of pg_catalog."""
+    return Question("column", (of, name))
+
+
+def function(name: str, arguments: str | None = None) -> Question:
+    """Asks for a function of pg_catalog. arguments: their types, such as `text, text`; None for any."""
+    return Question("function", (name,) if arguments is None else (name, arguments))
+
+
+def setting(name: str) -> Question:
+    """Asks for a setting that pg_settings shows."""
+    return Question("setting", (name,))
 
 
 class Programs:
@@ -119,7 +159,61 @@ class Programs:
     @cached_property
     def checks_settings(self) -> bool:
         """True if the server can be asked about settings (from 9.2 on)."""
-        return "-C" in _OPTION.findall(self._help("postgres"))
+        return "-C" in self._postgres_options
+
+    @cached_property
+    def postgres_serves(self) -> bool:
+        """True if `postgres` is the server; before 8.2 that was `postmaster`, and `postgres` one backend."""
+        return "--single" in self._postgres_options
+
+    @cached_property
+    def _postgres_options(self) -> frozenset[str]:
+        return frozenset(_OPTION.findall(self._help("postgres")))
+
+    # --- catalogs ---------------------------------------------------------------------------------
+
+    def has(self, question: Question) -> bool | None:
+        """Returns whether a cluster made by this initdb has a table, one of its columns, or a function of C.
+
+        None where postgres.bki, from which initdb makes the catalogs, is not there. Views are not looked for.
+        """
+        if self._catalogs is None or len(question.words) > (2 if question.kind == "column" else 1):
+            return None
+        tables, functions = self._catalogs
+        name = question.words[0]
+        match question.kind:
+            case "relation":
+                return name in tables
+            case "column":
+                return question.words[1] in tables.get(name, ())
+            case "function":
+                return name in functions
+        return None
+
+    @cached_property
+    def _catalogs(self) -> tuple[Mapping[str, frozenset[str]], frozenset[str]] | None:
+        """The tables with their columns, and the functions; None where there is no postgres.bki."""
+        if (file := self._shared("postgres.bki")) is None:
+            return None
+        text = file.read_text(errors="replace")
+        tables = {found[1]: frozenset(_COLUMN.findall(found[2])) for found in _TABLE.finditer(text)}
+        rows = re.search(r"^(?:create(?: bootstrap)?|open) pg_proc\b.*?^close pg_proc", text, re.M | re.S)
+        return tables, frozenset(_FUNCTION.findall(rows[0]) if rows else ())
+
+    @cached_property
+    def sample_config(self) -> str:
+        """The text of postgresql.conf.sample, which shows how values are written; empty if missing."""
+        file = self._shared("postgresql.conf.sample")
+        return "" if file is None else file.read_text(errors="replace")
+
+    def _shared(self, name: str) -> Path | None:
+        """A file of those that initdb reads."""
+        folders = [self.bin_dir.parent / "share" / folder for folder in ("postgresql", "pgsql", "")]
+        if (self.bin_dir / "pg_config").is_file():  # packages keep their files elsewhere
+            answer = self._run("pg_config", "--sharedir")
+            if answer.returncode == 0 and answer.stdout.strip():
+                folders.insert(0, Path(answer.stdout.strip()))
+        return next((folder / name for folder in folders if (folder / name).is_file()), None)
 
     # --- what else ----------------------------------------------------------------------------------
 
@@ -226,17 +320,21 @@ def _quoted(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-Kind = Literal["relation", "column", "function", "setting"]
-
-_QUESTIONS: Mapping[Kind, str] = {
-    "relation": "SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+_ASKED: Mapping[tuple[Kind, int], str] = {
+    ("relation", 1): "SELECT 1 FROM pg_catalog.pg_class c"
+    " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
     " WHERE n.nspname = 'pg_catalog' AND c.relname = %s",
-    "column": "SELECT 1 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid"
+    ("column", 2): "SELECT 1 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid"
     " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
     " WHERE n.nspname = 'pg_catalog' AND c.relname = %s AND a.attname = %s AND a.attnum > 0",
-    "function": "SELECT 1 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace"
+    ("function", 1): "SELECT 1 FROM pg_catalog.pg_proc p"
+    " JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace"
     " WHERE n.nspname = 'pg_catalog' AND p.proname = %s",
-    "setting": "SELECT 1 FROM pg_catalog.pg_settings WHERE name = %s",
+    ("function", 2): "SELECT 1 FROM pg_catalog.pg_proc p"
+    " JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace"
+    " WHERE n.nspname = 'pg_catalog' AND p.proname = %s"
+    " AND pg_catalog.oidvectortypes(p.proargtypes) = %s",
+    ("setting", 1): "SELECT 1 FROM pg_catalog.pg_settings WHERE name = %s",
 }
 
 
@@ -245,51 +343,45 @@ class Catalog:
 
     def __init__(self, session: psycopg.Connection[Any]) -> None:
         self._session = weakref.ref(session)
-        self._answers: dict[tuple[str, ...], bool] = {}
+        self._answers: dict[Question, bool] = {}
+        self._accepted: dict[str, bool] = {}
 
-    def has_relation(self, name: str) -> bool:
-        """Returns whether pg_catalog has a table or view."""
-        return self._ask("relation", name)
+    def has(self, question: Question) -> bool:
+        """Returns whether the server's catalogs hold something."""
+        self.learn((question,))
+        return self._answers[question]
 
-    def has_column(self, relation: str, column: str) -> bool:
-        """Returns whether a table or view of pg_catalog has a column."""
-        return self._ask("column", relation, column)
-
-    def has_function(self, name: str) -> bool:
-        """Returns whether pg_catalog has a function, with whatever arguments."""
-        return self._ask("function", name)
-
-    def has_setting(self, name: str) -> bool:
-        """Returns whether pg_settings shows a setting."""
-        return self._ask("setting", name)
+    def learn(self, questions: Iterable[Question]) -> None:
+        """Asks several questions by one statement, so that `has` knows the answers later."""
+        new = [question for question in dict.fromkeys(questions) if question not in self._answers]
+        if not new:
+            return
+        parts = [f"EXISTS ({_ASKED[question.kind, len(question.words)]})" for question in new]
+        words = [word for question in new for word in question.words]
+        row = self._open().execute(f"SELECT {', '.join(parts)}".encode(), words, prepare=False).fetchone()
+        assert row is not None
+        self._answers.update(zip(new, map(bool, row), strict=True))
 
     def accepts(self, statement: str) -> bool:
-        """Returns whether the server understands a statement that cannot run within a transaction (VACUUM).
+        """Returns whether the server understands a statement that changes nothing, or one that cannot run
+        within a transaction, such as VACUUM.
 
-        It is sent within one: a server that understands it refuses because of the transaction (SQLSTATE
-        25001), one that does not refuses because of the syntax. Nothing is executed.
+        It is sent within a transaction that is rolled back. A server that understands VACUUM refuses it
+        because of the transaction (SQLSTATE 25001), one that does not refuses it because of the syntax.
         """
-        key = ("accepts", statement)
-        if key not in self._answers:
+        if statement not in self._accepted:
             session = self._open()
             try:
                 with session.transaction(force_rollback=True):
                     session.execute(statement.encode(), prepare=False)
-                self._answers[key] = True
+                self._accepted[statement] = True
             except psycopg.errors.ActiveSqlTransaction:
-                self._answers[key] = True
+                self._accepted[statement] = True
             except psycopg.DatabaseError as error:
                 if session.broken or error.sqlstate is None:
                     raise
-                self._answers[key] = False
-        return self._answers[key]
-
-    def _ask(self, kind: Kind, *words: str) -> bool:
-        key = (kind, *words)
-        if key not in self._answers:
-            answer = self._open().execute(_QUESTIONS[kind].encode(), words, prepare=False).fetchone()
-            self._answers[key] = answer is not None
-        return self._answers[key]
+                self._accepted[statement] = False
+        return self._accepted[statement]
 
     def _open(self) -> psycopg.Connection[Any]:
         session = self._session()
@@ -307,4 +399,14 @@ def catalog_of(session: psycopg.Connection[Any]) -> Catalog:
     return _catalogs[session]
 
 
-__all__ = ["Catalog", "Programs", "catalog_of", "programs_of"]
+__all__ = [
+    "Catalog",
+    "Programs",
+    "Question",
+    "catalog_of",
+    "column",
+    "function",
+    "programs_of",
+    "relation",
+    "setting",
+]

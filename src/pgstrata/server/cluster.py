@@ -32,6 +32,7 @@ from pgstrata.server.config.timers import TurnLengths, longer_timers
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.control_groups import new_name
 from pgstrata.server.delayed_disk import DISK, make_disk
+from pgstrata.server.features import Feature
 from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.freezer import Freezer
 from pgstrata.server.guard import ClaimedFolder, clear_leftovers, data_folder, end_server, unwritable
@@ -210,7 +211,7 @@ class Cluster:
             self._group.make()
             forget_cached(self.data_dir)
         # Before 8.2 `postgres` was a backend on its own unless called by the other name.
-        program = "postgres" if self.server.version_num >= 80200 else "postmaster"
+        program = "postgres" if self._programs().postgres_serves else "postmaster"
         env = self._env
         if (delay := self._storage.delay) is not None:
             env = delay.env(self.data_dir, self.wal_dir, env)
@@ -403,7 +404,7 @@ class Cluster:
     def _conninfo(self, database: str, tcp: bool = False, user: str = USER) -> Conninfo:
         host = "127.0.0.1" if tcp else str(self.socket_dir)
         # Servers before 9.0 refuse a connection that names its application.
-        application = "pgstrata" if self.server.version_num >= 90000 else ""
+        application = "pgstrata" if self._known.takes_name else ""
         return Conninfo.of_own(host, self.port, user, database, application)
 
     @property
@@ -539,7 +540,7 @@ class Cluster:
     def _initdb(self) -> None:
         with self.log_file.open("ab") as log:
             takes = self._programs().initdb_takes
-            words = initdb_arguments(self.server.version_num, takes, self._initdb_words)
+            words = initdb_arguments(self.server.features.has(Feature.ROLES), takes, self._initdb_words)
             options = ["-D", str(self.data_dir), *words]
             process = self._launch("initdb", options, log, signal.SIGKILL, {})
         # When this is interrupted, `remove` ends initdb and what it has started (`end_server`).
@@ -575,7 +576,7 @@ class Cluster:
         ]
         # The last one counts.
         lines += [f"{name} = {quoted(value)}" for name, value in self._timers.items()]
-        text = self.config.text(self.server.version_num)
+        text = self.config.text(self._known)
         return text + "\n# set by pgstrata itself\n" + "\n".join(lines) + "\n"
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes], log_begin: int) -> None:
@@ -613,8 +614,8 @@ class Cluster:
         return True
 
     def _make_first_database(self) -> None:
-        """The database to connect to for anything else, which initdb makes since 8.1."""
-        if self.server.version_num >= 80100:
+        """Makes the database to connect to for anything else; initdb does since there are roles (8.1)."""
+        if self.server.features.has(Feature.ROLES):
             return
         with self.connect("template1") as session:
             if not session.execute("SELECT 1 FROM pg_database WHERE datname = 'postgres'").fetchone():
@@ -648,7 +649,7 @@ def own_settings(known: KnownSettings, port: int, socket_dir: str, tcp: bool) ->
         "log_destination": "stderr",
         "logging_collector": "off",
         "redirect_stderr": "off",
-        "log_line_prefix": "%m [%p] " if known.version_num >= 80100 else "%t [%p] ",
+        "log_line_prefix": "%m [%p] " if known.logs_milliseconds else "%t [%p] ",
         "log_timestamp": "true",
         "log_pid": "true",
         "lc_messages": "C",
@@ -664,14 +665,16 @@ def own_settings(known: KnownSettings, port: int, socket_dir: str, tcp: bool) ->
     return {name: value for name, value in wanted.items() if known.has(name)}
 
 
-def initdb_arguments(version_num: int, takes: Callable[[str], bool], more: Sequence[str]) -> tuple[str, ...]:
+def initdb_arguments(has_roles: bool, takes: Callable[[str], bool], more: Sequence[str]) -> tuple[str, ...]:
     """Locale C, UTF-8, trust; then the user's, of which the last counts.
 
-    takes: whether this initdb has an option. Where checksums can be switched off they are on by default: they
-    are off unless asked for, because a comparison across versions should compare the same thing.
+    has_roles: whether the server has CREATE ROLE; takes: whether this initdb has an option. Where checksums
+    can be switched off they are on by default: they are off unless asked for, because a comparison across
+    versions should compare the same thing.
     """
-    # UTF8 is what 8.1 began to call it; 7.4 trusts local connections without being told.
-    options = ["--encoding=UTF8" if version_num >= 80100 else "--encoding=UNICODE", "--locale=C"]
+    # UTF8 is what 8.1, the first with roles, began to call it; newer servers know the old name, too.
+    # 7.4 trusts local connections without being told.
+    options = ["--encoding=UTF8" if has_roles else "--encoding=UNICODE", "--locale=C"]
     options.append(f"--username={USER}")
     if takes("--auth"):
         options.append("--auth=trust")

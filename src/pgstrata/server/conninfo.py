@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgstrata.driver.spec import AuthMethod, Connection, Keepalives
 from pgstrata.errors import ServerError, UsageError, server_said
 from pgstrata.server import tls
+from pgstrata.server.capabilities import catalog_of, setting
 from pgstrata.server.refused import refused
 from pgstrata.server.session import Session, within
 from pgstrata.suggest import nearest
@@ -213,7 +214,7 @@ class Conninfo:
         info, values = session.info, _values(session.pgconn)
         local = info.host.startswith(("/", "@"))
         # Servers before 9.0 refuse a connection that names its application, and libpq tries again without.
-        named = _application(values, self.application) if info.server_version >= 90000 else ""
+        named = _application(values, self.application) if _takes_name(session) else ""
         return Connection(
             host=info.host if local else info.hostaddr or info.host or "/tmp",
             port=info.port,
@@ -232,6 +233,12 @@ class Conninfo:
 
 def _values(connection: pq.abc.PGconn) -> dict[str, str]:
     return {o.keyword.decode(): o.val.decode(errors="replace") for o in connection.info if o.val is not None}
+
+
+def _takes_name(session: psycopg.Connection[Any]) -> bool:
+    """True if the server has application_name: it reports its value, unless something stands before it."""
+    reported = session.info.parameter_status("application_name") is not None
+    return reported or catalog_of(session).has(setting("application_name"))
 
 
 def _application(values: Mapping[str, str], application: str) -> str:

@@ -10,12 +10,10 @@ from pathlib import Path
 import psycopg
 
 from pgstrata.errors import ServerError, server_said
+from pgstrata.server.features import Feature
 from pgstrata.server.foreign import ForeignCluster
 from pgstrata.server.isolation import probe
 from pgstrata.server.model import Server
-
-SINCE = 90_100
-"""Before 9.1 there was no CREATE EXTENSION."""
 
 
 def lacking(server: Server, wanted: Sequence[str]) -> list[str]:
@@ -25,7 +23,7 @@ def lacking(server: Server, wanted: Sequence[str]) -> list[str]:
     """
     if not wanted:
         return []
-    if server.version_num < SINCE:
+    if not server.features.has(Feature.EXTENSIONS):
         return list(wanted)
     there = _of_running(server) if server.bin_dir is None else _of_folder(server.bin_dir)
     return [] if there is None else [name for name in wanted if name not in there]

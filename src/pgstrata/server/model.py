@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgstrata.server.capabilities import Programs, programs_of
+from pgstrata.server.features import Feature, Features
 from pgstrata.store.record import BuiltRecord, ServerRecord
 
 
@@ -28,6 +29,8 @@ class Server:
     bin_dir: Path | None = None
     dsn: str | None = field(default=None, repr=False)
     built: BuiltRecord | None = field(default=None, hash=False)
+    asked: frozenset[Feature] | None = field(default=None, repr=False)
+    """The features of a server that pgstrata does not start, asked when it was connected to."""
 
     @property
     def managed(self) -> bool:
@@ -38,6 +41,11 @@ class Server:
     def programs(self) -> Programs | None:
         """What its programs can do; None where they are not on this machine, or not yet."""
         return programs_of(self.bin_dir)
+
+    @property
+    def features(self) -> Features:
+        """What workloads and checks decide by before it runs."""
+        return Features(self.version_num, self.programs, self.asked)
 
     def record(self) -> ServerRecord:
         """As runs record it: without secrets and places of this machine."""

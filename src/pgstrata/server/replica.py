@@ -17,7 +17,7 @@ import psycopg
 from pgstrata import numbers
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.ownership import read_small, write_into
-from pgstrata.server.capabilities import Catalog, catalog_of
+from pgstrata.server.capabilities import Catalog, catalog_of, column, function
 from pgstrata.server.cluster import USER, Cluster
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.resolve import Resolved, quoted
@@ -26,9 +26,6 @@ from pgstrata.server.log_end import last_words, problem
 from pgstrata.server.model import Server
 from pgstrata.server.pooler import Through
 from pgstrata.server.storage import Storage
-
-SINCE = 90_600
-"""Servers before it call `wal_level` otherwise, and do not say when a standby has replayed a commit."""
 
 NAME = "replica"
 """What the standby calls itself to its primary."""
@@ -91,9 +88,9 @@ def settings_for(config: Resolved, known: KnownSettings) -> dict[str, str]:
     return wanted
 
 
-def check_replicas(replicas: Replicas, config: Resolved, version_num: int, label: str) -> None:
+def check_replicas(replicas: Replicas, config: Resolved, known: KnownSettings, label: str) -> None:
     """Raises UsageError where a version has no such replicas, or a config makes nonsense of them."""
-    if version_num < SINCE:
+    if not _streams_replicas(known):
         raise UsageError(
             f"{label}: replicas are made of servers from 9.6 on",
             "older ones stream, too, but call wal_level otherwise and do not tell what was replayed; "
@@ -110,6 +107,15 @@ def check_replicas(replicas: Replicas, config: Resolved, version_num: int, label
             f"{label}: with hot_standby = off nobody can read on the replica, nor ask whether it is ready",
             "leave that setting out",
         )
+
+
+def _streams_replicas(known: KnownSettings) -> bool:
+    """True if wal_level can be `replica`, as from 9.6 on."""
+    takes = known.takes("wal_level", "replica")
+    if takes is None:
+        row = known.get("wal_level")
+        return row is not None and "replica" in row.values
+    return takes
 
 
 class Standby(Cluster):
@@ -336,7 +342,7 @@ _STATE = "SELECT state, sync_state FROM pg_catalog.pg_stat_replication WHERE app
 
 def _says_lsn(catalog: Catalog) -> bool:
     """True if functions and columns are named after the WAL, and not after the xlog."""
-    return catalog.has_function("pg_wal_lsn_diff")
+    return catalog.has(function("pg_wal_lsn_diff"))
 
 
 def _position(catalog: Catalog) -> str:
@@ -354,7 +360,7 @@ def _behind(catalog: Catalog) -> str:
 
 def _lag(catalog: Catalog) -> str:
     """State, bytes behind, what is replayed, seconds behind."""
-    has_lag = catalog.has_column("pg_stat_replication", "replay_lag")
+    has_lag = catalog.has(column("pg_stat_replication", "replay_lag"))
     lag = "extract(epoch FROM replay_lag)::float8" if has_lag else "NULL::float8"
     if _says_lsn(catalog):
         columns = f"pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn), replay_lsn, {lag}"

@@ -26,6 +26,7 @@ from pgstrata.campaign.plan.model import PlannedRun, Variant
 from pgstrata.campaign.plan.order import interleaved_cost, seconds_of
 from pgstrata.campaign.plan.resume import phases_of, with_kept
 from pgstrata.errors import UsageError
+from pgstrata.server.config.known import known_settings
 from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.extensions import lacking
 from pgstrata.server.model import Server
@@ -209,7 +210,7 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
         check_memory(memory, config, label)
         check_delay(storage, config, label)
         if replicas is not None:
-            check_replicas(replicas, config, server.version_num, label)
+            check_replicas(replicas, config, known_settings(server), label)
         if names := lacking(server, extensions):
             raise UsageError(
                 f"{label} lacks the {numbers.plural('extension', len(names))} {', '.join(names)}",

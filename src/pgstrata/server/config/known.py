@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from pgstrata.server.capabilities import Programs
@@ -10,6 +11,8 @@ from pgstrata.server.model import Server
 
 UNITS_SINCE = 80200
 """The first version that takes units behind numbers, and `include` in its configuration."""
+MILLISECONDS_SINCE = 80100
+_WITH_UNIT = re.compile(r"^#?\w+ = \d+(?:kB|MB|GB|ms|s|min|h|d)\b", re.M)
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,23 @@ class KnownSettings:
         return major_of(self.version_num)
 
     @property
+    def logs_milliseconds(self) -> bool:
+        """True if `%m` in log_line_prefix is a time with milliseconds, as from 8.1 on."""
+        if self.programs is not None and (sample := self.programs.sample_config):
+            return "%m = " in sample
+        return self.version_num >= MILLISECONDS_SINCE
+
+    @property
+    def takes_name(self) -> bool:
+        """True if a connection can name its application."""
+        is_there = self.has_unlisted("application_name")
+        return self.has("application_name") if is_there is None else is_there
+
+    @property
     def takes_units(self) -> bool:
         """True if numbers may have units, and the configuration may include files."""
+        if self.programs is not None and (sample := self.programs.sample_config):
+            return _WITH_UNIT.search(sample) is not None
         return self.version_num >= UNITS_SINCE
 
     def get(self, name: str) -> Setting | None:
@@ -70,4 +88,4 @@ def known_settings(server: Server) -> KnownSettings:
     return KnownSettings(server.version_num, server.programs)
 
 
-__all__ = ["UNITS_SINCE", "KnownSettings", "known_settings"]
+__all__ = ["KnownSettings", "known_settings"]

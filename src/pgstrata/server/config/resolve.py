@@ -18,9 +18,9 @@ from pgstrata.server.config.conf_file import (
     read_assignments,
     with_included,
 )
-from pgstrata.server.config.known import UNITS_SINCE, KnownSettings
+from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.mapping import MappedSetting, fate
-from pgstrata.server.config.settings import major_of, plain_number, setting
+from pgstrata.server.config.settings import plain_number
 from pgstrata.store.record import Change, ConfigRecord, FragmentRecord
 from pgstrata.suggest import nearest
 from pgstrata.user_files import read_text, user_path
@@ -57,8 +57,8 @@ class Resolved:
     keep: tuple[str, ...] = ()
     """Settings that were not to be left out for what they are."""
 
-    def text(self, version_num: int = UNITS_SINCE) -> str:
-        """As postgresql.conf text of a version, with the changes as comments."""
+    def text(self, known: KnownSettings | None = None) -> str:
+        """As postgresql.conf text of a server, with the changes as comments."""
         lines = [f"# config {self.name or 'of the server itself, nothing changed'}"]
         for change in self.dropped:
             lines.append(f"# left out ({change.fragment}:{change.line}): {change.name}: {change.reason}")
@@ -66,7 +66,7 @@ class Resolved:
             written = f"{change.name} = {change.value}"
             lines.append(f"# changed ({change.fragment}:{change.line}): {written}: {change.reason}")
         for name, value in self.settings.items():
-            row = setting(name, major_of(version_num)) if version_num < UNITS_SINCE else None
+            row = None if known is None or known.takes_units else known.get(name)
             lines.append(f"{name} = {quoted(plain_number(row, value) if row else value)}")
         return "\n".join(line.replace("\n", " ") for line in lines) + "\n"
 
