@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 from pgstrata.observe import old, postgres
 from pgstrata.observe.postgres import CLUSTER_VIEWS, DATABASE_VIEWS, Counters
+from pgstrata.observe.waits import WaitSampler
+from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
 from pgstrata.store.record import TableSizes
+from support_steps import running
 
 
 @pytest.fixture
@@ -84,6 +87,43 @@ def test_sizes(session: psycopg.Connection[Any], cluster: Cluster) -> None:
     assert sizes.database_bytes == row[2]
     assert sizes.data_dir_bytes > row[2]
     assert postgres.sizes(session, [], None).data_dir_bytes is None
+
+
+@pytest.mark.parametrize("number", [70400, 990000])
+def test_what_is_asked_does_not_follow_the_number(
+    session: psycopg.Connection[Any], cluster: Cluster, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psycopg.ConnectionInfo, "server_version", property(lambda info: number))
+    session.execute("CREATE TABLE t (a int PRIMARY KEY)")
+    with cluster.connect("pgstrata") as other:
+        postgres.prepare(other)
+        position = postgres.wal_position(other)
+        assert position is not None and position > 1_000_000
+        assert postgres.wait_for_fresh(other, cluster.data_dir)
+        assert postgres.knows_states(other) and postgres.others_present(other, []) == 1
+        assert postgres.backends_present(session, [other.info.backend_pid]) == 1
+        assert set(postgres.sizes(other, ["t"], None).tables) == {"t"}
+        described = postgres.describe(other, ["t"], managed=False)["t"]
+        assert described.dead_estimate == 0 and set(described.indexes) == {"t_pkey"}
+        waits = WaitSampler(other, {}).stop()
+        assert waits.failure is None
+
+
+def test_servers_of_each_form_are_asked() -> None:
+    for version in ("9.6", "10", "14", "15", "18"):
+        with running(acquire(f"pg:{version}")) as cluster, cluster.connect() as session:
+            postgres.prepare(session)
+            session.execute("CREATE TABLE t (a text)")
+            before = postgres.wal_position(session)
+            session.execute("INSERT INTO t SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+            after = postgres.wal_position(session)
+            assert before is not None and after is not None and 1_000_000 < after - before < 20_000_000
+            assert postgres.wait_for_fresh(session, cluster.data_dir)
+            assert postgres.others_present(session, []) == 0
+            assert postgres.sizes(session, ["t"], None).tables["t"].table_bytes > 1_000_000
+            if version == "9.6":  # as servers before it are asked, which have no pg_lsn
+                assert (old.wal_position(session) or 0) >= after
+            assert WaitSampler(session, {}).stop().failure is None
 
 
 def test_partitions_count_to_the_whole(session: psycopg.Connection[Any], cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""What servers before 9.6 say about themselves, under the names they have for it.
+"""What servers say about themselves that lack what those since 9.6 have, under the names they have for it.
 
 Sources: the release notes of the versions named, chapters "Monitoring" and "System Administration
 Functions" of their manuals.
@@ -12,39 +12,55 @@ from typing import Any, LiteralString
 
 from psycopg import Connection
 
+from pgstrata.server.capabilities import Catalog, catalog_of, column, function
 from pgstrata.store.record import TableRecord, TableSizes
 
 Session = Connection[Any]
 
 _SEGMENTS_OF_XLOG = 0xFF000000
-"""Bytes of WAL behind one number before the slash until 9.3, which used the last segment, too."""
+"""Bytes of WAL behind one number before the slash until 9.3, which used the last segment, too. From 9.2 on a
+server computes with it itself."""
 
 
-def pid_column(version: int) -> LiteralString:
+ACTIVITY_PID = column("pg_stat_activity", "pid")
+ACTIVITY_STATE = column("pg_stat_activity", "state")
+ACTIVITY_WAITING = column("pg_stat_activity", "waiting")
+DATABASE_SIZE = function("pg_database_size")
+RELATION_SIZE = function("pg_total_relation_size")
+IN_RECOVERY = function("pg_is_in_recovery")
+XLOG_POSITION = function("pg_current_xlog_insert_location")
+XLOG_DIFFERENCE = function("pg_xlog_location_diff")
+
+
+def pid_column(catalog: Catalog) -> LiteralString:
     """The name of a backend's process in pg_stat_activity."""
-    return "pid" if version >= 90200 else "procpid"
+    return "pid" if catalog.has(ACTIVITY_PID) else "procpid"
 
 
 def wal_position(session: Session) -> int | None:
     """Bytes of WAL since the beginning of the cluster, from 8.2 on; None before and on a standby."""
-    version = session.info.server_version
-    if version < 80200:
+    catalog = catalog_of(session)
+    if not catalog.has(XLOG_POSITION):
         return None
-    if version >= 90000:
+    if catalog.has(IN_RECOVERY):
         row = session.execute("SELECT pg_is_in_recovery()").fetchone()
         if row is None or row[0]:
             return None
+    if catalog.has(XLOG_DIFFERENCE):
+        row = session.execute(
+            "SELECT pg_xlog_location_diff(pg_current_xlog_insert_location(), '0/0')"
+        ).fetchone()
+        return None if row is None else int(row[0])
     row = session.execute("SELECT pg_current_xlog_insert_location()").fetchone()
     match = re.fullmatch(r"([0-9A-Fa-f]+)/([0-9A-Fa-f]+)", str(row[0])) if row else None
     if match is None:
         return None
-    unit = 1 << 32 if version >= 90300 else _SEGMENTS_OF_XLOG
-    return int(match[1], 16) * unit + int(match[2], 16)
+    return int(match[1], 16) * _SEGMENTS_OF_XLOG + int(match[2], 16)
 
 
 def database_bytes(session: Session) -> int | None:
     """Size of the database, from 8.1 on."""
-    if session.info.server_version < 80100:
+    if not catalog_of(session).has(DATABASE_SIZE):
         return None
     row = session.execute("SELECT pg_database_size(current_database())").fetchone()
     return None if row is None else int(row[0])
@@ -67,7 +83,7 @@ def _tables(session: Session, names: Sequence[str]) -> dict[str, int]:
 
 def table_sizes(session: Session, names: Sequence[str]) -> dict[str, TableSizes]:
     """By table, from 8.1 on."""
-    if session.info.server_version < 80100:
+    if not catalog_of(session).has(RELATION_SIZE):
         return {}
     found = {}
     for name, oid in _tables(session, names).items():
@@ -103,13 +119,17 @@ def describe(session: Session, names: Sequence[str]) -> dict[str, TableRecord]:
     return found
 
 
-def waits_query(version: int) -> LiteralString:
+def waits_query(catalog: Catalog) -> LiteralString:
     """As `waits._query` for servers that name no wait events: that a backend waits for a lock is known."""
-    idle: LiteralString = "state LIKE 'idle%'" if version >= 90200 else "current_query LIKE '<IDLE>%'"
-    kind: LiteralString = "CASE WHEN waiting THEN 'Lock' END" if version >= 80200 else "NULL::text"
+    idle: LiteralString = "current_query LIKE '<IDLE>%'"
+    if catalog.has(ACTIVITY_STATE):
+        idle = "state LIKE 'idle%'"
+    kind: LiteralString = "NULL::text"
+    if catalog.has(ACTIVITY_WAITING):
+        kind = "CASE WHEN waiting THEN 'Lock' END"
     return (
         "SELECT "
-        + pid_column(version)
+        + pid_column(catalog)
         + ", NULL::int4, 'client backend'::text, coalesce("
         + idle
         + ", false), "
@@ -117,7 +137,7 @@ def waits_query(version: int) -> LiteralString:
         + ", "
         + kind
         + " FROM pg_catalog.pg_stat_activity WHERE "
-        + pid_column(version)
+        + pid_column(catalog)
         + " <> pg_backend_pid()"
     )
 

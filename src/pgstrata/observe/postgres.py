@@ -18,6 +18,7 @@ from psycopg import Connection, Error, sql
 from psycopg.rows import RowMaker, dict_row, scalar_row
 
 from pgstrata.observe import old
+from pgstrata.server.capabilities import catalog_of, column, function, setting
 from pgstrata.store.record import Bloat, Sizes, TableRecord, TableSizes
 
 Session = Connection[Any]
@@ -63,10 +64,33 @@ def _value(session: Session, query: LiteralString, parameters: Any = None) -> An
         return cursor.execute(query, parameters).fetchone()
 
 
+_LOCK_TIMEOUT = setting("lock_timeout")
+_SHARED_STATISTICS = setting("stats_fetch_consistency")
+_BACKEND_TYPE = column("pg_stat_activity", "backend_type")
+_INSERT_LSN = function("pg_current_wal_insert_lsn")
+_TABLE_BY_NAME = function("to_regclass", "text")
+_QUESTIONS = (
+    _LOCK_TIMEOUT,
+    _SHARED_STATISTICS,
+    _BACKEND_TYPE,
+    _INSERT_LSN,
+    _TABLE_BY_NAME,
+    old.ACTIVITY_PID,
+    old.DATABASE_SIZE,
+    old.RELATION_SIZE,
+    old.IN_RECOVERY,
+    old.XLOG_POSITION,
+    old.XLOG_DIFFERENCE,
+)
+
+
 def prepare(session: Session) -> None:
     """No statement of the observer may hang the run: locks 2 s, statements 60 s; English messages."""
     session.execute("SET statement_timeout = 60000", prepare=False)
-    if session.info.server_version >= 90300:
+    catalog = catalog_of(session)
+    # All at once, here, so that nothing is asked when a step begins or ends.
+    catalog.learn(_QUESTIONS)
+    if catalog.has(_LOCK_TIMEOUT):
         session.execute("SET lock_timeout = 2000", prepare=False)
 
 
@@ -154,14 +178,15 @@ _COLLECTOR_SECONDS = 0.5  # PGSTAT_STAT_INTERVAL: how old a file the collector h
 def wait_for_fresh(session: Session, data_dir: Path | None, limit: float = 2.0) -> bool:
     """Waits until this session sees the statistics sent before now; False after `limit` seconds.
 
-    From 15 on statistics live in shared memory and are always fresh. Before, a collector writes them
+    Where statistics live in shared memory, from 15 on, they are always fresh. Before, a collector writes them
     to one file per database when a backend asks for them, unless the last one is not older than 0.5 s:
     the time of the file tells. Where the file is out of sight the 0.5 s are waited for.
     """
-    version = session.info.server_version
-    if version >= 150000:
+    catalog = catalog_of(session)
+    if catalog.has(_SHARED_STATISTICS):
         return True
-    if version < 90300:
+    # A month after the files were divided by database, in the development of 9.3, there was lock_timeout.
+    if not catalog.has(_LOCK_TIMEOUT):
         # One file for all databases, written on demand from 8.4 on and twice a second before.
         time.sleep(2 * _COLLECTOR_SECONDS + 0.1)
         return True
@@ -191,19 +216,23 @@ def backends_present(session: Session, pids: Sequence[int]) -> int:
     """How many of these backends are still connected."""
     query: LiteralString = (
         "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE "
-        + old.pid_column(session.info.server_version)
+        + old.pid_column(catalog_of(session))
         + " = ANY(%s::int4[])"
     )
     return int(_value(session, query, (list(pids),)))
 
 
+def knows_states(session: Session) -> bool:
+    """True if the server shows states of backends apart from their statements, as from 9.2 on."""
+    return catalog_of(session).has(old.ACTIVITY_PID)
+
+
 def others_present(session: Session, pids: Sequence[int]) -> int:
     """How many clients of this session's database there are beside it and these backends: what those changed
-    that are ending may not be counted yet. For servers from 9.2 on."""
-    version = session.info.server_version
-    client: LiteralString = (
-        "backend_type = 'client backend'" if version >= 100000 else "query NOT LIKE 'autovacuum: %%'"
-    )
+    that are ending may not be counted yet. Where `knows_states`."""
+    client: LiteralString = "query NOT LIKE 'autovacuum: %%'"
+    if catalog_of(session).has(_BACKEND_TYPE):
+        client = "backend_type = 'client backend'"
     query: LiteralString = (
         "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE datname = current_database() "
         "AND pid <> pg_backend_pid() AND pid <> ALL(%s::int4[]) AND " + client
@@ -219,12 +248,11 @@ def wal_position(session: Session) -> int | None:
 
     The insert position counts records that are not written out yet, too.
     """
-    if session.info.server_version < 90400:
+    if not catalog_of(session).has(_INSERT_LSN):
         return old.wal_position(session)
-    new = session.info.server_version >= 100000
-    function: LiteralString = "pg_current_wal_insert_lsn" if new else "pg_current_xlog_insert_location"
     query: LiteralString = (
-        "SELECT CASE WHEN NOT pg_is_in_recovery() THEN (" + function + "() - '0/0'::pg_lsn)::numeric END"
+        "SELECT CASE WHEN NOT pg_is_in_recovery()"
+        " THEN (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::numeric END"
     )
     value: Decimal | None = _value(session, query)
     return None if value is None else int(value)
@@ -266,7 +294,7 @@ _TREES = """
 
 def table_sizes(session: Session, tables: Sequence[str]) -> dict[str, TableSizes]:
     """By table; TOAST and the maps count to the table, parts to the whole."""
-    if session.info.server_version < 90600:
+    if not catalog_of(session).has(_TABLE_BY_NAME):
         return old.table_sizes(session, tables)
     query: LiteralString = (
         _TREES + "SELECT name, sum(pg_table_size(part))::int8 AS table_bytes,"
@@ -294,7 +322,7 @@ def describe(
     session: Session, tables: Sequence[str], bloat_bytes: int = 0, managed: bool = True
 ) -> dict[str, TableRecord]:
     """Of the tables that exist, by name; `bloat` where it has at most `bloat_bytes` with its indexes."""
-    if session.info.server_version < 90600:
+    if not catalog_of(session).has(_TABLE_BY_NAME):
         return old.describe(session, tables)
     found: dict[str, TableRecord] = {}
     query: LiteralString = (

@@ -412,7 +412,7 @@ class StepWatch:
 
     def _await_alone(self, session: psycopg.Connection[Any]) -> bool:
         """Waits until all that worked here before the step has ended; False where that is not known."""
-        if not self._managed or self._cluster.pooled or session.info.server_version < 90200:
+        if not self._managed or self._cluster.pooled or not postgres.knows_states(session):
             return False
         pids = [pid for pids in self._cpu.roles.values() for pid in pids]
         return _comes_true(lambda: not postgres.others_present(session, pids))

@@ -22,6 +22,7 @@ import psycopg
 from pgstrata.errors import server_said
 from pgstrata.observe import old
 from pgstrata.observe.backends import cpu_seconds
+from pgstrata.server.capabilities import Catalog, catalog_of, column
 
 Key = tuple[str, str, str, str]
 
@@ -70,7 +71,7 @@ class WaitSampler:
         self._local = local
         self._ignore = set(ignore)
         self._result: Waits | None = None
-        self._query = _query(session.info.server_version)
+        self._query = _query(catalog_of(session))
         self._counts: Counter[Key] = Counter()
         self._random = random.Random(1)
         self._stop = threading.Event()
@@ -183,14 +184,20 @@ def _rows(counts: Counter[Key]) -> list[dict[str, Any]]:
     ]
 
 
-def _query(version: int) -> LiteralString:
+_WAIT_EVENT = column("pg_stat_activity", "wait_event")
+_LEADER = column("pg_stat_activity", "leader_pid")
+_BACKEND_TYPE = column("pg_stat_activity", "backend_type")
+
+
+def _query(catalog: Catalog) -> LiteralString:
     """The function below pg_stat_activity: without the view's joins it takes about half the time."""
-    if version < 90600:
-        return old.waits_query(version)
-    leader: LiteralString = "leader_pid" if version >= 130000 else "NULL::int4"
-    process: LiteralString = "coalesce(backend_type, 'background worker')"
-    if version < 100000:
-        process = "'client backend'"
+    catalog.learn((_WAIT_EVENT, _LEADER, _BACKEND_TYPE))
+    if not catalog.has(_WAIT_EVENT):
+        return old.waits_query(catalog)
+    leader: LiteralString = "leader_pid" if catalog.has(_LEADER) else "NULL::int4"
+    process: LiteralString = "'client backend'"
+    if catalog.has(_BACKEND_TYPE):
+        process = "coalesce(backend_type, 'background worker')"
     return (
         "SELECT pid, "
         + leader
