@@ -136,7 +136,7 @@ def run_phase(cluster: Cluster, database: str, phase: Phase, seed: int = 1) -> O
         case Admin():
             run_admin(cluster, phase, database)
         case Settle():
-            run_settle(cluster, phase, database, cluster.server.version_num)
+            run_settle(cluster, phase, database)
     return None
 
 

@@ -10,6 +10,7 @@ import psycopg
 
 from pgstrata.driver.samples import Prepared, Sample
 from pgstrata.errors import PgstrataError, server_said
+from pgstrata.server.capabilities import catalog_of
 from pgstrata.sql_text import literal
 from pgstrata.store.record import QueryPlan
 
@@ -47,7 +48,7 @@ def step_plans(
 def _ask(
     connection: psycopg.Connection[Any], wanted: Sequence[Sample], plans: list[QueryPlan], refused: list[str]
 ) -> None:
-    if connection.info.server_version < 90000:
+    if not catalog_of(connection).accepts("EXPLAIN (FORMAT JSON) SELECT 1"):
         refused.append("no plans: before 9.0 EXPLAIN writes text only")
         return
     connection.execute("SET statement_timeout = 2000")

@@ -271,7 +271,7 @@ class FreshStart:
                 # which happens by the clock: vacuum would set them at one start and operations at another.
                 run_admin(self.cluster, Admin("flush", ["CHECKPOINT"]), DATABASE)
                 quick = replace(phase, seconds=0.0)
-                run_settle(self.cluster, quick, DATABASE, self._variant.server.version_num, check)
+                run_settle(self.cluster, quick, DATABASE, check)
             case Work():
                 phase.do(WorkContext(lambda: self.cluster.connect(DATABASE), lambda text: None, check))
             case Step():

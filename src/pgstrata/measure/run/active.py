@@ -32,6 +32,7 @@ from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import step_seed
 from pgstrata.observe import machine
 from pgstrata.observe.disks import with_devices
+from pgstrata.server.capabilities import catalog_of, column
 from pgstrata.server.cluster import Cluster, ForeignCluster, new_database
 from pgstrata.server.loaded import begin_record, find, held, keep
 from pgstrata.server.replica import ReplicatedCluster
@@ -263,10 +264,10 @@ class ActiveRun:
         """What SHOW ALL says goes into the run folder, and with which values this version begins."""
         with self.cluster.connect(self._database) as connection:
             self._builder.settings(connection.execute("SHOW ALL").fetchall())
-            if self.planned.variant.server.version_num >= 80400:
+            if catalog_of(connection).has(column("pg_settings", "boot_val")):
                 self._builder.defaults(connection.execute(DEFAULTS).fetchall())
             if self.planned.variant.server.managed:
-                self._extensions = versions(connection, self.planned.variant.server.version_num)
+                self._extensions = versions(connection)
 
     def _do_phases(self) -> None:
         self.keep_settings()
@@ -293,9 +294,8 @@ class ActiveRun:
                     run_admin(self.cluster, phase, self._database)
             case Settle():
                 self.progress.phase("settle", phase.seconds)
-                version = self.planned.variant.server.version_num
                 with self.timings.of("settle"):
-                    run_settle(self.cluster, phase, self._database, version, self.interrupts.check)
+                    run_settle(self.cluster, phase, self._database, self.interrupts.check)
             case Work():
                 self.progress.phase(phase.name)
                 with self.timings.of(phase.name):

@@ -9,8 +9,13 @@ import psycopg
 from psycopg import sql
 
 from pgstrata.errors import ServerError
+from pgstrata.server.capabilities import catalog_of, relation
 from pgstrata.server.model import Server
 from pgstrata.server.session import Connectable
+
+_EXTENSIONS = relation("pg_extension")
+_CASCADE = "CREATE EXTENSION IF NOT EXISTS plpgsql CASCADE"
+"""Changes nothing where it is understood, since 9.6: that language is in every database."""
 
 
 def create_modules(cluster: Connectable, server: Server, database: str, more: Sequence[str] = ()) -> None:
@@ -23,12 +28,13 @@ def create_modules(cluster: Connectable, server: Server, database: str, more: Se
         return
     assert server.bin_dir is not None
     with cluster.connect(database) as connection:
+        catalog = catalog_of(connection)
         for name in wanted:
             try:
-                if server.version_num >= 90100:
+                if catalog.has(_EXTENSIONS):
                     connection.execute(
                         sql.SQL("CREATE EXTENSION IF NOT EXISTS {} CASCADE").format(sql.Identifier(name))
-                        if server.version_num >= 90600
+                        if catalog.accepts(_CASCADE)
                         else sql.SQL("CREATE EXTENSION IF NOT EXISTS {}").format(sql.Identifier(name))
                     )
                 else:
@@ -41,9 +47,9 @@ def create_modules(cluster: Connectable, server: Server, database: str, more: Se
                 ) from error
 
 
-def versions(connection: psycopg.Connection[Any], version_num: int) -> dict[str, str]:
+def versions(connection: psycopg.Connection[Any]) -> dict[str, str]:
     """The extensions of a database by name, without the language that is always there."""
-    if version_num < 90100:
+    if not catalog_of(connection).has(_EXTENSIONS):
         return {}
     rows = connection.execute(
         "SELECT extname::text, extversion FROM pg_catalog.pg_extension WHERE extname <> 'plpgsql' ORDER BY 1"

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 import psycopg
 
 from pgstrata.errors import ServerError, server_said
+from pgstrata.server.capabilities import Catalog, catalog_of, relation
 from pgstrata.server.session import Connectable
 from pgstrata.sql_text import identifier
 from pgstrata.workload.core.language import Admin, Settle
@@ -28,18 +30,20 @@ def run_admin(cluster: Connectable, phase: Admin, database: str) -> None:
             _execute(connection, phase.name, statement)
 
 
-def vacuum_options(version_num: int) -> str:
-    """The field's options of VACUUM: index clean-up is forced where a version might skip it."""
-    if version_num < 90_000:
-        return "VERBOSE ANALYZE"
-    return "(VERBOSE, ANALYZE, INDEX_CLEANUP ON)" if version_num >= 120_000 else "(VERBOSE, ANALYZE)"
+_INDEX_CLEANUP = relation("pg_statistic_ext_data")
+"""Came two months after INDEX_CLEANUP in the development of 12. To try the option would leave an error in the
+server's log."""
+
+
+def vacuum_options(catalog: Catalog) -> str:
+    """The field's options of VACUUM: index clean-up is forced where a server might skip it."""
+    return "(VERBOSE, ANALYZE, INDEX_CLEANUP ON)" if catalog.has(_INDEX_CLEANUP) else "VERBOSE ANALYZE"
 
 
 def run_settle(
     cluster: Connectable,
     phase: Settle,
     database: str,
-    version_num: int,
     check: Callable[[], None] = lambda: None,
 ) -> None:
     """VACUUM of all tables at once, CHECKPOINT, then waiting until the phase has had its seconds.
@@ -48,9 +52,8 @@ def run_settle(
     """
     begun = time.monotonic()
     named = [".".join(map(identifier, table.split("."))) for table in phase.tables]
-    statements = [f"VACUUM {vacuum_options(version_num)} {table}" for table in named]
-    if statements:
-        _together(cluster, "settle", statements, database)
+    if named:
+        _together(cluster, "settle", named, database, _vacuum)
     if phase.checkpoint:
         with cluster.connect(database) as connection:
             _execute(connection, "settle", "CHECKPOINT")
@@ -59,15 +62,29 @@ def run_settle(
         time.sleep(min(left, 0.5))
 
 
-def _together(cluster: Connectable, name: str, statements: Sequence[str], database: str) -> None:
-    """Executes all statements at once, each on its own connection. An interruption cancels them: a VACUUM may
-    take minutes. Raises ServerError."""
-    sessions: list[psycopg.Connection[tuple[object, ...]]] = []
+def _vacuum(connection: psycopg.Connection[Any], phase: str, table: str) -> None:
+    try:
+        options = vacuum_options(catalog_of(connection))
+    except psycopg.Error as error:
+        raise ServerError(f"{phase}: the server does not answer: {server_said(error)}") from error
+    _execute(connection, phase, f"VACUUM {options} {table}")
+
+
+def _together(
+    cluster: Connectable,
+    name: str,
+    statements: Sequence[str],
+    database: str,
+    do: Callable[[psycopg.Connection[Any], str, str], None] | None = None,
+) -> None:
+    """Executes all statements at once, each on its own connection; `do` takes them for something else. An
+    interruption cancels them: a VACUUM may take minutes. Raises ServerError."""
+    sessions: list[psycopg.Connection[Any]] = []
 
     def one(statement: str) -> None:
         with cluster.connect(database) as connection:
             sessions.append(connection)
-            _execute(connection, name, statement)
+            (do or _execute)(connection, name, statement)
 
     with ThreadPoolExecutor(max_workers=max(1, min(len(statements), 64))) as pool:
         futures = [pool.submit(one, statement) for statement in statements]
@@ -83,7 +100,7 @@ def _together(cluster: Connectable, name: str, statements: Sequence[str], databa
             raise
 
 
-def _execute(connection: psycopg.Connection[tuple[object, ...]], phase: str, statement: str) -> None:
+def _execute(connection: psycopg.Connection[Any], phase: str, statement: str) -> None:
     try:
         connection.execute(statement.encode())
     except psycopg.Error as error:
