@@ -9,7 +9,7 @@ import pytest
 
 from pgstrata.errors import UsageError
 from pgstrata.server.source import SHIPPED, Build, build, failures, tree_of_folder
-from support_tree import small_tree
+from support_tree import CONFIGURE, small_tree
 
 TOP = """project('postgresql', ['c'], version: '17.5')
 subdir('src/bin')
@@ -59,6 +59,38 @@ def test_options_that_only_meson_has_choose_it(tree: Path) -> None:
     assert both.record.system == "autoconf"
     checked = build(tree_of_folder(tree), SHIPPED["debug-asserts"].with_keys({"system": "meson"}, tree))
     assert "'-Dcassert=true'" in checked.configured
+
+
+def test_a_tree_has_the_build_systems_whose_files_it_has(place: Path, tree: Path) -> None:
+    """The tree of a next version is numbered months before it has what that version brings."""
+    early = small_tree(place / "early", version="16devel")
+    with pytest.raises(UsageError, match=r"no meson\.build"):
+        build(tree_of_folder(early), Build(system="meson"))
+    (tree / "configure.ac").write_text("AC_INIT([PostgreSQL], [15devel], [nobody])\n")
+    assert build(tree_of_folder(tree), Build(system="meson")).record.system == "meson"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "relocatable"),
+    [
+        ("src/backend/utils/init/findbe.c", "", False),
+        ("src/port/path.c", "first_path_separator", False),
+        ("src/port/path.c", "make_relative_path", True),
+    ],
+)
+def test_where_a_server_looks_for_its_files_is_told_by_its_source(
+    place: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, relocatable: bool
+) -> None:
+    monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))
+    header = """printf '#define PREFIX "%s"\\n' "$prefix" >src/backend/prefix.h\n"""
+    main = '#include <stdio.h>\n#include "prefix.h"\nint main(void) { puts(PREFIX); return 0; }\n'
+    version = "7.4.30" if relocatable else "17.5"
+    folder = small_tree(place / "pg", version=version, main=main, configure=CONFIGURE + header)
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_text(text)
+    made = build(tree_of_folder(folder), Build())
+    prefix = subprocess.run([made.bin_dir / "postgres"], capture_output=True, text=True).stdout.strip()
+    assert prefix == ("/usr/local/pgsql" if relocatable else str(made.bin_dir.parent))
 
 
 @pytest.mark.parametrize(

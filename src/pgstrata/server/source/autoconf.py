@@ -187,7 +187,7 @@ class _ConfigCache:
         # configure writes its options into a header. A name that differs from build to build would make
         # that header, and what includes it, new to the compiler's cache.
         own = os.path.relpath(self._own, job.source)
-        self.option = [f"--cache-file={own}"] if job.tree.version_num >= 80000 else []
+        self.option = [f"--cache-file={own}"] if job.relocatable else []
 
     def __enter__(self) -> _ConfigCache:
         if self._kept.is_file():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import ServerError, UsageError, is_disk_full
-from pgstrata.ownership import check_executed
+from pgstrata.ownership import check_executed, read_small
 from pgstrata.server.account import server_account
 from pgstrata.server.config.settings import major_of
 from pgstrata.server.isolation import becoming, hand_over_tree
@@ -156,14 +156,24 @@ def _inputs(tree: Tree, recipe: Build, compiler: Compiler, mends: list[Need]) ->
     }
 
 
+def _is_relocatable(source: Path) -> bool:
+    """True if servers of a tree find their files wherever they are installed, as from 8.0 on."""
+    paths = source / "src/port/path.c"
+    if (source / "src/backend/utils/init/findbe.c").is_file():  # of 7.4 and before
+        return False
+    return not paths.is_file() or "make_relative_path" in read_small(paths)
+
+
 def _system(tree: Tree, recipe: Build) -> str:
-    """autoconf unless meson is asked for, by name or by options only it has."""
+    """autoconf unless meson is asked for, by name or by options only it has. Raises UsageError where the tree
+    has no meson.build, as before 16."""
     wanted = recipe.system
     if wanted == "auto":
         wanted = "meson" if recipe.meson and not recipe.configure else "autoconf"
-    if wanted == "meson" and tree.version_num < 160000:
+    if wanted == "meson" and not tree.has_file("meson.build"):
         raise UsageError(
-            f"PostgreSQL {tree.version} cannot be built with meson, which came in 16", 'system = "autoconf"'
+            f"{tree.label} cannot be built with meson: it has no meson.build, which came in 16",
+            'system = "autoconf"',
         )
     return wanted
 
@@ -212,6 +222,7 @@ def _build(
     job.enter("source")
     job.source.mkdir()
     tree.write(job.source)
+    job.relocatable = _is_relocatable(job.source)
     check()
     for patch in recipe.patches:
         apply_patch(job.source, patch)

@@ -133,6 +133,7 @@ def tree_of(repo: Path, ref: str, origin: str = "") -> Tree:
         version,
         write,
         {**facts, **about(repo, commit)},
+        top.__contains__,
     )
 
 

@@ -41,6 +41,8 @@ class Job:
     say: Callable[[BuildProgress], None]
     expected: int = 0
     compiled: int = 0
+    relocatable: bool = True
+    """False for 7.4, whose servers look for their files only where configure was told they would be."""
     begun: float = field(default_factory=time.monotonic)
     _stage: str = "source"
     _stage_begun: float = 0.0
@@ -57,8 +59,8 @@ class Job:
 
     @property
     def prefix(self) -> str:
-        """As configured. 7.4 looks for its files only where it was told they would be."""
-        return PREFIX if self.tree.version_num >= 80000 else str(self.final)
+        """As configured."""
+        return PREFIX if self.relocatable else str(self.final)
 
     @property
     def installed(self) -> Path:

@@ -68,6 +68,8 @@ class Tree:
     version: str
     write: Callable[[Path], None] = field(compare=False, repr=False)
     facts: dict[str, Any] = field(default_factory=dict, compare=False)
+    has_file: Callable[[str], bool] = field(default=lambda name: True, compare=False, repr=False)
+    """Whether a file of this name is in its uppermost folder."""
 
     @property
     def version_num(self) -> int:
@@ -133,7 +135,9 @@ def tree_of_folder(folder: Path) -> Tree:
     label = f"src{version}"
     if "commit" in facts:
         label += f"-{facts['commit'][:8]}" + ("+" if facts["changed"] else "")
-    return Tree(f"src:{folder}", label, f"files:{digest.hexdigest()}", version, write, facts)
+    return Tree(
+        f"src:{folder}", label, f"files:{digest.hexdigest()}", version, write, facts, files.__contains__
+    )
 
 
 def _files(folder: Path) -> Iterator[str]:
@@ -211,7 +215,17 @@ def tree_of_archive(file: Path, origin: str = "", label: str = "", **facts: Any)
         version,
         write,
         {"archive": file.name, "sha256": digest, **facts},
+        lambda name: _in_archive(file, name),
     )
+
+
+def _in_archive(file: Path, wanted: str) -> bool:
+    name = str(file)
+    with file.open("rb") as content, opened(name, content) as archive:
+        return any(
+            member.isreg() and PurePosixPath(member.name).parts[1:] == (wanted,)
+            for member in members(name, archive)
+        )
 
 
 def _version_in_archive(file: Path) -> str | None:

@@ -50,14 +50,15 @@ _END_OF_ROWS = b"\n\\.\n"
 
 @dataclass(frozen=True)
 class PgRestore:
-    """The program and its major version, 17 for 17.6."""
+    """The program and its major version, 17 for 17.6. prints: whether it prints to `-f -`, as from 12 on."""
 
     program: Path
     major: int
+    prints: bool
 
     def printing(self) -> list[str]:
-        """The command that prints. Before 12 there was no `-f -`, and it printed without."""
-        out = ["-f", "-"] if self.major >= 12 else []
+        """The command that prints. Where there is no `-f -`, it prints without."""
+        out = ["-f", "-"] if self.prints else []
         return [str(self.program), *out, "--no-owner", "--no-privileges", "--no-tablespaces"]
 
 
@@ -74,7 +75,11 @@ def _find() -> list[PgRestore]:
     places.append(
         shutil.which("pg_restore")
     )  # last: with Debian's packages it is a script that looks for one
-    found = [PgRestore(Path(place), major) for place in places if place and (major := _major(Path(place)))]
+    found = [
+        PgRestore(Path(place), major, _prints(Path(place)))
+        for place in places
+        if place and (major := _major(Path(place)))
+    ]
     return sorted(found, key=lambda one: -one.major)
 
 
@@ -85,6 +90,13 @@ def _major(program: Path) -> int | None:
         return None
     match = re.search(r"\(PostgreSQL\) (\d+)", said.stdout)
     return int(match[1]) if match else None
+
+
+def _prints(program: Path) -> bool:
+    try:
+        return "- for stdout" in probe([program, "--help"]).stdout
+    except (OSError, subprocess.SubprocessError):
+        return False
 
 
 def _suitable(dump: Path) -> PgRestore:
