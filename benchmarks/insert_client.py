@@ -49,7 +49,7 @@ def drive(cluster: Cluster, step: Step, engine: EngineChoice) -> tuple[Done, flo
 
 
 def study(cluster: Cluster, options: InsertOptions, wanted: set[str], engine: EngineChoice) -> None:
-    for phase in InsertBenchmark().phases(options, cluster.server.version_num):
+    for phase in InsertBenchmark().phases(options, cluster.server.features):
         if isinstance(phase, Admin):
             with cluster.connect("pgstrata") as admin:
                 for statement in phase.statements:

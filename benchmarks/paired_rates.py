@@ -32,6 +32,7 @@ from scipy.stats import t as student
 from pgstrata.driver.path import find_driver
 from pgstrata.driver.spec import document
 from pgstrata.server.acquire import acquire
+from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 
@@ -104,7 +105,7 @@ def pairs() -> Iterator[Pair]:
 def steps(workload: str, options: dict[str, Any]) -> list[Step]:
     """The measured steps of a workload, as a campaign would run them."""
     chosen = catalog.find(workload)
-    phases = chosen.phases(chosen.Options.model_validate(options), 170_000)
+    phases = chosen.phases(chosen.Options.model_validate(options), NEWEST)
     return [phase for phase in phases if isinstance(phase, Step) and phase.measured]
 
 

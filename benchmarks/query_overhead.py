@@ -33,7 +33,7 @@ from pgstrata.workload.fulltext.options import FulltextOptions
 
 def prepare(cluster: Cluster, options: FulltextOptions) -> Step:
     """Loads the corpus; returns the step of the queries."""
-    for phase in Fulltext().phases(options, cluster.server.version_num):
+    for phase in Fulltext().phases(options, cluster.server.features):
         if isinstance(phase, Work):
             phase.do(WorkContext(cluster.connect, print, lambda: None))
         elif isinstance(phase, Admin):

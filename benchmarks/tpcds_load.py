@@ -31,6 +31,7 @@ from pgstrata.measure.step import driver_spec
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import find_fragment, resolve
+from pgstrata.server.features import NEWEST
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.tpcds import Tpcds, data, reference, schema, source
 from pgstrata.workload.tpcds.options import TpcdsOptions, numbers_in
@@ -106,7 +107,7 @@ def by_pgstrata(cluster: Cluster, options: TpcdsOptions) -> tuple[float, float]:
     begun = time.monotonic()
     data.make(options.scale)
     generated = time.monotonic() - begun
-    (step,) = [p for p in Tpcds().phases(options, 0) if isinstance(p, Step) and p.name == "copy"]
+    (step,) = [p for p in Tpcds().phases(options, NEWEST) if isinstance(p, Step) and p.name == "copy"]
     with Driver(driver_spec(step, cluster.connection("postgres"), 1, "auto")) as driver:
         driver.ready()
         driver.start()

@@ -23,6 +23,7 @@ from pgstrata.driver.path import find_driver
 from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
 from pgstrata.server import prebuilt
+from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.fulltext import queries
@@ -231,7 +232,7 @@ def _specs(tmp_path: Path, capsys: Said) -> Try:
         name = workload.name
         more = {"query_count": 20} if name == "fulltext" else {"queries": "1-3"} if name == "tpcds" else {}
         options = workload.Options.model_validate({**workload.scales["quick"], **more})
-        steps = [p for p in workload.phases(options, 170_000) if isinstance(p, Step)]
+        steps = [p for p in workload.phases(options, NEWEST) if isinstance(p, Step)]
         specs += [{"version": 1, "connection": connection, **document(step.spec())} for step in steps]
 
     def one(dice: random.Random) -> None:

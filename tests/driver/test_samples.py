@@ -10,6 +10,7 @@ import pytest
 from pgstrata.driver.samples import Prepared, Sample, samples
 from pgstrata.driver.spec import RoleSpec, StepSpec
 from pgstrata.errors import DriverError
+from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 
@@ -146,7 +147,7 @@ def test_what_execute_runs_is_the_statement_that_was_prepared_in_sql() -> None:
 def test_every_measured_step_has_statements_to_explain(name: str) -> None:
     workload = catalog.find(name)
     options = workload.Options.model_validate({**workload.scales["quick"]})
-    for phase in workload.phases(options, 170000):
+    for phase in workload.phases(options, NEWEST):
         if isinstance(phase, Step) and phase.measured and phase.name not in ("l.i0", "l.x"):
             found = samples(phase.spec())
             assert found, phase.name

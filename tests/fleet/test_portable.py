@@ -11,6 +11,7 @@ from pgstrata.campaign.plan.runs import Plan, make_plan
 from pgstrata.errors import UsageError
 from pgstrata.fleet.portable import opened, portable
 from pgstrata.fleet.tasks import Portable
+from pgstrata.server.features import Features
 from pgstrata.server.model import Server
 from pgstrata.server.source.recipe import Build
 from pgstrata.store import Results
@@ -112,10 +113,10 @@ name = "custom"
 options = { setup = ["schema.sql"], queries = "queries" }
 """,
     )
-    ours = [phase.name for phase in plan.runs[0].workload.phases(170006) if hasattr(phase, "name")]
+    ours = [phase.name for phase in plan.runs[0].workload.phases(Features(170006)) if hasattr(phase, "name")]
     (place / "schema.sql").unlink()
     found = there(place, travelled).runs[0].workload
-    assert [phase.name for phase in found.phases(170006) if hasattr(phase, "name")] == ours
+    assert [phase.name for phase in found.phases(Features(170006)) if hasattr(phase, "name")] == ours
     assert found.all_options == plan.runs[0].workload.all_options
 
 

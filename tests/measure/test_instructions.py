@@ -17,6 +17,7 @@ from pgstrata.measure.instructions.marks import Length, NotCountedError, apart, 
 from pgstrata.measure.instructions.rows import cycles, function_rows, start_row, symbols_of
 from pgstrata.measure.instructions.start import CountedPhase, plan_steps, settings_for
 from pgstrata.server.config.known import KnownSettings
+from pgstrata.server.features import NEWEST
 from pgstrata.server.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import (
@@ -190,7 +191,7 @@ def test_every_query_of_tpcds_is_a_step_of_its_own_and_the_streams_are_left_out(
         {"scale": 0.01, "queries": "1 42", "streams": 2, "answers": False}
     )
     plan = plan_steps(
-        workload.phases(options, 170_000), lambda name: True, lambda name: Length(1, 5), marks=True
+        workload.phases(options, NEWEST), lambda name: True, lambda name: Length(1, 5), marks=True
     )
     assert [phase.step.name for phase in plan.steps] == ["power.q01", "power.q42"]
     assert "several streams" in plan.left_out["throughput"]
@@ -206,7 +207,7 @@ def test_every_query_of_tpcds_is_a_step_of_its_own_and_the_streams_are_left_out(
 def test_every_workload_has_steps_that_one_client_can_run(name: str) -> None:
     workload = catalog.find(name)
     options = workload.Options.model_validate(dict(catalog.scale(workload, "count")))
-    plan = plan_steps(workload.phases(options, 170_000), lambda n: True, lambda n: Length(1, 5), marks=True)
+    plan = plan_steps(workload.phases(options, NEWEST), lambda n: True, lambda n: Length(1, 5), marks=True)
     assert plan.steps
     assert isinstance(plan.phases[-1], CountedPhase)
     assert apart(plan.steps[0].step) == [plan.steps[0].step]
@@ -217,7 +218,7 @@ def test_every_workload_has_steps_that_one_client_can_run(name: str) -> None:
 def test_what_comes_behind_the_last_step_that_is_wanted_is_left_out_and_nothing_else() -> None:
     workload = catalog.find("sysbench")
     options = workload.Options.model_validate(dict(catalog.scale(workload, "count")))
-    plan = plan_steps(workload.phases(options, 170_000), lambda n: True, lambda n: Length(1, 5), marks=True)
+    plan = plan_steps(workload.phases(options, NEWEST), lambda n: True, lambda n: Length(1, 5), marks=True)
     names = [phase.step.name for phase in plan.steps]
     part = plan.until("update-index")
     assert [phase.step.name for phase in part.steps] == names[: names.index("update-index") + 1]

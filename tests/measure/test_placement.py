@@ -13,6 +13,7 @@ from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.file.reading import campaign_of
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.placement import busy_connections, draw_cpus, pin
+from pgstrata.server.features import NEWEST
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Step
@@ -68,7 +69,7 @@ def steps_of(workload: str, **options: object) -> list[Step]:
         "servers": ["pg:16", "pg:17"],
         "workloads": [{"name": workload, "options": options}],
     }
-    phases = campaign_of(document).workloads[0].phases(170000)
+    phases = campaign_of(document).workloads[0].phases(NEWEST)
     return [phase for phase in phases if isinstance(phase, Step) and phase.measured]
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgstrata.server.features import NEWEST
 from pgstrata.server.model import Server
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import Captured
@@ -172,7 +173,7 @@ def test_masked_traffic_fails_nowhere(request: pytest.FixtureRequest, tmp_path: 
         assert [one.text for one in header.shapes] == [one.text for one in whole.shapes]
         options = {"file": str(tmp_path / "masked.traffic"), "database": "shop", "speed": 0}
         workload = catalog.find("replay")
-        step = workload.phases(workload.Options.model_validate(options), 170_000)[-1]
+        step = workload.phases(workload.Options.model_validate(options), NEWEST)[-1]
         assert isinstance(step, Step)
         with cluster.connect("shop") as connection:
             texts = set(counted(connection))

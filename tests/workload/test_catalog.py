@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
+from pgstrata.server.features import Features
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 
@@ -70,7 +71,7 @@ def options_of_all() -> list[Any]:
 
 def steps(name: str, options: dict[str, Any], version_num: int = 170_000) -> list[Step]:
     workload = catalog.find(name)
-    phases = workload.phases(workload.Options.model_validate(options), version_num)
+    phases = workload.phases(workload.Options.model_validate(options), Features(version_num))
     return [p for p in phases if isinstance(p, Step)]
 
 
@@ -109,7 +110,7 @@ def test_oldest_and_newest_servers_get_phases_and_an_estimate(name: str) -> None
     workload = catalog.find(name)
     for scale in workload.scales:
         options = workload.Options.model_validate(catalog.scale(workload, scale))
-        assert workload.phases(options, 90_624) and workload.phases(options, 180_000)
+        assert workload.phases(options, Features(90_624)) and workload.phases(options, Features(180_000))
         estimate = workload.estimate(options)
         assert estimate.seconds > 0 and estimate.disk_bytes > 10_000_000
 

@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pgstrata.driver.spec import document
+from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.sysbench.steps import ALL
@@ -54,7 +55,7 @@ def test_the_example_workload_works() -> None:
     options = workload.Options.model_validate(workload.scales["quick"])
     schema = Draft202012Validator(json.loads((DOCS / "driver-spec.schema.json").read_text()))
     connection = {"host": "/tmp", "port": 5432, "user": "postgres", "database": "pgstrata"}
-    found = [p for p in workload.phases(options, 170_000) if isinstance(p, Step)]
+    found = [p for p in workload.phases(options, NEWEST) if isinstance(p, Step)]
     assert [s.name for s in found] == ["count", "count-updates"]
     for step in found:
         schema.validate({"version": 1, "connection": connection, **document(step.spec())})

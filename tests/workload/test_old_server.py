@@ -54,7 +54,7 @@ def test_every_step_works_on_an_old_server(old_cluster: Cluster, name: str) -> N
     workload = catalog.find(name)
     options = workload.Options.model_validate(TINY[name])
     steps = 0
-    for phase in workload.phases(options, old_cluster.server.version_num):
+    for phase in workload.phases(options, old_cluster.server.features):
         if isinstance(phase, Step) and phase.seconds:
             phase = replace(phase, seconds=min(phase.seconds, 0.5))  # scans warm the caches for a minute
         outcome = run_phase(old_cluster, name, phase)

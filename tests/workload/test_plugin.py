@@ -11,6 +11,7 @@ from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.campaign.plan.loaded import data_made_of
 from pgstrata.campaign.plan.runs import make_plan
 from pgstrata.errors import UsageError
+from pgstrata.server.features import NEWEST
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from pgstrata.workload import catalog, plugin
@@ -69,7 +70,7 @@ def refused(written: Path, source: str) -> UsageError:
     (written / "mine.py").write_text(source)
     with pytest.raises(UsageError) as caught:
         chosen = read_campaign(written / "c.toml").workloads[0]
-        chosen.workload.phases(chosen.options, 170_000)
+        chosen.workload.phases(chosen.options, NEWEST)
         chosen.workload.estimate(chosen.options)
     return caught.value
 
@@ -82,7 +83,7 @@ def test_a_file_beside_the_campaign_is_a_workload(written: Path) -> None:
     (chosen,) = read_campaign(written / "c.toml").workloads
     assert chosen.label == "counters"
     assert chosen.all_options == {"seed": 1, "rows": 10}
-    phases = chosen.workload.phases(chosen.options, 170_000)
+    phases = chosen.workload.phases(chosen.options, NEWEST)
     assert [p.name for p in phases if isinstance(p, Step)] == ["up"]
     assert catalog.find("mine.py:Counters", written) is chosen.workload
 

@@ -36,7 +36,7 @@ def step_minutes(plan: Plan) -> float:
         phase.seconds
         for run in plan.runs
         if not run.unable
-        for phase in run.workload.phases(run.variant.server.version_num)
+        for phase in run.workload.phases(run.variant.server.features)
         if isinstance(phase, Step) and phase.measured and phase.reads_only and phase.seconds
     ]
     # Both sides of a pair, and every repeat says something.

@@ -21,6 +21,7 @@ from pgstrata.errors import ServerError, StoreError, UsageError
 from pgstrata.judge.pairs import pairs_of
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.run.cause import DISK_FULL
+from pgstrata.server.features import NEWEST
 from pgstrata.stats.distributions import student_quantile
 from pgstrata.stats.estimate import Estimate, estimate
 from pgstrata.store import Results, Run
@@ -229,10 +230,10 @@ def _record(run: Run, step: str) -> StepRecord:
     return found
 
 
-def steps_of(chosen: ChosenWorkload, version_num: int = 170_000) -> list[str]:
-    """Names of the measured steps of a workload, on a server of a version."""
+def steps_of(chosen: ChosenWorkload) -> list[str]:
+    """Names of the measured steps of a workload, on a server that has everything."""
     try:
-        phases = chosen.phases(version_num)
+        phases = chosen.phases(NEWEST)
     except NotInVersionError:
         return []
     return [phase.name for phase in phases if isinstance(phase, Step) and phase.measured]

@@ -37,6 +37,8 @@ _OPTION = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
 _TABLE = re.compile(r"^create(?: bootstrap)? (pg_\w+)[^(]*\((.*?)^ \)", re.M | re.S)
 _COLUMN = re.compile(r"^ (\w+) = ", re.M)
 _FUNCTION = re.compile(r"^insert (?:OID = \d+ )?\( (?:\d+ )?(\w+) ", re.M)
+_MOST_BYTES = 16 << 20
+"""Of a file beside the programs that is read; postgres.bki has 1 MB."""
 _COMPLAINT_LINES = 2_000
 _UNKNOWN = "pgstrata_asks_for_unknown_names"
 """A setting that no server has: with it in the file a server says which names it does not know, and stops
@@ -195,7 +197,7 @@ class Programs:
         """The tables with their columns, and the functions; None where there is no postgres.bki."""
         if (file := self._shared("postgres.bki")) is None:
             return None
-        text = file.read_text(errors="replace")
+        text = _beginning(file)
         tables = {found[1]: frozenset(_COLUMN.findall(found[2])) for found in _TABLE.finditer(text)}
         rows = re.search(r"^(?:create(?: bootstrap)?|open) pg_proc\b.*?^close pg_proc", text, re.M | re.S)
         return tables, frozenset(_FUNCTION.findall(rows[0]) if rows else ())
@@ -204,7 +206,7 @@ class Programs:
     def sample_config(self) -> str:
         """The text of postgresql.conf.sample, which shows how values are written; empty if missing."""
         file = self._shared("postgresql.conf.sample")
-        return "" if file is None else file.read_text(errors="replace")
+        return "" if file is None else _beginning(file)
 
     def _shared(self, name: str) -> Path | None:
         """A file of those that initdb reads."""
@@ -281,6 +283,11 @@ class Programs:
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise ServerError(f"{self.bin_dir / program} does not run: {error}") from error
+
+
+def _beginning(file: Path) -> str:
+    with file.open("rb") as content:
+        return content.read(_MOST_BYTES).decode(errors="replace")
 
 
 def _complaint_by_name(names: Sequence[str], complaints: Sequence[tuple[int, str]]) -> dict[str, str]:

@@ -77,10 +77,14 @@ class Features:
         return self.version_num >= feature.first if answer is None else answer
 
 
+NEWEST = Features(999_999)
+"""Of a server that has everything: for estimates, and to look at what a workload consists of."""
+
+
 def ask_features(catalog: Catalog) -> frozenset[Feature]:
     """Returns the features of a running server, asked by one statement. Raises psycopg.Error."""
     catalog.learn(feature.question for feature in Feature)
     return frozenset(feature for feature in Feature if catalog.has(feature.question))
 
 
-__all__ = ["Feature", "Features", "ask_features"]
+__all__ = ["NEWEST", "Feature", "Features", "ask_features"]

@@ -18,6 +18,7 @@ from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.ownership import own_folder
 from pgstrata.server.acquire import acquire
+from pgstrata.server.features import NEWEST
 from pgstrata.server.secrets import without_secrets
 from pgstrata.store import Results
 from pgstrata.store.lock import ResultsLock
@@ -68,7 +69,7 @@ def prepare(question: Question, console: Console, interrupts: Interrupts) -> Tri
         )
     except OSError as error:
         raise StoreError(f"{question.folder} cannot be written: {error.strerror}") from error
-    extensions = setup(_load(question), 999_999).extensions
+    extensions = setup(_load(question), NEWEST).extensions
     found = [acquire(spec_of(text), say=say, check=interrupts.check) for text in _written(question)]
     servers = fit(question, found, extensions)
     file = _captured(question, say, interrupts)

@@ -16,12 +16,13 @@ from dataclasses import replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
 from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.ownership import check_executed
+from pgstrata.server.features import Features
 from pgstrata.user_files import read_text, real_path, shown
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work
 from pgstrata.workload.core.options import (
@@ -49,6 +50,26 @@ class PluginError(UsageError):
     """The code of a workload from outside has raised, or is not a workload."""
 
 
+class OutsideWorkload(Protocol):
+    """What somebody else's class is: a Workload whose phases are those for a version (170011 is 17.11)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def summary(self) -> str: ...
+
+    @property
+    def Options(self) -> type[WorkloadOptions]: ...
+
+    @property
+    def scales(self) -> Mapping[str, Mapping[str, Any]]: ...
+
+    def phases(self, options: Any, version_num: int) -> list[Phase]: ...
+
+    def estimate(self, options: Any) -> RunCost: ...
+
+
 class Plugin:
     """A workload from outside, and where its code is.
 
@@ -57,7 +78,7 @@ class Plugin:
     where that is a package.
     """
 
-    def __init__(self, inner: Workload, name: str, where: Path, digest: str) -> None:
+    def __init__(self, inner: OutsideWorkload, name: str, where: Path, digest: str) -> None:
         self._inner, self._where = inner, where
         self.name, self.digest = name, digest
         self.label: str = inner.name
@@ -74,9 +95,10 @@ class Plugin:
         if isinstance(inner, OwnReport):
             self.report = self._guarded(inner.report)
 
-    def phases(self, options: Any, version_num: int) -> list[Phase]:
+    def phases(self, options: Any, server: Features) -> list[Phase]:
+        """The phases; code from outside is given the number of the server's version."""
         with self.blame():
-            found = self._inner.phases(options, version_num)
+            found: object = self._inner.phases(options, server.version_num)
         if not isinstance(found, list) or not all(isinstance(p, Step | Admin | Settle | Work) for p in found):
             raise self._wrong("phases", "a list of phases", found)
         kept = [Work("plug-in", lambda context: {FACT: self.digest})] if self.digest else []

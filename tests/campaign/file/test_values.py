@@ -11,6 +11,7 @@ from pgstrata.campaign.file.models import CampaignSpec, ProfileSpec
 from pgstrata.campaign.file.reading import Overrides, adhoc_campaign, read_campaign
 from pgstrata.cli import main
 from pgstrata.errors import UsageError
+from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 
 HEAD = 'servers = ["pg:12", "pg:17"]\n'
@@ -89,7 +90,7 @@ def test_an_option_that_makes_no_sense(tmp_path: Path, name: str, options: str, 
         file.write_text(HEAD + WORKLOAD.format(name=name, options=options))
         chosen = read_campaign(file).workloads[0]
         with pytest.raises(UsageError, match=said):
-            chosen.workload.phases(chosen.options, 170_000)
+            chosen.workload.phases(chosen.options, NEWEST)
         return
     assert said in refused(tmp_path, name=name, options=options)
 

@@ -30,6 +30,7 @@ from pgstrata.driver.spec import WindowsSpec
 from pgstrata.layout import draw
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.config.resolve import Resolved
+from pgstrata.server.features import NEWEST
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Step
@@ -132,7 +133,7 @@ def test_only_the_first_block_warms_up_as_the_step_asks(place: Path, pg17: Serve
     file = write(place, pg17, ["point-query"], slice_=0.02, seconds=20)
     file.write_text(file.read_text().replace("warmup = 0", "warmup = 7"))
     campaign = read_campaign(file)
-    phases = campaign.workloads[0].phases(170000)
+    phases = campaign.workloads[0].phases(NEWEST)
     (step,) = (phase for phase in phases if isinstance(phase, Step) and phase.name == "point-query")
     windows = schedule_of(step, campaign.spec).step
     assert [warmup_of_block(number, windows) for number in (1, 2, 9)] == [7.0, 0.2, 0.2]

@@ -19,6 +19,7 @@ from psycopg.conninfo import make_conninfo
 
 from pgstrata.errors import UsageError
 from pgstrata.server.cluster import USER, Cluster
+from pgstrata.server.features import NEWEST
 from pgstrata.server.model import Server
 from pgstrata.traffic.captured import PREPARED, Captured
 from pgstrata.traffic.mask import Mask
@@ -124,7 +125,7 @@ def replayed(cluster: Cluster, file: Path) -> tuple[dict[str, Calls], dict[str, 
     """What pg_stat_statements has of a replay on new data, and what the replay says of itself."""
     workload = catalog.find("replay")
     options = workload.Options.model_validate({"file": str(file), "speed": 0})
-    step = workload.phases(options, 170_000)[-1]
+    step = workload.phases(options, NEWEST)[-1]
     assert isinstance(step, Step)
     with database(cluster, "shop") as connection:
         connection.execute((SCHEMA + MORE).encode())

@@ -52,7 +52,7 @@ def test_the_server_refuses_what_leaves_the_database(
     server = {"13": pg13, "17": pg17}[version]
     workload = catalog.find("custom")
     options = workload.Options.model_validate({"setup": [str(file)]}, context={"folder": "/"})
-    begin, *others = workload.phases(options, server.version_num)
+    begin, *others = workload.phases(options, server.features)
     (step,) = [phase for phase in others if getattr(phase, "name", "") == "load.make"]
     assert isinstance(begin, Work) and isinstance(step, Step) and step.confined
     with running(server) as cluster, database(cluster, "pgstrata"):

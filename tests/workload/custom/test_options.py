@@ -13,6 +13,7 @@ import pytest
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.campaign.plan.runs import Plan, make_plan
 from pgstrata.errors import UsageError
+from pgstrata.server.features import Features
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Phase, Step
@@ -40,7 +41,7 @@ def campaign(tmp_path: Path) -> Write:
 
 def phases(file: Path, version_num: int = 170_000) -> list[Phase]:
     (chosen,) = read_campaign(file).workloads
-    made: list[Phase] = chosen.workload.phases(chosen.options, version_num)
+    made: list[Phase] = chosen.workload.phases(chosen.options, Features(version_num))
     return made
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import USER, Cluster
+from pgstrata.server.features import NEWEST
 from pgstrata.server.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase
@@ -65,7 +66,7 @@ def shop(pg12: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
 def phases(**options: Any) -> list[Phase]:
     custom = catalog.find("custom")
     made = custom.Options.model_validate(options, context={"folder": "/"})
-    return custom.phases(made, 170_000)
+    return custom.phases(made, NEWEST)
 
 
 @pytest.mark.parametrize("name", FORMATS)

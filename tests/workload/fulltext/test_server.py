@@ -13,6 +13,7 @@ import pytest
 
 from pgstrata.measure.run.borrowed import borrowed_database
 from pgstrata.server.cluster import Cluster
+from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase
 from pgstrata.workload.fulltext.options import FulltextOptions
@@ -23,7 +24,7 @@ FULLTEXT = catalog.find("fulltext")
 
 
 def phases(**options: Any) -> list[Phase]:
-    return FULLTEXT.phases(FulltextOptions.model_validate(options), 170_000)
+    return FULLTEXT.phases(FulltextOptions.model_validate(options), NEWEST)
 
 
 @pytest.fixture(autouse=True)

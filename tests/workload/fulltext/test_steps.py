@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
+from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.fulltext import queries
@@ -24,7 +25,7 @@ FULLTEXT = catalog.find("fulltext")
 
 def steps(**options: Any) -> list[str]:
     chosen = FulltextOptions.model_validate({"messages": 10, "query_count": 5, **options})
-    return [p.name for p in FULLTEXT.phases(chosen, 170_000) if isinstance(p, Step)]
+    return [p.name for p in FULLTEXT.phases(chosen, NEWEST) if isinstance(p, Step)]
 
 
 def test_steps_follow_the_options() -> None:
@@ -48,7 +49,7 @@ def test_nonsense_is_refused(damage: dict[str, Any]) -> None:
 
 def test_clients_share_the_queries() -> None:
     chosen = FulltextOptions(messages=10, query_count=7, clients=3)
-    (step,) = [p for p in FULLTEXT.phases(chosen, 170_000) if p.name == "query.gin"]  # type: ignore[union-attr]
+    (step,) = [p for p in FULLTEXT.phases(chosen, NEWEST) if p.name == "query.gin"]  # type: ignore[union-attr]
     assert isinstance(step, Step)
     ops = document(step.spec())["roles"][0]["scripts"][0]["ops"]
     branches = [branch for op in ops for branch in op["if"]]
@@ -117,4 +118,4 @@ def test_words_of_an_archive_are_counted_by_message(tmp_path: Path) -> None:
 
 def test_an_archive_that_is_not_there_is_said_when_planning() -> None:
     with pytest.raises(UsageError, match="no mail archive /nowhere"):
-        FULLTEXT.phases(FulltextOptions(corpus="/nowhere"), 170_000)
+        FULLTEXT.phases(FulltextOptions(corpus="/nowhere"), NEWEST)

@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 
 from pgstrata.driver.spec import EngineChoice
 from pgstrata.server.cluster import Cluster
+from pgstrata.server.features import NEWEST
 from pgstrata.server.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step
@@ -48,7 +49,7 @@ SECONDARY = [
 
 
 def phases(**more: object) -> list[Phase]:
-    return INSERT.phases(InsertOptions.model_validate({**OPTIONS, **more}), 170_000)
+    return INSERT.phases(InsertOptions.model_validate({**OPTIONS, **more}), NEWEST)
 
 
 def table(connection: psycopg.Connection[Any], name: str) -> tuple[int, int, int]:

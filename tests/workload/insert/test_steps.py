@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
+from pgstrata.server.features import Features
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step
 from pgstrata.workload.insert.options import InsertOptions
@@ -18,7 +19,7 @@ INSERT = catalog.find("insert")
 
 
 def phases(version_num: int = 170_000, **options: Any) -> list[Phase]:
-    return INSERT.phases(InsertOptions.model_validate({"rows": 100_000, **options}), version_num)
+    return INSERT.phases(InsertOptions.model_validate({"rows": 100_000, **options}), Features(version_num))
 
 
 def steps(**options: Any) -> dict[str, Step]:

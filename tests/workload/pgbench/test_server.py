@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from pgstrata.server.cluster import Cluster
+from pgstrata.server.features import NEWEST
 from pgstrata.server.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase, Step
@@ -48,11 +49,11 @@ def pgbench(cluster: Cluster, name: str, *arguments: str) -> str:
 
 def phases(**options: object) -> list[Phase]:
     chosen = {"scale": 1, "modes": ["simple", "extended", "prepared"], "clients": [2], **options}
-    return PGBENCH.phases(PgbenchOptions.model_validate(chosen), 170_000)
+    return PGBENCH.phases(PgbenchOptions.model_validate(chosen), NEWEST)
 
 
 def initialise(cluster: Cluster, name: str, **options: object) -> None:
-    for phase in pgbench_load.initialise(PgbenchOptions.model_validate({"scale": 1, **options}), 170_000):
+    for phase in pgbench_load.initialise(PgbenchOptions.model_validate({"scale": 1, **options}), NEWEST):
         run_phase(cluster, name, phase)
 
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
+from pgstrata.server.features import NEWEST, Features
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Phase, Step
 from pgstrata.workload.pgbench.options import PgbenchOptions
@@ -18,7 +19,7 @@ PGBENCH = catalog.find("pgbench")
 
 
 def phases(version_num: int = 170_000, **options: Any) -> list[Phase]:
-    return PGBENCH.phases(PgbenchOptions.model_validate(options), version_num)
+    return PGBENCH.phases(PgbenchOptions.model_validate(options), Features(version_num))
 
 
 def measured(**options: Any) -> list[Step]:
@@ -68,7 +69,7 @@ def test_own_scripts_are_mixed_by_weight_in_one_step(tmp_path: Path) -> None:
         {"scripts": ["a.sql@3", "b@home.sql"], "modes": "simple", "clients": 4, "initialise": False},
         context={"folder": tmp_path},
     )
-    _, step = PGBENCH.phases(options, 170_000)
+    _, step = PGBENCH.phases(options, NEWEST)
     assert isinstance(step, Step)
     assert step.name == "a+b@home-simple-c4"
     assert [(s["weight"], s["text"]) for s in document(step.spec())["roles"][0]["scripts"]] == [

@@ -23,6 +23,7 @@ from pgstrata.errors import UsageError
 from pgstrata.judge.costs import step_cost
 from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster import Cluster
+from pgstrata.server.features import NEWEST
 from pgstrata.server.model import Server
 from pgstrata.store.record import StepRecord
 from pgstrata.traffic.capture import capture
@@ -94,7 +95,7 @@ def clusters(pg13: Server, pg17: Server) -> Iterator[dict[str, Cluster]]:
 def replay(file: Path, **options: Any) -> Step:
     workload = catalog.find("replay")
     made = workload.Options.model_validate({"file": str(file), "database": "shop", **options})
-    step = workload.phases(made, 170_000)[-1]
+    step = workload.phases(made, NEWEST)[-1]
     assert isinstance(step, Step)
     return step
 
@@ -396,7 +397,7 @@ def test_files_that_cannot_be_replayed(
     clusters: dict[str, Cluster], original: Original, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match="needs a captured file"):
-        catalog.find("replay").phases(catalog.find("replay").Options(), 170_000)
+        catalog.find("replay").phases(catalog.find("replay").Options(), NEWEST)
     with pytest.raises(UsageError, match="no session in database nowhere") as caught:
         replay(original.file, database="nowhere")
     assert "shop" in caught.value.hint

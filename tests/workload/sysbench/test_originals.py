@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.cluster import Cluster
+from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.sysbench.steps import ALL, SysbenchOptions
@@ -124,7 +125,7 @@ def seen(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Seen]:
     }
     found: Seen = {}
     with database(cluster, "originals") as connection:
-        for phase in SYSBENCH.phases(SysbenchOptions.model_validate(options), 170_000):
+        for phase in SYSBENCH.phases(SysbenchOptions.model_validate(options), NEWEST):
             if isinstance(phase, Step) and phase.measured:
                 forget_calls(connection)
                 # Another stream than that of the load, as in a run: else keys are drawn that k has been.

@@ -13,6 +13,7 @@ import pytest
 from msgspec import structs
 
 from pgstrata.server.cluster import Cluster
+from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import FixedRate, Phase, Settle, Step
 from pgstrata.workload.sysbench.steps import ALL, SysbenchOptions
@@ -37,7 +38,7 @@ def phases(**options: object) -> list[Phase]:
         "settle_per_million": 0,
         **options,
     }
-    return SYSBENCH.phases(SysbenchOptions.model_validate(chosen), 170_000)
+    return SYSBENCH.phases(SysbenchOptions.model_validate(chosen), NEWEST)
 
 
 def load(cluster: Cluster, name: str, seed: int = 1, **options: object) -> None:

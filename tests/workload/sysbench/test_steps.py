@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from pgstrata.driver.spec import document
+from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step
 from pgstrata.workload.sysbench.steps import ALL, EXTRAS, POST, PRE, WRITES, SysbenchOptions
@@ -67,7 +68,7 @@ EVENTS = {
 
 
 def phases(**options: object) -> list[Phase]:
-    return SYSBENCH.phases(SysbenchOptions.model_validate({"rows": 1000, **options}), 170_000)
+    return SYSBENCH.phases(SysbenchOptions.model_validate({"rows": 1000, **options}), NEWEST)
 
 
 def steps(**options: object) -> dict[str, Step]:

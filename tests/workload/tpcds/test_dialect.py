@@ -7,8 +7,9 @@ import re
 import duckdb
 import pytest
 
+from pgstrata.server.features import Features
 from pgstrata.workload.tpcds.answering import reckon_as_postgres
-from pgstrata.workload.tpcds.dialect import for_version
+from pgstrata.workload.tpcds.dialect import understood_by
 from pgstrata.workload.tpcds.source import load_extension, queries
 
 
@@ -33,8 +34,8 @@ def meaning(connection: duckdb.DuckDBPyConnection, text: str) -> str:
     ],
 )
 def test_columns_get_their_names_by_as(text: str, old: str) -> None:
-    assert for_version(text, 80300) == old
-    assert for_version(text, 80400) == text
+    assert understood_by(text, Features(80300)) == old
+    assert understood_by(text, Features(80400)) == text
 
 
 @pytest.mark.parametrize(
@@ -55,29 +56,29 @@ def test_columns_get_their_names_by_as(text: str, old: str) -> None:
     ],
 )
 def test_rows_without_a_key_stay_where_they_were(text: str, old: str) -> None:
-    assert for_version(text, 80200) == old
-    assert "NULLS" in for_version(text, 80300) or "NULLS" not in text
+    assert understood_by(text, Features(80200)) == old
+    assert "NULLS" in understood_by(text, Features(80300)) or "NULLS" not in text
 
 
 def test_texts_are_joined_by_an_operator() -> None:
     text = "SELECT concat(concat(a, ', '), lower(b)) c FROM t"
     joined = "SELECT (coalesce((coalesce(a, '') || coalesce(', ', '')), '') || coalesce(lower(b), ''))"
-    assert for_version(text, 90000) == f"{joined} c FROM t"
-    assert for_version(text, 80300) == f"{joined} AS c FROM t"
-    assert for_version(text, 90100) == text
+    assert understood_by(text, Features(90000)) == f"{joined} c FROM t"
+    assert understood_by(text, Features(80300)) == f"{joined} AS c FROM t"
+    assert understood_by(text, Features(90100)) == text
 
 
 def test_a_standard_deviation_has_its_old_name() -> None:
     text = "SELECT stddev_samp(a) AS b FROM t"
-    assert for_version(text, 80100) == "SELECT stddev(a) AS b FROM t"
-    assert for_version(text, 80200) == text
+    assert understood_by(text, Features(80100)) == "SELECT stddev(a) AS b FROM t"
+    assert understood_by(text, Features(80200)) == text
 
 
 def test_every_query_means_the_same_to_an_old_version() -> None:
     changed = 0
     with duckdb.connect(":memory:") as connection:
         for number, text in queries().items():
-            old, joined = for_version(text, 80300), for_version(text, 90000)
+            old, joined = understood_by(text, Features(80300)), understood_by(text, Features(90000))
             changed += old != joined
             assert meaning(connection, old) == meaning(connection, joined), number
     assert changed > 50
@@ -90,7 +91,7 @@ def test_every_query_has_the_same_answer_in_old_words() -> None:
         connection.execute("CALL dsdgen(sf = 0.01)")
         reckon_as_postgres(connection)
         for number, text in queries().items():
-            old = for_version(text, 70430)
+            old = understood_by(text, Features(70430))
             if old == text or "ROLLUP" in text.upper():
                 continue
             changed += 1

@@ -10,6 +10,7 @@ import pytest
 
 from pgstrata.judge.common_queries import rate_of_queries
 from pgstrata.server.cluster import Cluster
+from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase
 from pgstrata.workload.tpcds import data, schema
@@ -25,7 +26,7 @@ SCALE = 0.01
 
 def phases(**options: Any) -> list[Phase]:
     chosen = {"scale": SCALE, "queries": QUERIES, "streams": 2, "time_limit": 60, **options}
-    return TPCDS.phases(TpcdsOptions.model_validate(chosen), 170_000)
+    return TPCDS.phases(TpcdsOptions.model_validate(chosen), NEWEST)
 
 
 @pytest.fixture(scope="module")

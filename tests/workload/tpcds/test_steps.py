@@ -17,6 +17,7 @@ from pgstrata.driver.events import SqlError, StatementDone
 from pgstrata.driver.spec import document
 from pgstrata.errors import ServerError
 from pgstrata.judge.common_queries import rate_of_queries
+from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Step, Work
 from pgstrata.workload.core.recorded import rows_from, rows_of
@@ -122,7 +123,7 @@ def test_every_table_is_loaded_once_whatever_the_connections(connections: int) -
 
 
 def phases(**options: Any) -> list[Any]:
-    return TPCDS.phases(TpcdsOptions(scale=0.01, **options), 170_000)
+    return TPCDS.phases(TpcdsOptions(scale=0.01, **options), NEWEST)
 
 
 def names(**options: Any) -> list[str]:

@@ -25,6 +25,7 @@ from pgstrata import numbers
 from pgstrata.driver.spec import EngineChoice
 from pgstrata.errors import UsageError
 from pgstrata.server.delay import DelayedBy
+from pgstrata.server.features import Features
 from pgstrata.server.poolers import KINDS
 from pgstrata.server.source.recipe import DEFAULT, Build, find_build
 from pgstrata.server.source.spec import is_source
@@ -684,19 +685,19 @@ class ChosenWorkload(BaseModel):
     options: Any
     recorded: dict[str, Any] | None = None
     """What runs record as the options, where the files they name lie elsewhere while they are read."""
-    _phases: dict[int, Sequence[Phase]] = PrivateAttr(default_factory=dict)
+    _phases: dict[Features, Sequence[Phase]] = PrivateAttr(default_factory=dict)
     _cost: RunCost | None = PrivateAttr(None)
     _extensions: Sequence[str] | None = PrivateAttr(None)
 
-    def phases(self, version_num: int) -> Sequence[Phase]:
-        """The phases on servers of this version, to look at: those of TPC-DS take half a second, and a plan
-        asks many times. Who carries them out asks the workload for some of its own.
+    def phases(self, server: Features) -> Sequence[Phase]:
+        """The phases on servers with these features, to look at: those of TPC-DS take half a second, and a
+        plan asks many times. Who carries them out asks the workload for some of its own.
 
         Raises NotInVersionError where such a server cannot do what the options ask for.
         """
-        if version_num not in self._phases:
-            self._phases[version_num] = self.workload.phases(self.options, version_num)
-        return self._phases[version_num]
+        if server not in self._phases:
+            self._phases[server] = self.workload.phases(self.options, server)
+        return self._phases[server]
 
     @property
     def cost(self) -> RunCost:

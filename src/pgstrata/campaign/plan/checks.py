@@ -102,7 +102,7 @@ def check_poolers(campaign: Campaign, variants: Sequence[Variant]) -> None:
             continue
         for chosen in campaign.workloads:
             try:
-                phases = chosen.phases(variant.server.version_num)
+                phases = chosen.phases(variant.server.features)
             except NotInVersionError:
                 continue
             for step in (phase for phase in phases if isinstance(phase, Step)):
@@ -167,14 +167,14 @@ def check_interleaved(chosen: ChosenWorkload, variants: Sequence[Variant], spec:
             )
     for variant in variants:
         follows = variant.replicas is not None and variant.replicas.replication == "async"
-        steps = [p for p in chosen.phases(variant.server.version_num) if isinstance(p, Step)]
+        steps = [p for p in chosen.phases(variant.server.features) if isinstance(p, Step)]
         if follows and any(schedule_of(step, spec).how == "windows" for step in steps):
             raise UsageError(
                 f'order = "interleaved": {variant.label} has a replica that nobody waits for: with slices of '
                 f"{numbers.duration(spec.slice_seconds)} it would do its work in those of the others",
                 f"slice_seconds = {SHORT_SECONDS:g} or more: then it catches up at the end of each slice",
             )
-    names = [[p.name for p in chosen.phases(v.server.version_num) if isinstance(p, Step)] for v in variants]
+    names = [[p.name for p in chosen.phases(v.server.features) if isinstance(p, Step)] for v in variants]
     for variant, own in zip(variants, names, strict=True):
         if own != names[0]:
             raise UsageError(

@@ -309,7 +309,7 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
     With `until = "verdict"` the longest time.
     """
     chosen = run.workload
-    phases = chosen.phases(run.variant.server.version_num)
+    phases = chosen.phases(run.variant.server.features)
     end = loaded_at(phases)
     first = next(v for v in variants if data_of(v) == data_of(run.variant))
     copied = first is not run.variant and end > 0 and not run.from_kept

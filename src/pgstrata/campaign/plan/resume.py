@@ -43,7 +43,7 @@ def dependent(phases: Sequence[Phase]) -> list[Step]:
 
 def phases_of(run: PlannedRun) -> Sequence[Phase]:
     """What the run consists of; nothing where its version cannot."""
-    return [] if run.unable else run.workload.phases(run.variant.server.version_num)
+    return [] if run.unable else run.workload.phases(run.variant.server.features)
 
 
 def with_kept(group: Sequence[PlannedRun], spec: CampaignSpec, results: Results) -> list[PlannedRun]:

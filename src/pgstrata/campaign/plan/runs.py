@@ -150,7 +150,7 @@ def _unable(campaign: Campaign, variants: Sequence[Variant]) -> dict[tuple[str, 
         errors = []
         for variant in variants:
             try:
-                chosen.phases(variant.server.version_num)
+                chosen.phases(variant.server.features)
                 _check_extensions(chosen, variant)
             except NotInVersionError as error:
                 errors.append(error)

@@ -210,7 +210,7 @@ class _Count:
         able, unable = [], {}
         for variant in self._plan.variants:
             try:
-                self._chosen.workload.phases(self._chosen.options, variant.server.version_num)
+                self._chosen.workload.phases(self._chosen.options, variant.server.features)
                 able.append(variant)
             except NotInVersionError as error:
                 unable[variant.label] = error.message
@@ -221,7 +221,7 @@ class _Count:
         return not self._wanted.steps or any(fnmatch.fnmatchcase(name, glob) for glob in self._wanted.steps)
 
     def _planned(self, variant: Variant, length: Callable[[str], Length]) -> CountPlan:
-        phases = self._chosen.workload.phases(self._chosen.options, variant.server.version_num)
+        phases = self._chosen.workload.phases(self._chosen.options, variant.server.features)
         return plan_steps(phases, self._wants, length, marks=self._engine.marks)
 
     def _check_steps(self, variant: Variant) -> None:
@@ -230,7 +230,7 @@ class _Count:
             return
         reasons = "; ".join(f"{name}: {why}" for name, why in plan.left_out.items())
         everything = plan_steps(
-            self._chosen.workload.phases(self._chosen.options, variant.server.version_num),
+            self._chosen.workload.phases(self._chosen.options, variant.server.features),
             lambda name: True,
             lambda name: PILOT,
             marks=True,

@@ -77,8 +77,8 @@ class ActiveRun:
         self.cluster = self._make_cluster()
         chosen = run.workload
         # Of a run that is only recorded as not possible there are none.
-        version = run.variant.server.version_num
-        self.phases = [] if run.unable else chosen.workload.phases(chosen.options, version)
+        features = run.variant.server.features
+        self.phases = [] if run.unable else chosen.workload.phases(chosen.options, features)
         self._database = DATABASE
         self._host = Host()
         self._storage = run.variant.storage_record()

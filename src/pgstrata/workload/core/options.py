@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from pgstrata.errors import UsageError
+from pgstrata.server.features import Feature, Features
 from pgstrata.workload.core.language import Phase
 
 if TYPE_CHECKING:
@@ -59,11 +60,12 @@ class NotInVersionError(UsageError):
     """A server of this version cannot do what the options ask for; others may."""
 
 
-def need_version(version_num: int, oldest: int, what: str, why: str) -> None:
-    """Raises NotInVersionError for servers before `oldest` (80200 is 8.2): of what, and why."""
-    if version_num < oldest:
-        name = f"{oldest // 10000}.{oldest // 100 % 100}" if oldest < 100000 else f"{oldest // 10000}"
-        raise NotInVersionError(f"{what} needs PostgreSQL {name} or later: {why}", "leave out this version")
+def need_feature(server: Features, feature: Feature, what: str, why: str) -> None:
+    """Raises NotInVersionError for servers without a feature: of what, and why."""
+    if not server.has(feature):
+        raise NotInVersionError(
+            f"{what} needs PostgreSQL {feature.since} or later: {why}", "leave out this version"
+        )
 
 
 class WorkloadOptions(BaseModel):
@@ -106,10 +108,10 @@ class Workload(Protocol):
     @property
     def scales(self) -> Mapping[str, Mapping[str, Any]]: ...
 
-    def phases(self, options: Any, version_num: int) -> list[Phase]:
-        """The phases of one run, in order, for a server of this version (170011 is 17.11).
+    def phases(self, options: Any, server: Features) -> list[Phase]:
+        """The phases of one run, in order, for a server with these features.
 
-        Raises NotInVersionError where this version cannot do what the options ask for.
+        Raises NotInVersionError where this server cannot do what the options ask for.
         """
         ...
 

@@ -18,6 +18,8 @@ import msgspec
 import psycopg
 
 from pgstrata.errors import ServerError, UsageError, server_said
+from pgstrata.server.config.settings import major_name, major_of
+from pgstrata.server.features import Feature, Features
 from pgstrata.server.session import CONFINED
 from pgstrata.sql_text import identifier
 from pgstrata.workload.core.language import Admin, Work, WorkContext
@@ -27,9 +29,6 @@ FACT = "outside"
 """Key of a run's facts."""
 
 GUARD = "pgstrata_guard"
-
-ROLES_SINCE = 80_100
-"""Servers before it have users and groups, and no PL/pgSQL with dollar quotes at hand."""
 
 MOST_LISTED = 200
 
@@ -80,7 +79,7 @@ class Confinement:
     allowed: everything is executed as it stands, by the superuser; loads: there is a setup.
     """
 
-    version_num: int
+    server: Features
     allowed: bool
     loads: bool = False
     reaching: Reaching = field(default_factory=Reaching)
@@ -90,7 +89,7 @@ class Confinement:
     @property
     def has_role(self) -> bool:
         """Whether statements are executed by `CONFINED`."""
-        return not self.allowed and self.version_num >= ROLES_SINCE
+        return not self.allowed and self.server.has(Feature.ROLES)
 
     def statement(self, text: str) -> str:
         """What is executed in the place of a statement, empty for nothing."""
@@ -126,8 +125,7 @@ class Confinement:
         """Makes the role and the functions, and keeps what was left out as a fact."""
         note = ""
         if not self.allowed and not self.has_role:
-            major, minor = self.version_num // 10000, self.version_num // 100 % 100
-            note = NO_ROLES.format(version=f"{major}.{minor}")
+            note = NO_ROLES.format(version=major_name(major_of(self.server.version_num)))
         outside = Outside(
             CONFINED if self.has_role else None,
             self.allowed,

@@ -11,6 +11,7 @@ from typing import Any
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.judge.common_queries import rate_of_queries
+from pgstrata.server.features import Feature, Features
 from pgstrata.user_files import shown
 from pgstrata.workload.core.language import Digest, Op, Phase, Sql
 from pgstrata.workload.core.queries import READ_ONLY, Digesting, in_own_order, query_step
@@ -82,7 +83,7 @@ def _query(file: Path) -> str:
     return found[0].text
 
 
-def query_phases(o: CustomOptions, version_num: int, tables: Sequence[str]) -> list[Phase]:
+def query_phases(o: CustomOptions, server: Features, tables: Sequence[str]) -> list[Phase]:
     """The steps of the folder of queries; none where there is no folder."""
     if o.queries is None:
         return []
@@ -112,7 +113,7 @@ def query_phases(o: CustomOptions, version_num: int, tables: Sequence[str]) -> l
         ]
 
     digest = _digest(o, queries)
-    if o.plans != "none" and version_num >= 90_000:  # EXPLAIN wrote text only before
+    if o.plans != "none" and server.has(Feature.EXPLAIN_JSON):
         how = "ANALYZE, BUFFERS, TIMING OFF, " if o.plans == "analyze" else ""
         run("plans", [once(names, f"EXPLAIN ({how}FORMAT JSON) ")], explained(o.time_limit), measured=False)
     if o.query_warmup:

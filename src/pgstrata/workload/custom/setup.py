@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import ServerError
-from pgstrata.server.config.settings import history, major_of, setting
+from pgstrata.server.config.known import KnownSettings
+from pgstrata.server.config.settings import history
+from pgstrata.server.features import Feature, Features
 from pgstrata.sql_text import identifier, literal
 from pgstrata.user_files import shown
 from pgstrata.workload.core.language import (
@@ -93,12 +95,12 @@ class Setup:
     bytes: int = 0
 
 
-def setup(o: CustomOptions, version_num: int, after: Sequence[str] = ()) -> Setup:
-    """For a server of this version. after: statements that are executed when all is loaded.
+def setup(o: CustomOptions, server: Features, after: Sequence[str] = ()) -> Setup:
+    """For a server with these features. after: statements that are executed when all is loaded.
 
     Raises UsageError for files that cannot be read as what they are.
     """
-    confinement = Confinement(version_num, o.allow_outside, loads=bool(o.setup))
+    confinement = Confinement(server, o.allow_outside, loads=bool(o.setup))
     confinement.check_extensions(o.extensions)
     sources: list[Source | Sequence[Rows]] = []
     names: list[str] = []
@@ -106,7 +108,7 @@ def setup(o: CustomOptions, version_num: int, after: Sequence[str] = ()) -> Setu
     for item in o.setup:
         if isinstance(item, str):
             source = read(Path(item), o.contents.get(item, ""))
-            items = (_role_unless_there(i, version_num) for i in _confined(source, confinement))
+            items = (_role_unless_there(i, server) for i in _confined(source, confinement))
             sources.append(replace(source, items=tuple(items)))
             names.append(Path(item).stem)
             files.append(item)
@@ -122,10 +124,10 @@ def setup(o: CustomOptions, version_num: int, after: Sequence[str] = ()) -> Setu
     settings: list[SqlStatement] = []
     for file, name, one in zip(files, names, sources, strict=True):
         if isinstance(one, Source):
-            made = _of_dump(o, name, one, version_num) if one.dump else [_of_script(o, name, one)]
+            made = _of_dump(o, name, one, server) if one.dump else [_of_script(o, name, one)]
             places = _places(file, one)
             steps += [replace(_with_settings(step, settings), places=places) for step in made]
-            settings += _settings_left(one, version_num)
+            settings += _settings_left(one, server)
             wanted.append(one.unpack)
             size += one.bytes
         else:
@@ -171,12 +173,12 @@ def _confined(source: Source, confinement: Confinement) -> Iterator[SqlStatement
             yield item if text == item.text else replace(item, text=text, written=item.text)
 
 
-def _role_unless_there(item: SqlStatement | CopyBlock, version_num: int) -> SqlStatement | CopyBlock:
+def _role_unless_there(item: SqlStatement | CopyBlock, server: Features) -> SqlStatement | CopyBlock:
     """CREATE ROLE without an error where the role is there: pg_dumpall creates the superuser, too."""
     if (
         isinstance(item, CopyBlock)
         or not _ROLE.match(item.text)
-        or version_num < 90_000
+        or not server.has(Feature.DO_BLOCKS)
         or _BODY in item.text
     ):
         return item
@@ -184,7 +186,7 @@ def _role_unless_there(item: SqlStatement | CopyBlock, version_num: int) -> SqlS
     return replace(item, text=text)
 
 
-def _settings_left(source: Source, version_num: int) -> list[SqlStatement]:
+def _settings_left(source: Source, server: Features) -> list[SqlStatement]:
     """What a file leaves set in its session, as far as a next file of `psql -f A -f B` would have it.
 
     An archive leaves nothing: pg_restore has a session of its own. Nor does the empty search path that
@@ -197,7 +199,7 @@ def _settings_left(source: Source, version_num: int) -> list[SqlStatement]:
         and not item.within
         and _KEPT_SETTING.match(item.text)
         and not _NO_SEARCH_PATH.match(item.text)
-        and _fits(item, version_num)
+        and _fits(item, server)
     ]
 
 
@@ -245,9 +247,9 @@ def _of_script(o: CustomOptions, name: str, script: Source) -> Step:
     return _step(o, name, [[_op(item) for item in script.items]], script.bytes / COPIED)
 
 
-def _of_dump(o: CustomOptions, name: str, dump: Source, version_num: int) -> list[Step]:
+def _of_dump(o: CustomOptions, name: str, dump: Source, server: Features) -> list[Step]:
     """Schema, rows, indexes, and what is left, as pg_restore does it with several jobs."""
-    items = [item for item in dump.items if isinstance(item, CopyBlock) or _fits(item, version_num)]
+    items = [item for item in dump.items if isinstance(item, CopyBlock) or _fits(item, server)]
     data = [n for n, item in enumerate(items) if isinstance(item, CopyBlock) or _VALUES.match(item.text)]
     first, behind = (data[0], data[-1] + 1) if data else (len(items), len(items))
     # Large objects are written within transactions.
@@ -359,8 +361,8 @@ def _in_session(session: SqlStatement | None, item: SqlStatement | CopyBlock) ->
 # --- what is in the statements ----------------------------------------------------------------
 
 
-def _fits(statement: SqlStatement, version_num: int) -> bool:
-    """Whether a dump's statement is one for the data; not a setting that this version lacks."""
+def _fits(statement: SqlStatement, server: Features) -> bool:
+    """Whether a dump's statement is one for the data; not a setting that this server lacks."""
     if _LEFT_OUT.match(statement.text):
         return False
     found = _SET.match(statement.text)
@@ -369,7 +371,7 @@ def _fits(statement: SqlStatement, version_num: int) -> bool:
     name = found[1].lower()
     # A limit on time would take the place of ours.
     return name != "statement_timeout" and (
-        not history(name) or setting(name, major_of(version_num)) is not None
+        not history(name) or KnownSettings(server.version_num, server.programs).has(name)
     )
 
 

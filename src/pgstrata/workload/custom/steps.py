@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import UsageError
+from pgstrata.server.features import NEWEST, Features
 from pgstrata.workload.core.language import Admin, FixedRate, Headline, Phase, Role, Settle, Step
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
 from pgstrata.workload.core.queries import READ_ONLY
@@ -31,20 +32,20 @@ class Custom:
     Options: type[WorkloadOptions] = CustomOptions
     scales: Mapping[str, Mapping[str, Any]] = {}
 
-    def phases(self, options: CustomOptions, version_num: int) -> list[Phase]:
+    def phases(self, options: CustomOptions, server: Features) -> list[Phase]:
         o = options
         if not (o.setup or o.script_steps or o.queries):
             raise UsageError(
                 "workload custom has nothing to do", "name `setup`, `scripts`, `steps` or `queries`"
             )
-        return self._phases(o, version_num, setup(o, version_num))
+        return self._phases(o, server, setup(o, server))
 
-    def _phases(self, o: CustomOptions, version_num: int, made: Setup) -> list[Phase]:
+    def _phases(self, o: CustomOptions, server: Features, made: Setup) -> list[Phase]:
         phases = [*made.phases]
         if o.setup and o.settle != "none":
             phases += _settle(o)
         # Queries come first: they only read, and what scripts write would change what they find.
-        phases += query_phases(o, version_num, made.tables)
+        phases += query_phases(o, server, made.tables)
         for one in o.script_steps:
             for step in script_steps(o, one, made.tables):
                 check_scripts(step)
@@ -59,7 +60,7 @@ class Custom:
 
     def extensions(self, options: CustomOptions) -> Sequence[str]:
         """Those that the options name, and those that the files of `setup` create."""
-        return setup(options, 999_999).extensions
+        return setup(options, NEWEST).extensions
 
     def only(self, steps: Sequence[str], seconds: float) -> Mapping[str, Any]:
         """Its steps share their data; the length of those that name none can be chosen."""
@@ -75,8 +76,8 @@ class Custom:
         """Seconds as the steps say; bytes from those of the rows, and the write-ahead log: 1 GiB, or what the
         load writes if that is less."""
         o = options
-        made = setup(o, 999_999)
-        steps = [p for p in self._phases(o, 999_999, made) if isinstance(p, Step)]
+        made = setup(o, NEWEST)
+        steps = [p for p in self._phases(o, NEWEST, made) if isinstance(p, Step)]
         seconds = sum(s.warmup + (s.seconds or s.estimated_seconds or 0.0) for s in steps)
         written = 0.0 if o.reads_only else 300e3 * sum(s.seconds or 0.0 for s in steps)
         data = made.bytes * BYTES_PER_BYTE + written

@@ -11,6 +11,7 @@ import psycopg
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import ServerError, server_said
 from pgstrata.judge.common_queries import rate_of_queries
+from pgstrata.server.features import NEWEST, Feature, Features
 from pgstrata.sql_text import literal
 from pgstrata.user_files import user_path
 from pgstrata.workload.core.language import (
@@ -27,7 +28,7 @@ from pgstrata.workload.core.language import (
     Work,
     WorkContext,
 )
-from pgstrata.workload.core.options import RunCost, need_version
+from pgstrata.workload.core.options import RunCost, need_feature
 from pgstrata.workload.core.recorded import rows_from
 from pgstrata.workload.core.shares import each_its_own
 from pgstrata.workload.fulltext import corpus, queries
@@ -62,20 +63,22 @@ class Fulltext:
         "large": {"messages": 1_000_000, "query_count": 33_000},
     }
 
-    def phases(self, options: FulltextOptions, version_num: int) -> list[Phase]:
+    def phases(self, options: FulltextOptions, server: Features) -> list[Phase]:
         o = options
-        need_version(version_num, 80_300, "full text search", "older ones have no tsvector of their own")
+        need_feature(
+            server, Feature.TEXT_SEARCH, "full text search", "older ones have no tsvector of their own"
+        )
         rows = _corpus(o)
         texts = _queries(o)
         phases: list[Phase] = [Work("corpus", lambda context: _make(rows, context))]
-        if version_num < 90_000:
-            # The language of the trigger; in every database since 9.0.
+        if not server.has(Feature.PLPGSQL):
+            # The language of the trigger.
             phases.append(Admin("create language", ["CREATE LANGUAGE plpgsql"]))
         for kind in o.kinds:
             if o.build != "after":
                 phases += [_create(o), _index_admin(kind), _load(o, rows, kind)]
                 # Lists of what waits to be merged came in 8.4, the function that merges them in 9.6.
-                if kind == "gin" and version_num >= 90_600:
+                if kind == "gin" and server.has(Feature.GIN_CLEANING):
                     phases.append(Work("pending list", _pending))
                 phases += [_vacuum(), *_search(o, texts, kind)]
         if o.build != "before":
@@ -98,7 +101,7 @@ class Fulltext:
     def estimate(self, options: FulltextOptions) -> RunCost:
         o = options
         rows = _corpus(o)
-        steps = [p for p in self.phases(o, 170_000) if isinstance(p, Step)]
+        steps = [p for p in self.phases(o, NEWEST) if isinstance(p, Step)]
         # Text, tsvectors of about its size, an index, the write-ahead log of all three.
         return RunCost(
             2 + rows.size / 50e6 + sum(s.estimated_seconds or 0.0 for s in steps), rows.size * 5 + (1 << 30)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgstrata.driver.spec import LockstepSpec
+from pgstrata.server.features import NEWEST, Feature, Features
 from pgstrata.workload.core.language import (
     Admin,
     Every,
@@ -36,7 +37,7 @@ from pgstrata.workload.core.language import (
     Value,
     Var,
 )
-from pgstrata.workload.core.options import NotInVersionError, RunCost, WorkloadOptions, need_version
+from pgstrata.workload.core.options import NotInVersionError, RunCost, WorkloadOptions, need_feature
 from pgstrata.workload.insert.options import ROWS_BEFORE_INDEXES, InsertOptions
 
 #: Inserts and deletes of one client are never further apart than this many statements.
@@ -396,10 +397,10 @@ class InsertBenchmark:
         "large": {"rows": 800_000_000, "rows_i1": 4_000_000, "rows_i2": 1_000_000},
     }
 
-    def phases(self, options: InsertOptions, version_num: int) -> list[Phase]:
+    def phases(self, options: InsertOptions, server: Features) -> list[Phase]:
         o = options
-        need_version(version_num, 80_200, "insert", "older ones insert one row per statement")
-        if o.partitions and version_num < 110_000:
+        need_feature(server, Feature.MULTIROW_VALUES, "insert", "older ones insert one row per statement")
+        if o.partitions and not server.has(Feature.PARTITIONED_KEYS):
             raise NotInVersionError(
                 f"Option partitions = {o.partitions} needs PostgreSQL 11 or later "
                 f"(older versions have no primary keys on partitioned tables).",
@@ -433,7 +434,7 @@ class InsertBenchmark:
         at most half the table. Write-ahead log: 1 GiB, or what the load writes if that is less.
         """
         o = options
-        steps: Sequence[Phase] = self.phases(o, 999_999)
+        steps: Sequence[Phase] = self.phases(o, NEWEST)
         seconds = sum(
             (p.seconds or p.estimated_seconds or 0.0) if isinstance(p, Step) else p.seconds
             for p in steps

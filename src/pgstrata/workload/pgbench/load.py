@@ -5,6 +5,7 @@ Names, types, storage parameters and values are its, so that either tool can use
 
 from __future__ import annotations
 
+from pgstrata.server.features import Feature, Features
 from pgstrata.workload.core.language import (
     Admin,
     CopyRows,
@@ -16,7 +17,7 @@ from pgstrata.workload.core.language import (
     Sql,
     Step,
 )
-from pgstrata.workload.core.options import NotInVersionError, need_version
+from pgstrata.workload.core.options import NotInVersionError, need_feature
 from pgstrata.workload.pgbench.options import PgbenchOptions
 
 ACCOUNTS, BRANCHES, HISTORY, TELLERS = TABLES = [
@@ -32,17 +33,19 @@ TELLERS_PER_SCALE = 10
 BIGINT_SCALE = 20_000
 
 
-def check(o: PgbenchOptions, version_num: int) -> None:
-    """UsageError where a server of this version cannot have these tables."""
+def check(o: PgbenchOptions, server: Features) -> None:
+    """Raises NotInVersionError where a server cannot have these tables."""
     if o.fillfactor != 100:
-        need_version(version_num, 80_200, f"option fillfactor = {o.fillfactor}", "older ones fill every page")
-    if o.partitions and version_num < 110_000:
+        need_feature(
+            server, Feature.FILLFACTOR, f"option fillfactor = {o.fillfactor}", "older ones fill every page"
+        )
+    if o.partitions and not server.has(Feature.PARTITIONED_KEYS):
         raise NotInVersionError(
             f"Option partitions = {o.partitions} needs PostgreSQL 11 or later "
             "(older versions have no primary keys on partitioned tables).",
             "Leave out this version, or set partitions = 0.",
         )
-    if o.partitions and o.foreign_keys and version_num < 120_000:
+    if o.partitions and o.foreign_keys and not server.has(Feature.PARTITIONED_FOREIGN_KEYS):
         raise NotInVersionError(
             "Options partitions and foreign_keys together need PostgreSQL 12 or later "
             "(older versions have no foreign keys to partitioned tables).",
@@ -50,9 +53,9 @@ def check(o: PgbenchOptions, version_num: int) -> None:
         )
 
 
-def create(o: PgbenchOptions, version_num: int) -> Admin:
+def create(o: PgbenchOptions, server: Features) -> Admin:
     aid = "bigint" if o.scale >= BIGINT_SCALE else "int"
-    fill = f" with (fillfactor={o.fillfactor})" if version_num >= 80_200 else ""
+    fill = f" with (fillfactor={o.fillfactor})" if server.has(Feature.FILLFACTOR) else ""
     by = f" partition by {o.partition_method} (aid)" if o.partitions else fill
     statements = [
         f"create table {HISTORY}(tid int,bid int,aid {aid},delta int,mtime timestamp,filler char(22))",
@@ -72,19 +75,20 @@ def create(o: PgbenchOptions, version_num: int) -> Admin:
     return Admin("create tables", statements)
 
 
-def fill(o: PgbenchOptions, version_num: int) -> Step:
+def fill(o: PgbenchOptions, server: Features) -> Step:
     """One transaction that empties and fills the tables, rows frozen where the version can."""
 
     def copy(table: str, rows: int, row: str, **values: Expr) -> CopyRows:
-        frozen = version_num >= 140_000 and not (o.partitions and table == ACCOUNTS)
+        # The number by which pgbench itself decides; what it writes is understood since 9.3.
+        frozen = server.version_num >= 140_000 and not (o.partitions and table == ACCOUNTS)
         sql = f"copy {table} from stdin{' with (freeze on)' if frozen else ''}"
         return CopyRows(sql, rows, row, name=f"copy {table}", **values)
 
     def parent(children: int) -> Expr:
         return Expr(f"(:row - 1) / {children} + 1", "int4")
 
-    # Several tables at once since 8.1.
-    emptied = [", ".join(TABLES)] if version_num >= 80_100 else list(TABLES)
+    # Several tables at once are understood by those that have roles (8.1).
+    emptied = [", ".join(TABLES)] if server.has(Feature.ROLES) else list(TABLES)
     script = Script(
         Sql("begin", name="begin"),
         *(Sql(f"truncate table {tables}", name="truncate") for tables in emptied),
@@ -147,7 +151,7 @@ def keys(o: PgbenchOptions) -> Step:
     )
 
 
-def initialise(o: PgbenchOptions, version_num: int) -> list[Phase]:
-    check(o, version_num)
+def initialise(o: PgbenchOptions, server: Features) -> list[Phase]:
+    check(o, server)
     vacuum = [f"vacuum analyze {table}" for table in (BRANCHES, TELLERS, ACCOUNTS, HISTORY)]
-    return [create(o, version_num), fill(o, version_num), Admin("vacuum", vacuum), keys(o)]
+    return [create(o, server), fill(o, server), Admin("vacuum", vacuum), keys(o)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pgstrata.server.features import NEWEST, Features
 from pgstrata.workload.core.language import Admin, FixedRate, Headline, Mode, PgbenchScript, Phase, Role, Step
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
 from pgstrata.workload.core.scripts import RETRIED, read_scripts, stems
@@ -117,14 +118,14 @@ class Pgbench:
         "large": {"scale": "200%"},
     }
 
-    def phases(self, options: PgbenchOptions, version_num: int) -> list[Phase]:
+    def phases(self, options: PgbenchOptions, server: Features) -> list[Phase]:
         o = options
         mixes: list[tuple[str, list[PgbenchScript], bool]] = [
             (name, [PgbenchScript(BUILT_IN[name], name)], True) for name in o.built_in
         ]
         if own := read_scripts(o.scripts):
             mixes.append((stems(o.scripts), own, False))
-        phases = initialise(o, version_num) if o.initialise else []
+        phases = initialise(o, server) if o.initialise else []
         for name, scripts, built_in in mixes:
             for mode in o.modes:
                 for clients in o.clients:
@@ -148,7 +149,7 @@ class Pgbench:
         write-ahead log: 1 GiB, or what the load writes if that is less.
         """
         o = options
-        steps = [p for p in self.phases(o, 999_999) if isinstance(p, Step)]
+        steps = [p for p in self.phases(o, NEWEST) if isinstance(p, Step)]
         seconds = sum(s.warmup + (s.seconds or s.estimated_seconds or 0) for s in steps)
         data = o.scale * BYTES_PER_SCALE * 1.25 * o.initialise + 300e3 * seconds
         return RunCost(seconds, int(data + min(2**30, data) + 40e6))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import UsageError
 from pgstrata.server.config.settings import major_name, major_of
+from pgstrata.server.features import NEWEST, Features
 from pgstrata.traffic.captured import Captured, Database, Header
 from pgstrata.user_files import shown
 from pgstrata.workload.core.language import (
@@ -50,14 +51,14 @@ class Replay:
     Options: type[WorkloadOptions] = ReplayOptions
     scales: Mapping[str, Mapping[str, Any]] = {}
 
-    def phases(self, options: ReplayOptions, version_num: int) -> list[Phase]:
+    def phases(self, options: ReplayOptions, server: Features) -> list[Phase]:
         """Raises UsageError where the file is none, or has no session in the database."""
-        later = after_load(options, version_num)
+        later = after_load(options, server)
         if later and not options.setup:
             raise UsageError(
                 "`after_load` is for data that `setup` has loaded", "name what makes the data: setup = …"
             )
-        made = setup(options.of_setup(), version_num, later)
+        made = setup(options.of_setup(), server, later)
         header = header_of(options)
         phases = list(made.phases)
         if options.setup:
@@ -70,7 +71,7 @@ class Replay:
 
     def extensions(self, options: ReplayOptions) -> Sequence[str]:
         """Those that the files of `setup` create."""
-        return setup(options.of_setup(), 999_999).extensions
+        return setup(options.of_setup(), NEWEST).extensions
 
     def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
         """Its section of the report."""
@@ -80,7 +81,7 @@ class Replay:
 
     def estimate(self, options: ReplayOptions) -> RunCost:
         """The length of load and replay; bytes from those of the rows and the number of statements."""
-        made = setup(options.of_setup(), 999_999)
+        made = setup(options.of_setup(), NEWEST)
         header = header_of(options)
         steps = [phase for phase in made.phases if isinstance(phase, Step)]
         seconds = sum(step.estimated_seconds or 0.0 for step in steps) + seconds_of(options, header)
@@ -88,11 +89,11 @@ class Replay:
         return RunCost(seconds, int(made.bytes * BYTES_PER_BYTE + written + 60e6))
 
 
-def after_load(options: ReplayOptions, version_num: int) -> list[str]:
+def after_load(options: ReplayOptions, server: Features) -> list[str]:
     """The statements that a server of this version executes when all is loaded. Raises UsageError for rows of
     COPY, which belong into `setup`."""
     found: list[str] = []
-    for name in options.after_load.get(major_name(major_of(version_num)), ()):
+    for name in options.after_load.get(major_name(major_of(server.version_num)), ()):
         for item in items(Path(name)):
             if isinstance(item, Copy):
                 raise UsageError(

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
+from pgstrata.server.features import NEWEST, Feature, Features
 from pgstrata.workload.core.language import (
     Expr,
     Headline,
@@ -31,7 +32,7 @@ from pgstrata.workload.core.language import (
     Value,
     Var,
 )
-from pgstrata.workload.core.options import RunCost, WorkloadOptions, need_version
+from pgstrata.workload.core.options import RunCost, WorkloadOptions, need_feature
 from pgstrata.workload.sysbench.load import PAD, C, key, load
 from pgstrata.workload.sysbench.options import TableOptions
 
@@ -393,9 +394,9 @@ class Sysbench:
         "large": {"tables": 8, "rows": 50_000_000, "clients": 8},
     }
 
-    def phases(self, options: SysbenchOptions, version_num: int) -> list[Phase]:
+    def phases(self, options: SysbenchOptions, server: Features) -> list[Phase]:
         o = options
-        need_version(version_num, 80_200, "sysbench", "older ones insert one row per statement")
+        need_feature(server, Feature.MULTIROW_VALUES, "sysbench", "older ones insert one row per statement")
 
         def chosen(several: Sequence[Microbenchmark]) -> list[Microbenchmark]:
             return [m for m in several if any(matches(m, p) for p in o.steps)]
@@ -438,7 +439,7 @@ class Sysbench:
         """
         o = options
         seconds = 0.0
-        for phase in self.phases(o, 999_999):
+        for phase in self.phases(o, NEWEST):
             if isinstance(phase, Step):
                 seconds += phase.warmup + (phase.seconds or phase.estimated_seconds or 0)
             elif isinstance(phase, Settle):

@@ -5,14 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-AS_LEFT_OUT_SINCE = 80400
-"""From here on AS before a column's name can be left out (release notes of 8.4)."""
-CONCAT_SINCE = 90100
-"""From here on there is concat() (release notes of 9.1)."""
-SAMPLES_SINCE = 80200
-"""From here on stddev(), which is of samples, has the name of SQL:2003 besides (release notes of 8.2)."""
-NULLS_PLACED_SINCE = 80300
-"""From here on ORDER BY understands NULLS FIRST and NULLS LAST (release notes of 8.3)."""
+from pgstrata.server.features import Feature, Features
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\n]*)|(?P<operand>'(?:[^']|'')*'|"[^"]*"|\d+(?:\.\d+)?)|(?P<word>[A-Za-z_]\w*)|(?P<other>.)""",
@@ -66,17 +59,17 @@ _NO_NAMES = frozenset(
 """Words of the queries that name no column."""
 
 
-def for_version(text: str, version_num: int) -> str:
-    """A query as a version understands it, with the same answer: || for concat(), AS before column names, the
+def understood_by(text: str, server: Features) -> str:
+    """A query as a server understands it, with the same answer: || for concat(), AS before column names, the
     old name of a function, and rows whose keys are NULL sorted by what they are where there are no words for
     their place."""
-    if version_num < CONCAT_SINCE:
+    if not server.has(Feature.CONCAT):
         text = _with_operators(text)
-    if version_num < AS_LEFT_OUT_SINCE:
+    if not server.has(Feature.OPTIONAL_AS):
         text = _with_as(text)
-    if version_num < SAMPLES_SINCE:
+    if not server.has(Feature.STDDEV_SAMP):
         text = re.sub(r"\bstddev_samp\b", "stddev", text)
-    if version_num < NULLS_PLACED_SINCE:
+    if not server.has(Feature.NULLS_ORDER):
         text = _with_nulls_placed(text)
     return text
 

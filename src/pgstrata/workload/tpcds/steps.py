@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pgstrata.server.features import NEWEST, Feature, Features
 from pgstrata.workload.core.language import (
     Admin,
     CopyFile,
@@ -23,7 +24,7 @@ from pgstrata.workload.core.queries import Digesting, in_own_order, query_step
 from pgstrata.workload.core.recorded import explained
 from pgstrata.workload.core.shares import each_its_own
 from pgstrata.workload.tpcds import data, judge, reference, schema
-from pgstrata.workload.tpcds.dialect import for_version
+from pgstrata.workload.tpcds.dialect import understood_by
 from pgstrata.workload.tpcds.options import TpcdsOptions
 from pgstrata.workload.tpcds.source import queries, tables
 
@@ -57,16 +58,16 @@ class Tpcds:
         "large": {"scale": 16},
     }
 
-    def phases(self, options: TpcdsOptions, version_num: int) -> list[Phase]:
+    def phases(self, options: TpcdsOptions, server: Features) -> list[Phase]:
         o = options
         phases: list[Phase] = [
             Work("data", lambda context: _data(o, context)),
             Admin("create tables", schema.create()),
-            *_load(o, version_num),
+            *_load(o),
         ]
         if o.answers and (o.passes or o.streams):
             phases.append(Work("answers", lambda context: _answers(o, context)))
-        return [*phases, *_queries(o, version_num)]
+        return [*phases, *_queries(o, server)]
 
     def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
         """Its section of the report."""
@@ -76,7 +77,7 @@ class Tpcds:
 
     def estimate(self, options: TpcdsOptions) -> RunCost:
         o = options
-        seconds = sum(p.estimated_seconds or 0.0 for p in self.phases(o, 170_000) if isinstance(p, Step))
+        seconds = sum(p.estimated_seconds or 0.0 for p in self.phases(o, NEWEST) if isinstance(p, Step))
         there = data.about(o.scale) is not None
         raw = data.raw_bytes(o.scale)
         # Tables a little larger than their text, indexes, the write-ahead log of the load, sorts on disk.
@@ -95,10 +96,9 @@ def _answers(o: TpcdsOptions, context: WorkContext) -> dict[str, Any]:
 # --- the load ---------------------------------------------------------------------------------
 
 
-def _load(o: TpcdsOptions, version_num: int) -> list[Phase]:
+def _load(o: TpcdsOptions) -> list[Phase]:
     raw = data.raw_bytes(o.scale)
-    freeze = "VACUUM (FREEZE)" if version_num >= 90_000 else "VACUUM FREEZE"
-    vacuum = {"freeze": freeze, "full": "VACUUM FULL"}.get(o.vacuum)
+    vacuum = {"freeze": "VACUUM FREEZE", "full": "VACUUM FULL"}.get(o.vacuum)
 
     def copy(table: str) -> list[Op]:
         return [CopyFile(schema.copy(table), str(data.file(o.scale, table)), name=f"copy {table}")]
@@ -142,40 +142,36 @@ def _phase(o: TpcdsOptions, name: str, ops: Callable[[str], Sequence[Op]], secon
 # --- the queries ------------------------------------------------------------------------------
 
 
-def _queries(o: TpcdsOptions, version_num: int) -> list[Phase]:
+def _queries(o: TpcdsOptions, server: Features) -> list[Phase]:
     made: list[Phase] = []
     digest = judge.judge(o.scale, o.time_limit, answers=o.answers)
-    if o.plans != "none" and version_num >= 90_000:  # EXPLAIN wrote text only before
+    if o.plans != "none" and server.has(Feature.EXPLAIN_JSON):
         how = "ANALYZE, BUFFERS, TIMING OFF, " if o.plans == "analyze" else ""
         made.append(
             _run(
                 o,
                 "plans",
-                [_pass(o, version_num, o.numbers, f"EXPLAIN ({how}FORMAT JSON) ", record=True)],
+                [_pass(o, server, o.numbers, f"EXPLAIN ({how}FORMAT JSON) ", record=True)],
                 explained(o.time_limit),
                 measured=False,
             )
         )
     if o.warmup:
         made.append(
-            _run(
-                o, "warm-up", [_pass(o, version_num, o.numbers, record=True) * o.warmup], None, measured=False
-            )
+            _run(o, "warm-up", [_pass(o, server, o.numbers, record=True) * o.warmup], None, measured=False)
         )
     if o.passes:
-        made.append(_run(o, "power", [_pass(o, version_num, o.numbers, record=True) * o.passes], digest))
+        made.append(_run(o, "power", [_pass(o, server, o.numbers, record=True) * o.passes], digest))
     if o.streams:
         orders = [in_own_order(o.numbers, "tpcds", o.seed, n) for n in range(1, o.streams + 1)]
-        made.append(
-            _run(o, "throughput", [_pass(o, version_num, order, record=True) for order in orders], digest)
-        )
+        made.append(_run(o, "throughput", [_pass(o, server, order, record=True) for order in orders], digest))
     return made
 
 
 def _pass(
-    o: TpcdsOptions, version_num: int, numbers: Sequence[int], prefix: str = "", *, record: bool
+    o: TpcdsOptions, server: Features, numbers: Sequence[int], prefix: str = "", *, record: bool
 ) -> list[Op]:
-    texts = {n: for_version(text, version_num) for n, text in queries().items()}
+    texts = {n: understood_by(text, server) for n, text in queries().items()}
     return [
         Sql.verbatim(prefix + texts[n], name=f"q{n:02d}", record=record, on_error="record") for n in numbers
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pgstrata.server.features import NEWEST, Feature, Features
 from pgstrata.sql_text import literal
 from pgstrata.workload.core.language import (
     Admin,
@@ -20,7 +21,7 @@ from pgstrata.workload.core.language import (
     Work,
     WorkContext,
 )
-from pgstrata.workload.core.options import RunCost, need_version
+from pgstrata.workload.core.options import RunCost, need_feature
 from pgstrata.workload.vector.data import VectorData
 from pgstrata.workload.vector.options import Distance, Kind, VectorOptions
 from pgstrata.workload.vector.recall import tune
@@ -64,9 +65,12 @@ class Vector:
         """pgvector's name as CREATE EXTENSION takes it."""
         return [EXTENSION]
 
-    def phases(self, options: VectorOptions, version_num: int) -> list[Phase]:
+    def phases(self, options: VectorOptions, server: Features) -> list[Phase]:
         o, data = options, VectorData.of(options)
-        need_version(version_num, 110_000, "vector", "pgvector with HNSW is not made for older ones")
+        # The oldest servers that it is made for are the first with these keys (11).
+        need_feature(
+            server, Feature.PARTITIONED_KEYS, "vector", "pgvector with HNSW is not made for older ones"
+        )
         found: dict[str, Any] = {}
         phases: list[Phase] = [
             Work("vectors", lambda context: _make(data, context)),
@@ -96,7 +100,7 @@ class Vector:
 
     def estimate(self, options: VectorOptions) -> RunCost:
         o = options
-        steps = [p for p in self.phases(o, 170_000) if isinstance(p, Step)]
+        steps = [p for p in self.phases(o, NEWEST) if isinstance(p, Step)]
         seconds = sum(s.warmup + (s.seconds or s.estimated_seconds or 0) for s in steps)
         # Finding each setting takes about a dozen times all queries.
         seconds += len(o.indexes) * len(o.recall) * 12 * o.queries * 2e-3
