@@ -12,7 +12,9 @@ from pgstrata.server.model import Server
 UNITS_SINCE = 80200
 """The first version that takes units behind numbers, and `include` in its configuration."""
 MILLISECONDS_SINCE = 80100
-_WITH_UNIT = re.compile(r"^#?\w+ = \d+(?:kB|MB|GB|ms|s|min|h|d)\b", re.M)
+"""The first version with `%m` in log_line_prefix."""
+_BUFFERS = re.compile(r"^#?shared_buffers = \d+(kB|MB|GB)?", re.M)
+"""How the server's sample shows its most famous setting; somebody may have put another file in its place."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class KnownSettings:
     @property
     def logs_milliseconds(self) -> bool:
         """True if `%m` in log_line_prefix is a time with milliseconds, as from 8.1 on."""
-        if self.programs is not None and (sample := self.programs.sample_config):
+        if self.programs is not None and "%t = " in (sample := self.programs.sample_config):
             return "%m = " in sample
         return self.version_num >= MILLISECONDS_SINCE
 
@@ -43,8 +45,8 @@ class KnownSettings:
     @property
     def takes_units(self) -> bool:
         """True if numbers may have units, and the configuration may include files."""
-        if self.programs is not None and (sample := self.programs.sample_config):
-            return _WITH_UNIT.search(sample) is not None
+        if self.programs is not None and (shown := _BUFFERS.search(self.programs.sample_config)):
+            return shown[1] is not None
         return self.version_num >= UNITS_SINCE
 
     def get(self, name: str) -> Setting | None:
