@@ -26,6 +26,17 @@ settings.register_profile("pgstrata", deadline=None)
 settings.load_profile("pgstrata")
 
 
+SERVERS = {"pg17", "pg13", "pg12", "pg17_built", "built_variant", "pgvector"}
+"""Fixtures that fetch, build or start a server, and so do all that use them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests that need a server: `make quick` leaves them out."""
+    for item in items:
+        if SERVERS & set(getattr(item, "fixturenames", ())):
+            item.add_marker("server")
+
+
 def _server(version: str) -> Server:
     try:
         return acquire(f"pg:{version}")
