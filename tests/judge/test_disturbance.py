@@ -48,3 +48,15 @@ def test_without_slices_that_tell_the_load_decides(seen: Disturbance, expected: 
     busy = record(None, seen)
     assert disturbed([record(None, Disturbance(other_load=0.0, allowed=seen.allowed))], [busy]) == expected
     assert other_load([busy]) == seen.other_load
+
+
+def test_rounds_that_other_programs_disturbed() -> None:
+    def rounds(*loads: float) -> StepRecord:
+        slices = tuple(Slice(pair=n, seconds=1.0, rate=1.0, other_load=w) for n, w in enumerate(loads, 1))
+        seen = Disturbance(other_load=sum(loads) / len(loads))
+        return structs.replace(step_record(), turns="rounds", slices=slices, disturbance=seen)
+
+    # Some that are disturbed are left out, and the others tell.
+    assert disturbed([rounds(0.9, 0.9, 0.0, 0.1)], [rounds(0.0, 0.0, 0.0, 0.1)]) == ""
+    expected = "other programs used 70% of the CPUs, and more than 25% in 3 of 4 rounds"
+    assert disturbed([rounds(0.9, 0.9, 0.9, 0.1)], [rounds(0.0, 0.0, 0.0, 0.1)]) == expected

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgstrata.judge.pairs import Pairs, left_out, pairs_of, together
+from pgstrata.judge.pairs import Pairs, disturbed_pairs, left_out, pairs_of, together
 from pgstrata.stats.estimate import estimate
 from pgstrata.stats.sequential import look
 from pgstrata.stats.verdict import compare
@@ -24,6 +24,7 @@ class Taken:
     blocks: tuple[int, ...] = ()
     span: float | None = None
     cpus: tuple[int, ...] = ()
+    load_limit: float = 0.25
 
 
 def taken(turns: TurnKind, *times: float, blocks: tuple[int, ...] = ()) -> Taken:
@@ -55,6 +56,22 @@ def test_pairs_in_which_a_side_waited_for_a_cpu_are_left_out_on_both() -> None:
     base, other = waited(0.0, 0.11, 0.1, None), waited(0.0, 0.0, 0.1, 0.9)
     assert pairs_of(base, other) == ([1.0, 3.0], [1.0, 3.0], (1, 1), False)
     assert left_out(base, other) == (1, 3), "of the last pair it is not known"
+
+
+def test_rounds_that_cannot_tell_how_long_they_waited_are_left_out_by_the_load() -> None:
+    def loaded(*loads: float | None) -> Taken:
+        slices = [Slice(pair=n, seconds=1.0, rate=n, other_load=load) for n, load in enumerate(loads, 1)]
+        return Taken("rounds", slices)
+
+    base, other = loaded(0.0, 0.26, 0.25, None), loaded(0.0, 0.0, 0.25, 0.9)
+    assert disturbed_pairs(base, other) == {2, 4}
+    assert pairs_of(base, other)[:2] == ([1.0, 3.0], [1.0, 3.0])
+    assert left_out(base, other) == (1, 3), "of the last round one side does not know it"
+    # What a slice has waited says more than the load of all CPUs.
+    waited = Taken("slices", [Slice(pair=1, seconds=1.0, rate=1.0, waited=0.05, other_load=0.9)])
+    assert disturbed_pairs(waited, waited) == frozenset()
+    base.load_limit = other.load_limit = 0.95
+    assert disturbed_pairs(base, other) == frozenset()
 
 
 def test_both_kinds_agree_on_a_steady_difference() -> None:

@@ -5,7 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from pgstrata.judge.statements import Executions, Rounds, enough_known, judge_statements, totals
+import pytest
+from msgspec import structs
+
+from pgstrata.judge import statements
+from pgstrata.judge.statements import (
+    Executions,
+    Rounds,
+    enough_known,
+    judge_measured,
+    judge_statements,
+    totals,
+)
+from pgstrata.store.read import MeasuredStep
+from pgstrata.store.record import Disturbance, Slice
+from support_records import comparison_record, step_record, stored_run
 
 
 def rounds(
@@ -108,3 +122,52 @@ def test_measuring_goes_on_for_what_weighs_and_not_for_trifles() -> None:
     assert not enough_known(base, {"new": noisy}, 0.05)
     # Steps that are no replays have no statements, and nothing to wait for.
     assert enough_known({}, {"new": {}}, 0.05)
+
+
+def test_disturbed_rounds_are_in_no_figure() -> None:
+    base = rounds(BASE, 12, seed=1, noise=0.01)
+    other = dict(rounds(BASE, 12, seed=2, noise=0.01))
+    disturbed = {("c", 1, number) for number in (2, 3, 7)}
+    for key in disturbed:
+        other[key] = {name: own._replace(seconds=own.seconds * 9) for name, own in other[key].items()}
+    found = judge_statements(base, {"new": other}, watched=False, margin=0.05, left_out={"new": disturbed})
+    assert {one.verdict.word for one in found["new"]} == {"same"}
+    assert {one.rounds for one in found["new"]} == {9}
+    much = next(one for one in found["new"] if one.name == "much")
+    assert much.other.calls == 900 and 0.0098 < much.other.mean < 0.0102
+    # Where none would be left, figures are of all; whether they say something is for the step to tell.
+    reason = "other programs used 71% of the CPUs, and more than 25% in 12 of 12 rounds"
+    found = judge_statements(
+        base,
+        {"new": other},
+        watched=False,
+        margin=0.05,
+        left_out={"new": other.keys()},
+        disturbances={"new": reason},
+    )
+    assert {(one.verdict.word, one.verdict.reason) for one in found["new"]} == {("unclear", reason)}
+    assert all(one.verdict.aside and one.rounds == 12 for one in found["new"])
+
+
+def test_what_disturbed_a_step_is_told_of_its_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rule as for the step: rounds left out, and all of it where too few remain."""
+
+    def measured(variant: str, *loads: float) -> list[MeasuredStep]:
+        slices = tuple(Slice(pair=n, seconds=1.0, rate=1.0, other_load=w) for n, w in enumerate(loads, 1))
+        seen = Disturbance(other_load=sum(loads) / len(loads))
+        record = structs.replace(step_record("replay"), turns="rounds", slices=slices, disturbance=seen)
+        return [
+            MeasuredStep(stored_run(variant, 1, record, comparison=comparison_record("old", "new")), record)
+        ]
+
+    by_variant = {"old": rounds(BASE, 8, seed=1), "new": rounds(BASE, 8, seed=2)}
+    monkeypatch.setattr(statements, "rounds_of", lambda measured: by_variant[measured[0].run.variant])
+    for busy, words in ((3, {"same"}), (5, {"unclear"})):
+        loads = [0.6] * busy + [0.0] * (8 - busy)
+        found = judge_measured(measured("old", *loads), {"new": measured("new", *[0.0] * 8)})["new"]
+        assert {one.verdict.word for one in found.statements} <= {*words, "unclear"}
+        assert found.left_out == busy
+        assert bool(found.disturbance) == (busy == 5)
+    assert {one.verdict.reason for one in found.statements} == {
+        "other programs used 38% of the CPUs, and more than 25% in 5 of 8 rounds"
+    }

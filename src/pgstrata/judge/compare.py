@@ -158,7 +158,7 @@ def compare_all(
                 continue
             ours, theirs = here[workload, step], there[workload, step]
             key = (number, workload, step)
-            ours, theirs, reason = _undisturbed(ours, theirs)
+            ours, theirs, reason = undisturbed(ours, theirs)
             of, verdict, by = _verdict(step, ours, theirs, history, margin, confidence)
             evidence[key] = of, by, reason
             if part := shared.get((workload, step)):
@@ -350,9 +350,9 @@ _Side = dict[int, MeasuredStep]
 """Of one step: by repeat."""
 
 
-def _undisturbed(base: _Side, other: _Side) -> tuple[_Side, _Side, str]:
-    """Both sides without the machines on which the step was disturbed, and an empty text; where nothing would
-    be left, both sides as they are, and why."""
+def undisturbed(base: _Side, other: _Side) -> tuple[_Side, _Side, str]:
+    """Returns both sides without the machines on which the step was disturbed, and an empty text; where
+    nothing would be left, both sides as they are, and why."""
     machines = list(dict.fromkeys(m.run.machine for m in (*base.values(), *other.values())))
     reasons = {
         machine: disturbed(

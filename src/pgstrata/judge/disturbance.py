@@ -12,7 +12,7 @@ from pgstrata.judge.pairs import left_out
 from pgstrata.store.record import Disturbance, StepRecord
 
 LEFT_OUT = 0.5
-"""Share of the pairs that may be left out because a side waited for a CPU."""
+"""Share of the pairs that may be left out because other programs disturbed a side."""
 
 STOLEN = 0.1
 """Share of the CPU time that other guests of the host may have had."""
@@ -38,7 +38,11 @@ def disturbed(base: Iterable[StepRecord], other: Iterable[StepRecord]) -> str:
     load = _largest(seen, "other_load")
     text = f"other programs used {load:.0%} of the CPUs"
     if known and out > LEFT_OUT * known:
-        return f"{text}: in {out:,} of {known:,} pairs a server waited for a CPU"
+        if any(part.waited is not None for record in base for part in record.slices):
+            return f"{text}: in {out:,} of {known:,} pairs a server waited for a CPU"
+        allowed = _largest(seen, "allowed")
+        parts = "rounds" if all(record.turns in ("rounds", "whole") for record in base) else "pairs"
+        return f"{text}, and more than {allowed:.0%} in {out:,} of {known:,} {parts}"
     # Where no slice tells whether it waited.
     if not known and load > _largest(seen, "allowed"):
         return text

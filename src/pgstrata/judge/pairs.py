@@ -37,7 +37,8 @@ def pairs_of(base: TookTurns, other: TookTurns) -> Pairs:
     totals is that of all operations where the length is the same, and that of all the time where the work
     is: a stall counts with as long as it took, and so such pairs are judged by their totals.
     """
-    both = [pair for pair in _neighbours(base, other) if not _waited(pair)]
+    out = disturbed_pairs(base, other)
+    both = [pair for pair in _neighbours(base, other) if pair[0].pair not in out]
     block = [bisect.bisect_left(base.blocks, ours.pair) for ours, _ in both]
     blocks = tuple(len(list(group)) for _, group in groupby(block)) if base.blocks else ()
     if base.turns == "frozen":
@@ -46,10 +47,21 @@ def pairs_of(base: TookTurns, other: TookTurns) -> Pairs:
 
 
 def left_out(base: TookTurns, other: TookTurns) -> tuple[int, int]:
-    """Returns how many pairs are left out because a side waited for a CPU, and how many pairs there are of
-    which that is known."""
-    known = [pair for pair in _neighbours(base, other) if None not in (part.waited for part in pair)]
-    return sum(map(_waited, known)), len(known)
+    """Returns how many pairs are left out because other programs disturbed a side, and how many pairs there
+    are of which that is known."""
+    known = [ours.pair for ours, theirs in _neighbours(base, other) if _tells(ours) and _tells(theirs)]
+    return len(disturbed_pairs(base, other).intersection(known)), len(known)
+
+
+def disturbed_pairs(base: TookTurns, other: TookTurns) -> frozenset[int]:
+    """Returns the numbers of the pairs in which other programs disturbed a side: a slice waited for a CPU,
+    or, where that is not known, other programs used more of the CPUs than allowed."""
+    limits = base.load_limit, other.load_limit
+    return frozenset(
+        pair[0].pair
+        for pair in _neighbours(base, other)
+        if any(_disturbed(part, limit) for part, limit in zip(pair, limits, strict=True))
+    )
 
 
 def _neighbours(base: TookTurns, other: TookTurns) -> list[tuple[Slice, Slice]]:
@@ -57,8 +69,14 @@ def _neighbours(base: TookTurns, other: TookTurns) -> list[tuple[Slice, Slice]]:
     return [(part, second[part.pair]) for part in base.slices if part.pair in second]
 
 
-def _waited(pair: tuple[Slice, Slice]) -> bool:
-    return any(part.waited is not None and part.waited > WAITED for part in pair)
+def _tells(part: Slice) -> bool:
+    return part.waited is not None or part.other_load is not None
+
+
+def _disturbed(part: Slice, load_limit: float) -> bool:
+    if part.waited is not None:
+        return part.waited > WAITED
+    return part.other_load is not None and part.other_load > load_limit
 
 
 def together(parts: Sequence[Pairs]) -> Pairs:
@@ -70,4 +88,4 @@ def together(parts: Sequence[Pairs]) -> Pairs:
     return Pairs(base, other, blocks if sum(blocks) == len(base) else (), by_totals)
 
 
-__all__ = ["WAITED", "Pairs", "left_out", "pairs_of", "together"]
+__all__ = ["WAITED", "Pairs", "disturbed_pairs", "left_out", "pairs_of", "together"]

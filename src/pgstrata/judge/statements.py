@@ -3,16 +3,19 @@
 What a statement comes to in one round (a whole replay) of each variant is a pair: its executions for each
 second that they took. The procedures are those of steps (`judge.compare`): a sample of fixed size, or a
 confidence sequence where measuring stopped when enough was known; the p-values of all statements and variants
-are adjusted together.
+are adjusted together. Rounds in which other programs disturbed a side are left out as pairs of a step are
+(`judge.pairs`), and on a disturbed step nothing is known of any statement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
-from pgstrata.judge.compare import margin_of
+from pgstrata.judge.compare import margin_of, undisturbed
+from pgstrata.judge.pairs import disturbed_pairs
 from pgstrata.stats import sequential
 from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, compare, set_aside
@@ -48,14 +51,20 @@ class Executions(NamedTuple):
 
 NOTHING = Executions(0, 0, 0.0)
 
-Rounds = Mapping[tuple[str, int, int], Mapping[str, Executions]]
-"""By comparison, repeat and round what each statement came to; of one variant. Only equal keys are pairs."""
+RoundKey = tuple[str, int, int]
+"""Comparison, repeat and number of a round."""
+
+Rounds = Mapping[RoundKey, Mapping[str, Executions]]
+"""What each statement came to in each round of one variant. Only equal keys are pairs."""
+
+NONE_LEFT_OUT: Mapping[str, Collection[RoundKey]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class StatementVerdict:
-    """One statement on a variant against the base. base, other: over all rounds; base_share, other_share: of
-    the time of all statements there, 0 to 1; rounds: in which both sides asked it."""
+    """One statement on a variant against the base. base, other: over all rounds that are not left out;
+    base_share, other_share: of the time of all statements there, 0 to 1; rounds: of these, in which both
+    sides asked it."""
 
     name: str
     base: Executions
@@ -81,12 +90,25 @@ class StatementVerdict:
         return self.rounds == 0 or min(self.base.calls, self.other.calls) < FEW * self.rounds
 
 
+@dataclass(frozen=True)
+class JudgedStatements:
+    """All statements of a variant against the base, those with the largest share of the time first.
+
+    left_out: rounds in which other programs disturbed a side, and which are in no figure; disturbance: what
+    disturbed the step so much that nothing is known of any statement, empty where nothing did.
+    """
+
+    statements: Sequence[StatementVerdict]
+    left_out: int = 0
+    disturbance: str = ""
+
+
 def rounds_of(measured: Sequence[MeasuredStep]) -> Rounds:
     """From the runs of one variant. A step that was not taken in turn is one round of its repeat.
 
     Raises StoreError where a table is damaged.
     """
-    found: dict[tuple[str, int, int], dict[str, Executions]] = {}
+    found: dict[RoundKey, dict[str, Executions]] = {}
     for one in measured:
         table = one.run.table("statements", ["step", "part", "statement", "calls", "errors", "seconds"])
         for step, part, name, calls, errors, seconds in table.iter_rows():
@@ -113,34 +135,41 @@ def judge_statements(
     watched: bool,
     margin: float = MARGIN,
     confidence: float = CONFIDENCE,
+    left_out: Mapping[str, Collection[RoundKey]] = NONE_LEFT_OUT,
+    disturbances: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, list[StatementVerdict]]:
     """By variant the statements of either side, those with the largest share of the time first.
 
-    watched: measuring stopped when enough was known.
+    watched: measuring stopped when enough was known. left_out: by variant rounds that make no pair;
+    disturbances: by variant what keeps all its statements from a verdict.
     """
-    whole = totals(base)
-    by_variant = {variant: totals(rounds) for variant, rounds in others.items()}
+    used = {variant: _without(base, rounds, left_out.get(variant, ())) for variant, rounds in others.items()}
+    whole = {variant: totals(here) for variant, (here, _) in used.items()}
+    by_variant = {variant: totals(there) for variant, (_, there) in used.items()}
     judged: dict[tuple[str, str], Verdict] = {}
     rounds: dict[tuple[str, str], int] = {}
     for variant, there in by_variant.items():
-        for name in dict.fromkeys((*whole, *there)):
-            ours, theirs = _paired(base, others[variant], name)
+        for name in dict.fromkeys((*whole[variant], *there)):
+            ours, theirs = _paired(*used[variant], name)
             look = sequential.look if watched else compare
             verdict = look(ours, theirs, margin=margin, confidence=confidence)
             rounds[variant, name] = len(ours)
-            judged[variant, name] = _aside(verdict, whole.get(name, NOTHING), there.get(name, NOTHING))
+            verdict = _aside(verdict, whole[variant].get(name, NOTHING), there.get(name, NOTHING))
+            if disturbance := disturbances.get(variant):
+                verdict = set_aside(verdict, disturbance)
+            judged[variant, name] = verdict
     found: dict[str, list[StatementVerdict]] = {variant: [] for variant in others}
-    taken = {variant: sum(one.seconds for one in there.values()) for variant, there in by_variant.items()}
-    base_taken = sum(one.seconds for one in whole.values())
+    base_seconds = {variant: _seconds(here) for variant, here in whole.items()}
+    seconds = {variant: _seconds(there) for variant, there in by_variant.items()}
     for (variant, name), verdict in adjust_verdicts(judged).items():
-        here, now = whole.get(name, NOTHING), by_variant[variant].get(name, NOTHING)
+        here, now = whole[variant].get(name, NOTHING), by_variant[variant].get(name, NOTHING)
         found[variant].append(
             StatementVerdict(
                 name,
                 here,
                 now,
-                here.seconds / base_taken if base_taken else 0.0,
-                now.seconds / taken[variant] if taken[variant] else 0.0,
+                here.seconds / base_seconds[variant] if base_seconds[variant] else 0.0,
+                now.seconds / seconds[variant] if seconds[variant] else 0.0,
                 rounds[variant, name],
                 verdict,
             )
@@ -150,26 +179,71 @@ def judge_statements(
 
 def judge_measured(
     base: Sequence[MeasuredStep], others: Mapping[str, Sequence[MeasuredStep]]
-) -> dict[str, list[StatementVerdict]]:
+) -> dict[str, JudgedStatements]:
     """The same from runs, with the margin of their comparison. Raises StoreError where a table is damaged."""
     runs = [one.run for one in base]
-    return judge_statements(
+    rounds = {variant: rounds_of(measured) for variant, measured in others.items()}
+    found = {variant: _disturbed(base, measured) for variant, measured in others.items()}
+    left_out = {variant: rounds for variant, (rounds, _) in found.items()}
+    disturbances = {variant: reason for variant, (_, reason) in found.items()}
+    judged = judge_statements(
         rounds_of(base),
-        {variant: rounds_of(measured) for variant, measured in others.items()},
+        rounds,
         watched=any(run.record.comparison and run.record.comparison.until == "verdict" for run in runs),
         margin=margin_of(runs),
+        left_out=left_out,
+        disturbances=disturbances,
     )
+    return {
+        variant: JudgedStatements(own, len(left_out[variant] & rounds[variant].keys()), disturbances[variant])
+        for variant, own in judged.items()
+    }
 
 
-def enough_known(base: Rounds, others: Mapping[str, Rounds], margin: float) -> bool:
-    """Whether all that weigh something have their verdicts: when a comparison of replays may end."""
-    judged = judge_statements(base, others, watched=True, margin=margin)
+def enough_known(
+    base: Rounds,
+    others: Mapping[str, Rounds],
+    margin: float,
+    left_out: Mapping[str, Collection[RoundKey]] = NONE_LEFT_OUT,
+) -> bool:
+    """Returns whether all statements that weigh something have their verdicts: when a comparison of replays
+    may end."""
+    judged = judge_statements(base, others, watched=True, margin=margin, left_out=left_out)
     return all(
         one.verdict.decided or one.verdict.aside
         for own in judged.values()
         for one in own
         if one.share >= WEIGHTY
     )
+
+
+def _without(base: Rounds, other: Rounds, left_out: Collection[RoundKey]) -> tuple[Rounds, Rounds]:
+    """Returns both sides without the rounds left out, or as they are where none of them would remain: figures
+    are shown of a disturbed step, too."""
+    kept = [{key: own for key, own in side.items() if key not in left_out} for side in (base, other)]
+    return (kept[0], kept[1]) if all(kept) else (base, other)
+
+
+def _disturbed(base: Sequence[MeasuredStep], other: Sequence[MeasuredStep]) -> tuple[set[RoundKey], str]:
+    """Returns the rounds in which other programs disturbed a side, all of them on a machine on which they
+    disturbed the step; and why all are disturbed, an empty text where they are not."""
+    here, there = ({one.run.repeat: one for one in side} for side in (base, other))
+    kept, _, reason = undisturbed(here, there)
+    rounds = {
+        (here[repeat].run.comparison or "", repeat, part.pair)
+        for repeat in here.keys() - kept.keys()
+        for part in here[repeat].record.slices
+    }
+    for repeat in kept.keys() & there.keys():
+        run, second = here[repeat].run, there[repeat].run
+        if run.comparison == second.comparison:
+            pairs = disturbed_pairs(here[repeat].record, there[repeat].record)
+            rounds |= {(run.comparison or "", repeat, pair) for pair in pairs}
+    return rounds, reason
+
+
+def _seconds(statements: Mapping[str, Executions]) -> float:
+    return sum(one.seconds for one in statements.values())
 
 
 def _paired(base: Rounds, other: Rounds, name: str) -> tuple[list[float], list[float]]:
@@ -203,6 +277,8 @@ __all__ = [
     "NOTHING",
     "WEIGHTY",
     "Executions",
+    "JudgedStatements",
+    "RoundKey",
     "Rounds",
     "StatementVerdict",
     "enough_known",

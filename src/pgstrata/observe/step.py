@@ -350,7 +350,9 @@ class StepWatch:
         return WaitSampler(session, pids, self._waits_hertz, self._managed, own, moment)
 
     def _waited(self) -> float | None:
-        return waited_seconds(pid for pids in self._cpu.roles.values() for pid in pids)
+        pids = [pid for pids in self._cpu.roles.values() for pid in pids]
+        # The connections of a replay come and go: its backends are not known when it begins.
+        return waited_seconds(pids) if pids else None
 
     def _wal_position(self) -> int | None:
         session = self._session

@@ -37,8 +37,11 @@ def load_beside(runs: Iterable[Run]) -> str:
     if load < SAID:
         return ""
     text = f"Other programs used up to {load:.0%} of the CPUs meanwhile."
-    if any(part.waited is not None for step in steps for part in step.slices):
+    parts = [part for step in steps for part in step.slices]
+    if any(part.waited is not None for part in parts):
         text += " Pairs in which a server waited for a CPU are left out."
+    if any(part.other_load is not None for part in parts):
+        text += " Pairs in which they used more than allowed are left out."
     return text
 
 

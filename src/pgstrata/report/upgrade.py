@@ -25,7 +25,15 @@ from pgstrata.store.choose import Side
 from pgstrata.store.record import RunRecord, Sizes
 from pgstrata.traffic.captured import text_of
 from pgstrata.upgrade.tried import TriedUpgrade
-from pgstrata.workload.replay.blocks import MARKS, ORDER, SAID, doubt, error_blocks, judged_table
+from pgstrata.workload.replay.blocks import (
+    MARKS,
+    ORDER,
+    SAID,
+    doubt,
+    error_blocks,
+    judged_table,
+    left_out_rounds,
+)
 from pgstrata.workload.replay.emptiness import emptiness_in, emptiness_table
 from pgstrata.workload.replay.gaps import Gap, gap_table, gaps
 from pgstrata.workload.replay.judged import Judged, judged, plans_of
@@ -37,6 +45,8 @@ MOST_NAMED = 5
 
 MOST_SLOWER = 5
 """Bounds beyond this many times say nothing but that there were too few rounds."""
+
+ADVICE = "Stop other programs and ask again with another --results, or take every round: --other-load 100%."
 
 MOST_PLANS = 40
 MOST_LETTERS = 100
@@ -204,6 +214,9 @@ def _answer(decision: Decision) -> Iterator[Block]:
             items.append((MARKS[word], f"{SAID[word]}: {len(statements)}, {share} % of the time", named))
         found.append(Finding(variant, results.color(variant), headline(decision, variant), items))
     yield Findings("", found)
+    for variant, own in decision.judged.items():
+        if own.left_out:
+            yield Prose(f"{variant}: {left_out_rounds(own)}.", "even")
     yield Facts([*_facts(decision)])
     for note in tried.notes:
         yield Prose(note, "even")
@@ -233,6 +246,8 @@ def headline(decision: Decision, variant: str) -> str:
 
 def _slower(decision: Decision, variant: str) -> str:
     own = decision.judged[variant]
+    if own.disturbance:
+        return f"Nothing is known of any statement, as the rounds were disturbed: {own.disturbance}. {ADVICE}"
     slower, unclear = own.of("slower"), [one for one in own.of("unclear") if one.share >= WEIGHTY]
     count = len(own.statements)
     if slower:
@@ -422,6 +437,8 @@ def text(decision: Decision) -> str:
         lines += [f"{label} could not be measured: {error}", ""]
     for variant, own in decision.judged.items():
         lines.append(f"{variant}: {headline(decision, variant)}")
+        if own.left_out:
+            lines.append(f"  {left_out_rounds(own)}")
         lines += [
             f"  fails, {numbers.counted(new.count, 'time')}: {new.message} ({_short(text_of(new.statement))})"
             for new in own.new_errors[:MOST_NAMED]
@@ -469,6 +486,8 @@ def record(decision: Decision, page: Path, report: Path) -> Json:
                 "said": headline(decision, variant),
                 "whole": decision.whole[variant].record() if variant in decision.whole else None,
                 "rounds": own.rounds,
+                "rounds_left_out": own.left_out,
+                "disturbance": own.disturbance,
                 "statements": [_statement(one, own) for word in ORDER for one in own.of(word)],
                 "new_errors": [vars(error) for error in own.new_errors],
                 "gone_errors": [vars(error) for error in own.gone_errors],

@@ -232,6 +232,9 @@ class Slice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     waited: NotNegative | None = None
     """Share of its time in which the processes of its connections were ready and had no CPU; above 1 where
     several waited at the same time. None where that is not known."""
+    other_load: Share | None = None
+    """Of the CPUs: used by other programs meanwhile. Only where `waited` is not known, as of rounds of a
+    replay, whose connections come and go."""
 
 
 class Disturbance(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -272,6 +275,11 @@ class TookTurns(Protocol):
 
     @property
     def cpus(self) -> Collection[int]: ...
+
+    @property
+    def load_limit(self) -> float:
+        """Share of the CPUs that other programs may use in a slice of which nothing else is known."""
+        ...
 
 
 class ReplicaStep(Struct, frozen=True, kw_only=True):
@@ -347,6 +355,11 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def headline(self) -> RoleRecord:
         """The role by which the step is judged."""
         return self.roles[self.role]
+
+    @property
+    def load_limit(self) -> float:
+        """What the campaign allowed other programs to use of the CPUs (`other_load`)."""
+        return OTHER_LOAD if self.disturbance is None else self.disturbance.allowed
 
     @property
     def pace(self) -> float | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pgstrata.errors import PgstrataError, ServerError
 from pgstrata.judge.disturbance import LEFT_OUT
-from pgstrata.judge.pairs import left_out, pairs_of
+from pgstrata.judge.pairs import disturbed_pairs, left_out, pairs_of
 from pgstrata.judge.statements import Executions, Rounds, enough_known
 from pgstrata.measure.comparison.turns import waited_share
 from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
@@ -123,7 +123,14 @@ class Participant:
         rate = record.rate or 0.0
         waited = self._waited(result)
         self.slices.append(
-            Slice(pair=pair, started=record.started, seconds=record.seconds, rate=rate, waited=waited)
+            Slice(
+                pair=pair,
+                started=record.started,
+                seconds=record.seconds,
+                rate=rate,
+                waited=waited,
+                other_load=self._other_load(result) if waited is None else None,
+            )
         )
 
     def _waited(self, result: StepResult) -> float | None:
@@ -134,6 +141,16 @@ class Participant:
         clients = sum(role.clients for role in record.roles.values())
         ran = record.server_cpu_seconds + record.driver_cpu_seconds
         return waited_share((ran, waited), record.seconds * clients, clients, len(os.sched_getaffinity(0)))
+
+    def _other_load(self, result: StepResult) -> float | None:
+        """The share of the CPUs that other programs used meanwhile; None where any share is allowed."""
+        load, limit = result.observed.load, self.load_limit
+        return None if load is None or limit >= 1 else load.record(limit).other_load
+
+    @property
+    def load_limit(self) -> float:
+        """Share of the CPUs that other programs may use (`other_load` of the campaign)."""
+        return self.run.settings.other_load
 
     def measure_slice(self, step: Step, pair: int) -> None:
         """One slice; whose turn comes next finds a replica of this one idle."""
@@ -214,5 +231,7 @@ def known(here: Sequence[Participant], base: str, margin: float) -> bool:
             return False
         if not sequential.look(*pairs_of(first, other), margin=margin, span=first.span).decided:
             return False
-    rounds = {other.label: other.rounds() for other in here if other is not first}
-    return enough_known(first.rounds(), rounds, margin)
+    others = [other for other in here if other is not first]
+    disturbed = {other.label: {("", 1, pair) for pair in disturbed_pairs(first, other)} for other in others}
+    rounds = {other.label: other.rounds() for other in others}
+    return enough_known(first.rounds(), rounds, margin, disturbed)

@@ -57,10 +57,24 @@ def judged_table(base: str, found: Judged, keys: Sequence[tuple[str, str]] = ())
         rows=[Row(list(_cells(one, found))) for one in ordered[:MOST_ROWS]],
         how=_HOW.format(margin=f"{100 * found.margin:.3g} %"),
         keys=[*keys, ("variant", found.variant)],
-        notes=[f"{len(ordered) - MOST_ROWS} more statements take less time."]
-        if len(ordered) > MOST_ROWS
-        else [],
+        notes=[
+            *(
+                [f"{len(ordered) - MOST_ROWS} more statements take less time."]
+                if len(ordered) > MOST_ROWS
+                else []
+            ),
+            *([f"{left_out_rounds(found)}."] if found.left_out else []),
+        ],
     )
+
+
+def left_out_rounds(found: Judged) -> str:
+    """Returns how many rounds are in no figure, and why; an empty text where all are."""
+    if not found.left_out:
+        return ""
+    rounds = numbers.counted(found.rounds, "round")
+    are = "is" if found.left_out == 1 else "are"
+    return f"{found.left_out} of {rounds} {are} left out: other programs used too much of the CPUs meanwhile"
 
 
 def _cells(one: StatementVerdict, found: Judged) -> Iterator[Cell]:
@@ -74,7 +88,7 @@ def _cells(one: StatementVerdict, found: Judged) -> Iterator[Cell]:
         yield (
             Cell(asked.mean * 1000, numbers.milliseconds(asked.mean)) if asked.calls else missing("not asked")
         )
-    yield per_round(one.other.calls / max(1, found.rounds))
+    yield per_round(one.other.calls / found.counted_rounds)
     remarks = ["another plan"] if one.name in found.plans else []
     remarks += [doubt(one)] if verdict.word == "unclear" else []
     yield words("; ".join(remarks))
@@ -197,5 +211,6 @@ __all__ = [
     "error_blocks",
     "judged_blocks",
     "judged_table",
+    "left_out_rounds",
     "per_round",
 ]

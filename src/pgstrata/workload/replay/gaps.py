@@ -200,7 +200,7 @@ def _not_known(judged: Judged, *, several: bool) -> list[Gap]:
     return [
         Gap(
             f"Not known of {numbers.counted(len(own), 'statement')}{where}: {reason}",
-            round(sum(one.base.calls for one in own) / max(1, judged.rounds)),
+            round(sum(one.base.calls for one in own) / judged.counted_rounds),
             sum(one.base_share for one in own),
             text_of(own[0].name)[:MOST_EXAMPLE],
         )

@@ -39,10 +39,14 @@ class NewError:
 
 @dataclass(frozen=True)
 class Judged:
-    """A replay on one variant against the base. plans: of each statement whose plan has another shape both
-    shapes; planned: how many statements have a plan on both sides; rounds: of the replay on the variant;
+    """A replay on one variant against the base.
+
+    plans: of each statement whose plan has another shape both shapes; planned: how many statements have a
+    plan on both sides; rounds: of the replay on the variant; left_out: of them, those in which other programs
+    disturbed a side; disturbance: what disturbed the step so much that nothing is known of any statement;
     new_errors, gone_errors: in every round on one side and in none on the other; apart_errors: what only the
-    variant fails with and says nothing of it (`NewError.apart`)."""
+    variant fails with and says nothing of it (`NewError.apart`).
+    """
 
     variant: str
     statements: Sequence[StatementVerdict]
@@ -53,6 +57,13 @@ class Judged:
     rounds: int
     margin: float
     apart_errors: Sequence[NewError] = ()
+    left_out: int = 0
+    disturbance: str = ""
+
+    @property
+    def counted_rounds(self) -> int:
+        """Rounds whose executions are in the figures of the statements: all where none would be left."""
+        return max(1, self.rounds - self.left_out if self.left_out < self.rounds else self.rounds)
 
     def of(self, word: Word) -> list[StatementVerdict]:
         """Those with this verdict, with the largest share of the time first."""
@@ -73,7 +84,7 @@ def judged(results: RunSet, step: StepResults) -> dict[str, Judged]:
     found = {}
     for variant, own in others.items():
         here, there = plans_of(base), plans_of(own)
-        statements = verdicts[variant]
+        statements = verdicts[variant].statements
         new = _only_there(base, own)
         found[variant] = Judged(
             variant,
@@ -85,6 +96,8 @@ def judged(results: RunSet, step: StepResults) -> dict[str, Judged]:
             rounds_in(own),
             statements[0].verdict.margin if statements else 0.0,
             [error for error in new if error.apart],
+            verdicts[variant].left_out,
+            verdicts[variant].disturbance,
         )
     return found
 
