@@ -389,6 +389,8 @@ class Step:
     apart: where instructions are counted, each statement by itself. uncounted: why the step is none that can
     be counted; empty where it is one.
     samples: gives the statements whose plans are asked for, with values, where the driver can make up none.
+    alone: gives steps that execute single statements of this one with nothing beside them, for the names of
+    these statements and the seconds of an execution, in a folder for their files.
     digest: called once the step is over with the driver's `statement` events and the folder that holds
     the rows of recorded statements, also where the step failed in the middle.
     places: of statements that come from a user's files, by their text: file and line, for messages.
@@ -413,6 +415,7 @@ class Step:
     apart: bool = False
     uncounted: str = ""
     samples: Callable[[], Sequence[Sample]] | None = None
+    alone: Callable[[Mapping[str, float], Path], Mapping[str, AloneStatement]] | None = None
     digest: Callable[[Sequence[StatementDone], Path], Digest] | None = None
     places: Mapping[str, str] = field(default_factory=dict)
 
@@ -432,6 +435,16 @@ class Step:
             replay=None if self.replay is None else self.replay.spec(self.headline.role),
             roles=[] if self.replay is not None else [role.spec() for role in self.roles],
         )
+
+
+@dataclass(frozen=True)
+class AloneStatement:
+    """A statement of a step, to be executed with nothing beside it. step: does so many executions of it that
+    they are one turn, None where none can; name: what the step's events call it; why_not: why none can."""
+
+    step: Step | None
+    name: str
+    why_not: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ MOST_READ = 1_000_000
 MOST_SAMPLES = 200
 """Shapes that are looked for, those with the largest share of the time first."""
 
-_PLANNED = frozenset(("select", "insert", "update", "delete", "merge", "with", "values", "table"))
+PLANNED = frozenset(("select", "insert", "update", "delete", "merge", "with", "values", "table"))
 """How statements begin that have a plan."""
 
 
@@ -57,7 +57,7 @@ def _sample(name: str, role: str, statement: Statement) -> Sample | None:
     words = [
         part.text.lower() for part in parts if part.kind not in ("space", "comment") and part.text != "("
     ]
-    if not words or words[0] not in _PLANNED or any(part.text == ";" for part in parts):
+    if not words or words[0] not in PLANNED or any(part.text == ";" for part in parts):
         return None
     text = "".join(part.text for part in parts)
     if statement.protocol == PREPARED:
@@ -75,4 +75,4 @@ def _value(parameters: Sequence[str | None], number: int) -> str:
     return "NULL" if value is None else literal(value)
 
 
-__all__ = ["replayed_samples"]
+__all__ = ["MOST_READ", "PLANNED", "replayed_samples"]

@@ -26,6 +26,7 @@ from pgstrata.workload.core.language import (
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
 from pgstrata.workload.custom.setup import setup
 from pgstrata.workload.custom.sql import Copy, items
+from pgstrata.workload.replay.alone import alone_statements
 from pgstrata.workload.replay.coverage import coverage_of, facts_of
 from pgstrata.workload.replay.options import ReplayOptions
 from pgstrata.workload.replay.samples import replayed_samples
@@ -67,7 +68,11 @@ class Replay:
         covered = coverage_of(header, database_of(options, header), options, reaching)
         phases.append(Work("captured", lambda context: facts_of(covered), {}))
         step = replay_step(options, header, made.tables)
-        return [*phases, replace(step, confined=made.confinement.has_role)]
+        confined = made.confinement.has_role
+        alone = partial(
+            alone_statements, Path(options.file), database_of(options, header).name, NAME, confined
+        )
+        return [*phases, replace(step, confined=confined, alone=alone)]
 
     def extensions(self, options: ReplayOptions) -> Sequence[str]:
         """Those that the files of `setup` create."""

@@ -1,0 +1,174 @@
+"""Single statements of a captured file, executed with nothing beside them: each is a captured file of its
+own, which the driver replays in one session."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pgstrata.traffic.captured import SIMPLE, Captured, Header, Statement, Writer, name_of, text_of
+from pgstrata.traffic.tokens import tokens
+from pgstrata.workload.core.language import AloneStatement, Headline, ReplayedSessions, Role, Step
+from pgstrata.workload.replay.samples import MOST_READ, PLANNED
+
+TURN_SECONDS = 0.1
+"""In which the executions of one turn end, as far as is known beforehand."""
+
+MOST_EXECUTIONS = 200
+"""Of a statement in one turn; as many are looked for in the captured file."""
+
+MOST_BYTES = 8 << 20
+"""Of all executions of one statement: their texts and values."""
+
+MOST_SETTINGS = 20
+"""`SET` statements before a statement that are executed before it."""
+
+TIMEOUT_SECONDS = 30
+"""`statement_timeout` of an execution alone."""
+
+
+@dataclass
+class _Samples:
+    """Executions of one statement. settings: what their sessions had set before."""
+
+    settings: tuple[str, ...]
+    statements: list[Statement] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, statement: Statement) -> None:
+        self.statements.append(statement)
+        self.size += len(statement.text) + sum(len(value or "") for value in statement.parameters)
+
+    @property
+    def full(self) -> bool:
+        return len(self.statements) >= MOST_EXECUTIONS or self.size > MOST_BYTES
+
+
+def alone_statements(
+    file: Path, database: str, role: str, confined: bool, wanted: Mapping[str, float], folder: Path
+) -> Mapping[str, AloneStatement]:
+    """Returns for each statement a step that executes it alone, or why none can.
+
+    wanted: by name the seconds of one execution, which decide how many a turn has; folder: where the captured
+    files are written. Their values are those of the first executions in the log that went well, from sessions
+    that had set the same. What may change rows is rolled back after each execution. Raises CapturedError.
+    """
+    with Captured(file) as captured:
+        shapes = captured.header.shapes
+        numbers = {name_of(n, shape.text): n for n, shape in enumerate(shapes)}
+        known = {numbers[name]: name for name in wanted if name in numbers}
+        samples = _samples(captured, database, known.keys())
+        reads = {n: shapes[n].reads for n in known}
+    found = dict.fromkeys(wanted, AloneStatement(None, "", "no execution of it that went well is in the log"))
+    for place, (number, name) in enumerate(known.items()):
+        if number not in samples:
+            continue
+        if reason := _why_not(samples[number].statements[0].text):
+            found[name] = AloneStatement(None, "", reason)
+            continue
+        path = folder / f"{place}.traffic"
+        executions = max(1, min(MOST_EXECUTIONS, round(TURN_SECONDS / max(wanted[name], 1e-6))))
+        _write(path, database, text_of(name), samples[number], executions, rolled_back=not reads[number])
+        found[name] = AloneStatement(_step(path, database, role, confined), name_of(0, text_of(name)))
+    return found
+
+
+def _samples(captured: Captured, database: str, wanted: Collection[int]) -> dict[int, _Samples]:
+    """Executions of each wanted statement, by its number, all with the settings of the first."""
+    databases = [one.name for one in captured.header.databases]
+    found: dict[int, _Samples] = {}
+    missing, read = set(wanted), 0
+    for entry in captured.sessions():
+        if not missing or read > MOST_READ:
+            break
+        if databases[entry.database] != database:
+            continue
+        settings: tuple[str, ...] = ()
+        for statement in captured.statements(entry):
+            read += 1
+            if statement.shape in missing and not statement.sqlstate:
+                own = found.setdefault(statement.shape, _Samples(settings))
+                if own.settings == settings:
+                    own.add(statement)
+                    if own.full:
+                        missing.discard(statement.shape)
+            if _sets(statement) and len(settings) < MOST_SETTINGS:
+                settings = (*settings, statement.text)
+            if not missing or read > MOST_READ:
+                break
+    return found
+
+
+def _words(text: str) -> list[str]:
+    """The first two words of a statement."""
+    plain = (part.text.lower() for part in tokens(text) if part.kind not in ("space", "comment"))
+    return list(itertools.islice((word for word in plain if word != "("), 2))
+
+
+def _sets(statement: Statement) -> bool:
+    """Whether a statement sets something for the rest of its session."""
+    if (
+        statement.sqlstate
+        or statement.protocol != SIMPLE
+        or statement.text[:20].lstrip()[:3].lower() != "set"
+    ):
+        return False
+    words = _words(statement.text)
+    return words[0] == "set" and words[-1] not in ("local", "transaction", "constraints")
+
+
+def _why_not(text: str) -> str:
+    """Returns why a statement cannot be executed alone; an empty text where it can."""
+    parts = tokens(text)
+    while parts and (parts[-1].kind in ("space", "comment") or parts[-1].text == ";"):
+        parts.pop()
+    if any(part.text == ";" for part in parts):
+        return "it is several statements"
+    words = _words(text)
+    if not words or words[0] not in PLANNED:
+        return "it is neither a query nor a change of rows"
+    return ""
+
+
+def _write(
+    path: Path, database: str, shape: str, samples: _Samples, executions: int, *, rolled_back: bool
+) -> None:
+    """One session: settings, one execution that does not count, and those that do."""
+    with Writer(path) as writer:
+        counted, uncounted = writer.shape(shape), writer.shape(f"{shape} -- not counted")
+        around = writer.shape("-- around it")
+        session = writer.begin(0, writer.database(database))
+
+        def add(statement: Statement) -> None:
+            writer.add(session, statement, common=True)
+
+        def plain(text: str) -> None:
+            add(Statement(0, None, SIMPLE, around, text))
+
+        for text in (*samples.settings, f"SET statement_timeout = {TIMEOUT_SECONDS * 1000}"):
+            plain(text)
+        first = samples.statements[0]
+        cycled = itertools.islice(itertools.cycle(samples.statements), executions)
+        for number, statement in ((uncounted, first), *((counted, one) for one in cycled)):
+            if rolled_back:
+                plain("BEGIN")
+            add(statement._replace(start=0, duration=None, shape=number))
+            if rolled_back:
+                plain("ROLLBACK")
+        writer.finish(Header())
+
+
+def _step(path: Path, database: str, role: str, confined: bool) -> Step:
+    return Step(
+        role,
+        [Role(role, 1, [])],
+        Headline(role, "operations", "statements/s of their time", busy=True),
+        overtime=2 * TIMEOUT_SECONDS,
+        replay=ReplayedSessions(str(path), None, database, 1),
+        confined=confined,
+    )
+
+
+__all__ = ["alone_statements"]
