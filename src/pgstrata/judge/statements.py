@@ -10,10 +10,11 @@ are adjusted together. Rounds in which other programs disturbed a side are left 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from pgstrata.judge.alone import AloneVerdict, agreed, alone_in
 from pgstrata.judge.compare import margin_of, undisturbed
 from pgstrata.judge.pairs import disturbed_pairs
 from pgstrata.stats import sequential
@@ -73,6 +74,8 @@ class StatementVerdict:
     other_share: float
     rounds: int
     verdict: Verdict
+    alone: AloneVerdict | None = None
+    """Where the rounds called it slower or faster, and it may have been executed alone."""
 
     @property
     def share(self) -> float:
@@ -194,6 +197,7 @@ def judge_measured(
         left_out=left_out,
         disturbances=disturbances,
     )
+    judged = {variant: _agreed(own, base, others[variant]) for variant, own in judged.items()}
     return {
         variant: JudgedStatements(own, len(left_out[variant] & rounds[variant].keys()), disturbances[variant])
         for variant, own in judged.items()
@@ -215,6 +219,35 @@ def enough_known(
         for one in own
         if one.share >= WEIGHTY
     )
+
+
+def _agreed(
+    statements: Sequence[StatementVerdict], base: Sequence[MeasuredStep], other: Sequence[MeasuredStep]
+) -> list[StatementVerdict]:
+    """Statements that are slower or faster only where they are so alone, too; as they are where none were
+    executed alone, as in repeats."""
+    there = {_in_turn(one): one.record for one in other}
+    records = [
+        (one.record.alone, second.alone, one.record.load_limit)
+        for one in base
+        if one.record.alone is not None
+        and (second := there.get(_in_turn(one))) is not None
+        and second.alone is not None
+    ]
+    if not records:
+        return list(statements)
+    found = []
+    for one in statements:
+        verdict = one.verdict
+        if verdict.decided and verdict.word != "same":
+            alone = alone_in(one.name, records, verdict.margin, verdict.confidence)
+            one = replace(one, verdict=agreed(verdict, alone), alone=alone)
+        found.append(one)
+    return found
+
+
+def _in_turn(measured: MeasuredStep) -> tuple[str, int]:
+    return measured.run.comparison or "", measured.run.repeat
 
 
 def _without(base: Rounds, other: Rounds, left_out: Collection[RoundKey]) -> tuple[Rounds, Rounds]:

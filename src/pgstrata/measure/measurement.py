@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from msgspec import structs
 
 from pgstrata.campaign.file.models import CampaignSpec
-from pgstrata.driver.client import Driver
-from pgstrata.driver.events import Second, Stretch
+from pgstrata.driver.client import Driver, driver_failure
+from pgstrata.driver.events import Done, Failure, Second, Stretch
 from pgstrata.driver.samples import samples
 from pgstrata.driver.spec import Connection, FrozenSpec, Spec, WindowsSpec, document
 from pgstrata.errors import DriverError
@@ -30,11 +30,12 @@ from pgstrata.measure.record import (
 )
 from pgstrata.measure.step import StepResult, driver_spec, measure
 from pgstrata.observe import StepWatch
+from pgstrata.observe.other_load import LoadReading, OtherLoad
 from pgstrata.observe.step import OwnTime
 from pgstrata.server.cluster import Cluster, ForeignCluster
 from pgstrata.server.secrets import public
 from pgstrata.store import RunBuilder
-from pgstrata.store.record import TookTurns
+from pgstrata.store.record import AloneRecords, TookTurns
 from pgstrata.workload.core.language import Digest, Step
 
 Json = dict[str, Any]
@@ -128,6 +129,8 @@ class StepMeasurement:
     ) -> None:
         self.step, self.order = step, order
         self.parts: list[StepResult] = []
+        self.alone: AloneRecords | None = None
+        """As in the step record."""
         self._where, self._seed, self._last = where, seed, last
         self._spec: Spec | None = None
         self._notes: list[str] = []
@@ -215,10 +218,40 @@ class StepMeasurement:
         self.parts.append(result)
         return result
 
+    def scratch(self, name: str) -> AbstractContextManager[Path]:
+        """An empty folder for what is not kept."""
+        return self._where.builder.scratch(name)
+
     @property
     def _local(self) -> bool:
         """Backends are processes of this machine, and known."""
         return self._where.cluster.pid is not None and not self._where.cluster.pooled
+
+    def execute(self, step: Step) -> tuple[Done, LoadReading | None]:
+        """Executes another step on the same server and keeps nothing of it. Returns what it did, and the load
+        beside it. Raises DriverError where it was cut short."""
+        where = self._where
+        connection = where.cluster.connection(where.database, confined=step.confined)
+        spec = driver_spec(step, connection, self._seed, where.settings.engine)
+        done: Done | None = None
+        load: OtherLoad | None = None
+        with Driver(spec, cpus=where.settings.driver_cpus) as driver:
+            driver.ready()
+            with suppress(OSError):
+                load = OtherLoad()
+            driver.start()
+            for event in driver.events():
+                match event:
+                    case Failure():
+                        raise driver_failure(event)
+                    case Done():
+                        done = event
+            driver.close()
+            reading = None
+            with suppress(OSError):
+                reading = load.read() if load is not None else None
+        assert done is not None  # events() raises where it does not come
+        return done, reading
 
     def _driver_spec(self, part: Part, connection: Connection, apart: Mapping[str, Connection]) -> Spec:
         """That of the first part is kept with the run."""
@@ -264,6 +297,8 @@ class StepMeasurement:
         if (load := result.observed.load) is not None:
             disturbance = load.record(where.settings.other_load)
             result.record = structs.replace(result.record, disturbance=disturbance)
+        if self.alone is not None:
+            result.record = structs.replace(result.record, alone=self.alone)
         begun = time.monotonic()
         self._ask_why(result, reachable)
         where.timings.add("observe", time.monotonic() - begun)

@@ -282,6 +282,26 @@ class TookTurns(Protocol):
         ...
 
 
+class AloneRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One statement of a replay, executed with nothing beside it because the rounds had called it slower or
+    faster on a variant."""
+
+    name: str
+    slices: tuple[Slice, ...] = ()
+    """The turns of this variant; `rate` is executions for each second that they took."""
+    reason: str = ""
+    """Why it was not executed, or not until it was known."""
+
+
+class AloneRecords(Struct, frozen=True, kw_only=True):
+    """What was executed alone after the rounds of a replay, and how much of it there may have been."""
+
+    statements: tuple[AloneRecord, ...]
+    seconds: NotNegative
+    budget_seconds: NotNegative
+    most_statements: Count
+
+
 class ReplicaStep(Struct, frozen=True, kw_only=True):
     """What a step was to the replica. served: it was the server that was measured; roles: that read from it
     where others wrote to the primary; cpu_seconds: of the replica where the primary was measured, without its
@@ -346,6 +366,8 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     waits_cost: WaitsCost | None = None
     profile: dict[str, ProfileRecord] | None = None
     replay: ReplayRecord | None = None
+    alone: AloneRecords | None = None
+    """Of a replay in rounds; of the base those statements that another variant asks for."""
 
     def __post_init__(self) -> None:
         if self.role not in self.roles:

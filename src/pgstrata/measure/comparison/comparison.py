@@ -39,6 +39,7 @@ from pgstrata.campaign.plan.order import (
 )
 from pgstrata.errors import PgstrataError, StoreError
 from pgstrata.layout import draw
+from pgstrata.measure.comparison.alone import AloneExecution, budget, candidates
 from pgstrata.measure.comparison.block import Block
 from pgstrata.measure.comparison.frozen import FrozenTurns
 from pgstrata.measure.comparison.participant import Participant, known
@@ -225,6 +226,7 @@ class Comparison:
             for participant in self._order(pair):
                 step = warmed_up(schedule.step, self.settings, first=not participant.slices)
                 self._try(participant, partial(Participant.measure_slice, step=step, pair=pair))
+        self._alone(schedule.step)
         self._end()
 
     def _blocks(self, schedule: Schedule) -> None:
@@ -279,10 +281,32 @@ class Comparison:
                 self.progress.round_begins(pair, participant.label)
                 step = warmed_up(schedule.step, self.settings, first=not participant.slices)
                 self._try(participant, partial(Participant.measure_round, step=step, pair=pair))
+        if not self._alone(schedule.step, restored=True):
+            self._each(lambda participant: participant.cluster.start())
         for participant in self.here:
-            self._try(participant, lambda participant: participant.cluster.start())
             participant.cluster.drop_snapshot()
         self._end()
+
+    def _alone(self, step: Step, *, restored: bool = False) -> bool:
+        """Executes alone what the rounds of a replay call slower or faster. Returns whether servers were
+        started for it. restored: they are stopped, and begin with the data of their snapshots."""
+        if step.alone is None or len(self.here) < 2:
+            return False
+        base = next((one for one in self.here if one.label == self.base), None)
+        if base is None:
+            return False
+        others = [one for one in self.here if one is not base]
+        margin, watched = self.settings.margin, self.settings.until == "verdict"
+        found = candidates(base, others, watched=watched, margin=margin)
+        if found and restored:
+            self._draw_layout()
+            self._each(Participant.restored)
+        used = sum(one.seconds for participant in self.here for one in participant.slices)
+        if base.error is None:
+            AloneExecution(
+                base, self.here, step, margin=margin, seconds=budget(used), leave=self._try
+            ).execute(found)
+        return bool(found) and restored
 
     def _frozen(self, schedule: Schedule) -> None:
         """Whole steps of all at the same time, each from the snapshot of its cluster, in frozen turns."""

@@ -1,0 +1,99 @@
+"""What a statement of a replay says alone: a difference beside the others may be that of a neighbour, which
+holds a lock, the disk or the CPU for longer.
+
+Where rounds call a statement slower or faster it was executed again with nothing beside it, in pairs. Only
+where both say the same it is called so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from pgstrata import numbers
+from pgstrata.judge.pairs import pairs_of, together
+from pgstrata.stats import sequential
+from pgstrata.stats.verdict import Verdict, Word, set_aside
+from pgstrata.store.record import OTHER_LOAD, AloneRecords, Slice, TurnKind
+
+_NAMED: dict[Word, str] = {"slower": "slower", "faster": "faster", "same": "the same", "unclear": "not known"}
+
+FIRST = 16
+"""Pairs before the first look: a turn takes a tenth of a second only, and bounds from fewer are wide."""
+
+WIDEST = 1000
+"""Bounds beyond this many times are not shown."""
+
+
+@dataclass(frozen=True)
+class AloneTurns:
+    """The turns of one variant at a statement that is executed alone (`store.record.TookTurns`)."""
+
+    slices: Sequence[Slice]
+    load_limit: float = OTHER_LOAD
+    turns: TurnKind | None = "slices"
+    blocks: Sequence[int] = ()
+    span: float | None = None
+    cpus: Sequence[int] = field(default=())
+
+
+@dataclass(frozen=True)
+class AloneVerdict:
+    """What a statement says alone. verdict: None where there is no pair; reason: why there is none, or why it
+    ended before it was known."""
+
+    verdict: Verdict | None
+    reason: str = ""
+
+
+def judge_alone(parts: Sequence[tuple[AloneTurns, AloneTurns]], margin: float, confidence: float) -> Verdict:
+    """Returns the verdict on the pairs so far, of one comparison or of several. It may be looked at after
+    every pair, and pairs that other programs disturbed are left out."""
+    pairs = together([pairs_of(base, other) for base, other in parts])
+    return sequential.look(pairs.base, pairs.other, margin=margin, confidence=confidence, first=FIRST)
+
+
+def alone_in(
+    name: str, records: Sequence[tuple[AloneRecords, AloneRecords, float]], margin: float, confidence: float
+) -> AloneVerdict:
+    """Returns what a statement said alone. records: of the base and of the variant in each comparison, with
+    the share of the CPUs that other programs were allowed to use."""
+    parts: list[tuple[AloneTurns, AloneTurns]] = []
+    reason = ""
+    for base, other, limit in records:
+        sides = [next((one for one in side.statements if one.name == name), None) for side in (base, other)]
+        ours, theirs = sides
+        if theirs is not None:
+            reason = reason or theirs.reason
+        if ours is not None and theirs is not None and ours.slices and theirs.slices:
+            parts.append((AloneTurns(ours.slices, limit), AloneTurns(theirs.slices, limit)))
+    if not parts:
+        return AloneVerdict(None, reason)
+    return AloneVerdict(judge_alone(parts, margin, confidence), reason)
+
+
+def agreed(beside: Verdict, alone: AloneVerdict) -> Verdict:
+    """Returns the verdict beside the others where the statement says the same alone; else it is unclear, with
+    both figures in the reason."""
+    if alone.verdict is not None and alone.verdict.word == beside.word:
+        return replace(beside, reason=f"{beside.reason}; alone {figures(alone.verdict)}")
+    begins = f"{beside.word} beside the others ({figures(beside)})"
+    if alone.verdict is None:
+        why = f": {alone.reason}" if alone.reason else ""
+        return set_aside(beside, f"{begins}, and not executed alone{why}")
+    pairs = f" in {numbers.counted(alone.verdict.n, 'pair')}" if alone.verdict.word == "unclear" else ""
+    said = f"{_NAMED[alone.verdict.word]} alone ({figures(alone.verdict)}{pairs})"
+    return set_aside(beside, f"{begins}, {said}")
+
+
+def figures(verdict: Verdict) -> str:
+    """Returns how much longer an execution takes, with its bounds: `12 % longer, × 1.08 – 1.16`."""
+    if not verdict.n or verdict.ratio <= 0:
+        return "nothing was measured"
+    text = numbers.longer(1 / verdict.ratio)
+    if verdict.low > 1 / WIDEST and verdict.high < WIDEST:
+        text += f", × {numbers.ratio(1 / verdict.high)} – {numbers.ratio(1 / verdict.low)}"
+    return text
+
+
+__all__ = ["FIRST", "AloneTurns", "AloneVerdict", "agreed", "alone_in", "figures", "judge_alone"]

@@ -1,0 +1,201 @@
+"""Statements that the rounds of a replay call slower or faster, executed with nothing beside them.
+
+All clusters are up with the data that the rounds began with. One statement after the other, those with the
+largest share of the time first, takes turns on the base and on the variants that differ, until it is known
+or its time is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pgstrata import numbers
+from pgstrata.campaign.plan.order import order_of_pair
+from pgstrata.errors import DriverError
+from pgstrata.judge.alone import FIRST, AloneTurns, judge_alone
+from pgstrata.judge.disturbance import LEFT_OUT
+from pgstrata.judge.pairs import disturbed_pairs, left_out
+from pgstrata.judge.statements import RoundKey, judge_statements
+from pgstrata.measure.comparison.participant import Participant
+from pgstrata.stats.verdict import CONFIDENCE
+from pgstrata.store.record import AloneRecord, AloneRecords, Slice
+from pgstrata.workload.core.language import AloneStatement, Step
+
+MOST_STATEMENTS = 20
+"""Executed alone after the rounds of one step."""
+
+MOST_PAIRS = 60
+"""Of one statement."""
+
+LEAST_SECONDS, MOST_SECONDS = 60.0, 300.0
+"""Of all statements together; between them it is a share of what the rounds took."""
+
+SHARE = 0.25
+
+
+@dataclass
+class Candidate:
+    """A statement that rounds call slower or faster. seconds: of an execution, on the slower side; others:
+    the variants that differ from the base."""
+
+    name: str
+    share: float = 0.0
+    seconds: float = 0.0
+    others: list[Participant] = field(default_factory=list)
+
+
+def candidates(
+    base: Participant, others: Sequence[Participant], *, watched: bool, margin: float
+) -> list[Candidate]:
+    """Returns what the rounds call slower or faster, those with the largest share of the time first; none of
+    a variant against which the step was disturbed."""
+    sides: dict[str, Participant] = {}
+    disturbed: dict[str, set[RoundKey]] = {}
+    for other in others:
+        out, known = left_out(base, other)
+        if out <= LEFT_OUT * known:
+            sides[other.label] = other
+            disturbed[other.label] = {("", 1, pair) for pair in disturbed_pairs(base, other)}
+    rounds = {label: other.rounds() for label, other in sides.items()}
+    found: dict[str, Candidate] = {}
+    judged = judge_statements(base.rounds(), rounds, watched=watched, margin=margin, left_out=disturbed)
+    for label, statements in judged.items():
+        for one in statements:
+            if one.verdict.decided and one.verdict.word != "same":
+                candidate = found.setdefault(one.name, Candidate(one.name))
+                candidate.share = max(candidate.share, one.share)
+                candidate.seconds = max(candidate.seconds, one.base.mean, one.other.mean)
+                candidate.others.append(sides[label])
+    return sorted(found.values(), key=lambda one: -one.share)
+
+
+def budget(rounds_seconds: float) -> float:
+    """Returns the seconds that may be spent on statements alone."""
+    return min(MOST_SECONDS, max(LEAST_SECONDS, SHARE * rounds_seconds))
+
+
+class AloneExecution:
+    """Executes candidates alone and keeps what came of it with the step of each participant.
+
+    leave: called with a participant whose server cannot go on.
+    """
+
+    def __init__(
+        self,
+        base: Participant,
+        here: Sequence[Participant],
+        step: Step,
+        *,
+        margin: float,
+        seconds: float,
+        leave: Callable[[Participant, Callable[[Participant], object]], None],
+    ) -> None:
+        assert step.alone is not None
+        self._base, self._here, self._make = base, here, step.alone
+        self._margin, self._seconds, self._leave = margin, seconds, leave
+        self._records: dict[str, list[AloneRecord]] = {one.label: [] for one in here}
+
+    def execute(self, found: Sequence[Candidate]) -> None:
+        """Executes them and keeps the records. Raises Interrupted."""
+        begun = time.monotonic()
+        chosen = found[:MOST_STATEMENTS]
+        if chosen:
+            text = numbers.counted(len(chosen), "statement")
+            self._base.run.progress.say(
+                f"  {text} that differ, executed alone for {numbers.duration(self._seconds)} at most"
+            )
+            assert self._base.measurement is not None
+            with self._base.measurement.scratch("alone") as folder:
+                self._each(chosen, self._steps(chosen, folder), begun + self._seconds)
+        for one in found[MOST_STATEMENTS:]:
+            self._keep(one, {}, f"only the {MOST_STATEMENTS} with the largest share of the time are")
+        for participant in self._here:
+            if participant.measurement is not None:
+                participant.measurement.alone = AloneRecords(
+                    statements=tuple(self._records[participant.label]),
+                    seconds=round(time.monotonic() - begun, 3),
+                    budget_seconds=self._seconds,
+                    most_statements=MOST_STATEMENTS,
+                )
+
+    def _steps(self, chosen: Sequence[Candidate], folder: Path) -> Mapping[str, AloneStatement]:
+        return self._make({one.name: one.seconds for one in chosen}, folder)
+
+    def _each(
+        self, chosen: Sequence[Candidate], steps: Mapping[str, AloneStatement], deadline: float
+    ) -> None:
+        for number, one in enumerate(chosen):
+            left = deadline - time.monotonic()
+            statement = steps[one.name]
+            if statement.step is None:
+                self._keep(one, {}, statement.why_not)
+            elif left <= 0:
+                self._keep(one, {}, f"the time for it was over ({numbers.duration(self._seconds)})")
+            else:
+                self._one(one, statement, time.monotonic() + left / (len(chosen) - number))
+
+    def _one(self, candidate: Candidate, statement: AloneStatement, deadline: float) -> None:
+        """One statement in pairs, until it is known of all its variants."""
+        sides = [self._base, *candidate.others]
+        slices: dict[str, list[Slice]] = {side.label: [] for side in sides}
+        reason = ""
+        for pair in range(MOST_PAIRS + 1):  # the first one reads what it needs into memory
+            for place in order_of_pair(pair, len(sides)) if pair else range(len(sides)):
+                part = self._turn(sides[place], statement, pair)
+                if isinstance(part, str):
+                    self._keep(candidate, {}, part)
+                    return
+                if pair:
+                    slices[sides[place].label].append(part)
+            if pair >= FIRST and pair % 2 == 0 and self._known(candidate, slices):
+                break
+            if time.monotonic() > deadline:
+                reason = f"its time was over after {numbers.counted(pair, 'pair')}"
+                break
+        self._keep(candidate, slices, reason)
+
+    def _turn(self, side: Participant, statement: AloneStatement, pair: int) -> Slice | str:
+        """One turn of a variant; why there is none where the statement does not execute."""
+        if side.error is not None or side.measurement is None:
+            return f"{side.label} left the comparison"
+        assert statement.step is not None
+        try:
+            done, load = side.measurement.execute(statement.step)
+        except DriverError as error:
+            self._leave(side, lambda participant: participant.cluster.check())
+            return error.message
+        role = done.roles[0]
+        if role.replay is not None:
+            for failure in role.replay.failures:
+                if failure.statement == statement.name and failure.now is not None:
+                    return f"it fails alone: {failure.message}"
+        total = next((one for one in role.statements_by_name if one.name == statement.name), None)
+        if total is None or not total.count or total.seconds_total <= 0:
+            return "no execution came to its end"
+        limit = side.load_limit
+        return Slice(
+            pair=max(1, pair),
+            seconds=total.seconds_total,
+            rate=total.count / total.seconds_total,
+            other_load=None if load is None or limit >= 1 else load.record(limit).other_load,
+        )
+
+    def _known(self, candidate: Candidate, slices: Mapping[str, Sequence[Slice]]) -> bool:
+        base = AloneTurns(slices[self._base.label], self._base.load_limit)
+        return all(
+            judge_alone(
+                [(base, AloneTurns(slices[other.label], other.load_limit))], self._margin, CONFIDENCE
+            ).decided
+            for other in candidate.others
+        )
+
+    def _keep(self, candidate: Candidate, slices: Mapping[str, Sequence[Slice]], reason: str) -> None:
+        for side in (self._base, *candidate.others):
+            record = AloneRecord(name=candidate.name, slices=tuple(slices.get(side.label, ())), reason=reason)
+            self._records[side.label].append(record)
+
+
+__all__ = ["AloneExecution", "Candidate", "budget", "candidates"]
