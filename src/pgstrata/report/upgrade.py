@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata import numbers
+from pgstrata.judge.alone import figures
 from pgstrata.judge.compare import StepVerdict, compare_all
 from pgstrata.judge.marks import Mark
 from pgstrata.judge.statements import WEIGHTY, StatementVerdict
@@ -412,15 +413,40 @@ def _how(decision: Decision) -> Iterator[Block]:
     yield Prose(
         "Slower, faster and the same are proven: among all statements that are called slower or faster, at "
         "most one in twenty is so by chance. Not known means that these rounds cannot tell, and more may "
-        "(--minutes, --rounds). A statement may also be slower because others, which are slower, keep the "
-        "machine busy: look at the ones with another plan first."
+        "(--minutes, --rounds)."
     )
+    yield Prose(_alone(decision))
     yield Prose(
         f"All versions ran with the configuration {question.config}. Your own makes it yours: --config "
         "FILE.conf. The whole report of the runs, with response times and the machine, lies beside this "
         "page, in report/index.html."
     )
     yield Listing("Files", "\n".join(str(path) for path in (*question.dumps, *question.logs)))
+
+
+def _alone(decision: Decision) -> str:
+    text = (
+        "A statement may be slower because others, which are slower, hold what it needs: so each that the "
+        "rounds called slower or faster was executed alone after them, on the data that a round begins with "
+        "and with values of the log; what may change rows was rolled back, which leaves out the time of its "
+        "commit. Only where it is so alone, too, it is called slower or faster."
+    )
+    records = [
+        m.record.alone
+        for own in decision.step.by_variant.values()
+        for m in own.repeats
+        if m.record.alone is not None
+    ]
+    if not records:
+        return "No statement was executed alone: one that is slower may be so because of others beside it."
+    names = {one.name for record in records for one in record.statements}
+    executed = {one.name for record in records for one in record.statements if one.slices}
+    limit = max(record.budget_seconds for record in records)
+    return (
+        f"{text} {len(executed)} of {numbers.counted(len(names), 'statement')} were executed so, in "
+        f"{numbers.duration(max(record.seconds for record in records))} (at most "
+        f"{max(record.most_statements for record in records)} statements and {numbers.duration(limit)})."
+    )
 
 
 def _short(text: str) -> str:
@@ -449,8 +475,9 @@ def text(decision: Decision) -> str:
                 continue
             share = numbers.significant(100 * own.share(word), 2)
             lines.append(f"  {SAID[word]}: {len(statements)}, {share} % of the time on {decision.base}")
-            # What is the same, or not known, is a list for the page.
-            if word in ("slower", "faster"):
+            # What is the same, or not known, is a list for the page; but for what differs beside others only.
+            statements = [one for one in statements if word in ("slower", "faster") or one.alone is not None]
+            if statements:
                 lines += [f"    {line}" for one in statements[:MOST_NAMED] for line in _lines(one, own)]
                 if len(statements) > MOST_NAMED:
                     lines.append(f"    and {len(statements) - MOST_NAMED} more")
@@ -471,7 +498,12 @@ def text(decision: Decision) -> str:
 def _lines(one: StatementVerdict, own: Judged) -> Iterator[str]:
     each = f"{numbers.milliseconds(one.base.mean)} → {numbers.milliseconds(one.other.mean)} ms"
     plan = ", another plan" if one.name in own.plans else ""
-    yield f"{numbers.longer(one.longer)} ({each}{plan}): {_short(text_of(one.name))}"
+    if not one.verdict.decided:
+        yield f"{one.verdict.reason}: {_short(text_of(one.name))}"
+        return
+    alone = one.alone.verdict if one.alone is not None else None
+    said = f"; alone {figures(alone)}" if alone is not None else ""
+    yield f"{numbers.longer(one.longer)} ({each}{plan}{said}): {_short(text_of(one.name))}"
 
 
 def record(decision: Decision, page: Path, report: Path) -> Json:
@@ -529,6 +561,12 @@ def _statement(one: StatementVerdict, own: Judged) -> Json:
         "calls": one.other.calls,
         "rounds": one.rounds,
         "plan_changed": one.name in own.plans,
+        "alone": None
+        if one.alone is None
+        else {
+            "verdict": one.alone.verdict.record() if one.alone.verdict is not None else None,
+            "reason": one.alone.reason,
+        },
         "doubt": doubt(one) if one.verdict.word == "unclear" else "",
     }
 

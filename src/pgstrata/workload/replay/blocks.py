@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from pgstrata import numbers
+from pgstrata.judge.alone import figures
 from pgstrata.judge.marks import Mark
 from pgstrata.judge.statements import StatementVerdict
 from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Table, missing, words
@@ -31,9 +32,10 @@ MARKS: Mapping[Word, Mark] = {"slower": "bad", "faster": "good", "same": "same",
 _HOW = (
     "Times are from sending a statement to its whole answer, on average. Slower and faster are said only "
     "where the rounds prove it: the whole replay is done again and again on both, in turns, and the "
-    "difference is larger than what rounds differ by among themselves, and than {margin}. The same: proven "
-    "to differ by less. Small figures: the least and the most that it may be, in 95 of 100 cases. Share: of "
-    "the time that all statements take together. Values are left out: $1, $2, …."
+    "difference is larger than what rounds differ by among themselves, and than {margin}; and where the "
+    "statement differs with nothing beside it, too. The same: proven to differ by less. Small figures: the "
+    "least and the most that it may be, in 95 of 100 cases. Share: of the time that all statements take "
+    "together. Values are left out: $1, $2, …."
 )
 
 
@@ -90,6 +92,8 @@ def _cells(one: StatementVerdict, found: Judged) -> Iterator[Cell]:
         )
     yield per_round(one.other.calls / found.counted_rounds)
     remarks = ["another plan"] if one.name in found.plans else []
+    if one.alone is not None and one.alone.verdict is not None and verdict.decided:
+        remarks.append(f"alone {figures(one.alone.verdict)}")
     remarks += [doubt(one)] if verdict.word == "unclear" else []
     yield words("; ".join(remarks))
 

@@ -1,0 +1,171 @@
+"""Statements that rounds call slower, executed alone: a neighbour of a slow one is not slower."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pgstrata.driver.client import Driver
+from pgstrata.driver.events import Done
+from pgstrata.measure.step import driver_spec
+from pgstrata.page.results import read_results
+from pgstrata.server.model import Server
+from pgstrata.traffic.captured import Captured, Header, Statement, Writer, name_of
+from pgstrata.workload.replay.alone import alone_statements
+from pgstrata.workload.replay.judged import Judged, judged
+from support_page import PageReader
+from support_program import Program
+from support_steps import database, running
+
+SLOW = "SELECT note FROM items WHERE id = $1"
+"""Needs an index, which one side must not use."""
+
+NEIGHBOUR = "UPDATE counters SET n = n + 1 WHERE id = 1"
+"""Waits for a row that sessions with the slow statement hold."""
+
+HARMLESS = "SELECT sum(g) FROM generate_series(1, 3000) g"
+
+SCHEMA = """
+CREATE TABLE items (id int PRIMARY KEY, note text);
+INSERT INTO items SELECT g, md5(g::text) FROM generate_series(1, 30000) g;
+CREATE TABLE counters (id int, n bigint);
+INSERT INTO counters VALUES (1, 0);
+"""
+
+Asked = tuple[str, int, tuple[str, ...]]
+
+
+def captured(path: Path, *sessions: list[Asked]) -> Path:
+    """A captured file of such sessions."""
+    with Writer(path) as writer:
+        for number, statements in enumerate(sessions):
+            session = writer.begin(10**15 + number, writer.database("shop"))
+            for text, protocol, values in statements:
+                made = Statement(10**15, 100, protocol, writer.shape(text), text, values)
+                writer.add(session, made, common=True)
+            writer.end(session)
+        writer.finish(Header())
+    return path
+
+
+def plain(*texts: str) -> list[Asked]:
+    return [(text, 0, ()) for text in texts]
+
+
+def traffic(path: Path, turns: int = 40) -> Path:
+    holding: list[Asked] = []
+    waiting: list[Asked] = []
+    for turn in range(turns):
+        holding += plain("BEGIN", "UPDATE counters SET n = n + 2 WHERE id = 1")
+        holding += [(SLOW, 2, (str(1 + 97 * turn + part),)) for part in range(3)]
+        holding += plain("COMMIT")
+        waiting += plain(NEIGHBOUR, HARMLESS)
+    return captured(path, holding, waiting)
+
+
+def campaign(place: Path, server: Server, *, config: str = '"noindex.conf"', rounds: int = 6) -> None:
+    (place / "schema.sql").write_text(SCHEMA)
+    (place / "fast.conf").write_text("synchronous_commit = off\nautovacuum = off\n")
+    (place / "noindex.conf").write_text("enable_indexscan = off\nenable_bitmapscan = off\n")
+    traffic(place / "shop.traffic")
+    (place / "a.toml").write_text(
+        f"""
+name = "alone"
+order = "interleaved"
+rounds = {rounds}
+margin = 0.1
+other_load = 1
+data_dir = "data"
+
+[[variants]]
+server = "path:{server.bin_dir}"
+label = "old"
+config = ["default", "fast.conf"]
+
+[[variants]]
+server = "path:{server.bin_dir}"
+label = "new"
+config = ["default", "fast.conf", {config}]
+
+[[workloads]]
+name = "replay"
+[workloads.options]
+file = "shop.traffic"
+setup = "schema.sql"
+speed = 0
+"""
+    )
+
+
+def outcome(place: Path) -> Judged:
+    """What the runs prove, as the report reads it from their folders."""
+    results = read_results(place / "results", "alone", "old")
+    (workload,) = results.workloads
+    (step,) = workload.compared
+    return judged(results, step)["new"]
+
+
+@pytest.mark.timeout(1200)
+def test_only_the_planted_statement_is_slower(pg17: Server, place: Path, pgstrata: Program) -> None:
+    campaign(place, pg17)
+    done = pgstrata("run", "a.toml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "executed alone for 60.0 s at most" in done.stdout + done.stderr
+    found = outcome(place)
+    by_text = {one.name.partition(" ")[2]: one for one in found.statements}
+    assert [one.name.partition(" ")[2] for one in found.of("slower")] == [SLOW]
+    slow = by_text[SLOW].alone
+    assert slow is not None and slow.verdict is not None
+    assert slow.verdict.word == "slower" and slow.verdict.ratio < 0.5 and slow.verdict.n >= 16
+    # Beside the slow one it waits for its lock, alone it does not.
+    neighbour = by_text[NEIGHBOUR]
+    assert neighbour.verdict.word == "unclear" and neighbour.verdict.aside, neighbour
+    assert neighbour.alone is not None and neighbour.alone.verdict is not None
+    assert neighbour.alone.verdict.word in ("same", "unclear"), neighbour.alone
+    assert neighbour.longer > 1.2
+    assert neighbour.verdict.reason.startswith("slower beside the others (")
+    page = PageReader(next(place.glob("results/**/*.html")))
+    table = next(table for table in page.tables if table.caption.startswith("Statements on new"))
+    remarks = {row[2].text: row[-1].text for row in table.rows}
+    assert "alone " in remarks[SLOW] and remarks[NEIGHBOUR] == neighbour.verdict.reason
+
+
+@pytest.mark.timeout(1200)
+def test_values_and_rollbacks(pg17: Server, tmp_path: Path) -> None:
+    """Each execution alone has values of the log and what its session had set, and leaves no row."""
+    change = "UPDATE items SET note = $1 WHERE id = $2"
+    file = captured(
+        tmp_path / "shop.traffic",
+        [
+            ("SET search_path = apart", 0, ()),
+            *((change, 2, (f"note {n}", str(n))) for n in (1, 2)),
+            *plain("BEGIN", "COMMIT", "VACUUM items", "SELECT 1; SELECT 2", "SELECT count(*) FROM nowhere"),
+        ],
+    )
+    with Captured(file) as opened:
+        names = [name_of(number, one.text) for number, one in enumerate(opened.header.shapes)]
+    wanted: Mapping[str, float] = dict.fromkeys(names, 0.01)
+    found = alone_statements(file, "shop", "replay", False, wanted, tmp_path)
+    why = {name.partition(" ")[2]: one.why_not for name, one in found.items()}
+    assert why[change] == "" and why["SELECT count(*) FROM nowhere"] == ""
+    assert why["COMMIT"] == why["VACUUM items"] == "it is neither a query nor a change of rows"
+    assert why["SELECT 1; SELECT 2"] == "it is several statements"
+    statement = found[names[1]]
+    assert statement.step is not None
+    with running(pg17) as cluster, database(cluster, "shop") as admin:
+        admin.execute("CREATE SCHEMA apart")
+        admin.execute("CREATE TABLE apart.items (id int, note text)")
+        admin.execute("INSERT INTO apart.items VALUES (1, 'kept'), (2, 'kept')")
+        with Driver(driver_spec(statement.step, cluster.connection("shop"), 1, "auto")) as driver:
+            driver.ready()
+            driver.start()
+            done = next(event for event in driver.events() if isinstance(event, Done))
+            driver.close()
+        rows = admin.execute("SELECT note, xmax::text <> '0' FROM apart.items ORDER BY id").fetchall()
+    (role,) = done.roles
+    assert role.replay is not None and not [f for f in role.replay.failures if f.now], role.replay
+    total = next(one for one in role.statements_by_name if one.name == statement.name)
+    assert (total.count, total.errors, total.rows) == (10, 0, 10)
+    assert rows == [("kept", True), ("kept", True)]
