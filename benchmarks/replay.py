@@ -81,7 +81,7 @@ def replayed(connection: Connection, file: Path, sessions: int, threads: int) ->
     """What the driver says at the end, and the statements that ended in each second. Raises SystemExit where
     the replay fails."""
     seconds: list[int] = []
-    replay = ReplaySpec(file=str(file), role="replay", speed=1.0, database=None, sessions=sessions)
+    replay = ReplaySpec(file=str(file), role="replay", speed=1.0, database=None, sessions=sessions, skip=())
     spec = Spec(
         step="replay", seconds=None, roles=[], replay=replay, connection=connection, seed=1, threads=threads
     )

@@ -107,7 +107,7 @@ def replayed(path: Path, server: Hostile, name: str) -> dict[str, str]:
         seed=1,
         overtime_seconds=5.0,
         connection=Connection(host="127.0.0.1", port=server.port, user="u", database="d"),
-        replay=ReplaySpec(file=str(path), role="r", speed=None, database=None, sessions=4),
+        replay=ReplaySpec(file=str(path), role="r", speed=None, database=None, sessions=4, skip=()),
     )
     # Its threads' stacks take room, too, and no memory.
     command = f"ulimit -v 1000000; exec {find_driver()} run"

@@ -81,6 +81,11 @@ def test_nothing_leaves_the_servers_under_test(pg17: Server, place: Path, pgstra
     (refused,) = [gap for gap in gaps if "refused by a server" in gap["what"]]
     assert refused["count"] == len(REFUSED) and refused["example"].startswith(("do ", "checkpoint"))
     assert answer["to"][0]["new_errors"] == []
+    # What the text shows was not sent: only the server's refusals of the others are in the figures.
+    sent = " ".join(one["statement"].lower() for one in answer["to"][0]["statements"])
+    assert "near_orders" in sent and "checkpoint" in sent
+    for words in ("dblink", "to program", "lo_export", "pg_read_file", "alter system", "far_orders"):
+        assert words not in sent
     left_out = " ".join(gap["example"] for gap in gaps)
     for words in ("CREATE EXTENSION IF NOT EXISTS dblink", "CREATE SERVER far", "CREATE USER MAPPING"):
         assert words in left_out

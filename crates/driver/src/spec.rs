@@ -109,6 +109,9 @@ pub struct ReplaySpec {
     /// Most sessions at the same time, where they are not paced.
     #[schemars(range(min = 1))]
     pub sessions: u32,
+    /// Numbers of the statements (`shapes` of the file's header) that are not sent.
+    #[serde(default)]
+    pub skip: Vec<u32>,
 }
 
 /// Files with a line for each transaction or each interval, in the format of pgbench's `--log`.

@@ -278,13 +278,15 @@ class FrozenSpec(_Object, frozen=True):
 
 class ReplaySpec(_Object, frozen=True, kw_only=True):
     """The sessions of a captured file. role: what events call them; speed: times the original's pace, None:
-    as fast as they go, so many `sessions` at the same time; database: None: of all."""
+    as fast as they go, so many `sessions` at the same time; database: None: of all; skip: numbers of the
+    statements in the header that are not sent."""
 
     file: str
     role: str
     speed: float | None
     database: str | None
     sessions: int
+    skip: Sequence[int]
 
 
 class StepSpec(_Object, frozen=True, kw_only=True):

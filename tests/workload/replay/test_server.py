@@ -254,6 +254,32 @@ def test_what_a_log_may_hold(clusters: dict[str, Cluster], tmp_path: Path) -> No
     assert done["operations"] == 16 and done["errors"] == 2 and done["replay"]["unsent"] == 0
 
 
+def test_statements_that_reach_outside_are_not_sent(clusters: dict[str, Cluster], tmp_path: Path) -> None:
+    """The server never sees them, so that the transaction around them goes on."""
+    target = tmp_path / "program.txt"
+    file = written(
+        tmp_path / "a",
+        [
+            (0.0, "CREATE TABLE t (a int)"),
+            (0.01, "BEGIN"),
+            (0.01, "INSERT INTO t VALUES (1)"),
+            (0.01, f"COPY (SELECT 1) TO PROGRAM 'cat > {target}'"),
+            (0.02, "SELECT dblink($1, $2)", 2, ("host=far", "SELECT 1")),
+            (0.02, "INSERT INTO t VALUES (2)"),
+            (0.02, "COMMIT"),
+        ],
+    )
+    with database(clusters["17"], "shop") as connection:
+        outcome = run_step(clusters["17"], "shop", replay(file))
+        rows = connection.execute("SELECT a FROM t ORDER BY a").fetchall()
+    assert rows == [(1,), (2,)] and not target.exists()
+    done = done_of(outcome)
+    assert (done["operations"], done["errors"], done["replay"]["unsent"]) == (5, 0, 0)
+    assert failures_of(outcome) == {}
+    whole = replay(file, allow_outside=True)
+    assert whole.replay is not None and whole.replay.skip == ()
+
+
 def test_a_prepared_statement_that_fails_at_first(clusters: dict[str, Cluster], tmp_path: Path) -> None:
     """It is prepared nevertheless, and its next execution needs no other; dropped, it is prepared again."""
     divide = "SELECT 1 / $1::int"

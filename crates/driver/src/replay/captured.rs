@@ -81,6 +81,8 @@ pub struct Captured {
     pub texts: Vec<Box<[u8]>>,
     /// What the statements of a shape are called in the events.
     pub shapes: Vec<String>,
+    /// By shape: its statements are not sent. Empty: all are.
+    skipped: Vec<bool>,
     databases: Vec<String>,
     directory: u64,
     entries: u64,
@@ -139,11 +141,26 @@ impl Captured {
             length: header.end.saturating_sub(header.begin),
             texts,
             shapes: shapes.collect(),
+            skipped: Vec::new(),
             databases: header.databases.into_iter().map(|database| database.name).collect(),
             directory: word(0),
             entries: word(1),
             file,
         })
+    }
+
+    /// Statements of these shapes are not sent; numbers of no shape do nothing.
+    pub fn skip(&mut self, shapes: &[u32]) {
+        self.skipped = vec![false; if shapes.is_empty() { 0 } else { self.shapes.len() }];
+        for &shape in shapes {
+            if let Some(skipped) = self.skipped.get_mut(shape as usize) {
+                *skipped = true;
+            }
+        }
+    }
+
+    pub fn skips(&self, shape: usize) -> bool {
+        self.skipped.get(shape).copied().unwrap_or(false)
     }
 
     /// The number of a database; none where no session was there.

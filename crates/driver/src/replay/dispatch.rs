@@ -85,7 +85,9 @@ pub fn step(spec: &Spec, replay: &ReplaySpec, events: &Events) -> Result<i32, Fa
     if replay.speed.is_some_and(|speed| !(speed > 0.0 && speed.is_finite())) {
         return Err(Failure::spec("the speed of a replay is not above 0"));
     }
-    let file = Captured::open(&replay.file)?;
+    let mut file = Captured::open(&replay.file)?;
+    file.skip(&replay.skip);
+    let file = file;
     let database = match &replay.database {
         None => None,
         Some(name) => Some(file.database(name).ok_or_else(|| {

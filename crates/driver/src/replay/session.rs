@@ -168,15 +168,21 @@ impl<'a> ReplaySession<'a> {
 
     /// Puts the next statement into `out`, before it is due: at its time it only has to be sent.
     fn look(&mut self, pace: &ReplayPace) -> Result<(), Failure> {
-        if !self.more()? {
-            self.state = ReplayState::Resting;
-            return Ok(());
-        }
-        let record = Record::read(&self.block, &mut self.at).ok_or_else(|| self.file.damaged())?;
-        self.original = self.original.saturating_add(record.later);
-        if record.shape >= self.file.shapes.len() || self.original > LATEST {
-            return Err(self.file.damaged());
-        }
+        let record = loop {
+            if !self.more()? {
+                self.state = ReplayState::Resting;
+                return Ok(());
+            }
+            let record = Record::read(&self.block, &mut self.at).ok_or_else(|| self.file.damaged())?;
+            self.original = self.original.saturating_add(record.later);
+            if record.shape >= self.file.shapes.len() || self.original > LATEST {
+                return Err(self.file.damaged());
+            }
+            if !self.file.skips(record.shape) {
+                break record;
+            }
+            self.done += 1;
+        };
         let text = match record.text {
             Text::Own(text) => text,
             Text::Common(number) => self.file.texts.get(number).ok_or_else(|| self.file.damaged())?,

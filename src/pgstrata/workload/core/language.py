@@ -314,12 +314,13 @@ class Role:
 class ReplayedSessions:
     """The sessions of a captured file, in the place of what roles do. speed: times the pace of the
     original, None: as fast as they go; database: only sessions in this one; sessions: at the same time,
-    where they are not paced."""
+    where they are not paced; skip: numbers of the statements in the file's header that are not sent."""
 
     file: str
     speed: float | None
     database: str | None
     sessions: int
+    skip: tuple[int, ...] = ()
 
     def spec(self, role: str) -> ReplaySpec:
         return ReplaySpec(
@@ -328,6 +329,7 @@ class ReplayedSessions:
             speed=self.speed,
             database=self.database,
             sessions=self.sessions,
+            skip=self.skip,
         )
 
 

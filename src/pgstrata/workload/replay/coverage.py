@@ -31,7 +31,7 @@ class Coverage(msgspec.Struct, frozen=True):
     """Of a captured file what is replayed and what is not. begin, end: microseconds since 1970, of all of it;
     until: seconds after which the replay stops, None at its end; others: sessions and statements that were in
     other databases; timed: of all statements those whose duration the log says; rows_known: it says how many
-    rows they had; without_rows: names of those that had none; outside: what servers refuse because it reaches
+    rows they had; without_rows: names of those that had none; outside: what is skipped because it reaches
     outside."""
 
     database: str
@@ -53,7 +53,7 @@ class Coverage(msgspec.Struct, frozen=True):
     outside: list[NotAsked] = []
     #: Of the log's time the share of each statement, by its number; 0 to 1.
     shares: list[float] = []
-    #: Numbers of the statements that `outside` counts.
+    #: Numbers of the statements that `outside` counts, which are not sent.
     told_outside: list[int] = []
 
 
@@ -95,7 +95,7 @@ def _seconds(header: Header) -> float:
 
 
 def _outside(header: Header, by_number: Mapping[int, str]) -> Iterator[NotAsked]:
-    """Statements of the log that servers refuse because they reach outside, by the reason."""
+    """Statements of the log that are skipped because they reach outside, by the reason."""
     by_reason: dict[str, list[Shape]] = {}
     for number, why in by_number.items():
         if why:

@@ -67,7 +67,7 @@ class Replay:
         reaching = None if options.allow_outside else made.confinement.reaching
         covered = coverage_of(header, database_of(options, header), options, reaching)
         phases.append(Work("captured", lambda context: facts_of(covered), {}))
-        step = replay_step(options, header, made.tables)
+        step = replay_step(options, header, made.tables, tuple(covered.told_outside))
         confined = made.confinement.has_role
         alone = partial(
             alone_statements, Path(options.file), database_of(options, header).name, NAME, confined
@@ -141,9 +141,11 @@ def seconds_of(options: ReplayOptions, header: Header) -> float:
     return length if options.seconds is None else min(length, options.seconds)
 
 
-def replay_step(options: ReplayOptions, header: Header, tables: Sequence[str]) -> Step:
+def replay_step(
+    options: ReplayOptions, header: Header, tables: Sequence[str], skip: tuple[int, ...] = ()
+) -> Step:
     """Judged by the statements for each second that they take together: how many come is the log's doing, not
-    the server's."""
+    the server's. skip: numbers of the statements that are not sent."""
     database = database_of(options, header)
     sessions = max(1, database.most_sessions)
     return Step(
@@ -157,7 +159,7 @@ def replay_step(options: ReplayOptions, header: Header, tables: Sequence[str]) -
         overtime=options.overtime,
         uncounted="how many statements are asked at a time is part of it",
         replay=ReplayedSessions(
-            str(Path(options.file).absolute()), options.speed or None, database.name, sessions
+            str(Path(options.file).absolute()), options.speed or None, database.name, sessions, skip
         ),
         samples=partial(replayed_samples, Path(options.file), database.name, NAME),
     )
