@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -65,7 +68,7 @@ def traffic(path: Path, turns: int = 40) -> Path:
     return captured(path, holding, waiting)
 
 
-def campaign(place: Path, server: Server, *, config: str = '"noindex.conf"', rounds: int = 6) -> None:
+def campaign(place: Path, server: Server, *, rounds: int = 6, other_load: float = 1) -> None:
     (place / "schema.sql").write_text(SCHEMA)
     (place / "fast.conf").write_text("synchronous_commit = off\nautovacuum = off\n")
     (place / "noindex.conf").write_text("enable_indexscan = off\nenable_bitmapscan = off\n")
@@ -76,7 +79,7 @@ name = "alone"
 order = "interleaved"
 rounds = {rounds}
 margin = 0.1
-other_load = 1
+other_load = {other_load}
 data_dir = "data"
 
 [[variants]]
@@ -87,7 +90,7 @@ config = ["default", "fast.conf"]
 [[variants]]
 server = "path:{server.bin_dir}"
 label = "new"
-config = ["default", "fast.conf", {config}]
+config = ["default", "fast.conf", "noindex.conf"]
 
 [[workloads]]
 name = "replay"
@@ -130,6 +133,35 @@ def test_only_the_planted_statement_is_slower(pg17: Server, place: Path, pgstrat
     table = next(table for table in page.tables if table.caption.startswith("Statements on new"))
     remarks = {row[2].text: row[-1].text for row in table.rows}
     assert "alone " in remarks[SLOW] and remarks[NEIGHBOUR] == neighbour.verdict.reason
+
+
+@pytest.mark.timeout(1200)
+def test_nothing_is_known_of_statements_beside_busy_programs(
+    pg17: Server, place: Path, pgstrata: Program
+) -> None:
+    """However large a difference is: beside other programs it may be theirs."""
+    campaign(place, pg17, rounds=4, other_load=0.25)
+    loops = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in range(len(os.sched_getaffinity(0)))
+    ]
+    try:
+        done = pgstrata("run", "a.toml")
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "executed alone" not in done.stdout + done.stderr
+    found = outcome(place)
+    assert found.left_out >= 3 and found.counted_rounds in (1, 4)
+    assert found.disturbance.startswith("other programs used ")
+    assert found.disturbance.endswith(f", and more than 25% in {found.left_out} of 4 rounds")
+    assert {one.verdict.reason for one in found.statements} == {found.disturbance}
+    page = PageReader(next(place.glob("results/**/*.html")))
+    table = next(table for table in page.tables if table.caption.startswith("Statements on new"))
+    assert {row[0].text for row in table.rows} == {"not known"}
+    assert f"{found.left_out} of 4 rounds are left out" in " ".join(page.text)
 
 
 @pytest.mark.timeout(1200)
