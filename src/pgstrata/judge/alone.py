@@ -56,8 +56,8 @@ def judge_alone(parts: Sequence[tuple[AloneTurns, AloneTurns]], margin: float, c
 def alone_in(
     name: str, records: Sequence[tuple[AloneRecords, AloneRecords, float]], margin: float, confidence: float
 ) -> AloneVerdict:
-    """Returns what a statement said alone. records: of the base and of the variant in each comparison, with
-    the share of the CPUs that other programs were allowed to use."""
+    """Returns the result of a statement alone. records: of the base and of the variant in each comparison,
+    with the share of the CPUs that other programs were allowed to use."""
     parts: list[tuple[AloneTurns, AloneTurns]] = []
     reason = ""
     for base, other, limit in records:
@@ -82,8 +82,8 @@ def agreed(beside: Verdict, alone: AloneVerdict) -> Verdict:
         why = f": {alone.reason}" if alone.reason else ""
         return set_aside(beside, f"{begins}, and not executed alone{why}")
     pairs = f" in {numbers.counted(alone.verdict.n, 'pair')}" if alone.verdict.word == "unclear" else ""
-    said = f"{_NAMED[alone.verdict.word]} alone ({figures(alone.verdict)}{pairs})"
-    return set_aside(beside, f"{begins}, {said}")
+    alone_words = f"{_NAMED[alone.verdict.word]} alone ({figures(alone.verdict)}{pairs})"
+    return set_aside(beside, f"{begins}, {alone_words}")
 
 
 def figures(verdict: Verdict) -> str:

@@ -186,9 +186,9 @@ def judge_measured(
     """The same from runs, with the margin of their comparison. Raises StoreError where a table is damaged."""
     runs = [one.run for one in base]
     rounds = {variant: rounds_of(measured) for variant, measured in others.items()}
-    found = {variant: _disturbed(base, measured) for variant, measured in others.items()}
-    left_out = {variant: rounds for variant, (rounds, _) in found.items()}
-    disturbances = {variant: reason for variant, (_, reason) in found.items()}
+    disturbed = {variant: _disturbed(base, measured) for variant, measured in others.items()}
+    left_out = {variant: keys for variant, (keys, _) in disturbed.items()}
+    disturbances = {variant: reason for variant, (_, reason) in disturbed.items()}
     judged = judge_statements(
         rounds_of(base),
         rounds,
@@ -197,10 +197,12 @@ def judge_measured(
         left_out=left_out,
         disturbances=disturbances,
     )
-    judged = {variant: _agreed(own, base, others[variant]) for variant, own in judged.items()}
+    judged = {variant: _agreed(statements, base, others[variant]) for variant, statements in judged.items()}
     return {
-        variant: JudgedStatements(own, len(left_out[variant] & rounds[variant].keys()), disturbances[variant])
-        for variant, own in judged.items()
+        variant: JudgedStatements(
+            statements, len(left_out[variant] & rounds[variant].keys()), disturbances[variant]
+        )
+        for variant, statements in judged.items()
     }
 
 
@@ -236,14 +238,14 @@ def _agreed(
     ]
     if not records:
         return list(statements)
-    found = []
+    results = []
     for one in statements:
         verdict = one.verdict
         if verdict.decided and verdict.word != "same":
             alone = alone_in(one.name, records, verdict.margin, verdict.confidence)
             one = replace(one, verdict=agreed(verdict, alone), alone=alone)
-        found.append(one)
-    return found
+        results.append(one)
+    return results
 
 
 def _in_turn(measured: MeasuredStep) -> tuple[str, int]:
@@ -253,21 +255,23 @@ def _in_turn(measured: MeasuredStep) -> tuple[str, int]:
 def _without(base: Rounds, other: Rounds, left_out: Collection[RoundKey]) -> tuple[Rounds, Rounds]:
     """Returns both sides without the rounds left out, or as they are where none of them would remain: figures
     are shown of a disturbed step, too."""
-    kept = [{key: own for key, own in side.items() if key not in left_out} for side in (base, other)]
-    return (kept[0], kept[1]) if all(kept) else (base, other)
+    remaining = [
+        {key: statements for key, statements in side.items() if key not in left_out} for side in (base, other)
+    ]
+    return (remaining[0], remaining[1]) if all(remaining) else (base, other)
 
 
 def _disturbed(base: Sequence[MeasuredStep], other: Sequence[MeasuredStep]) -> tuple[set[RoundKey], str]:
     """Returns the rounds in which other programs disturbed a side, all of them on a machine on which they
     disturbed the step; and why all are disturbed, an empty text where they are not."""
     here, there = ({one.run.repeat: one for one in side} for side in (base, other))
-    kept, _, reason = undisturbed(here, there)
+    undisturbed_base, _, reason = undisturbed(here, there)
     rounds = {
         (here[repeat].run.comparison or "", repeat, part.pair)
-        for repeat in here.keys() - kept.keys()
+        for repeat in here.keys() - undisturbed_base.keys()
         for part in here[repeat].record.slices
     }
-    for repeat in kept.keys() & there.keys():
+    for repeat in undisturbed_base.keys() & there.keys():
         run, second = here[repeat].run, there[repeat].run
         if run.comparison == second.comparison:
             pairs = disturbed_pairs(here[repeat].record, there[repeat].record)

@@ -502,8 +502,8 @@ def _lines(one: StatementVerdict, own: Judged) -> Iterator[str]:
         yield f"{one.verdict.reason}: {_short(text_of(one.name))}"
         return
     alone = one.alone.verdict if one.alone is not None else None
-    said = f"; alone {figures(alone)}" if alone is not None else ""
-    yield f"{numbers.longer(one.longer)} ({each}{plan}{said}): {_short(text_of(one.name))}"
+    beside = f"; alone {figures(alone)}" if alone is not None else ""
+    yield f"{numbers.longer(one.longer)} ({each}{plan}{beside}): {_short(text_of(one.name))}"
 
 
 def record(decision: Decision, page: Path, report: Path) -> Json:

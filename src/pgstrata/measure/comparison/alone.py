@@ -60,16 +60,16 @@ def candidates(
             sides[other.label] = other
             disturbed[other.label] = {("", 1, pair) for pair in disturbed_pairs(base, other)}
     rounds = {label: other.rounds() for label, other in sides.items()}
-    found: dict[str, Candidate] = {}
+    by_name: dict[str, Candidate] = {}
     judged = judge_statements(base.rounds(), rounds, watched=watched, margin=margin, left_out=disturbed)
     for label, statements in judged.items():
         for one in statements:
             if one.verdict.decided and one.verdict.word != "same":
-                candidate = found.setdefault(one.name, Candidate(one.name))
+                candidate = by_name.setdefault(one.name, Candidate(one.name))
                 candidate.share = max(candidate.share, one.share)
                 candidate.seconds = max(candidate.seconds, one.base.mean, one.other.mean)
                 candidate.others.append(sides[label])
-    return sorted(found.values(), key=lambda one: -one.share)
+    return sorted(by_name.values(), key=lambda one: -one.share)
 
 
 def budget(rounds_seconds: float) -> float:
@@ -98,10 +98,10 @@ class AloneExecution:
         self._margin, self._seconds, self._leave = margin, seconds, leave
         self._records: dict[str, list[AloneRecord]] = {one.label: [] for one in here}
 
-    def execute(self, found: Sequence[Candidate]) -> None:
+    def execute(self, candidates: Sequence[Candidate]) -> None:
         """Executes them and keeps the records. Raises Interrupted."""
         begun = time.monotonic()
-        chosen = found[:MOST_STATEMENTS]
+        chosen = candidates[:MOST_STATEMENTS]
         if chosen:
             text = numbers.counted(len(chosen), "statement")
             self._base.run.progress.say(
@@ -110,7 +110,7 @@ class AloneExecution:
             assert self._base.measurement is not None
             with self._base.measurement.scratch("alone") as folder:
                 self._each(chosen, self._steps(chosen, folder), begun + self._seconds)
-        for one in found[MOST_STATEMENTS:]:
+        for one in candidates[MOST_STATEMENTS:]:
             self._keep(one, {}, f"only the {MOST_STATEMENTS} with the largest share of the time are")
         for participant in self._here:
             if participant.measurement is not None:

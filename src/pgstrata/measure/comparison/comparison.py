@@ -297,16 +297,16 @@ class Comparison:
             return False
         others = [one for one in self.here if one is not base]
         margin, watched = self.settings.margin, self.settings.until == "verdict"
-        found = candidates(base, others, watched=watched, margin=margin)
-        if found and restored:
+        differing = candidates(base, others, watched=watched, margin=margin)
+        if differing and restored:
             self._draw_layout()
             self._each(Participant.restored)
         used = sum(one.seconds for participant in self.here for one in participant.slices)
         if base.error is None:
             AloneExecution(
                 base, self.here, step, margin=margin, seconds=budget(used), leave=self._try
-            ).execute(found)
-        return bool(found) and restored
+            ).execute(differing)
+        return bool(differing) and restored
 
     def _frozen(self, schedule: Schedule) -> None:
         """Whole steps of all at the same time, each from the snapshot of its cluster, in frozen turns."""

@@ -61,24 +61,26 @@ def alone_statements(
         known = {numbers[name]: name for name in wanted if name in numbers}
         samples = _samples(captured, database, known.keys())
         reads = {n: shapes[n].reads for n in known}
-    found = dict.fromkeys(wanted, AloneStatement(None, "", "no execution of it that went well is in the log"))
+    statements = dict.fromkeys(
+        wanted, AloneStatement(None, "", "no execution of it that went well is in the log")
+    )
     for place, (number, name) in enumerate(known.items()):
         if number not in samples:
             continue
         if reason := _why_not(samples[number].statements[0].text):
-            found[name] = AloneStatement(None, "", reason)
+            statements[name] = AloneStatement(None, "", reason)
             continue
         path = folder / f"{place}.traffic"
         executions = max(1, min(MOST_EXECUTIONS, round(TURN_SECONDS / max(wanted[name], 1e-6))))
         _write(path, database, text_of(name), samples[number], executions, rolled_back=not reads[number])
-        found[name] = AloneStatement(_step(path, database, role, confined), name_of(0, text_of(name)))
-    return found
+        statements[name] = AloneStatement(_step(path, database, role, confined), name_of(0, text_of(name)))
+    return statements
 
 
 def _samples(captured: Captured, database: str, wanted: Collection[int]) -> dict[int, _Samples]:
     """Executions of each wanted statement, by its number, all with the settings of the first."""
     databases = [one.name for one in captured.header.databases]
-    found: dict[int, _Samples] = {}
+    samples: dict[int, _Samples] = {}
     missing, read = set(wanted), 0
     for entry in captured.sessions():
         if not missing or read > MOST_READ:
@@ -89,16 +91,16 @@ def _samples(captured: Captured, database: str, wanted: Collection[int]) -> dict
         for statement in captured.statements(entry):
             read += 1
             if statement.shape in missing and not statement.sqlstate:
-                own = found.setdefault(statement.shape, _Samples(settings))
-                if own.settings == settings:
-                    own.add(statement)
-                    if own.full:
+                of_shape = samples.setdefault(statement.shape, _Samples(settings))
+                if of_shape.settings == settings:
+                    of_shape.add(statement)
+                    if of_shape.full:
                         missing.discard(statement.shape)
             if _sets(statement) and len(settings) < MOST_SETTINGS:
                 settings = (*settings, statement.text)
             if not missing or read > MOST_READ:
                 break
-    return found
+    return samples
 
 
 def _words(text: str) -> list[str]:

@@ -70,13 +70,13 @@ def judged_table(base: str, found: Judged, keys: Sequence[tuple[str, str]] = ())
     )
 
 
-def left_out_rounds(found: Judged) -> str:
+def left_out_rounds(judged: Judged) -> str:
     """Returns how many rounds are in no figure, and why; an empty text where all are."""
-    if not found.left_out:
+    if not judged.left_out:
         return ""
-    rounds = numbers.counted(found.rounds, "round")
-    are = "is" if found.left_out == 1 else "are"
-    return f"{found.left_out} of {rounds} {are} left out: other programs used too much of the CPUs meanwhile"
+    rounds = numbers.counted(judged.rounds, "round")
+    are = "is" if judged.left_out == 1 else "are"
+    return f"{judged.left_out} of {rounds} {are} left out: other programs used too much of the CPUs meanwhile"
 
 
 def _cells(one: StatementVerdict, found: Judged) -> Iterator[Cell]:
