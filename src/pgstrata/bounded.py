@@ -1,13 +1,12 @@
-"""Reading packed data and JSON whose sender is not trusted: sizes and depths have an end, errors one type.
+"""Reads packed data and JSON whose sender is not trusted: size, depth and number of values are bounded.
 
-What a file says of its own size is never believed: packed data are inflated until they are whole or a limit
-is reached, and a document that is nested too deep is an error and no RecursionError.
+The size that a file states is never believed: packed data are inflated until they are whole or a limit is
+reached. Whatever is wrong is a BoundError, also a document that is nested too deep.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import zlib
 from typing import Any, TypeVar
@@ -48,6 +47,9 @@ def inflate(data: bytes, most: int, wbits: int = zlib.MAX_WBITS) -> bytes:
 
 _QUOTES = re.compile(rb'(?:[^"\\]|\\.)*"', re.DOTALL)
 
+MOST_VALUES = 4_000_000
+"""Most commas, colons and opening brackets of a JSON document: each stands for at most 70 bytes of memory."""
+
 
 def json_as(data: bytes, kind: type[T], most_texts: int = 1_000_000) -> T:
     """Returns a JSON document as a msgspec type.
@@ -60,6 +62,8 @@ def json_as(data: bytes, kind: type[T], most_texts: int = 1_000_000) -> T:
         quotes = sum(1 for _ in itertools.islice(_QUOTES.finditer(data), 2 * most_texts + 1))
         if quotes > 2 * most_texts:
             raise BoundError(f"it holds more than {most_texts:,} texts")
+    if len(data) > MOST_VALUES and sum(map(data.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
+        raise BoundError(f"it holds more than {MOST_VALUES:,} values")
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeError, ValueError) as error:
@@ -69,17 +73,8 @@ def json_as(data: bytes, kind: type[T], most_texts: int = 1_000_000) -> T:
 
 
 def json_any(data: bytes | str) -> Any:
-    """Returns a JSON document. Raises BoundError for what is none, is nested too deep, or has a key twice."""
+    """Returns a JSON document as Python values. Raises BoundError as `json_as` does."""
     try:
-        return json.loads(data, object_pairs_hook=_once)
-    except ValueError as error:
-        raise BoundError(str(error)) from error
-    except RecursionError:
-        raise BoundError("it is nested too deep") from None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = dict(pairs)
-    if len(keys) < len(pairs):
-        raise BoundError("it has a key twice")
-    return keys
+        return json_as(data.encode() if isinstance(data, str) else data, Any)
+    except UnicodeEncodeError as error:
+        raise BoundError("it is not valid Unicode") from error

@@ -10,6 +10,7 @@ import msgspec
 
 from pgstrata.bisect.line import Range
 from pgstrata.bisect.procedure import Procedure, TaskOutcome, Why
+from pgstrata.bounded import BoundError, json_as
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.store import disk
 from pgstrata.store.disk import read_regular, storing
@@ -84,10 +85,10 @@ def load(folder: Path) -> State | None:
     """The state of a folder; None where it has none. Raises StoreError for a file that is damaged."""
     path = folder / FILE
     try:
-        state = msgspec.json.decode(read_regular(path, MOST_BYTES), type=State)
+        state = json_as(read_regular(path, MOST_BYTES), State)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, BoundError) as error:
         raise StoreError(
             f"{path} cannot be used: {getattr(error, 'strerror', None) or error}",
             "its search cannot go on: name another folder with --results, or remove this one",

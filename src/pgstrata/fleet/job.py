@@ -14,6 +14,7 @@ from msgspec import structs
 
 import pgstrata
 from pgstrata import numbers
+from pgstrata.bounded import BoundError, json_as
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.recorded import as_planned
 from pgstrata.campaign.plan.runs import Plan
@@ -45,6 +46,7 @@ from pgstrata.fleet.tasks import (
     encode,
 )
 from pgstrata.judge.compare import compare_all
+from pgstrata.ownership import read_small
 from pgstrata.server.source.spec import is_source
 from pgstrata.store import Results, Run, disk
 from pgstrata.store.choose import Side
@@ -274,8 +276,8 @@ class CampaignJob:
 
     def _read_known(self) -> dict[str, Known]:
         try:
-            return msgspec.json.decode((self._place / QUALIFIED).read_bytes(), type=dict[str, Known])
-        except (OSError, msgspec.MsgspecError):
+            return json_as(read_small(self._place / QUALIFIED).encode(), dict[str, Known])
+        except (OSError, BoundError):
             return {}
 
     def _remember(self, seen: SeenMachine, qualification: Qualification) -> None:

@@ -50,7 +50,7 @@ def unpack(parcel: Parcel, folder: Path, *, private: bool = False) -> None:
     Raises ServerError where the digest is wrong, a name or link leads out of the folder, or it is larger than
     MOST_BYTES; OSError where it cannot be written.
     """
-    data = parcel.content or Path(parcel.shared).read_bytes()
+    data = parcel.content or disk.read_regular(Path(parcel.shared), MOST_BYTES)
     if hashlib.sha256(data).hexdigest() != parcel.digest:
         raise ServerError("a parcel was damaged on its way: its digest is another", "it is sent again")
     name = "a parcel"

@@ -7,7 +7,6 @@ its servers and its driver with it.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import subprocess
@@ -20,6 +19,7 @@ from typing import IO, Any
 from distributed import get_worker
 from distributed.core import Status
 
+from pgstrata.bounded import json_any
 from pgstrata.errors import PgstrataError, ServerError, server_said
 from pgstrata.fleet import machine, servers
 from pgstrata.fleet.child import ANSWER, TASK
@@ -196,7 +196,7 @@ class _Lines:
         found = []
         for line in lines:
             with contextlib.suppress(ValueError):
-                value = json.loads(line)
+                value = json_any(line)
                 found += [value] if isinstance(value, dict) else []
         return found
 

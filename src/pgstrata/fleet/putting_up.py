@@ -22,8 +22,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from pgstrata.bounded import BoundError, json_as
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.fleet.certificates import KEY, Certificates, certificates_in, make_certificates
+from pgstrata.ownership import read_small
 from pgstrata.server.cache import cache_folder
 from pgstrata.store import disk
 from pgstrata.user_files import read_text, user_path
@@ -143,8 +145,8 @@ def write(fleet: Fleet) -> None:
 def read(name: str) -> Fleet | None:
     """What is known of a fleet; None where there is none of this name."""
     try:
-        return msgspec.json.decode(state_file(name).read_bytes(), type=Fleet)
-    except (OSError, msgspec.MsgspecError):
+        return json_as(read_small(state_file(name)).encode(), Fleet)
+    except (OSError, BoundError):
         return None
 
 

@@ -223,7 +223,7 @@ def decode_answer(text: bytes) -> Answer:
 def _refusing(what: str) -> Iterator[None]:
     try:
         yield
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise UsageError(
             f"this is no {what} of a fleet: {error}", "client and workers must be of the same release"
         ) from error

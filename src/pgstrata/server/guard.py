@@ -29,6 +29,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pgstrata.bounded import json_any
 from pgstrata.errors import OwnershipError, PgstrataError, ServerError
 from pgstrata.ownership import own_file, own_folder
 from pgstrata.server import ipc
@@ -369,7 +370,7 @@ def _read(lock: int) -> Json:
     facts: Json = {}
     for line in os.pread(lock, _MARKER_BYTES, 0).decode(errors="replace").splitlines():
         with contextlib.suppress(ValueError):
-            found = json.loads(line)
+            found = json_any(line)
             facts |= found if isinstance(found, dict) else {}
     return facts
 

@@ -25,6 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from pgstrata import numbers
+from pgstrata.bounded import BoundError, json_as
 from pgstrata.errors import ServerError
 from pgstrata.ownership import hand_over, own_folder, read_small
 from pgstrata.server.account import Account, server_account
@@ -86,9 +87,9 @@ def find(key: str, say: Callable[[str], None] = lambda text: None) -> Loaded | N
         return None
     own_folder(folder, "kept data", advice=ADVICE, linked=False, way=False)
     try:
-        record = msgspec.json.decode(read_small(folder / _RECORD), type=LoadedRecord)
+        record = json_as(read_small(folder / _RECORD).encode(), LoadedRecord)
         whole = record.key == key and record.listing == _listing(folder / _DATA)
-    except (OSError, ServerError, msgspec.DecodeError):
+    except (OSError, ServerError, BoundError):
         whole = False
     if not whole:
         short = key[:_SHOWN]
@@ -153,8 +154,8 @@ def kept() -> list[tuple[str, LoadedRecord | None, Path]]:
     found = []
     for folder in sorted(cache_folder(FOLDER).glob("[0-9a-f]*")):
         try:
-            record = msgspec.json.decode(read_small(folder / _RECORD), type=LoadedRecord)
-        except (OSError, msgspec.DecodeError):
+            record = json_as(read_small(folder / _RECORD).encode(), LoadedRecord)
+        except (OSError, BoundError):
             record = None
         found.append((folder.name, record, folder))
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -11,9 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pgstrata.bounded import json_any
 from pgstrata.driver.path import find_tools
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.ownership import own_folder
+from pgstrata.ownership import own_folder, read_small
 from pgstrata.server import cache
 from pgstrata.server.account import Account, blocked_at, server_account
 from pgstrata.server.cache import ADVICE, building, cache_dir, cache_folder, discard, publish
@@ -71,10 +71,12 @@ def fetched() -> list[tuple[str, Path]]:
     found = []
     for about in cache_folder("servers").glob("pg-*/pgstrata.json"):
         try:
-            found.append((str(json.loads(about.read_text())["version"]), about.parent))
-        except (OSError, ValueError, KeyError):
+            version = str(json_any(read_small(about))["version"])
+            number = [int(part) for part in version.split(".")]
+        except (OSError, ValueError, LookupError, TypeError):
             continue
-    return sorted(found, key=lambda item: [int(part) for part in item[0].split(".")])
+        found.append((number, version, about.parent))
+    return [(version, folder) for _, version, folder in sorted(found)]
 
 
 def remove(version: str) -> list[str]:
@@ -106,7 +108,7 @@ def _ask(arguments: list[str]) -> Iterator[dict[str, Any]]:
         assert process.stdout is not None and process.stderr is not None
         try:
             for line in process.stdout:
-                event = json.loads(line)
+                event = json_any(line)
                 if event.get("event") == "error":
                     raise ServerError(str(event.get("message", "")), str(event.get("hint", "")))
                 yield event

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from pgstrata.bounded import json_any
 from pgstrata.ownership import believed_file
 from pgstrata.sql_text import literal
 from pgstrata.store import sums
@@ -117,7 +118,7 @@ _LOADED = (
 
 def _entry(row: Sequence[Any]) -> Entry:
     """As `_LOADED` gives it. Raises ValueError, TypeError for what no release has written."""
-    participants = () if row[-1] == "[]" else tuple(json.loads(row[-1]))
+    participants = () if row[-1] == "[]" else tuple(json_any(row[-1]))
     values: list[Any] = [*row[:-1], participants]
     return Entry(*values)
 

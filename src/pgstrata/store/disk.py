@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pgstrata import numbers
 from pgstrata.errors import StoreError, is_disk_full
 from pgstrata.ownership import private_opener
 
@@ -70,7 +71,7 @@ def read_regular(path: Path, most: int) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is no regular file", str(path))
         if status.st_size > most:
-            raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MB", str(path))
+            raise OSError(errno.EFBIG, f"it is larger than {numbers.size(most)}", str(path))
         return file.read(most)
 
 

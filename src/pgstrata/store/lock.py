@@ -18,8 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from pgstrata.bounded import json_any
 from pgstrata.errors import StoreError
-from pgstrata.ownership import own_folder
+from pgstrata.ownership import own_folder, read_small
 from pgstrata.store.disk import storing
 
 _NAME_WAIT_SECONDS = 0.5
@@ -95,7 +96,7 @@ def is_held(path: Path) -> bool:
 def holder(path: Path) -> Holder | None:
     """Who wrote its name into the lock file; None where it cannot be read."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json_any(read_small(path))
         return Holder(int(data["pid"]), str(data["host"]), str(data["since"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pgstrata.bounded import BoundError, json_any, json_as
 from pgstrata.errors import StoreError
 from pgstrata.store import disk, sums
 from pgstrata.store.names import RunKey
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-MOST_BYTES = 256 << 20
-"""Of run.json and the other JSON files of a run."""
+MOST_BYTES = 32 << 20
+"""Of run.json and each other JSON file of a run."""
 
 MOST_REASON = 300
 """Characters of what is said about a damaged run: it may quote what is in it."""
@@ -161,8 +162,8 @@ class Run:
         found = {}
         for path in sorted((self.folder / "spec").glob("*.json")):
             try:
-                spec = _SPEC.decode(disk.read_regular(path, MOST_BYTES))
-            except (OSError, msgspec.DecodeError):
+                spec = json_as(disk.read_regular(path, MOST_BYTES), _Spec)
+            except (OSError, BoundError):
                 continue
             found[spec.step] = _digest(tuple((role.name, bytes(role.scripts)) for role in spec.roles))
         return found
@@ -188,13 +189,10 @@ class _Spec(msgspec.Struct):
     roles: list[_Role] = []
 
 
-_SPEC = msgspec.json.Decoder(_Spec)
-
-
 @lru_cache(maxsize=4096)
 def _digest(roles: tuple[tuple[str | None, bytes], ...]) -> bytes:
     """Of scripts as they mean the same, however they are written. Runs of a campaign share most of them."""
-    parts = [(name, json.loads(scripts)) for name, scripts in roles]
+    parts = [(name, json_any(scripts)) for name, scripts in roles]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()
 
 
@@ -328,8 +326,8 @@ def _check_parquet(path: Path) -> None:
 
 def _optional_json(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(disk.read_regular(path, MOST_BYTES))
-    except (OSError, ValueError, RecursionError):
+        data = json_any(disk.read_regular(path, MOST_BYTES))
+    except (OSError, BoundError):
         return {}
     return data if isinstance(data, dict) else {}
 

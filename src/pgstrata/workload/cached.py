@@ -5,13 +5,14 @@ All of it is made again where it is missing.
 
 from __future__ import annotations
 
-import json
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pgstrata.bounded import json_any
+from pgstrata.ownership import read_small
 from pgstrata.server import delay, loaded
 from pgstrata.server.cache import cache_folder, remove
 from pgstrata.server.loaded import LoadedRecord
@@ -25,7 +26,7 @@ LETTERS = 8
 """Of a name that is a digest: so many are shown, and at least so many name it."""
 
 _WHAT: Mapping[str, Callable[[Path], str]] = {
-    source.FOLDER: lambda folder: f"rows of {json.loads((folder / source.ABOUT).read_text())['file']}",
+    source.FOLDER: lambda folder: f"rows of {json_any(read_small(folder / source.ABOUT))['file']}",
     tpcds.FOLDER: lambda folder: "rows and answers of TPC-DS",
     corpus.FOLDER: lambda folder: "mail",
     vectors.FOLDER: lambda folder: "vectors",
@@ -69,7 +70,7 @@ def cached() -> list[Cached]:
                 found.append(_cached(folder, what_of(folder)))
             except FileNotFoundError:  # removed meanwhile, or never whole
                 continue
-            except (OSError, ValueError, KeyError):
+            except (OSError, ValueError, LookupError, TypeError):
                 found.append(_cached(folder, "damaged"))
     digests = cache_folder(contents.FOLDER)
     if digests.is_dir() and any(digests.iterdir()):

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgstrata.bounded import json_any
 from pgstrata.errors import ServerError, server_said
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.session import Connectable
@@ -97,7 +98,7 @@ def _marked(connection: Connection) -> list[str]:
     if row is None or not row[0]:
         return []
     try:
-        names = json.loads(row[0])["tables"]
+        names = json_any(row[0])["tables"]
     except (ValueError, KeyError, TypeError):
         return []
     return [name for name in names if isinstance(name, str)]

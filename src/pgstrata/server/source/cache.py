@@ -22,8 +22,9 @@ from typing import Any
 
 import msgspec
 
+from pgstrata.bounded import BoundError, json_any, json_as
 from pgstrata.errors import ServerError
-from pgstrata.ownership import own_folder
+from pgstrata.ownership import own_folder, read_small
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.cache import cache_dir
 from pgstrata.server.source.failure import BuildError
@@ -64,8 +65,8 @@ class Kept:
 def find(key: str) -> BuiltRecord | None:
     """What is recorded of a built server; None where it is not there."""
     try:
-        return msgspec.json.decode((folder_of(key) / "built.json").read_bytes(), type=BuiltRecord)
-    except (OSError, msgspec.DecodeError):
+        return json_as(read_small(folder_of(key) / "built.json").encode(), BuiltRecord)
+    except (OSError, BoundError):
         return None
 
 
@@ -268,7 +269,7 @@ def write_json(path: Path, value: Json) -> None:
 
 def _read(path: Path) -> Json | None:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json_any(read_small(path))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) and "key" in found and "build" in found else None

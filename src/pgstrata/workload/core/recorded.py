@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pgstrata.bounded import json_any
 from pgstrata.driver.events import StatementDone
+from pgstrata.errors import ServerError
 from pgstrata.judge.common_queries import rate_of_queries
+from pgstrata.store.disk import read_regular
 from pgstrata.workload.core.language import Digest
 
 Json = dict[str, Any]
 
 CANCELLED = "57014"
 """SQLSTATE of a statement that ran into statement_timeout."""
+
+MOST_PLAN_BYTES = 16 << 20
+"""Of the plan of one query."""
 
 _BLOCK = 8192
 _BUFFERS = {
@@ -30,7 +35,8 @@ _BUFFERS = {
 
 def answer_as_it_came(result: Path) -> str:
     """Digest of the rows in their order, every letter of them."""
-    return hashlib.md5(result.read_bytes(), usedforsecurity=False).hexdigest()
+    with result.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def answer_in_any_order(result: Path) -> str:
@@ -119,9 +125,16 @@ def explained(time_limit: float) -> Callable[[Sequence[StatementDone], Path], Di
 
 
 def _plan(result: Path) -> Json:
-    text = "\n".join(row[0] or "" for row in rows_of(result.read_text(encoding="utf-8")))
-    plan = json.loads(text)[0]
-    return dict(plan)
+    """Returns the plan in a file of rows. Raises ServerError for what is none."""
+    try:
+        text = read_regular(result, MOST_PLAN_BYTES).decode()
+        plans = json_any("\n".join(row[0] or "" for row in rows_of(text)))
+        return dict(plans[0])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ServerError(
+            f"the server's plan in {result.name} cannot be read: {getattr(error, 'strerror', None) or error}",
+            "leave the query out, or measure without plans",
+        ) from error
 
 
 def rows_of(text: str) -> list[list[str | None]]:

@@ -21,6 +21,7 @@ from typing import Any
 
 import duckdb
 
+from pgstrata.bounded import json_any
 from pgstrata.sql_text import literal
 from pgstrata.workload.tpcds import data
 from pgstrata.workload.tpcds.compare import RightAnswer, close
@@ -63,7 +64,7 @@ def widen(connection: duckdb.DuckDBPyConnection, text: str) -> Widened:
     Raises ValueError for what is not one SELECT.
     """
     row = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchone()
-    tree: Json = json.loads(row[0]) if row else {"error": True}
+    tree: Json = json_any(row[0]) if row else {"error": True}
     if tree.get("error") or len(tree["statements"]) != 1:
         raise ValueError(f"not one SELECT: {tree.get('error_message', 'several statements')}")
     node: Json = tree["statements"][0]["node"]

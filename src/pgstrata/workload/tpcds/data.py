@@ -12,7 +12,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
+from pgstrata.bounded import json_any
 from pgstrata.errors import ServerError
+from pgstrata.ownership import read_small
 from pgstrata.server.cache import cache_folder, keeping, use
 from pgstrata.server.process import start
 from pgstrata.workload.tpcds.source import tables
@@ -44,7 +46,7 @@ def file(scale: float, table: str) -> Path:
 def about(scale: float) -> Json | None:
     """`{scale, raw_bytes, tables: {name: {rows, bytes}}}`; None where the data is not there yet."""
     try:
-        data = json.loads((folder(scale) / ABOUT).read_text())
+        data = json_any(read_small(folder(scale) / ABOUT))
     except (OSError, ValueError):
         return None
     return data if isinstance(data, dict) else None

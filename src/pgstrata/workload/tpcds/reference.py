@@ -6,21 +6,25 @@ the one before when that has grown.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from pgstrata.bounded import BoundError, json_as
 from pgstrata.ownership import own_folder
 from pgstrata.server.cache import ADVICE, building
 from pgstrata.server.process import start
+from pgstrata.store.disk import read_regular
 from pgstrata.workload.tpcds import data
 from pgstrata.workload.tpcds.compare import RightAnswer
 
 METHOD = 2
 """Of asking: answers of another one are not used any more."""
+
+MOST_BYTES = 64 << 20
+"""Of the file of an answer."""
 
 
 def folder(scale: float) -> Path:
@@ -35,10 +39,9 @@ def place(scale: float, number: int) -> Path:
 def answer(scale: float, number: int) -> RightAnswer | None:
     """DuckDB's answer; None where it has none."""
     try:
-        kept = json.loads(place(scale, number).read_text())
-    except (OSError, ValueError):
+        return json_as(read_regular(place(scale, number), MOST_BYTES), RightAnswer)
+    except (OSError, BoundError):
         return None
-    return None if "error" in kept else RightAnswer(**kept)
 
 
 def make(

@@ -16,8 +16,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from pgstrata.bounded import BoundError, json_as
 from pgstrata.errors import ServerError
 from pgstrata.server.cache import cache_folder, keeping, use
+from pgstrata.store.disk import read_regular
 from pgstrata.workload.vector.options import Distance, VectorOptions
 
 FOLDER = "vectors"
@@ -28,6 +30,9 @@ FORMAT = 1
 
 SPREAD = 150.0
 """Of places around the origin, and of vectors around their place: standard deviation in each dimension."""
+
+MOST_DIGITS = 11
+"""Of the number of a vector in a list, with what stands between two of them."""
 
 AT_ONCE = 10_000
 """Vectors that are drawn and compared together."""
@@ -75,11 +80,18 @@ class VectorData:
 
     def truth(self) -> list[list[int]]:
         """Numbers of the k nearest vectors of each that is looked for. Raises ServerError."""
+        file = self.folder / "truth.json"
+        most = self.queries * (self.k * MOST_DIGITS + 2) + 2
         try:
-            found: list[list[int]] = json.loads((self.folder / "truth.json").read_text())
-        except (OSError, ValueError) as error:
-            raise ServerError(f"{self.folder}/truth.json cannot be read: {error}") from error
-        return found
+            numbers = json_as(read_regular(file, most), list[list[int]])
+            if [len(row) for row in numbers] != [self.k] * self.queries:
+                raise BoundError(f"it does not hold {self.k} neighbours of each of {self.queries} vectors")
+        except (OSError, BoundError) as error:
+            raise ServerError(
+                f"{file} cannot be used: {getattr(error, 'strerror', None) or error}",
+                f"remove it with: pgstrata data remove {self.folder.name[:8]}",
+            ) from error
+        return numbers
 
     def make(self, check: Callable[[], None]) -> None:
         """Makes it unless it is there. check: called often, may raise to give up. Raises ServerError."""

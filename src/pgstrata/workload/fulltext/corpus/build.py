@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata import numbers
+from pgstrata.bounded import json_any
 from pgstrata.errors import UsageError
+from pgstrata.ownership import read_small
 from pgstrata.server.cache import cache_folder, keeping, use
 from pgstrata.user_files import shown
 from pgstrata.workload.fulltext.corpus import rows, sources
@@ -72,7 +74,7 @@ class Corpus:
     def about(self) -> Json | None:
         """`{messages, bytes, seconds, counts, damaged}`; None where it is not made yet."""
         try:
-            data = json.loads((self.folder / "about.json").read_text())
+            data = json_any(read_small(self.folder / "about.json"))
         except (OSError, ValueError):
             return None
         return data if isinstance(data, dict) else None
