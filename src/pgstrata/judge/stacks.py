@@ -22,7 +22,7 @@ def parse_folded(text: str) -> Counter[str]:
     stacks: Counter[str] = Counter()
     for line in text.split("\n"):
         stack, _, weight = line.rpartition(" ")
-        if stack and weight.isascii() and weight.isdigit():
+        if stack and len(weight) < 20 and weight.isascii() and weight.isdigit():
             stacks[stack] += int(weight)
     return stacks
 

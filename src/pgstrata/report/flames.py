@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 import subprocess
 import tempfile
@@ -13,13 +12,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pgstrata.bounded import GZIP, BoundError, inflate
 from pgstrata.driver.path import find_tools
 from pgstrata.errors import PgstrataError
 from pgstrata.judge.stacks import Stacks, add_up, folded_text, in_samples, parse_folded
 from pgstrata.ownership import write_private
 from pgstrata.page.results import Repeats, RunSet, anchor
+from pgstrata.store.disk import read_regular
 
 FOLDER = "flames"
+
+MOST_BYTES = 64 << 20
+"""Of the stacks of one role, unpacked."""
+
+MOST_STACKS = 500_000
+"""Different stacks of one role."""
+
 _DRAWERS = 4
 
 
@@ -67,9 +75,12 @@ def _of_repeats(own: Repeats, role: str) -> Flame | None:
         if not path.is_relative_to(measured.run.folder.resolve()):
             continue  # a record from elsewhere must not name files of this machine
         try:
-            part = parse_folded(gzip.decompress(path.read_bytes()).decode("utf-8", "replace"))
-        except (OSError, EOFError, zlib.error):
+            text = inflate(read_regular(path, MOST_BYTES), MOST_BYTES, GZIP)
+        except (OSError, BoundError):
             continue
+        if text.count(b"\n") > MOST_STACKS:
+            continue
+        part = parse_folded(text.decode("utf-8", "replace"))
         if part:
             # repeats weigh by their samples whatever the period of the event was
             parts.append(in_samples(part, entry.samples * 1000))

@@ -22,9 +22,13 @@ from hdrh.codec import HdrHistogramEncoder
 from hdrh.histogram import HdrHistogram
 from pyhdrh import decode as read_counters
 
+from pgstrata.bounded import inflate
 from pgstrata.errors import StoreError
 
 LOWEST_US, HIGHEST_US, DIGITS = 1, 3_600_000_000, 3
+
+MOST_BYTES = 1 << 20
+"""Of a histogram, unpacked: the largest of this precision has 55,296 counters of at most nine bytes."""
 
 Values = npt.NDArray[np.int64]
 
@@ -155,6 +159,7 @@ class Bucket:
 def decode(text: str) -> Histogram:
     """The histogram behind its base64 text. Raises StoreError when it is none."""
     try:
+        _check_geometry(text)
         payload: Any = HdrHistogramEncoder.decode(text)
         header = payload.payload
         geometry = (
@@ -168,6 +173,17 @@ def decode(text: str) -> Histogram:
         # the codec raises a dozen unrelated types on damaged input, down to IndexError
         raise StoreError(f"a latency histogram is damaged: {cause or type(cause).__name__}") from cause
     return Histogram(np.frombuffer(payload.counts, dtype=np.int64), geometry)
+
+
+def _check_geometry(text: str) -> None:
+    """Raises ValueError, struct.error for what unpacks to more than a histogram may have.
+
+    The codec itself unpacks everything, and makes as many counters as the header asks for.
+    """
+    inner = inflate(binascii.a2b_base64(text)[_BEGIN.size :], MOST_BYTES)
+    _, digits, lowest, highest, _ = _HEADER.unpack_from(inner, _BEGIN.size)
+    if not (0 <= digits <= DIGITS and 0 < lowest <= highest):
+        raise ValueError(f"{digits} digits from {lowest} to {highest} µs are more than a histogram may have")
 
 
 def record(microseconds: Iterable[int]) -> Histogram:
@@ -205,6 +221,7 @@ _HEADER = struct.Struct(">iiqqd")
 _BEFORE = _BEGIN.size + _HEADER.size
 _WORD = 8
 _ROOM = 1024  # bytes that nearly every histogram of a second fits in
+_MOST_PACKED = 1 << 16  # zlib unpacks a byte to at most 1,032
 
 
 def total(texts: Sequence[str]) -> Histogram:
@@ -231,6 +248,8 @@ def _total(texts: Sequence[str]) -> Histogram | None:
     for text in texts:
         raw = binascii.a2b_base64(text)
         if _BEGIN.unpack_from(raw) != (_OUTER, len(raw) - _BEGIN.size):
+            return None
+        if len(raw) > _MOST_PACKED:
             return None
         payload = zlib.decompress(raw[_BEGIN.size :], bufsize=_ROOM)
         cookie, length = _BEGIN.unpack_from(payload)

@@ -6,15 +6,26 @@ since the part before it.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgstrata.errors import ServerError
+from pgstrata.store.disk import read_regular
+from pgstrata.user_files import shown
 
 _NAMED = re.compile(r"\((\d+)\)(?: (.*))?")
 _RECURSION = re.compile(r"'\d+$")
+
+_MOST_DIGITS = 20
+
+MOST_BYTES = 128 << 20
+"""Of a part file; that of a backend has about 5 MB."""
+
+MOST_ENTRIES = 500_000
+"""Functions and calls of a part file; that of a backend has about 20,000."""
 
 Key = tuple[str, str]
 """Object (path of the binary or library) and function."""
@@ -138,6 +149,9 @@ class _Names:
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def read(self, text: str) -> str:
         match = _NAMED.fullmatch(text)
         if match is None:
@@ -151,36 +165,46 @@ class _Names:
 def read_part(path: Path) -> CallGraph:
     """One part file. Raises ServerError where it cannot be read or is cut."""
     try:
-        text = path.read_text(errors="replace")
+        data = read_regular(path, MOST_BYTES)
     except OSError as error:
-        raise ServerError(f"{path.name}, which callgrind wrote, cannot be read: {error.strerror}") from error
-    graph = _parse(text)
+        raise ServerError(
+            f"{path.name}, which callgrind wrote, cannot be read: {error.strerror}", "count again"
+        ) from error
+    try:
+        graph = _parse(io.TextIOWrapper(io.BytesIO(data), errors="replace"))
+    except (ValueError, IndexError) as error:
+        raise ServerError(
+            f"{path.name}, which callgrind wrote, is damaged: {error}", "count again"
+        ) from error
     if graph is None:
         raise ServerError(f"{path.name}, which callgrind wrote, is cut", "count again; the disk may be full")
     return graph
 
 
-def _parse(text: str) -> CallGraph | None:
+def _parse(lines: Iterable[str]) -> CallGraph | None:
+    """Returns None where the end is missing. Raises ValueError and IndexError for what is no such file."""
     graph = CallGraph()
     objects, functions = _Names(), _Names()
     here = called_in = ""
     function = callee = ""
     calls = 0.0
     inclusive = whole = False
-    for line in text.splitlines():
+    for line in map(str.rstrip, lines):
+        if len(graph.own) + len(graph.arcs) + len(objects) + len(functions) > MOST_ENTRIES:
+            raise ValueError(f"it names more than {MOST_ENTRIES:,} functions and calls")
         first = line[:1]
         if first.isdigit() or first in "+-*":
             numbers = line.split()[1:]  # the position is not needed
             if inclusive:
                 arc = graph.arcs.setdefault(((here, function), (called_in or here, callee)), Arc())
                 arc.calls += calls
-                arc.instructions += float(numbers[0]) if numbers else 0.0
+                arc.instructions += _count(numbers[0]) if numbers else 0.0
                 inclusive, called_in = False, ""
             elif numbers:
                 key = (here, function)
-                graph.own[key] = graph.own.get(key, 0.0) + float(numbers[0])
+                graph.own[key] = graph.own.get(key, 0.0) + _count(numbers[0])
                 for place, number in enumerate(numbers):
-                    graph.totals[place] += float(number)
+                    graph.totals[place] += _count(number)
             continue
         name, sign, value = line.partition("=")
         if not sign:
@@ -201,8 +225,14 @@ def _parse(text: str) -> CallGraph | None:
             case "cfn":
                 callee = _RECURSION.sub("", functions.read(value))
             case "calls":
-                calls, inclusive = float(value.split()[0]), True
+                calls, inclusive = _count(value.split()[0]), True
     return graph if whole else None
+
+
+def _count(text: str) -> float:
+    if len(text) > _MOST_DIGITS or not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{shown(text, 40)} is no number of instructions or calls")
+    return float(text)
 
 
 # --- what the server's own processes are ------------------------------------------------------

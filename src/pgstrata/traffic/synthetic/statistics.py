@@ -261,7 +261,7 @@ def _called(row: Mapping[str, Any], database: str) -> CalledStatement:
             _boolean(row.get("toplevel"), otherwise=True) is False,
             _name(row) == database,
         )
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise UsageError(f"the statistics are no numbers: {shown(error)}", EXPORT) from error
 
 

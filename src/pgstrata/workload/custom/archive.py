@@ -11,7 +11,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from pgstrata.errors import ServerError, UsageError, server_said
 from pgstrata.server.isolation import probe
 from pgstrata.server.process import server_env, start
 from pgstrata.server.source.cache import built
+from pgstrata.unpacking import opened
 from pgstrata.user_files import shown
 from pgstrata.workload.custom.source import Check, CopyBlock, Source, folder_of, unpacked
 from pgstrata.workload.custom.sql import SqlStatement, items
@@ -129,19 +129,25 @@ def _format(dump: Path) -> tuple[int, int]:
         else:
             head = _head(dump.open("rb"))
             if not head.startswith(b"PGDMP"):
-                with tarfile.open(dump) as tar:
-                    inner = tar.extractfile("toc.dat")
-                    head = inner.read(8) if inner is not None else b""
+                head = _head_in_tar(dump)
     except FileNotFoundError:
         raise UsageError(
             f"the folder {shown(dump)} is no dump: it has no toc.dat",
             "`setup` takes SQL files, dumps and rows",
         ) from None
-    except (OSError, KeyError, tarfile.TarError) as error:
-        raise UsageError(f"the dump {shown(dump)} cannot be read: {error}") from error
+    except OSError as error:
+        raise UsageError(f"the dump {shown(dump)} cannot be read: {error.strerror or error}") from error
     if not head.startswith(b"PGDMP") or len(head) < 7:
         raise UsageError(f"{shown(dump)} is no dump of pg_dump")
     return head[5], head[6]
+
+
+def _head_in_tar(dump: Path) -> bytes:
+    """Returns the first bytes of toc.dat, which pg_dump writes first."""
+    with dump.open("rb") as file, opened(shown(dump), file, "r:") as tar:
+        member = tar.next()
+        inner = tar.extractfile(member) if member is not None and member.name == "toc.dat" else None
+        return inner.read(8) if inner is not None else b""
 
 
 def _head(file: IO[bytes]) -> bytes:

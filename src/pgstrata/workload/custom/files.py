@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import tarfile
 from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
 from pgstrata.errors import ServerError, UsageError
+from pgstrata.unpacking import opened
 from pgstrata.user_files import shown
 from pgstrata.workload.custom.archive import archive
 from pgstrata.workload.custom.source import Check, CopyBlock, Source, folder_of, unpacked
@@ -33,7 +33,7 @@ def _is_archive(path: Path) -> bool:
     if head.startswith(b"PGDMP"):
         return True
     if head[257:262] == b"ustar":
-        with tarfile.open(path) as tar:
+        with path.open("rb") as file, opened(shown(path), file, "r:") as tar:
             first = tar.next()
         if first is None or first.name != "toc.dat":
             raise UsageError(f"{shown(path)} is an archive, but no dump", "unpack it, and name what is in it")

@@ -30,11 +30,15 @@ def rows_of_table(
         import duckdb  # only who has Parquet waits for it
 
         from pgstrata.store.ask import interruptible
+        from pgstrata.store.views import MEMORY
 
         names = ", ".join(map(identifier, columns)) or "*"
         source, to = (literal(str(path)) for path in (file, place / "0.rows"))
         try:
             with duckdb.connect(":memory:") as connection:
+                connection.execute(f"SET memory_limit = '{MEMORY}'")
+                connection.execute("SET threads = 1")
+                connection.execute(f"SET temp_directory = {literal(str(place / 'spill'))}")
                 query = (
                     f"COPY (SELECT {names} FROM read_parquet({source})) TO {to} (FORMAT csv, HEADER false)"
                 )
