@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from pgstrata.bounded import BoundError
 from pgstrata.page.results import Repeats, RunSet
-from pgstrata.store import Run
+from pgstrata.store import Run, parquet_bounds
 from pgstrata.store.histogram import BUCKETS, total
 
 Floats = npt.NDArray[np.float64]
@@ -124,8 +125,10 @@ def _read(runs: Iterable[Run], table: str, columns: Sequence[str]) -> pl.DataFra
         return pl.DataFrame(schema=list(columns))
     try:
         files = [run.folder / f"{table}.parquet" for run in runs]
+        for file in files:
+            parquet_bounds.check(file)
         return pl.read_parquet(files, columns=list(columns), glob=False)
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+    except (OSError, BoundError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
         # columns of other types, from another release; or a damaged file, which is named here
         return pl.concat([run.table(table, columns) for run in runs], how="vertical_relaxed")
 

@@ -17,7 +17,7 @@ import msgspec
 
 from pgstrata.bounded import BoundError, json_any, json_as
 from pgstrata.errors import StoreError
-from pgstrata.store import disk, sums
+from pgstrata.store import disk, parquet_bounds, sums
 from pgstrata.store.names import RunKey
 from pgstrata.store.record import FORMAT, RunRecord, StepRecord
 from pgstrata.store.tables import OPTIONAL, TABLES, empty
@@ -134,8 +134,9 @@ class Run:
             nothing = empty(name)
             return nothing.select(columns) if columns else nothing
         try:
+            parquet_bounds.check(path)
             return pl.read_parquet(path, columns=list(columns) if columns else None)
-        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as cause:
+        except (OSError, BoundError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as cause:
             raise StoreError(f"{path} cannot be read: {cause}", "remove the damaged run's folder") from cause
 
     def settings(self) -> dict[str, str]:
