@@ -17,6 +17,7 @@ from pgstrata.measure.progress import plain_lines
 from pgstrata.measure.two_servers import MeasuredWork, TwoServers
 from pgstrata.observe.profile import unavailable
 from pgstrata.patch.series import Member, Series
+from pgstrata.server.source.patch import read_patch
 from pgstrata.store import Results, Run
 from pgstrata.store.choose import Side, campaign_runs
 from pgstrata.store.lock import ResultsLock
@@ -91,7 +92,7 @@ def compare_series(
 def _digest(work: MeasuredWork, base: Member, other: Member) -> str:
     """Of everything that decides what is measured: an edited patch is another comparison."""
     patches = [
-        hashlib.sha256(Path(patch).read_bytes()).hexdigest()
+        hashlib.sha256(read_patch(Path(patch))).hexdigest()
         for member in (base, other)
         for patch in member.variant.get("patches", [])
     ]

@@ -23,7 +23,7 @@ from pgstrata.server.source.extension import add_extensions, copy_extensions, tr
 from pgstrata.server.source.failure import FULL, BuildError
 from pgstrata.server.source.job import Job
 from pgstrata.server.source.mend import Need, apply_edits, needed
-from pgstrata.server.source.patch import apply_patch
+from pgstrata.server.source.patch import apply_patch, read_patch
 from pgstrata.server.source.progress import BuildProgress
 from pgstrata.server.source.recipe import Build
 from pgstrata.server.source.shell import Shell, build_environment
@@ -181,7 +181,7 @@ def _system(tree: Tree, recipe: Build) -> str:
 def _digest(path: Path) -> str:
     try:
         check_executed(path, f"the patch {path}", advice=OWN)
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(read_patch(path)).hexdigest()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
@@ -287,11 +287,12 @@ def _take_out(installed: Path, target: Path) -> None:
         try:
             with opened("the built server", process.stdout, "r|") as archive:
                 unpack("the built server", archive, target)
-            process.stdout.read()  # tar fills its last block
+            while process.stdout.read(1 << 20):  # tar fills its last block
+                pass
         except ArchiveError as error:
             process.kill()
             raise BuildError(error.message, lasting=False) from error
-        said = process.stderr.read().decode(errors="replace").strip()
+        said = process.stderr.read(1 << 16).decode(errors="replace").strip()
     if process.returncode != 0:
         raise BuildError(f"the built server cannot be read: {said}", lasting=False)
 

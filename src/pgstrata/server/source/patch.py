@@ -7,19 +7,41 @@ import re
 import subprocess
 from pathlib import Path
 
+from pgstrata.server.account import server_account
+from pgstrata.server.isolation import becoming, hand_over_tree
 from pgstrata.server.source.failure import BuildError
 from pgstrata.server.source.tools import need
+from pgstrata.user_files import read_bytes
 
+_UNIFIED = re.compile(rb"^(?:@@ -\d|diff --git )", re.MULTILINE)
 _HUNK = re.compile(r"Hunk #(\d+) FAILED at (\d+)")
 _FILE = re.compile(r"(?:checking|patching) file '?(.+?)'?(?: \(.*\))?$")
+
+
+MOST_BYTES = 64 << 20
+"""Of one patch."""
+
+SECONDS = 120.0
+"""Longest time for one patch."""
+
+
+def read_patch(file: Path) -> bytes:
+    """Returns the content of a patch. Raises UsageError where it cannot be read or is too large."""
+    return read_bytes(file, "patch", most=MOST_BYTES)
 
 
 def apply_patch(tree: Path, patch: Path) -> None:
     """Applies a unified diff as `git diff`, `git format-patch` and `diff -u` make them (`patch -p1`).
 
-    Raises BuildError with the file and the hunk that does not fit, and when a name leaves the tree.
+    As root, the tree is given to the account of servers, which runs `patch`. Raises BuildError with the file
+    and the hunk that does not fit, and when a name or a link leaves the tree; UsageError as `read_patch`.
     """
     need("patch")
+    content, account = read_patch(patch), server_account()
+    if not _UNIFIED.search(content):  # a script of ed would be executed
+        raise _error(patch, "it is no unified diff", "")
+    hand_over_tree(tree, account)
+    leaving_before = _leaving_links(tree)
     command = [
         "patch",
         "-p1",
@@ -27,22 +49,37 @@ def apply_patch(tree: Path, patch: Path) -> None:
         "--batch",
         "--no-backup-if-mismatch",
         "--fuzz=2",
-        "-i",
-        str(patch),
+        "--unified",
     ]
     for step in (["--dry-run"], []):
-        done = subprocess.run(
-            [*command, *step],
-            cwd=tree,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            timeout=120,
-            env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"},
-        )
+        try:
+            done = subprocess.run(
+                [*command, *step],
+                cwd=tree,
+                capture_output=True,
+                input=content,
+                timeout=SECONDS,
+                env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C"},
+                preexec_fn=becoming(account),
+            )
+        except subprocess.TimeoutExpired:
+            raise _error(patch, f"patch did not end within {SECONDS:g} s", "") from None
         if done.returncode != 0:
-            raise _failed(patch, done.stdout + done.stderr)
+            raise _failed(patch, (done.stdout + done.stderr).decode(errors="replace"))
+    if leaving := _leaving_links(tree) - leaving_before:
+        raise _error(patch, f"it makes {min(leaving)} a link out of the tree", "")
+
+
+def _leaving_links(tree: Path) -> set[str]:
+    """Returns the symbolic links that lead out of a tree, relative to it."""
+    root = os.path.realpath(tree)
+    links: set[str] = set()
+    for folder, folders, files in os.walk(tree):
+        for name in (*folders, *files):
+            path = f"{folder}/{name}"
+            if os.path.islink(path) and not f"{os.path.realpath(path)}/".startswith(f"{root}/"):  # noqa: PTH114
+                links.add(os.path.relpath(path, tree))
+    return links
 
 
 def _failed(patch: Path, said: str) -> BuildError:
@@ -76,4 +113,4 @@ def _error(patch: Path, why: str, said: str) -> BuildError:
     )
 
 
-__all__ = ["apply_patch"]
+__all__ = ["apply_patch", "read_patch"]
