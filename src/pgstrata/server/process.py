@@ -73,12 +73,21 @@ def _on_launcher(job: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen
         raise
 
 
-def start(command: Sequence[str], **how: Any) -> subprocess.Popen[Any]:
-    """A helper that is killed when pgstrata ends; `how` is told to Popen. Raises OSError.
+def start(
+    command: Sequence[str], *, become: Callable[[], None] | None = None, **how: Any
+) -> subprocess.Popen[Any]:
+    """Starts a helper that is killed when pgstrata ends. Raises OSError.
 
-    One that is being started when a signal comes is ended again: nobody would know of it.
+    become: changes the account in the child (`isolation.becoming`); how: arguments of Popen. A helper that is
+    being started when a signal comes is ended again: nobody would know of it.
     """
-    return _on_launcher(lambda: subprocess.Popen(list(command), preexec_fn=die_with_parent, **how))
+
+    def in_child() -> None:
+        if become is not None:
+            become()
+        die_with_parent()  # a change of the account would clear the signal
+
+    return _on_launcher(lambda: subprocess.Popen(list(command), preexec_fn=in_child, **how))
 
 
 def _give(job: Callable[[], None]) -> None:

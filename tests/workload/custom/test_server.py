@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -14,12 +15,15 @@ from typing import Any
 import polars as pl
 import pytest
 
+from pgstrata.errors import UsageError
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import USER, Cluster
 from pgstrata.server.features import NEWEST
 from pgstrata.server.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase
+from pgstrata.workload.custom import archive
+from pgstrata.workload.custom.archive import PgRestore
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.files import read
 from pgstrata.workload.custom.source import CopyBlock
@@ -49,9 +53,10 @@ def path_of(server: Server) -> str:
 
 
 @pytest.fixture(scope="module")
-def shop(pg12: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def shop(pg12: Server) -> Iterator[Path]:
     """Dumps of the shop in every format, from an old server, beside its scripts and queries."""
-    folder = tmp_path_factory.mktemp("shop")
+    folder = Path(tempfile.mkdtemp(prefix="pgs", dir="/tmp"))
+    folder.chmod(0o755)
     write_files(folder)
     with running(pg12) as cluster:
         with cluster.connect() as admin:
@@ -60,7 +65,11 @@ def shop(pg12: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
             fill_shop(connection, CUSTOMERS, ORDERS)
         for name, how in FORMATS.items():
             dump(cluster, "shop", folder / name, how)
+    # As root, pg_restore runs as the account of servers: a file is handed to it, a folder has to be open.
+    for name in FORMATS:
+        (folder / name).chmod(0o755 if name == "shop.dir" else 0o600)
     yield folder
+    shutil.rmtree(folder)
 
 
 def phases(**options: Any) -> list[Phase]:
@@ -98,6 +107,27 @@ def test_a_dump_of_any_format_is_restored(cluster: Cluster, shop: Path, name: st
         # the trigger works, and its function's body came through whole
         connection.execute("INSERT INTO orders VALUES (-1, 7, 7, 1, 'open', '2024-01-01')")
         assert connection.execute("SELECT orders FROM customers WHERE id = 7").fetchone() == (1,)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives up what it may do")
+def test_pg_restore_does_not_run_as_root(shop: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tool, *_) = archive.find_pg_restore()
+    program = place / "pg_restore"
+    program.write_text(f'#!/bin/sh\nid -u >>{place}/who\nexec {tool.program} "$@"\n')
+    program.chmod(0o755)
+    (place / "who").touch()
+    (place / "who").chmod(0o666)
+    monkeypatch.setattr(archive, "find_pg_restore", lambda: [PgRestore(program, tool.major)])
+    for name in ("shop.dump", "shop.tar"):
+        assert any(isinstance(item, CopyBlock) for item in read(shop / name, f"unprivileged-{name}").items)
+    accounts = (place / "who").read_text().split()
+    assert len(accounts) > 4 and "0" not in accounts
+    closed = place / "closed.dir"
+    shutil.copytree(shop / "shop.dir", closed)
+    closed.chmod(0o700)
+    with pytest.raises(UsageError, match="is closed") as error:
+        read(closed, "unprivileged-dir")
+    assert "chmod -R o+rX" in error.value.hint
 
 
 def test_rows_of_files_are_loaded_beside_each_other(cluster: Cluster, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ over many of these changes.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pgstrata.server.isolation import probe
 from pgstrata.server.model import version_number
 from pgstrata.server.source.tools import Compiler
 from pgstrata.store.record import MendRecord
@@ -99,9 +101,9 @@ def _holds(program: str, release: tuple[int, ...], compiler: Compiler) -> bool:
 def _release(program: str) -> tuple[int, ...]:
     """The release of bison, flex or perl here; that of the newest where it does not say, as most are."""
     if path := shutil.which(program):
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, errors="replace").stdout
-        if match := re.search(r"v?(\d+(?:\.\d+)+)", said):
-            return _numbers(match[1])
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            if match := re.search(r"v?(\d{1,9}(?:\.\d{1,9})+)", probe([path, "--version"]).stdout):
+                return _numbers(match[1])
     return (999,)
 
 

@@ -7,6 +7,7 @@ them. So it talks to no server, and one that is newer than all servers will do.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
 import shutil
@@ -20,7 +21,8 @@ from pathlib import Path
 from typing import IO
 
 from pgstrata.errors import ServerError, UsageError, server_said
-from pgstrata.server.isolation import probe
+from pgstrata.server.account import blocked_at, server_account
+from pgstrata.server.isolation import becoming, probe
 from pgstrata.server.process import server_env, start
 from pgstrata.server.source.cache import built
 from pgstrata.unpacking import opened
@@ -195,9 +197,17 @@ def archive(dump: Path, digest: str) -> Source:
 
 def _listed(tool: PgRestore, dump: Path) -> str:
     """The table of contents."""
-    command = [str(tool.program), "-l", str(dump)]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=READING_SECONDS, env=server_env())
+        with _reading(dump) as (named, source):
+            done = subprocess.run(
+                [str(tool.program), "-l", *named],
+                stdin=source,
+                capture_output=True,
+                timeout=READING_SECONDS,
+                env=server_env(),
+                cwd="/",
+                preexec_fn=becoming(server_account()),
+            )
     except (OSError, subprocess.SubprocessError) as error:
         raise ServerError(f"{tool.program} does not list {shown(dump)}: {error}") from error
     if done.returncode != 0:
@@ -217,6 +227,25 @@ def _sizes(dump: Path, numbers: Sequence[str]) -> dict[str, int]:
 
 
 @contextlib.contextmanager
+def _reading(dump: Path) -> Iterator[tuple[list[str], IO[bytes] | int]]:
+    """Yields the arguments and the standard input with which pg_restore reads a dump.
+
+    As root it runs as the account of servers, which need not be able to open the file.
+    """
+    if dump.is_dir():
+        account = server_account()
+        if account is not None and (closed := blocked_at(dump, account)):
+            raise UsageError(
+                f"pg_restore runs as {account.name}, to whom {shown(closed)} is closed",
+                _open_to(dump, closed),
+            )
+        yield [str(dump)], subprocess.DEVNULL
+    else:
+        with dump.open("rb") as file:
+            yield [], file
+
+
+@contextlib.contextmanager
 def _printing(
     tool: PgRestore, dump: Path, arguments: Sequence[str], only: Sequence[str]
 ) -> Iterator[IO[bytes]]:
@@ -224,12 +253,18 @@ def _printing(
     with tempfile.NamedTemporaryFile("w", prefix="pgstrata-", suffix=".list") as chosen:
         chosen.write("".join(f"{line}\n" for line in only))
         chosen.flush()
+        account = server_account()
+        if account is not None:
+            os.fchown(chosen.fileno(), account.uid, account.gid)
         listed = ["-L", chosen.name] if only else []
         with (
             tempfile.TemporaryFile() as said,
+            _reading(dump) as (named, source),
             start(
-                [*tool.printing(), *arguments, *listed, str(dump)],
-                stdin=subprocess.DEVNULL,
+                [*tool.printing(), *arguments, *listed, *named],
+                become=becoming(account),
+                cwd="/",
+                stdin=source,
                 stdout=subprocess.PIPE,
                 stderr=said,
                 env=server_env(),
@@ -307,11 +342,17 @@ def rows_of_copy(
     return True
 
 
+def _open_to(dump: Path, closed: Path) -> str:
+    how = f"chmod -R o+rX {shlex.quote(str(dump))}" if closed == dump else f"copy it out of {shown(closed)}"
+    return f"{how}, or dump into one file (-Fc), which is handed to it"
+
+
 def _failed(tool: PgRestore, dump: Path, said: bytes) -> UsageError:
     text = server_said(said.decode(errors="replace"))
-    return UsageError(
-        f"pg_restore {tool.major} cannot read {shown(dump)}: {text}", "is the dump whole? Make it again"
-    )
+    hint, account = "is the dump whole? Make it again", server_account()
+    if account is not None and "Permission denied" in text:
+        hint = f"pg_restore runs as {account.name}: {_open_to(dump, dump)}"
+    return UsageError(f"pg_restore {tool.major} cannot read {shown(dump)}: {text}", hint)
 
 
 __all__ = ["archive", "find_pg_restore", "rows_of_copy"]
