@@ -43,6 +43,7 @@ from pgstrata.fleet.dispatch import Dispatcher
 from pgstrata.fleet.engine import SchedulerClient
 from pgstrata.fleet.local import QUIET
 from pgstrata.fleet.perform import RESOURCE
+from pgstrata.fleet.restricted import permit
 from pgstrata.fleet.roles import Machine
 
 
@@ -137,6 +138,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for n in range(options.tasks)
     ]
     dask.config.set(QUIET)
+    # A function of a script would travel as code, which workers refuse; that of a module travels by its name.
+    # They are forked from this process, and know both.
+    simulated.__module__ = "simulate"
+    sys.modules["simulate"] = sys.modules[__name__]
+    permit(simulated)
     # Before there is any thread: a copy of one that holds a lock would hold it for ever.
     fork = multiprocessing.get_context("fork")
     pipes = [fork.Pipe(duplex=False) for _ in range(options.workers)]
