@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -347,6 +348,69 @@ QUERY |= {
     "2 GB announced as an answer": _answers(message(b"C", b"", 0x7FFFFFFF), then="wait"),
     "asks for a password again": _answers(auth(3) + ANSWER, then="again"),
 }
+
+
+# --- a handshake of TLS that never ends -------------------------------------------------------
+
+
+def _agrees_to_tls(talk: Talk) -> None:
+    """Takes the request for TLS and says yes."""
+    length, _ = struct.unpack("!II", talk.exactly(8))
+    talk.exactly(length - 8)
+    talk.say(b"S")
+
+
+def _tls_then_silence(talk: Talk) -> None:
+    _agrees_to_tls(talk)
+    talk.wait()
+
+
+def _tls_half_a_record(talk: Talk) -> None:
+    _agrees_to_tls(talk)
+    talk.say(b"\x16\x03")
+    talk.wait()
+
+
+def _tls_drips(part: bytes) -> Behaviour:
+    """After yes, the bytes of a record, one after the other: each read of the client succeeds in time."""
+
+    def behave(talk: Talk) -> None:
+        _agrees_to_tls(talk)
+        while not talk.over.is_set():
+            for byte in part:
+                talk.say(bytes([byte]))
+                time.sleep(0.05)
+
+    return behave
+
+
+def tls_half(certificate: Path, key: Path) -> Behaviour:
+    """The first half of what a server with this certificate says, then silence."""
+
+    def behave(talk: Talk) -> None:
+        _agrees_to_tls(talk)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        heard, said = ssl.MemoryBIO(), ssl.MemoryBIO()
+        server = context.wrap_bio(heard, said, server_side=True)
+        while not said.pending:
+            heard.write(talk.connection.recv(65536))
+            with contextlib.suppress(ssl.SSLWantReadError):
+                server.do_handshake()
+        flight = said.read()
+        talk.say(flight[: len(flight) // 2])
+        talk.wait()
+
+    return behave
+
+
+TLS: dict[str, Behaviour] = {
+    "TLS, then silence": _tls_then_silence,
+    "TLS, then a record drop by drop": _tls_drips(b"\x16\x03\x03\x40\x00" + bytes(0x4000)),
+    "TLS, then warnings without an end": _tls_drips(b"\x15\x03\x03\x00\x02\x01\x00"),
+    "TLS, then half a record": _tls_half_a_record,
+}
+"""What goes wrong in the handshake of TLS, for clients that ask for it."""
 
 
 class Hostile:

@@ -24,19 +24,22 @@ from msgspec import structs
 from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.driver.events import Failure
 from pgstrata.driver.path import find_driver
-from pgstrata.driver.spec import Connection, EngineChoice, Mode, Spec
+from pgstrata.driver.spec import Connection, EngineChoice, Mode, Spec, TlsSpec
 from pgstrata.errors import PgstrataError
 from pgstrata.measure.step import driver_spec
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.session import answering
 from pgstrata.workload.core.language import Headline, PgbenchScript, Role, Step
-from support_hostile import HUGE, QUERY, START, Behaviour, Hostile, everything
+from support_hostile import HUGE, QUERY, START, TLS, Behaviour, Hostile, everything, tls_half
 from support_program import environment
+from support_tls import Authority
 
 LIMIT = 90.0
 """Seconds after which a client counts as hanging; connecting may take 2, but the machine is shared."""
 
 SCRIPT = "SELECT 1 AS a \\gset\nSELECT :a;\n"
+
+ENGINES: tuple[EngineChoice, ...] = ("auto", "blocking")
 
 _numbers = count()
 
@@ -58,7 +61,14 @@ def small_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGSTRATA_DRIVER", str(path))
 
 
-def spec_of(server: Hostile, mode: Mode, engine: EngineChoice, clients: int, connect_seconds: float) -> Spec:
+def spec_of(
+    server: Hostile,
+    mode: Mode,
+    engine: EngineChoice,
+    clients: int,
+    connect_seconds: float,
+    tls: TlsSpec | None = None,
+) -> Spec:
     connection = Connection(
         host="127.0.0.1",
         port=server.port,
@@ -67,15 +77,18 @@ def spec_of(server: Hostile, mode: Mode, engine: EngineChoice, clients: int, con
         password="canary",
         auth=["none", "password", "md5", "scram-sha-256"],
         connect_timeout_seconds=connect_seconds,
+        tls=tls,
     )
     role = Role("q", clients, [PgbenchScript(SCRIPT, "q")], mode=mode, prepare="lazy")
     step = Step("hostile", [role], Headline("q", "operations", "transactions/s"), seconds=0.5)
     return structs.replace(driver_spec(step, connection, 1, engine), overtime_seconds=1.0)
 
 
-def drive(server: Hostile, mode: Mode = "simple", engine: EngineChoice = "auto") -> str:
+def drive(
+    server: Hostile, mode: Mode = "simple", engine: EngineChoice = "auto", tls: TlsSpec | None = None
+) -> str:
     """What the driver says of this server; the sentence of its error, or nothing."""
-    spec = spec_of(server, mode, engine, 2, 2)
+    spec = spec_of(server, mode, engine, 2, 2, tls)
     begun = time.monotonic()
     said = ""
     with Driver(spec, silence=LIMIT) as driver:
@@ -265,6 +278,28 @@ def test_a_driver_that_connects_ends_with_its_standard_input(place: Path) -> Non
         assert driver.poll() is None
         driver.stdin.close()
         assert driver.wait(LIMIT) == 1
+
+
+@pytest.mark.usefixtures("small_driver")
+@pytest.mark.parametrize("name", [*TLS, "TLS, then half of the server's part"])
+def test_a_handshake_of_tls_that_never_ends_is_left(place: Path, name: str) -> None:
+    """By the driver with both engines, and by libpq; no byte that arrives begins the time anew."""
+    behaviour = TLS.get(name)
+    if behaviour is None:
+        signed = Authority(place).sign("localhost", "IP:127.0.0.1")
+        behaviour = tls_half(signed.certificate, signed.key)
+    for engine in ENGINES:
+        with hostile(place, behaviour) as server:
+            begun = time.monotonic()
+            said = drive(server, engine=engine, tls=TlsSpec(server_name="localhost", mode="require"))
+            assert said and time.monotonic() - begun < 30, said
+    for mode in ("require", "prefer"):
+        with hostile(place, behaviour) as server:
+            begun = time.monotonic()
+            with pytest.raises(PgstrataError) as error:
+                Conninfo.parse(f"{server.url}&sslmode={mode}").connect()
+            check(f"{error.value.message} {error.value.hint}")
+            assert time.monotonic() - begun < 30
 
 
 def test_the_behaviours_are_many() -> None:
