@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use postgres_protocol::message::frontend;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::connect;
+use crate::connect::{self, Deadline, Line};
 use crate::tls::TlsClient;
 
 /// The way to cancel what one connection asks for.
@@ -45,8 +45,8 @@ impl Cancel {
             (&socket).write_all(&out)?;
             return Ok(socket);
         };
-        socket.set_read_timeout(Some(within))?;
-        let mut line = &socket;
+        // For all reads together: a handshake may come byte by byte.
+        let mut line = Line { socket: &socket, deadline: &Deadline::within(within) };
         // Whoever reads the key could end our statements.
         let mut tls =
             connect::secure(client, &mut line).map_err(|_| std::io::ErrorKind::ConnectionRefused)?;
@@ -83,5 +83,36 @@ pub fn all() {
                 break;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_handshake_that_drips_ends_with_the_time_limit() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = SockAddr::from(listener.local_addr().unwrap());
+        thread::spawn(move || {
+            let (mut talk, _) = listener.accept().unwrap();
+            let _ = talk.read_exact(&mut [0; 8]).and_then(|()| talk.write_all(b"S"));
+            // A record of TLS that takes a quarter of an hour.
+            let record = [&[0x16, 3, 3, 0x40, 0][..], &[0; 0x4000]].concat();
+            for byte in record {
+                if talk.write_all(&[byte]).is_err() {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let spec = serde_json::from_str(r#"{"server_name": "localhost", "mode": "require"}"#).unwrap();
+        let client = Arc::new(TlsClient::new(&spec).unwrap());
+        let begun = Instant::now();
+        assert!(Cancel::new(address, 1, 1, Some(client)).send(Duration::from_millis(300)).is_err());
+        assert!(begun.elapsed() < Duration::from_secs(5));
     }
 }

@@ -127,9 +127,9 @@ fn without_tls(why: &str) -> Failure {
 }
 
 /// A socket, each call of which ends with the time limit.
-struct Line<'a> {
-    socket: &'a Socket,
-    deadline: &'a Deadline,
+pub struct Line<'a> {
+    pub socket: &'a Socket,
+    pub deadline: &'a Deadline,
 }
 
 impl Read for Line<'_> {
@@ -161,7 +161,7 @@ fn timed_out(e: io::Error) -> io::Error {
 }
 
 /// The time limit of one connection, for all of its calls together.
-struct Deadline {
+pub struct Deadline {
     at: Option<Instant>,
     seconds: f64,
 }
@@ -169,7 +169,11 @@ struct Deadline {
 impl Deadline {
     fn of(to: &Connection) -> Deadline {
         let limit = Duration::try_from_secs_f64(to.connect_timeout_seconds).unwrap_or(Duration::MAX);
-        Deadline { at: Instant::now().checked_add(limit), seconds: to.connect_timeout_seconds }
+        Deadline::within(limit)
+    }
+
+    pub fn within(limit: Duration) -> Deadline {
+        Deadline { at: Instant::now().checked_add(limit), seconds: limit.as_secs_f64() }
     }
 
     fn left(&self) -> io::Result<Option<Duration>> {
