@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tarfile
 import threading
+import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -47,19 +48,32 @@ def drive(
     return ran.returncode, [json.loads(line) for line in ran.stdout.splitlines()]
 
 
-def archive(folder: Path, version: str, says: str = "", payload: int = 0) -> Path:
-    """An archive of a server that can only tell its version, with its digest beside it."""
-    script = f"#!/bin/sh\necho 'postgres (PostgreSQL) {says or version}'\n".encode()
+def archive(
+    folder: Path,
+    version: str,
+    says: str = "",
+    payload: int = 0,
+    script: str = "",
+    member: tarfile.TarInfo | None = None,
+) -> Path:
+    """An archive of a server that can only tell its version, with its digest beside it.
+
+    script: what its program does instead; member: a further member, without content.
+    """
+    tells = f"echo 'postgres (PostgreSQL) {says or version}'"
+    program = f"#!/bin/sh\n{script or tells}\n".encode()
     inner, outer = io.BytesIO(), folder / f"server-{version}.jar"
     with tarfile.open(fileobj=inner, mode="w:xz") as tar:
         for name, content, mode in [
-            ("bin/postgres", script, 0o700),
+            ("bin/postgres", program, 0o700),
             ("share/postgresql/sample", b"x", 0o600),
             ("lib/big", os.urandom(payload), 0o600),
         ]:
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(content), mode
             tar.addfile(entry, io.BytesIO(content))
+        if member is not None:
+            tar.addfile(member)
     with zipfile.ZipFile(outer, "w") as jar:
         jar.writestr("META-INF/MANIFEST.MF", "x")
         jar.writestr("postgres-linux.txz", inner.getvalue())
@@ -112,11 +126,61 @@ def test_a_cut_archive_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "c/servers").iterdir()] == [".pg-17.3.lock"]
 
 
-def test_an_archive_of_another_version_is_refused(tmp_path: Path) -> None:
+def test_an_archive_of_another_version_is_refused(tmp_path: Path, place: Path) -> None:
     jar = archive(tmp_path, "17.3", says="16.1")
-    code, said = drive("fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar)
+    code, said = drive("fetch", "17.3", "--cache", place / "c", "--archive", jar)
     assert code == 1 and "it calls itself" in said[-1]["message"]
-    assert not (tmp_path / "c/servers/pg-17.3").exists()
+    assert not (place / "c/servers/pg-17.3").exists()
+
+
+@pytest.mark.skipif(not ROOT, reason="only root gives up what it may do")
+def test_a_new_server_is_not_run_by_root(tmp_path: Path, place: Path) -> None:
+    asks = 'id >&2; test "$(id -u)-$(id -G)" = 12345-23456 && echo "postgres (PostgreSQL) 17.3"'
+    jar = archive(tmp_path, "17.3", script=asks)
+    command: list[str | Path] = ["fetch", "17.3", "--cache", place / "c", "--archive", jar]
+    code, said = drive(*command)
+    assert code == 1 and "uid=65534" in said[-1]["message"]
+    code, said = drive(*command, "--run-as", "12345:23456")
+    assert code == 0, said
+    shutil.rmtree(place / "c")
+    # An account that cannot come here asks later, from a copy.
+    (place / "c").mkdir(mode=0o700)
+    assert drive(*command)[0] == 0
+
+
+@pytest.mark.parametrize("run_as", ["0:0", "0:1", "root", "1", "-1:1"])
+def test_an_account_with_privileges_is_refused(tmp_path: Path, run_as: str) -> None:
+    command: list[str | Path] = [find_tools(), "fetch", "17.3", "--cache", tmp_path, f"--run-as={run_as}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "without privileges" in done.stderr
+
+
+def test_a_server_that_holds_its_output_open_is_not_waited_for(tmp_path: Path, place: Path) -> None:
+    jar = archive(tmp_path, "17.3", script="sleep 20 & exit 1")
+    begun = time.monotonic()
+    code, said = drive("fetch", "17.3", "--cache", place / "c", "--archive", jar)
+    assert code == 1 and "does not run on this system" in said[-1]["message"]
+    assert time.monotonic() - begun < 15
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "target"),
+    [
+        ("../../../outside", tarfile.REGTYPE, ""),
+        ("/tmp/pgs-outside", tarfile.REGTYPE, ""),
+        ("bin/link", tarfile.SYMTYPE, "../../outside"),
+        ("bin/link", tarfile.SYMTYPE, "/etc/passwd"),
+        ("bin/link", tarfile.LNKTYPE, "../outside"),
+    ],
+)
+def test_a_member_outside_the_server_is_refused(tmp_path: Path, name: str, kind: bytes, target: str) -> None:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    jar = archive(tmp_path, "17.3", member=member)
+    code, said = drive("fetch", "17.3", "--cache", tmp_path / "c", "--archive", jar)
+    assert code == 1 and "would be outside its folder" in said[-1]["message"]
+    assert [p.name for p in (tmp_path / "c/servers").iterdir()] == [".pg-17.3.lock"]
+    assert not (tmp_path / "outside").exists() and not Path("/tmp/pgs-outside").exists()
 
 
 def test_several_at_once_get_one_server(tmp_path: Path) -> None:

