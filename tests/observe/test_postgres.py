@@ -26,6 +26,7 @@ def session(cluster: Cluster) -> Iterator[psycopg.Connection[Any]]:
     with cluster.connect("pgstrata") as connection:
         connection.execute("DROP SCHEMA IF EXISTS public CASCADE; CREATE SCHEMA public")
         postgres.prepare(connection)
+        connection.execute("RESET search_path")  # the tests make their tables in the same session
         yield connection
 
 

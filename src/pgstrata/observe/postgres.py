@@ -19,6 +19,7 @@ from psycopg.rows import RowMaker, dict_row, scalar_row
 
 from pgstrata.observe import old
 from pgstrata.server.capabilities import catalog_of, column, function, setting
+from pgstrata.server.session import use_catalogs_only
 from pgstrata.store.record import Bloat, Sizes, TableRecord, TableSizes
 
 Session = Connection[Any]
@@ -85,7 +86,11 @@ _QUESTIONS = (
 
 
 def prepare(session: Session) -> None:
-    """No statement of the observer may hang the run: locks 2 s, statements 60 s; English messages."""
+    """Sets time limits, so that no statement of the observer hangs the run: locks 2 s, statements 60 s.
+
+    Only functions of the server itself are called (`use_catalogs_only`).
+    """
+    use_catalogs_only(session)
     session.execute("SET statement_timeout = 60000", prepare=False)
     catalog = catalog_of(session)
     # All at once, here, so that nothing is asked when a step begins or ends.
@@ -280,16 +285,35 @@ def folder_bytes(folder: Path) -> int:
     return total
 
 
-# A partitioned table, or one with heirs, is the sum of its parts. pg_partition_tree came with 12 only, and
-# to_regclass takes no text before 9.6.
+# A partitioned table, or one with heirs, is the sum of its parts. pg_partition_tree came with 12 only.
 _TREES = """
     WITH RECURSIVE tree(name, root, part) AS (
-        SELECT t, to_regclass(t)::oid, to_regclass(t)::oid FROM unnest(%(tables)s::text[]) AS t
-        WHERE to_regclass(t) IS NOT NULL
+        SELECT name, root, root FROM unnest(%(names)s::text[], %(roots)s::int8[]::oid[]) AS t(name, root)
       UNION ALL
         SELECT name, root, inhrelid FROM tree JOIN pg_catalog.pg_inherits ON inhparent = part
     )
 """
+
+
+def _roots(session: Session, tables: Sequence[str]) -> Json:
+    """Returns the arguments of `_TREES`: the tables that exist, and their oids.
+
+    Names without a schema are looked up as the statements of a workload find them, so the session's own
+    search_path holds for one statement, in which every name has its schema.
+    """
+    path = _value(session, "SELECT pg_catalog.current_setting('search_path')")
+    session.execute("RESET search_path", prepare=False)
+    try:
+        # to_regclass takes no text before 9.6, where this is not used.
+        rows = session.execute(
+            "SELECT t, pg_catalog.to_regclass(t)::pg_catalog.oid::pg_catalog.int8"
+            " FROM pg_catalog.unnest(%s::pg_catalog.text[]) AS t",
+            (list(tables),),
+        ).fetchall()
+    finally:
+        _value(session, "SELECT pg_catalog.set_config('search_path', %s, false)", (path,))
+    there = [(name, oid) for name, oid in rows if oid is not None]
+    return {"names": [name for name, _ in there], "roots": [oid for _, oid in there]}
 
 
 def table_sizes(session: Session, tables: Sequence[str]) -> dict[str, TableSizes]:
@@ -302,7 +326,7 @@ def table_sizes(session: Session, tables: Sequence[str]) -> dict[str, TableSizes
     )
     return {
         row["name"]: TableSizes(table_bytes=row["table_bytes"], index_bytes=row["index_bytes"])
-        for row in _dicts(session, query, {"tables": list(tables)})
+        for row in _dicts(session, query, _roots(session, tables))
     }
 
 
@@ -330,7 +354,7 @@ def describe(
         " sum(pg_stat_get_dead_tuples(part))::int8 AS dead_estimate,"
         " sum(pg_total_relation_size(part))::int8 AS bytes FROM tree GROUP BY name, root"
     )
-    for row in _dicts(session, query, {"tables": list(tables)}):
+    for row in _dicts(session, query, _roots(session, tables)):
         indexes = _dicts(
             session,
             "SELECT c.relname, pg_get_indexdef(c.oid) AS definition FROM pg_catalog.pg_index"
@@ -347,6 +371,15 @@ def describe(
     return found
 
 
+_MAKE_PGSTATTUPLE: LiteralString = (
+    "CREATE SCHEMA pgstrata_observer; CREATE EXTENSION IF NOT EXISTS pgstattuple SCHEMA pgstrata_observer"
+)
+_SCHEMA_OF_PGSTATTUPLE: LiteralString = (
+    "SELECT nspname FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace"
+    " WHERE extname = 'pgstattuple'"
+)
+
+
 def bloat(session: Session, table: int, managed: bool) -> Bloat | None:
     """What pgstattuple and pgstatindex say of a table (oid) and its btree indexes; None without them.
 
@@ -360,14 +393,16 @@ def bloat(session: Session, table: int, managed: bool) -> Bloat | None:
     try:
         with session.transaction(force_rollback=managed):
             if managed:
-                session.execute("CREATE EXTENSION IF NOT EXISTS pgstattuple")
-            whole = _plain(_dicts(session, "SELECT * FROM pgstattuple(%s::regclass)", (table,))[0])
-            query: LiteralString = (
+                session.execute(_MAKE_PGSTATTUPLE)
+            schema = sql.Identifier(_value(session, _SCHEMA_OF_PGSTATTUPLE))
+            of_table = sql.SQL("SELECT * FROM {}.pgstattuple(%s::regclass)").format(schema)
+            whole = _plain(_dicts(session, of_table, (table,))[0])
+            query = sql.SQL(
                 "SELECT c.relname, s.* FROM pg_catalog.pg_index i"
                 " JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid AND c.relkind = 'i'"
                 " JOIN pg_catalog.pg_am a ON a.oid = c.relam AND a.amname = 'btree',"
-                " pgstatindex(c.oid::regclass) s WHERE i.indrelid = %s"
-            )
+                " {}.pgstatindex(c.oid::regclass) s WHERE i.indrelid = %s"
+            ).format(schema)
             for row in _dicts(session, query, (table,)):
                 name = row.pop("relname")
                 indexes[name] = _plain(row)

@@ -18,6 +18,7 @@ from pgstrata.observe.log import LogWindow
 from pgstrata.observe.other_load import LoadReading, OtherLoad, waited_seconds
 from pgstrata.observe.waits import Waits, WaitSampler
 from pgstrata.server.lag import ReplicaLag
+from pgstrata.server.session import use_catalogs_only
 from pgstrata.store.record import LogEvent, Sizes, TableRecord
 
 Json = dict[str, Any]
@@ -377,11 +378,13 @@ class StepWatch:
 
     def _connect_elsewhere(self) -> psycopg.Connection[Any]:
         try:
-            return self._cluster.connect("postgres")
+            session = self._cluster.connect("postgres")
         except (psycopg.Error, PgstrataError):
             note = "no access to the database postgres: pg_stat_database holds a few queries of the observer"
             self._result.notes.append(note)
-            return self._cluster.connect(self._database)
+            session = self._cluster.connect(self._database)
+        use_catalogs_only(session)
+        return session
 
     def _read_after(self) -> postgres.Counters:
         if self._session is None:

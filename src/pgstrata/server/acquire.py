@@ -24,7 +24,7 @@ from pgstrata.server.model import Server, version_number
 from pgstrata.server.prebuilt import published as available
 from pgstrata.server.prebuilt import remove
 from pgstrata.server.secrets import shown_spec, without_secrets
-from pgstrata.server.session import answering
+from pgstrata.server.session import answering, use_catalogs_only
 from pgstrata.server.source.build import BuiltServer, build
 from pgstrata.server.source.progress import BuildProgress, PlainBuildProgress
 from pgstrata.server.source.recipe import DEFAULT, Build, find_build
@@ -192,6 +192,8 @@ def _foreign(dsn: str) -> Server:
             )
         with answering(session, conninfo.seconds):
             try:
+                # The view came with 9.6: before, `public` might have one of that name.
+                use_catalogs_only(session)
                 row = session.execute("SELECT setting FROM pg_config WHERE name = 'CONFIGURE'").fetchone()
                 build = str(row[0]) if row else ""
             except psycopg.DatabaseError:

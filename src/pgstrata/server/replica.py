@@ -25,6 +25,7 @@ from pgstrata.server.lag import ReplicaLag
 from pgstrata.server.log_end import last_words, problem
 from pgstrata.server.model import Server
 from pgstrata.server.pooler import Through
+from pgstrata.server.session import use_catalogs_only
 from pgstrata.server.storage import Storage
 
 NAME = "replica"
@@ -292,6 +293,7 @@ class ReplicatedCluster(Cluster):
         wanted = "sync" if self.replicas.replication == "sync" else None
         until = time.monotonic() + STREAM_SECONDS
         with self.connect() as session:
+            use_catalogs_only(session)
             while True:
                 row = session.execute(_STATE, [NAME]).fetchone()
                 if row is not None and row[0] == "streaming" and wanted in (None, row[1]):
@@ -306,6 +308,7 @@ class ReplicatedCluster(Cluster):
         """Waits until the standby has replayed what there is. Raises ServerError where it takes too long."""
         until = time.monotonic() + CAUGHT_UP_SECONDS
         with self.connect() as session:
+            use_catalogs_only(session)
             catalog = catalog_of(session)
             row = session.execute(_position(catalog)).fetchone()
             assert row is not None
@@ -399,6 +402,7 @@ class _Watch(threading.Thread):
                 try:
                     if session is None:
                         session = self._cluster.connect()
+                        use_catalogs_only(session)
                         session.execute("SET statement_timeout = 5000")
                     failure = self._look(session)
                 except (psycopg.Error, ServerError):  # asked again in a second, unless it has ended

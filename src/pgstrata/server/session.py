@@ -88,6 +88,26 @@ def within(seconds: float, connect: Callable[[], Session]) -> Session:
     return answer
 
 
+def use_catalogs_only(session: psycopg.Connection[Any]) -> None:
+    """Takes all schemas but pg_catalog out of a session's search_path.
+
+    A function or operator that somebody has put into `public` may fit an argument better than the server's
+    own, and would be executed with the rights of this session.
+    """
+    session.execute("SET search_path = pg_catalog", prepare=False)
+
+
+@contextlib.contextmanager
+def catalogs_only(session: psycopg.Connection[Any]) -> Iterator[None]:
+    """As `use_catalogs_only`, for the block."""
+    use_catalogs_only(session)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(psycopg.Error):  # of a session that has ended
+            session.execute("RESET search_path", prepare=False)
+
+
 @contextlib.contextmanager
 def answering(session: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
     """For short questions: a server that leaves them unanswered for this long is given up, and so is one

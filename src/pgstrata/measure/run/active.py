@@ -36,6 +36,7 @@ from pgstrata.server.capabilities import catalog_of, column
 from pgstrata.server.cluster import Cluster, ForeignCluster, new_database
 from pgstrata.server.loaded import begin_record, find, held, keep
 from pgstrata.server.replica import ReplicatedCluster
+from pgstrata.server.session import use_catalogs_only
 from pgstrata.server.storage import LEAST_WAL_BYTES
 from pgstrata.store import RunBuilder
 from pgstrata.store.kept import KeptData, data_of
@@ -264,6 +265,7 @@ class ActiveRun:
         """What SHOW ALL says goes into the run folder, and with which values this version begins."""
         with self.cluster.connect(self._database) as connection:
             self._builder.settings(connection.execute("SHOW ALL").fetchall())
+            use_catalogs_only(connection)
             if catalog_of(connection).has(column("pg_settings", "boot_val")):
                 self._builder.defaults(connection.execute(DEFAULTS).fetchall())
             if self.planned.variant.server.managed:

@@ -18,7 +18,7 @@ from psycopg import sql
 from pgstrata.bounded import json_any
 from pgstrata.errors import ServerError, server_said
 from pgstrata.server.conninfo import Conninfo
-from pgstrata.server.session import Connectable
+from pgstrata.server.session import Connectable, catalogs_only, use_catalogs_only
 from pgstrata.workload.core.language import Phase, Step
 
 DATABASE = "pgstrata"
@@ -75,6 +75,7 @@ def borrowed_database(
 def _create_database(cluster: Connectable, say: Callable[[str], None]) -> bool:
     """True if the database is pgstrata's own and may be dropped as a whole."""
     with cluster.connect("postgres") as connection:
+        use_catalogs_only(connection)
         row = connection.execute(
             "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s", [DATABASE]
         ).fetchone()
@@ -92,9 +93,10 @@ _MADE = "made by pgstrata"
 
 
 def _marked(connection: Connection) -> list[str]:
-    row = connection.execute(
-        "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", [MARKER]
-    ).fetchone()
+    with catalogs_only(connection):
+        row = connection.execute(
+            "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", [MARKER]
+        ).fetchone()
     if row is None or not row[0]:
         return []
     try:
@@ -117,22 +119,22 @@ def _drop_ours(connection: Connection) -> None:
 
 def _trigger_functions(connection: Connection, table: str) -> list[sql.Identifier]:
     """What the triggers of a table call, functions of the server and of extensions apart."""
-    rows = connection.execute(
-        "SELECT DISTINCT n.nspname, p.proname FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid "
-        "JOIN pg_namespace n ON n.oid = p.pronamespace WHERE t.tgrelid = to_regclass(%s) "
-        "AND NOT t.tgisinternal AND n.nspname <> 'pg_catalog' AND NOT EXISTS "
-        "(SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')",
-        [table],
-    ).fetchall()
+    oid = connection.execute("SELECT pg_catalog.to_regclass(%s)::pg_catalog.oid", [table]).fetchone()
+    with catalogs_only(connection):
+        rows = connection.execute(
+            "SELECT DISTINCT n.nspname, p.proname FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid "
+            "JOIN pg_namespace n ON n.oid = p.pronamespace WHERE t.tgrelid = %s::oid "
+            "AND NOT t.tgisinternal AND n.nspname <> 'pg_catalog' AND NOT EXISTS "
+            "(SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')",
+            oid,
+        ).fetchall()
     return [sql.Identifier(schema, name) for schema, name in rows]
 
 
 def _refuse_others(connection: Connection, tables: Sequence[str], database: str) -> None:
-    there = [
-        table
-        for table in tables
-        if (row := connection.execute("SELECT to_regclass(%s)::text", [table]).fetchone()) and row[0]
-    ]
+    asked = "SELECT pg_catalog.to_regclass(%s)::pg_catalog.text"
+    rows = [(table, connection.execute(asked.encode(), [table]).fetchone()) for table in tables]
+    there = [table for table, row in rows if row and row[0]]
     if there:
         raise ServerError(
             f"database {database} has tables that pgstrata did not make: {', '.join(there[:5])}",

@@ -16,6 +16,7 @@ from pgstrata.traffic.synthetic.statistics import (
     COLUMNS_QUESTION,
     COUNTED_QUESTION,
     EXPORT,
+    SCHEMAS,
     SETTINGS,
     KnownColumn,
     Statistics,
@@ -44,10 +45,13 @@ _MOST_COMMAS = 2_000_000
 def export_script() -> str:
     """A script for psql that writes the two files of the database it is connected to."""
     counted = COUNTED_QUESTION.format(seconds=":seconds", schema=':"schema"').strip()
+    columns = COLUMNS_QUESTION.replace(SCHEMAS, ":'path'::text[]")
     settings = "".join(f"{setting};\n" for setting in SETTINGS)
     return f"""\\set ON_ERROR_STOP on
 \\set QUIET on
-{settings}SELECT n.nspname AS schema FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+{settings}SELECT pg_catalog.{SCHEMAS}::pg_catalog.text AS path \\gset
+SET search_path = pg_catalog;
+SELECT n.nspname AS schema FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
 WHERE e.extname = 'pg_stat_statements' \\gset
 SELECT count(*) > 0 AS informed FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relname = 'pg_stat_statements_info' AND n.nspname = :'schema' \\gset
@@ -59,7 +63,7 @@ SELECT extract(epoch FROM now() - stats_reset) AS seconds FROM :"schema".pg_stat
 COPY (
 {counted}
 ) TO STDOUT (FORMAT csv, HEADER) \\g {STATEMENTS}
-COPY ({COLUMNS_QUESTION}) TO STDOUT (FORMAT csv, HEADER) \\g {COLUMNS}
+COPY ({columns}) TO STDOUT (FORMAT csv, HEADER) \\g {COLUMNS}
 """
 
 

@@ -24,7 +24,8 @@ def types_by(connection: psycopg.Connection[Any]) -> TypesOf:
 
     @cache
     def name_of(type_: int) -> str:
-        row = connection.execute(f"SELECT {MARK} format_type(%s, NULL)".encode(), (type_,)).fetchone()
+        question = f"SELECT {MARK} pg_catalog.format_type(%s::pg_catalog.oid, NULL)"
+        row = connection.execute(question.encode(), (type_,)).fetchone()
         return "" if row is None else str(row[0])
 
     def types_of(text: str) -> Sequence[str]:

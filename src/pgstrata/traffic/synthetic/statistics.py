@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,9 @@ COUNTED_QUESTION = """
 SELECT /* pgstrata capture */ d.datname, current_database() AS here, {seconds} AS seconds, s.*
 FROM {schema}.pg_stat_statements s LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid
 """
+
+SCHEMAS = "current_schemas(true)"
+"""The search_path of a session; in the question it is a parameter where that is `pg_catalog`."""
 
 COLUMNS_QUESTION = """
 SELECT /* pgstrata capture */ DISTINCT ON (c.oid, a.attnum)
@@ -146,15 +150,30 @@ def of_server(connection: psycopg.Connection[Any]) -> Statistics:
     or nobody but it may read it."""
     for setting in SETTINGS:
         connection.execute(setting.encode())
-    return statistics_of(_counted(connection), columns_of(connection))
+    with _catalogs_only(connection):
+        rows = _counted(connection)
+    return statistics_of(rows, columns_of(connection))
 
 
 def columns_of(connection: psycopg.Connection[Any]) -> list[KnownColumn]:
     """The columns of all tables, with what ANALYZE found in them."""
     for setting in SETTINGS:
         connection.execute(setting.encode())
-    with connection.cursor(row_factory=dict_row) as cursor:
-        return [column_in(row) for row in cursor.execute(COLUMNS_QUESTION.encode())]
+    path = connection.execute(f"SELECT {MARK} pg_catalog.{SCHEMAS}::pg_catalog.text[]".encode()).fetchone()
+    question = COLUMNS_QUESTION.replace(SCHEMAS, "%s::text[]")
+    with _catalogs_only(connection), connection.cursor(row_factory=dict_row) as cursor:
+        return [column_in(row) for row in cursor.execute(question.encode(), path)]
+
+
+@contextmanager
+def _catalogs_only(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Keeps functions and operators of users out of what a superuser may ask."""
+    connection.execute(f"SET {MARK} search_path = pg_catalog".encode())
+    try:
+        yield
+    finally:
+        with suppress(psycopg.Error):  # of a session that has ended
+            connection.execute(f"RESET {MARK} search_path".encode())
 
 
 def _counted(connection: psycopg.Connection[Any]) -> list[dict[str, Any]]:
