@@ -74,19 +74,21 @@ def _of_repeats(own: Repeats, role: str) -> Flame | None:
         path = (measured.run.folder / entry.file).resolve()
         if not path.is_relative_to(measured.run.folder.resolve()):
             continue  # a record from elsewhere must not name files of this machine
-        try:
-            text = inflate(read_regular(path, MOST_BYTES), MOST_BYTES, GZIP)
-        except (OSError, BoundError):
-            continue
-        if text.count(b"\n") > MOST_STACKS:
-            continue
-        part = parse_folded(text.decode("utf-8", "replace"))
-        if part:
+        if part := stacks_in(path):
             # repeats weigh by their samples whatever the period of the event was
             parts.append(in_samples(part, entry.samples * 1000))
             samples += entry.samples
             event = entry.event or event
     return Flame(add_up(parts), samples, len(parts), event) if samples else None
+
+
+def stacks_in(path: Path) -> Counter[str]:
+    """Returns the stacks in a file of a run; none where it is damaged or larger than it may be."""
+    try:
+        text = inflate(read_regular(path, MOST_BYTES), MOST_BYTES, GZIP)
+    except (OSError, BoundError):
+        return Counter()
+    return parse_folded(text.decode("utf-8", "replace")) if text.count(b"\n") <= MOST_STACKS else Counter()
 
 
 def draw_flames(results: RunSet, flames: Flames, out: Path) -> tuple[Flames, str]:

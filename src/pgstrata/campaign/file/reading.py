@@ -224,7 +224,7 @@ def _choose(spec: CampaignSpec, source: str, file: Path | None, overrides: Overr
     for index, wanted in enumerate(spec.workloads):
         if not catalog.is_known(wanted.name):
             raise UsageError(
-                f"{source}: `workloads[{index + 1}].name`: there is no workload `{wanted.name}`",
+                f"{source}: `workloads[{index + 1}].name`: there is no workload `{shown(wanted.name)}`",
                 meant(wanted.name, catalog.names(), "workloads"),
             )
     found = [catalog.find(w.name, beside) for w in spec.workloads]

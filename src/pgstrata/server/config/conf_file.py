@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pgstrata.errors import UsageError, shown
 from pgstrata.user_files import read_text, real_path
+from pgstrata.user_files import shown as visible
 
 MOST_DEPTH = 10
 """Of files that include files, as of the server (guc.h, CONF_FILE_MAX_DEPTH)."""
@@ -124,7 +125,7 @@ def read_assignments(fragment: Fragment, problems: list[Problem]) -> list[Settin
         if match is None:
             problems.append(
                 Problem(
-                    f"{place}: not a setting: {line.strip()[:80]}",
+                    f"{place}: not a setting: {visible(line.strip(), 80)}",
                     "write name = value, text in single quotes",
                 )
             )
