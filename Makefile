@@ -13,13 +13,16 @@ JOBS ?= $(shell expr 3 \* $$(nproc))
 unexport PYTHONDONTWRITEBYTECODE
 # How often 'make slow' kills pgstrata at random and looks for what is left.
 KILLS ?= 300
+# How many malformed files of each kind and how many hostile archives it reads.
+MALFORMED ?= 100000
+ARCHIVES ?= 10000
 
 .PHONY: help demo test test-python test-rust slow check format schemas setup clean
 
 help:
 	@echo "make demo    compare PostgreSQL 12 and 17 with a small Insert Benchmark (three to five minutes)"
 	@echo "make test    run every test"
-	@echo "make slow    run the long studies that 'make test' leaves out (KILLS=300 random kills, 1,000 malformed inputs of each kind)"
+	@echo "make slow    run the long studies that 'make test' leaves out (KILLS=300 random kills, MALFORMED=100000 files of each kind, ARCHIVES=10000)"
 	@echo "make check   formatters and linters"
 	@echo "make schemas write docs/driver-*.schema.json anew"
 	@echo "make setup   only set up: $(BIN)/pgstrata"
@@ -37,7 +40,7 @@ test-python: setup
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow"
 
 slow: setup
-	PGSTRATA_KILLS=$(KILLS) $(BIN)/pytest -m slow
+	PGSTRATA_KILLS=$(KILLS) PGSTRATA_MALFORMED=$(MALFORMED) PGSTRATA_ARCHIVES=$(ARCHIVES) $(BIN)/pytest -m slow
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -1,12 +1,14 @@
 """Malformed inputs of every kind: an answer or one sentence, no traceback, no panic, no wait without end.
 
-A few of each kind run with every test; `make slow` takes a thousand.
+A few of each kind run with every test. `make slow` takes a thousand of those that meet the whole command
+line or the driver, and PGSTRATA_MALFORMED (100,000) of files that meet their reader alone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -28,6 +30,7 @@ from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.fulltext import queries
 from support_malformed import NUMBERS, TEXTS, in_bytes, in_file, in_json, in_lines, not_longer
+from support_malformed_files import READERS, SLOW
 from support_runs import make_campaign, sum_anew
 
 FEW, MANY = 15, 1000
@@ -433,3 +436,42 @@ def test_a_few_malformed_inputs(kind: str, results: Path, tmp_path: Path, capsys
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_thousand_malformed_inputs(kind: str, results: Path, tmp_path: Path, capsys: Said) -> None:
     malformed(kind, MANY, results, tmp_path, capsys)
+
+
+# --- readers alone ----------------------------------------------------------------------------
+
+MANY_FILES = int(os.environ.get("PGSTRATA_MALFORMED", "100000"))
+FEW_FILES = 300
+MOST_MEMORY = 512 << 20
+
+
+def read_malformed(kind: str, count: int, place: Path) -> None:
+    """Reads so many malformed files of a kind. Memory grows by no more than `MOST_MEMORY` meanwhile."""
+    one = READERS[kind](place)
+    count = max(FEW, count // SLOW.get(kind, 1))
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew (proc(5))
+    before = memory("VmRSS")
+    for number in range(count):
+        with not_longer(f"{kind} {number}"):
+            one(random.Random(f"{kind}/{number}"))
+    assert memory("VmHWM") - before <= MOST_MEMORY
+
+
+def memory(name: str) -> int:
+    return int(Path("/proc/self/status").read_text().split(f"{name}:")[1].split()[0]) << 10
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_few_malformed_files(kind: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))
+    (place / "files").mkdir(mode=0o755)
+    read_malformed(kind, FEW_FILES, place / "files")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(6 * 3600)
+@pytest.mark.parametrize("kind", READERS)
+def test_many_malformed_files(kind: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))
+    (place / "files").mkdir(mode=0o755)
+    read_malformed(kind, MANY_FILES, place / "files")

@@ -21,6 +21,9 @@ from pgstrata.unpacking import ArchiveError, opened, unpack
 
 FILE, FOLDER, SYMBOLIC, HARD = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
 
+ARCHIVES = int(os.environ.get("PGSTRATA_ARCHIVES", "10000"))
+"""Archives with chains of links that the slow test makes."""
+
 Member = tuple[bytes, str, str]
 """Type, path, and the content of a file or the target of a link."""
 
@@ -121,7 +124,8 @@ def test_nothing_outside_is_created_or_changed(members: list[Member]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.timeout(4 * 3600)
+@settings(max_examples=ARCHIVES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(MEMBERS)
 def test_nothing_outside_is_created_or_changed_by_many(members: list[Member]) -> None:
     unchanged_outside(members)
