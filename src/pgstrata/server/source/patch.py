@@ -11,7 +11,7 @@ from pgstrata.server.account import server_account
 from pgstrata.server.isolation import becoming, hand_over_tree
 from pgstrata.server.source.failure import BuildError
 from pgstrata.server.source.tools import need
-from pgstrata.user_files import read_bytes
+from pgstrata.user_files import read_bytes, shown
 
 _UNIFIED = re.compile(rb"^(?:@@ -\d|diff --git )", re.MULTILINE)
 _HUNK = re.compile(r"Hunk #(\d+) FAILED at (\d+)")
@@ -105,8 +105,9 @@ def _failed(patch: Path, said: str) -> BuildError:
 
 
 def _error(patch: Path, why: str, said: str) -> BuildError:
+    why = shown(why, 500)
     return BuildError(
-        f"the patch {patch.name} does not apply: {why}",
+        f"the patch {shown(patch.name)} does not apply: {why}",
         "make it anew against this tree, or name the tree it was made for",
         errors=[why],
         log_end=said[-4000:],
