@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.ownership import check_executed
+from pgstrata.ownership import check_executed, read_small
 from pgstrata.server.model import version_number
 from pgstrata.server.source.git_command import about, run_git
 from pgstrata.unpacking import Unpacking, members, opened, parts_of
@@ -21,6 +21,9 @@ from pgstrata.unpacking import Unpacking, members, opened, parts_of
 _VERSION = re.compile(r"\d+(?:\.\d+){0,2}(?:devel|(?:alpha|beta|rc)\d*)?")
 _AC_INIT = re.compile(r"AC_INIT\(\s*\[PostgreSQL\]\s*,\s*\[([^\]]+)\]")
 _MESON = re.compile(r"project\(\s*'postgresql'.*?version:\s*'([^']+)'", re.DOTALL)
+MOST_VERSION_BYTES = 4 << 20
+"""Of a file that says the version of a tree."""
+
 NAMES_VERSION = ("configure.ac", "configure.in", "meson.build")
 """The files that say which version a tree is; the first that is there."""
 
@@ -95,6 +98,13 @@ def no_tree(where: str) -> UsageError:
 # --- folders ----------------------------------------------------------------------------------
 
 
+def _read_version_file(file: Path) -> str:
+    try:
+        return read_small(file.resolve(), MOST_VERSION_BYTES)
+    except (OSError, RuntimeError):  # of links in a circle
+        return ""
+
+
 def tree_of_folder(folder: Path) -> Tree:
     """The tree as it lies in a folder, changed files included; what a build left there is not part of it.
 
@@ -107,7 +117,7 @@ def tree_of_folder(folder: Path) -> Tree:
     version = None
     for name in NAMES_VERSION:
         if (folder / name).is_file():
-            version = version_in(name, (folder / name).read_text(errors="replace"))
+            version = version_in(name, _read_version_file(folder / name))
             if version:
                 break
     if version is None:
