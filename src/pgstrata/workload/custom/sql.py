@@ -105,7 +105,9 @@ class _Scanner:
             if kind == "dollar":
                 at = self._behind(match.group(), at, match.start())
             elif kind == "open":
-                raise self._error(match.start(), f"a {match.group().decode()} is never closed")
+                raise self._error(
+                    match.start(), f"a {shown(match.group().decode(errors='replace'), 60)} is never closed"
+                )
             elif kind == "paren":
                 parens = max(0, parens + (1 if match.group() == b"(" else -1))
             elif kind == "word" and not parens:
@@ -149,7 +151,7 @@ class _Scanner:
     def _behind(self, closing: bytes, at: int, begin: int) -> int:
         found = self._data.find(closing, at)
         if found < 0:
-            raise self._error(begin, f"a {closing.decode(errors='replace')} is never closed")
+            raise self._error(begin, f"a {shown(closing.decode(errors='replace'), 60)} is never closed")
         return found + len(closing)
 
     def _behind_comment(self, begin: int) -> int:
