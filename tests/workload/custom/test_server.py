@@ -117,7 +117,7 @@ def test_pg_restore_does_not_run_as_root(shop: Path, place: Path, monkeypatch: p
     program.chmod(0o755)
     (place / "who").touch()
     (place / "who").chmod(0o666)
-    monkeypatch.setattr(archive, "find_pg_restore", lambda: [PgRestore(program, tool.major)])
+    monkeypatch.setattr(archive, "find_pg_restore", lambda: [PgRestore(program, tool.major, tool.prints)])
     for name in ("shop.dump", "shop.tar"):
         assert any(isinstance(item, CopyBlock) for item in read(shop / name, f"unprivileged-{name}").items)
     accounts = (place / "who").read_text().split()
