@@ -10,34 +10,36 @@ from pgstrata.observe.other_load import OtherLoad
 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass"
 WATCH = """
-import os, subprocess, sys
+import os, subprocess, sys, time
 from pgstrata.observe.other_load import OtherLoad
 os.sched_setaffinity(0, {{{cpu}}})
-load = OtherLoad()
+begun, load = time.monotonic(), OtherLoad()
 subprocess.run([sys.executable, "-c", {burn!r}], check=True)
-print(load.share())
+print(load.share(), time.monotonic() - begun)
 """
 
 
-def watched(cpu: int, seconds: float) -> float:
-    """Share of others on a CPU on which a program measured a child that used so many seconds of it."""
+def watched(cpu: int, seconds: float) -> tuple[float, float]:
+    """The share of others on a CPU where a program watched its child use these seconds, and the time it took."""
     text = WATCH.format(cpu=cpu, burn=BURN.format(seconds=seconds))
     done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
-    return float(done.stdout)
+    share, took = map(float, done.stdout.split())
+    return share, took
 
 
 def test_another_program_on_the_same_cpu_is_seen_and_ones_own_children_are_not() -> None:
     cpu = min(os.sched_getaffinity(0))
-    alone = watched(cpu, 1.5)
+    alone, took = watched(cpu, 1.5)
+    assert took * (1 - alone) > 1.3, "what the child used is not that of others"
     other = subprocess.Popen([sys.executable, "-c", BURN.format(seconds=60)])
     os.sched_setaffinity(other.pid, {cpu})
     try:
-        beside = watched(cpu, 1.5)
+        beside, took = watched(cpu, 1.5)
     finally:
         other.kill()
         other.wait()
     assert beside > 0.2, "two programs have about half of it each"
-    assert alone < beside, "a busy machine has others, but not only others"
+    assert took * (1 - beside) > 1.3
 
 
 def test_a_moment_is_no_share() -> None:

@@ -114,9 +114,9 @@ def test_servers_of_each_form_are_asked() -> None:
     for version in ("9.6", "10", "14", "15", "18"):
         with running(acquire(f"pg:{version}")) as cluster, cluster.connect() as session:
             postgres.prepare(session)
-            session.execute("CREATE TABLE t (a text)")
+            session.execute("CREATE TABLE public.t (a text)")
             before = postgres.wal_position(session)
-            session.execute("INSERT INTO t SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+            session.execute("INSERT INTO public.t SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
             after = postgres.wal_position(session)
             assert before is not None and after is not None and 1_000_000 < after - before < 20_000_000
             assert postgres.wait_for_fresh(session, cluster.data_dir)
