@@ -19,7 +19,7 @@ from pgstrata.measure.progress import (
     seconds_left,
 )
 from pgstrata.numbers import clock, quantity
-from pgstrata.store.record import StepRecord
+from pgstrata.store.record import Slice, StepRecord
 from pgstrata.workload.core.language import Headline, Role, Step
 from support_campaign import plan
 from support_records import step_record
@@ -71,10 +71,13 @@ def test_a_comparison_has_one_line_at_its_begin_and_one_at_its_end(tmp_path: Pat
     head = 'servers = ["pg:12", "pg:15", "pg:17"]\norder = "interleaved"\nuntil = "verdict"\nmax_seconds = 60'
     progress = PlainProgress(Console(file=output, width=200), plan(tmp_path, head))
     progress.runs_begin(progress._pace.units[0].runs, 1, 1)
+    for _ in range(2):
+        progress.step_ended(record(slices=(Slice(pair=1, seconds=50, rate=1.0),), seconds=50))
+    progress.step_ended(record(seconds=9))
     progress.runs_ended([], 125)
-    first, last = output.getvalue().splitlines()
+    first, *_, last = output.getvalue().splitlines()
     assert first.startswith("comparison 1 of 1: pg12.22, pg15.14 and pg17.6 take turns, insert (at most ")
-    assert last == "  done in 2:05 min"
+    assert last == "  done in 2:05 min, 1:40 min of it measured in turns"
 
 
 def test_long_steps_show_that_they_are_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,12 +96,14 @@ class PlainProgress:
         self._repeats = len({run.key.repeat for run in plan.missing}) > 1
         self._step: Step | None = None
         self._said = 0.0
+        self._measured = 0.0
 
     def say(self, text: str) -> None:
         plain_lines(self._console)(text)
 
     def runs_begin(self, runs: Sequence[PlannedRun], number: int, total: int) -> None:
         self._pace.begin(number - 1)
+        self._measured = 0.0
         key = runs[0].key
         what = f"run {number} of {total}: {key.variant}"
         if len(runs) > 1:
@@ -114,7 +116,8 @@ class PlainProgress:
         self._pace.end()
         for run, error in failed:
             self.say(f"  {run.key.variant} FAILED: {error}")
-        self.say(f"  {'ended after' if failed else 'done in'} {clock(seconds)}")
+        measured = f", {clock(self._measured)} of it measured in turns" if self._measured else ""
+        self.say(f"  {'ended after' if failed else 'done in'} {clock(seconds)}{measured}")
 
     def _left(self) -> str:
         return f"{self._bound} {clock(self._pace.left())} left"
@@ -147,6 +150,8 @@ class PlainProgress:
 
     def step_ended(self, record: StepRecord) -> None:
         self._pace.step_ended(record.seconds)
+        if record.slices:
+            self._measured += record.seconds
         self._step = None
         self.say(f"  {step_line(record)}")
 
