@@ -20,7 +20,7 @@ print(load.share(), time.monotonic() - begun)
 
 
 def watched(cpu: int, seconds: float) -> tuple[float, float]:
-    """The share of others on a CPU where a program watched its child use these seconds, and the time it took."""
+    """The share of others on a CPU where a program watched its child use these seconds, and its time."""
     text = WATCH.format(cpu=cpu, burn=BURN.format(seconds=seconds))
     done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
     share, took = map(float, done.stdout.split())
