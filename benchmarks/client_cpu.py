@@ -8,7 +8,7 @@
 One server, one database, one connection per client over the Unix socket (or TLS), one client thread on each
 side, everything the driver records switched on. Each round runs both sides, the order turned every
 round (A B B A). CPU is that of the whole client process, user and system (wait4), start-up included
-on both sides; the table shows the median of the rounds and the ratio of each pair's medians.
+on both sides, and its part in system calls; the table shows medians of the rounds, of ratios too.
 """
 
 from __future__ import annotations
@@ -59,10 +59,11 @@ END;
 
 @dataclass(frozen=True)
 class Sample:
-    """One run of one side: operations/s, and client CPU in µs per operation."""
+    """One run of one side: operations/s, client CPU in µs per operation, and that in the kernel."""
 
     rate: float
     cpu: float
+    kernel: float
 
 
 @dataclass(frozen=True)
@@ -84,15 +85,19 @@ class Target:
     tls: bool = False
 
 
-def _finish(process: subprocess.Popen[str]) -> tuple[str, float]:
-    """Standard output, and the CPU seconds of the process."""
+def _finish(process: subprocess.Popen[str]) -> tuple[str, tuple[float, float]]:
+    """Standard output, and the CPU seconds of the process in all and in the kernel."""
     assert process.stdout
     text = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{process.args!r} ended with {process.returncode}:\n{text}")
-    return text, usage.ru_utime + usage.ru_stime
+    return text, (usage.ru_utime + usage.ru_stime, usage.ru_stime)
+
+
+def _sample(rate: float, cpu: tuple[float, float], operations: int) -> Sample:
+    return Sample(rate, *(seconds * 1e6 / operations for seconds in cpu))
 
 
 def pgbench(builtin: str) -> Callable[[Target, int], Sample]:
@@ -115,7 +120,7 @@ def pgbench(builtin: str) -> Callable[[Target, int], Sample]:
         done = re.search(r"actually processed: (\d+)", text)
         tps = re.search(r"tps = ([\d.]+)", text)
         assert done and tps, text
-        return Sample(float(tps[1]), cpu * 1e6 / int(done[1]))
+        return _sample(float(tps[1]), cpu, int(done[1]))
 
     return run
 
@@ -140,7 +145,7 @@ def sysbench(script: str, *options: str) -> Callable[[Target, int], Sample]:
         text, cpu = _finish(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         queries = re.search(r"queries: +(\d+) +\(([\d.]+) per sec", text)
         assert queries, text
-        return Sample(float(queries[2]), cpu * 1e6 / int(queries[1]))
+        return _sample(float(queries[2]), cpu, int(queries[1]))
 
     return run
 
@@ -172,7 +177,7 @@ def drive(target: Target, spec: dict[str, Any]) -> Sample:
             process.stdin.write('{"command":"close"}\n')
     _, cpu = _finish(process)
     role = done["roles"][0]
-    return Sample(role["operations"] / done["seconds"], cpu * 1e6 / role["operations"])
+    return _sample(role["operations"] / done["seconds"], cpu, role["operations"])
 
 
 def script(text: str) -> Callable[[Target, int], Sample]:
@@ -231,6 +236,8 @@ def measure(pair: Pair, target: Target, rounds: int, against: Path | None) -> di
         "our_rate": median([s.rate for s in ours]),
         "their_cpu": median([s.cpu for s in theirs]),
         "our_cpu": median([s.cpu for s in ours]),
+        "their_kernel": median([s.kernel for s in theirs]),
+        "our_kernel": median([s.kernel for s in ours]),
         "rate_ratio": median([o.rate / t.rate for o, t in zip(ours, theirs, strict=True)]),
         "cpu_ratio": median([o.cpu / t.cpu for o, t in zip(ours, theirs, strict=True)]),
     }
@@ -259,7 +266,8 @@ def main() -> None:
                 f"{', over TLS' if args.tls else ''}"
             )
             head = f"\n{'work':<20}{'clients':>8}  {'peer':<9}{'peer/s':>10}{'pgstrata/s':>12}{'ratio':>8}"
-            print(head + f"{'peer µs/op':>13}{'pgstrata µs/op':>16}{'CPU ratio':>11}", flush=True)
+            more = f"{'peer µs/op':>13}{'of it kernel':>14}{'pgstrata µs/op':>16}{'of it kernel':>14}"
+            print(f"{head}{more}{'CPU ratio':>11}", flush=True)
         for pair in pairs:
             r = measure(pair, target, args.rounds, args.against)
             if args.format == "json":
@@ -271,7 +279,8 @@ def main() -> None:
             peer = "driver" if args.against else pair.peer
             left = f"{pair.name:<20}{pair.clients:>8}  {peer:<9}{r['their_rate']:>10,.0f}"
             middle = f"{r['our_rate']:>12,.0f}{r['rate_ratio']:>8.2f}"
-            right = f"{r['their_cpu']:>13.2f}{r['our_cpu']:>16.2f}{r['cpu_ratio']:>11.2f}"
+            right = f"{r['their_cpu']:>13.2f}{r['their_kernel']:>14.2f}"
+            right += f"{r['our_cpu']:>16.2f}{r['our_kernel']:>14.2f}{r['cpu_ratio']:>11.2f}"
             print(left + middle + right, flush=True)
 
 
