@@ -74,8 +74,7 @@ class Interrupts:
         return self
 
     def __exit__(self, *unused: object) -> None:
-        for timer in self._timers:
-            timer.cancel()
+        # After a signal the limit holds until this process has ended: its threads are waited for, too.
         sys.unraisablehook = self._former_hook
         for number, former in self._former.items():
             signal.signal(number, former)  # type: ignore[arg-type]

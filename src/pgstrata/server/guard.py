@@ -49,6 +49,8 @@ QUIT_SECONDS = 2.0
 """How long a server may take to end after SIGQUIT. Its data are not needed any more, so it is killed then."""
 KILL_SECONDS = 2.0
 """How long killed processes may take to be gone."""
+GONE_SECONDS = 0.2
+"""The same for all servers together, where this process has no time left."""
 INITDB_SECONDS = 5.0
 """How long a server that initdb has started may take to end when initdb is gone and says no more."""
 
@@ -194,12 +196,15 @@ def data_folder(folder: Path, *, on_a_disk: bool) -> Path:
     return folder / DISK / DATA if on_a_disk else folder / DATA
 
 
-def end_server(folder: Path, facts: Json, *, at_once: bool = False) -> int:
+def end_server(
+    folder: Path, facts: Json, *, at_once: bool = False, kill_seconds: float = KILL_SECONDS
+) -> int:
     """Ends whatever still runs in a claimed folder and removes its shared memory; how many processes ran.
 
     A server that initdb has started ends by itself, and tidily, when initdb is gone; other servers end by
     SIGQUIT. What does not end in time is killed, and its shared memory removed. Frozen ones go on, to end.
     at_once: everything is killed; a server that valgrind executes takes half a minute to end by itself.
+    kill_seconds: how long it is waited until killed processes are gone.
     """
     data = data_folder(folder, on_a_disk="disk" in facts)
     programs = Path(str(facts["programs"])) if facts.get("programs") else None
@@ -223,17 +228,17 @@ def end_server(folder: Path, facts: Json, *, at_once: bool = False) -> int:
     for group in groups:
         thaw_group(group)
     if running and not wait_until_none(data, programs, patience):
-        segments |= _kill_all(data, programs)
+        segments |= _kill_all(data, programs, kill_seconds)
     for group in groups:
         remove_group(group)
     ipc.remove_left(data, segments)
     return len(running)
 
 
-def _kill_all(data: Path, programs: Path | None) -> set[str]:
+def _kill_all(data: Path, programs: Path | None, seconds: float) -> set[str]:
     """Kills the processes of a cluster until there are none; the names of the segments that they had."""
     segments: set[str] = set()
-    end = time.monotonic() + KILL_SECONDS
+    end = time.monotonic() + seconds
     while running := processes_of(data, programs):
         segments |= _segments(data, running)
         for process in running:
@@ -246,11 +251,12 @@ def _kill_all(data: Path, programs: Path | None) -> set[str]:
 def end_claimed(clear_seconds: float) -> None:
     """Kills the servers in all folders that this process has claimed, and clears as many of the folders as
     the time allows. Afterwards this process has to end: the next one clears the rest."""
-    folders = list(_claimed)
-    for claimed in folders:
-        if claimed.facts:
+    folders = [claimed for claimed in _claimed if claimed.facts]
+    # First all are killed, then it is waited: the time is that of all folders together.
+    for seconds in (0.0, GONE_SECONDS / max(1, len(folders))):
+        for claimed in folders:
             with contextlib.suppress(OSError):
-                end_server(claimed.folder, claimed.facts, at_once=True)
+                end_server(claimed.folder, claimed.facts, at_once=True, kill_seconds=seconds)
 
     def clear() -> None:
         for claimed in folders:
