@@ -31,6 +31,12 @@ def test_pairs_that_waited_say_more_than_the_load_of_all_cpus() -> None:
     assert disturbed([waited], [record(0.0, Disturbance(other_load=0.02))]) == expected
 
 
+def test_statements_that_are_longer_than_a_slice_are_not_other_programs() -> None:
+    beside_each_other = record(0.4, Disturbance(other_load=0.05))
+    expected = "in 20 of 20 pairs the servers kept each other from a CPU"
+    assert disturbed([beside_each_other], [beside_each_other]).startswith(expected)
+
+
 @pytest.mark.parametrize(
     ("seen", "expected"),
     [

@@ -20,6 +20,9 @@ STOLEN = 0.1
 THROTTLED = 0.05
 """Share of the time for which the quota of a container may have stopped processes."""
 
+LONGER_SLICES = "a statement takes longer than a slice, so give slice_seconds more"
+"""The reason and the next step where servers that take turns wait for each other."""
+
 SAID = 0.1
 """From this share of the CPUs on a page says that other programs used them, also where verdicts hold."""
 
@@ -39,6 +42,9 @@ def disturbed(base: Iterable[StepRecord], other: Iterable[StepRecord]) -> str:
     text = f"other programs used {load:.0%} of the CPUs"
     if known and out > LEFT_OUT * known:
         if any(part.waited is not None for record in base for part in record.slices):
+            if load < SAID:
+                pairs = f"in {out:,} of {known:,} pairs"
+                return f"{pairs} the servers kept each other from a CPU: {LONGER_SLICES}"
             return f"{text}: in {out:,} of {known:,} pairs a server waited for a CPU"
         allowed = _largest(seen, "allowed")
         parts = "rounds" if all(record.turns in ("rounds", "whole") for record in base) else "pairs"
@@ -62,4 +68,4 @@ def _largest(seen: Iterable[Disturbance], name: str) -> float:
     return max((getattr(each, name) or 0.0 for each in seen), default=0.0)
 
 
-__all__ = ["LEFT_OUT", "SAID", "disturbed", "other_load"]
+__all__ = ["LEFT_OUT", "LONGER_SLICES", "SAID", "disturbed", "other_load"]

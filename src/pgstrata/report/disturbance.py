@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pgstrata import numbers
 from pgstrata.judge.compare import SideComparison
-from pgstrata.judge.disturbance import SAID, other_load
+from pgstrata.judge.disturbance import LONGER_SLICES, SAID, other_load
 from pgstrata.store import Run
 
 MOST_NAMED = 3
@@ -26,7 +26,9 @@ def disturbed_steps(comparisons: Sequence[SideComparison]) -> str:
         names += f" and {len(named) - MOST_NAMED} more"
     of = numbers.counted(len(steps), "verdict")
     begins = f"Disturbed, and so unclear: {len(disturbed)} of {of} ({names})."
-    return f"{begins} At {disturbed[0].step} {disturbed[0].disturbance}. {ADVICE}"
+    reason = disturbed[0].disturbance
+    by_others = [step for step in disturbed if LONGER_SLICES not in step.disturbance]
+    return f"{begins} At {disturbed[0].step} {reason}.{f' {ADVICE}' if by_others else ''}"
 
 
 def load_beside(runs: Iterable[Run]) -> str:
