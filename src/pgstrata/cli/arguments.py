@@ -27,8 +27,8 @@ ServersOption = Annotated[
     typer.Option(
         "--server",
         metavar="SPEC",
-        help="pg:17, pg:17.11, path:DIR, dsn:URL, release:9.0.23, tar:FILE, src:DIR, git:DIR#REF. "
-        "Repeatable.",
+        help="pg:17, pg:17.11, path:DIR, dsn:URL, release:9.0.23, tar:FILE, src:DIR, git:DIR#REF; "
+        "SPEC=LABEL names it in results. Repeatable, or with commas between.",
     ),
 ]
 BuildsOption = Annotated[
@@ -39,7 +39,19 @@ BuildsOption = Annotated[
 ]
 ConfigsOption = Annotated[
     list[str] | None,
-    typer.Option("--config", metavar="NAME[+NAME]", help="A stack of config fragments. Repeatable."),
+    typer.Option(
+        "--config",
+        metavar="NAME[+NAME]",
+        help="A stack of config fragments and settings: default+work_mem=64MB. Repeatable: one variant each.",
+    ),
+]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set-guc",
+        metavar="NAME=VALUE",
+        help="A setting of PostgreSQL for all variants, after their config: work_mem=64MB. Repeatable.",
+    ),
 ]
 KeepSettingsOption = Annotated[
     list[str] | None,
@@ -111,7 +123,12 @@ SmallScaleOption = Annotated[
     typer.Option("--scale", metavar="NAME", help="Options of the workload (default: quick, if it has one)."),
 ]
 ConfigOption = Annotated[
-    str, typer.Option("--config", metavar="NAME[+NAME]", help="Config fragments of all servers.")
+    str,
+    typer.Option(
+        "--config",
+        metavar="NAME[+NAME]",
+        help="Config fragments and settings of all servers: default+work_mem=64MB.",
+    ),
 ]
 BuildOption = Annotated[
     str | None,
@@ -143,10 +160,12 @@ class Asked:
     sets: Sequence[str] | None
     fields: Mapping[str, Any]
     small: str | None = None
+    settings: Sequence[str] | None = None
 
     def read(self) -> Campaign:
         """The campaign, checked. Raises UsageError."""
         from pgstrata.campaign.file.reading import Overrides, adhoc_campaign, read_campaign
+        from pgstrata.campaign.file.servers import listed_servers
 
         workloads, sets = self.workloads or [], self.sets or []
         if self.scripts:
@@ -155,12 +174,13 @@ class Asked:
             files = json.dumps([os.path.abspath(script) for script in self.scripts])  # noqa: PTH100
             sets = [*sets, f"scripts={files}"]
         overrides = Overrides(
-            servers=self.servers or [],
+            servers=listed_servers(self.servers or []),
             configs=self.configs or [],
             workloads=workloads,
             scale=self.scale,
             small=self.small,
             sets=sets,
+            settings=self.settings or [],
             fields=self.fields,
         )
         return read_campaign(self.campaign, overrides) if self.campaign else adhoc_campaign(overrides)

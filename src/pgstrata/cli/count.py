@@ -23,6 +23,7 @@ from pgstrata.cli.arguments import (
     ScriptsOption,
     ServersOption,
     SetsOption,
+    SettingsOption,
     WorkloadsOption,
 )
 from pgstrata.cli.output import TextOrJson
@@ -37,6 +38,7 @@ def count(
     server: ServersOption = None,
     build: BuildsOption = None,
     config: ConfigsOption = None,
+    set_guc: SettingsOption = None,
     keep_setting: KeepSettingsOption = None,
     workload: WorkloadsOption = None,
     script: ScriptsOption = None,
@@ -106,6 +108,7 @@ def count(
             "keep_settings": keep_setting or None,
         },
         small=None if campaign else "count",
+        settings=set_guc,
     ).read()
     given = {
         "engine": engine,

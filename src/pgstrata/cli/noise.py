@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgstrata import numbers
-from pgstrata.cli.arguments import RESULTS, ByOption, OtherLoadOption, ResultsOption
+from pgstrata.cli.arguments import RESULTS, ByOption, OtherLoadOption, ResultsOption, SettingsOption
 from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ def noise(
         str, typer.Option("--server", metavar="SPEC", help="pg:17, pg:17.11, pg:latest, path:DIR.")
     ] = "pg:latest",
     config: Annotated[
-        str, typer.Option("--config", metavar="NAME[+NAME]", help="Stack of config fragments.")
+        str, typer.Option("--config", metavar="NAME[+NAME]", help="Stack of config fragments and settings.")
     ] = "default",
+    set_guc: SettingsOption = None,
     step: Annotated[
         str, typer.Option("--step", metavar="NAME", help="A step of the workload sysbench that reads.")
     ] = "point-query",
@@ -68,6 +69,7 @@ def noise(
     from rich.console import Console
 
     from pgstrata.campaign.file.reading import Overrides, campaign_of
+    from pgstrata.campaign.file.servers import listed_servers, named_server
     from pgstrata.campaign.plan.order import first_look
     from pgstrata.cli.compare import load_share
     from pgstrata.cli.output import print_json
@@ -93,7 +95,12 @@ def noise(
         raise UsageError(f"--runs {runs}: one run has nothing to differ from", "5 are a good number")
     if not 0.5 <= run_seconds <= 86_400:
         raise UsageError(f"--run-seconds {run_seconds:g}: must lie between 0.5 and 86,400")
-    variant = {"server": server, "config": config.split("+")}
+    servers = listed_servers([server])
+    if len(servers) != 1:
+        raise UsageError(
+            f"--server {server}: noise compares one server with itself", "run pgstrata noise for each of them"
+        )
+    variant = {"server": named_server(servers[0]).spec, "config": [*config.split("+"), *(set_guc or ())]}
     options = options_of(step, rows, clients)
     fields = {
         "data_dir": str(data_dir) if data_dir else None,

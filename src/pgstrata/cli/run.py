@@ -23,6 +23,7 @@ from pgstrata.cli.arguments import (
     ScriptsOption,
     ServersOption,
     SetsOption,
+    SettingsOption,
     WorkloadsOption,
 )
 from pgstrata.cli.output import TextOrJson
@@ -44,6 +45,7 @@ def run(
     server: ServersOption = None,
     build: BuildsOption = None,
     config: ConfigsOption = None,
+    set_guc: SettingsOption = None,
     keep_setting: KeepSettingsOption = None,
     workload: WorkloadsOption = None,
     script: ScriptsOption = None,
@@ -183,6 +185,7 @@ def run(
             "allow_outside": allow_outside or None,
             "keep_settings": keep_setting or None,
         },
+        settings=set_guc,
     ).read()
     if fleet is not None:
         from pgstrata.cli.fleet import need_engine, run_on_fleet, show_forecast

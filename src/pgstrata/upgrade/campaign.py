@@ -9,12 +9,13 @@ from pathlib import Path
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.file.reading import Overrides, campaign_of
 from pgstrata.campaign.plan.order import AROUND_ROUND_SECONDS, COPIED_BYTES
+from pgstrata.campaign.plan.runs import labels_of_alike
 from pgstrata.errors import UsageError
 from pgstrata.server.config.settings import major_name, major_of
 from pgstrata.server.model import Server
 from pgstrata.stats.sequential import FIRST
 from pgstrata.traffic.captured import Header
-from pgstrata.upgrade.question import Question, is_version, spec_of
+from pgstrata.upgrade.question import Question, is_version, named, spec_of
 from pgstrata.upgrade.servers import Servers
 from pgstrata.user_files import shown
 from pgstrata.workload.replay.options import ReplayOptions
@@ -71,13 +72,17 @@ def rounds_in_time(
 
 
 def labels(question: Question, servers: Servers) -> list[str]:
-    """What the variants are called: their versions as they were written where that tells them apart."""
+    """Returns the labels of the variants: those that were written, or their versions as they were written
+    where that tells them apart, or the names of folders."""
     written = [question.base, *(text for text, _ in servers.targets)]
     names = [text.removeprefix("pg:") for text in written]
-    found = [servers.base, *(server for _, server in servers.targets)]
+    all_servers = [servers.base, *(server for _, server in servers.targets)]
+    usual = [server.label for server in all_servers]
+    if len(set(usual)) < len(usual):
+        usual = labels_of_alike(all_servers)
     return [
-        name if is_version(name) and names.count(name) == 1 else server.label
-        for name, server in zip(names, found, strict=True)
+        named(text).label or (name if is_version(name) and names.count(name) == 1 else label)
+        for text, name, label in zip(written, names, usual, strict=True)
     ]
 
 
@@ -97,18 +102,18 @@ def campaign(
         options["seconds"] = question.seconds
     found = [servers.base, *(server for _, server in servers.targets)]
     _check_after_load(question, found)
-    named = labels(question, servers)
+    variant_labels = labels(question, servers)
     document: dict[str, object] = {
         "name": name,
         "results": str(results),
         "order": "interleaved",
         "margin": question.margin,
         "other_load": question.other_load,
-        "base": named[0],
+        "base": variant_labels[0],
         "variants": [
             {"server": spec_of(text), "label": label, "config": _stack(question, header, results)}
             for text, label in zip(
-                (question.base, *(text for text, _ in servers.targets)), named, strict=True
+                (question.base, *(text for text, _ in servers.targets)), variant_labels, strict=True
             )
         ],
         "workloads": [{"name": NAME, "options": options}],

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pgstrata.campaign.file.servers import NamedServer, listed_servers, named_server
 from pgstrata.errors import UsageError
 from pgstrata.server.acquire import check_spec
 from pgstrata.store.record import OTHER_LOAD
@@ -93,8 +94,19 @@ def is_version(text: str) -> bool:
 
 
 def spec_of(text: str) -> str:
-    """A server's spec: a bare version is a prebuilt one."""
-    return f"pg:{text}" if is_version(text) else text
+    """A server's spec without its label: a bare version is a prebuilt one, a folder an installation."""
+    return named(text).spec
+
+
+def named(text: str) -> NamedServer:
+    """Takes apart a server and its label: `14=old`, `path:/opt/new=new`."""
+    version, equals, label = text.partition("=")
+    if is_version(version):
+        return NamedServer(f"pg:{version}", label if equals else None)
+    servers = listed_servers([text])
+    if len(servers) != 1:
+        raise UsageError(f"{shown(text)} names several servers", "write --to for each of them")
+    return named_server(servers[0])
 
 
 def _check_dump(dump: Path) -> None:
@@ -116,4 +128,4 @@ def _head(file: Path) -> bytes:
         return opened.read(4096)
 
 
-__all__ = ["MARGIN", "MINUTES", "Question", "is_version", "spec_of"]
+__all__ = ["MARGIN", "MINUTES", "Question", "is_version", "named", "spec_of"]

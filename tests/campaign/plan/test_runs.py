@@ -138,3 +138,30 @@ def test_what_a_version_cannot_do_is_said_before_anything_runs(tmp_path: Path) -
     old = Server("pg:9.6.24", "pg9.6.24", "9.6.24", 90624, "", Path("/nowhere"), None)
     with pytest.raises(UsageError, match="partitions"):
         make_plan(read_campaign(file), Results(tmp_path), lambda spec, how: old)
+
+
+def test_installations_of_one_version_are_called_like_their_folders(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(
+        'servers = ["path:/opt/master", "path:/opt/patched"]\nconfigs = ["default", "a1"]\n'
+        '[[workloads]]\nname = "insert"\nscale = "quick"\n'
+    )
+
+    def find(spec: str, how: object) -> Server:
+        return Server(spec, "path17.6", "17.6", 170006, "", Path("/nowhere"), None)
+
+    made = make_plan(read_campaign(file), Results(tmp_path / "results"), find)
+    assert [v.label for v in made.variants] == ["master", "master.a1", "patched", "patched.a1"]
+
+
+def test_a_setting_in_a_config_is_in_the_label(tmp_path: Path) -> None:
+    made = plan(tmp_path, 'servers = ["pg:17"]\nconfigs = [["default", "work_mem=64MB"], "jit=off"]')
+    assert [v.label for v in made.variants] == ["pg17.6.work_mem=64MB", "pg17.6.jit=off"]
+    assert made.variants[0].config.settings["work_mem"] == "64MB"
+    assert made.variants[1].config.settings == {"jit": "off"}
+
+
+def test_a_setting_that_no_version_has_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^work_men=64MB: no version of PostgreSQL") as caught:
+        plan(tmp_path, 'servers = ["pg:17"]\nconfigs = [["default", "work_men=64MB"]]')
+    assert caught.value.hint == "did you mean work_mem?"

@@ -22,8 +22,10 @@ from pydantic import (
 )
 
 from pgstrata import numbers
+from pgstrata.campaign.file.servers import named_server
 from pgstrata.driver.spec import EngineChoice
 from pgstrata.errors import UsageError
+from pgstrata.server.config.resolve import is_setting
 from pgstrata.server.delay import DelayedBy
 from pgstrata.server.features import Features
 from pgstrata.server.poolers import KINDS
@@ -157,9 +159,9 @@ class VariantSpec(BuildKeys):
     )
     config: Stack = Field(
         default=["default"],
-        description="Stack of config fragments, later ones win: shipped names (`pgstrata config list`) or "
-        "paths of .conf files, relative to the campaign file. `[]`: the server's own defaults. "
-        "A `dsn:` server keeps the settings it has.",
+        description="Stack of config fragments, later ones win: shipped names (`pgstrata config list`), "
+        "paths of .conf files, relative to the campaign file, or settings (`work_mem=64MB`). `[]`: the "
+        "server's own defaults. A `dsn:` server keeps the settings it has.",
     )
     label: str | None = Field(
         default=None,
@@ -539,7 +541,8 @@ class CampaignSpec(Strict):
     servers: list[str] = Field(
         default=[],
         max_length=MOST_VARIANTS,
-        description="Short for variants: every server here with every stack of `configs`.",
+        description="Short for variants: every server here with every stack of `configs`. A label may stand "
+        'behind a server, say `"path:/opt/patched=patched"`; of a `dsn:` server before it.',
     )
     configs: list[Stack] = Field(
         default=[],
@@ -597,19 +600,40 @@ def expand(spec: CampaignSpec) -> list[VariantSpec]:
     Raises ValueError where they are too many, or too many runs come of them.
     """
     stacks = spec.configs or [["default"]]
-    builds = [spec.build if is_source(server) and spec.build else [None] for server in spec.servers]
+    servers = [named_server(text) for text in spec.servers]
+    builds = [spec.build if is_source(server.spec) and spec.build else [None] for server in servers]
     number = sum(map(len, builds)) * len(stacks) + len(spec.variants)
     if number > MOST_VARIANTS:
         raise ValueError(f"{number:,} variants; a campaign has at most {MOST_VARIANTS:,}")
     if (runs := number * len(spec.workloads) * spec.repeats) > MOST_RUNS:
         raise ValueError(f"{runs:,} runs; a campaign has at most {MOST_RUNS:,}")
     product = [
-        VariantSpec(server=server, config=stack, build=build)
-        for server, names in zip(spec.servers, builds, strict=True)
+        VariantSpec(server=server.spec, config=stack, build=build, label=label_of(server.label, build, stack))
+        for server, names in zip(servers, builds, strict=True)
         for build in names
         for stack in stacks
     ]
     return product + spec.variants
+
+
+def label_of(server: str | None, build: str | None, stack: Sequence[str]) -> str | None:
+    """Returns the label of a variant whose server has one; None where the server has none."""
+    if server is None:
+        return None
+    return server + ("" if build in (None, DEFAULT) else f".{build}") + config_suffix(stack)
+
+
+def config_suffix(stack: Sequence[str]) -> str:
+    """Returns what a config adds to a label: nothing for the usual one."""
+    if list(stack[:1]) == ["default"] and all(is_setting(text) for text in stack[1:]):
+        stack = stack[1:]
+        if not stack:
+            return ""
+    names = [
+        Path(name).stem if not is_setting(name) and ("/" in name or name.endswith(".conf")) else name
+        for name in stack
+    ]
+    return "." + ".".join(names or ["own"])
 
 
 class Campaign(BaseModel):

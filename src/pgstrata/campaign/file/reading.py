@@ -21,7 +21,7 @@ from pgstrata.campaign.file.toml import parse, parse_value
 from pgstrata.errors import UsageError
 from pgstrata.server.acquire import check_spec
 from pgstrata.server.config.classes import check_keep
-from pgstrata.server.config.resolve import find_fragment
+from pgstrata.server.config.resolve import find_fragment, is_setting
 from pgstrata.server.initdb import check_initdb
 from pgstrata.server.pooler import check_through
 from pgstrata.server.storage import check_storage
@@ -40,8 +40,9 @@ class Overrides:
     """What the command line says beside, or instead of, a file.
 
     servers, configs and workloads replace those of the file. scale: of all workloads; small: without a file
-    and a scale, that of the workloads which have it. sets: `key=value` or `workload.key=value`. fields: other
-    keys of the campaign (None: not given).
+    and a scale, that of the workloads which have it. sets: `key=value` or `workload.key=value`. settings:
+    `name=value` of PostgreSQL, added to the config of every variant. fields: other keys of the campaign
+    (None: not given).
     """
 
     servers: Sequence[str] = ()
@@ -50,6 +51,7 @@ class Overrides:
     scale: str | None = None
     small: str | None = None
     sets: Sequence[str] = ()
+    settings: Sequence[str] = ()
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -107,6 +109,7 @@ def _check(document: dict[str, Any], source: str, file: Path | None, overrides: 
         variants = expand(spec)
     except ValueError as error:
         raise UsageError(f"{source}: {error}", "divide it into several") from error
+    variants = [_with_settings(variant, overrides.settings) for variant in variants]
     if not variants:
         raise UsageError(
             f"{source}: nothing to compare", 'name at least one server: servers = ["pg:12", "pg:17"]'
@@ -155,6 +158,21 @@ def _with(document: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
         del fields["profile"]  # the file says more about it: how long, which event
     document.update(fields)
     return document
+
+
+def _with_settings(variant: VariantSpec, settings: Sequence[str]) -> VariantSpec:
+    """Returns the variant with settings of the command line after its config. Raises UsageError."""
+    for text in settings:
+        if not is_setting(text):
+            raise UsageError(
+                f"--set-guc {shown(text)}: not of the form NAME=VALUE", "write --set-guc work_mem=64MB"
+            )
+        if variant.server.startswith("dsn:"):
+            raise UsageError(
+                f"--set-guc {shown(text)}: a dsn: server runs already and keeps the settings it has",
+                "leave it out, or set it there with ALTER SYSTEM",
+            )
+    return variant.model_copy(update={"config": [*variant.config, *settings]}) if settings else variant
 
 
 def _check_variant(variant: VariantSpec, file: Path | None) -> None:

@@ -49,6 +49,7 @@ What the command line says replaces what the file says: `--server`, `--config`,
 `--seed`, `--until`, `--order`, `--slice` (for `slice_seconds`), `--max-seconds`,
 `--margin`, `--turns`, `--profile`, `--waits`. A value of `--set` is TOML; a bare word is text; `--set
 insert.rows=1000` is for one workload where there are several. `--config a+b` is a stack of two fragments.
+`--set-guc work_mem=64MB` adds a setting of PostgreSQL to the config of every variant.
 
 A run that is there and finished is never made again; a failed one is. If a campaign of the same name
 was measured with other options, pgstrata says so and stops: choose another name, another results

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 
 from pgstrata import numbers
-from pgstrata.campaign.file.models import Campaign, ChosenWorkload, VariantSpec
+from pgstrata.campaign.file.models import Campaign, ChosenWorkload, VariantSpec, config_suffix
+from pgstrata.campaign.file.servers import folder_names
 from pgstrata.campaign.plan.checks import (
     check_counted,
     check_cpus,
@@ -33,7 +34,7 @@ from pgstrata.server.model import Server
 from pgstrata.server.pooler import find_through
 from pgstrata.server.replica import Replicas, check_replicas
 from pgstrata.server.secrets import shown_spec
-from pgstrata.server.source.recipe import Build
+from pgstrata.server.source.recipe import DEFAULT, Build
 from pgstrata.server.storage import find_storage
 from pgstrata.store import Results, comparisons
 from pgstrata.store.names import RunKey
@@ -177,6 +178,9 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
         wanted = (spec.server, campaign.build_of(spec))
         if wanted not in servers:
             servers[wanted] = find_server(*wanted)
+    server_labels = _server_labels(campaign, servers)
+    for spec in campaign.variants:
+        wanted = (spec.server, campaign.build_of(spec))
         server = servers[wanted]
         stack = spec.config if server.managed else []  # what runs already keeps its settings
         fragments = [find_fragment(name, campaign.folder) for name in stack]
@@ -195,8 +199,8 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
         extensions = campaign.extensions_of(spec)
         replicas = Replicas(spec.replication, spec.reads) if spec.replicas else None
         label = spec.label or (
-            server.label
-            + (_suffix(stack) if server.managed else "")
+            server_labels[wanted]
+            + (config_suffix(stack) if server.managed else "")
             + (f".{through.label}" if through is not None else "")
             + (f".{storage.label}" if storage.label else "")
             + (f".{replicas.label}" if replicas is not None else "")
@@ -205,7 +209,7 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
         if same := next((v for v in variants if v.label == label), None):
             raise UsageError(
                 f"two variants are called {label}: {_described(same.spec)} and {_described(spec)}",
-                'give one of them a label of its own: label = "…"',
+                'give one of them a label: --server SPEC=LABEL, or label = "…" in a campaign file',
             )
         check_memory(memory, config, label)
         check_delay(storage, config, label)
@@ -224,12 +228,29 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
     return variants
 
 
-def _suffix(stack: Sequence[str]) -> str:
-    """What the config adds to a label: nothing where it is the usual one."""
-    if stack == ["default"]:
-        return ""
-    names = [Path(name).stem if "/" in name or name.endswith(".conf") else name for name in stack]
-    return "." + ".".join(names or ["own"])
+def _server_labels(
+    campaign: Campaign, servers: Mapping[tuple[str, Build | None], Server]
+) -> dict[tuple[str, Build | None], str]:
+    """Returns the labels of the servers that have none of their own: of installations and trees that would
+    be called alike, the names of their folders."""
+    used = [(spec.server, campaign.build_of(spec)) for spec in campaign.variants if spec.label is None]
+    labels = {wanted: servers[wanted].label for wanted in used}
+    for label in set(labels.values()):
+        alike = [wanted for wanted in labels if labels[wanted] == label]
+        for wanted, name in zip(alike, labels_of_alike([servers[w] for w in alike]), strict=True):
+            how = wanted[1]
+            is_plain = name == label or how is None or how.name == DEFAULT
+            labels[wanted] = name if is_plain or how is None else f"{name}.{how.name}"
+    return labels
+
+
+def labels_of_alike(servers: Sequence[Server]) -> list[str]:
+    """Returns labels that tell servers of one label apart by their folders, where they differ by folder."""
+    folders = [Path(server.spec.partition(":")[2]) for server in servers]
+    by_folder = all(server.spec.startswith(("path:", "src:")) for server in servers)
+    if by_folder and len(servers) > 1 and len(set(folders)) == len(folders):
+        return folder_names(folders)
+    return [server.label for server in servers]
 
 
 def _described(spec: VariantSpec) -> str:

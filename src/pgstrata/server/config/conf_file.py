@@ -78,7 +78,9 @@ class SettingLine:
 
     @property
     def place(self) -> str:
-        """File and line."""
+        """File and line; of a setting that stands in the stack itself, the setting."""
+        if self.fragment.path is None and "=" in self.fragment.name:
+            return self.fragment.name
         return f"{self.fragment.shown}:{self.line}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from pgstrata.server.config.mapping import MappedSetting, fate
 from pgstrata.server.config.settings import plain_number
 from pgstrata.store.record import Change, ConfigRecord, FragmentRecord
 from pgstrata.suggest import nearest
-from pgstrata.user_files import read_text, user_path
+from pgstrata.user_files import read_text, shown, user_path
 
 __all__ = [
     "Change",
@@ -33,12 +34,15 @@ __all__ = [
     "SettingOutcome",
     "explain",
     "find_fragment",
+    "is_setting",
     "quoted",
     "resolve",
+    "setting_fragment",
     "shipped_fragments",
 ]
 
 _SHIPPED = Path(__file__).parent / "fragments"
+_SETTING = re.compile(r"(?P<name>[A-Za-z_][\w$]*(?:\.[A-Za-z_][\w$]*)*)\s*=\s*(?P<value>[^\n\r]*)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -103,11 +107,30 @@ def shipped_fragments() -> list[Fragment]:
     return [_read(path, path.stem, None) for path in [*bases, *overlays]]
 
 
+def is_setting(text: str) -> bool:
+    """Returns whether a part of a config stack is a single setting, `work_mem=64MB`."""
+    return _SETTING.fullmatch(text) is not None and not text.endswith(".conf")
+
+
+def setting_fragment(text: str) -> Fragment:
+    """Returns `NAME=VALUE` as a fragment of one line; the value needs no quotes. Raises UsageError."""
+    match = _SETTING.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{shown(text)} is no setting", "write NAME=VALUE, say work_mem=64MB")
+    name, value = match["name"], match["value"]
+    if len(value) > 1 and value[0] == value[-1] == "'":
+        value = value[1:-1].replace("''", "'")
+    return Fragment(text, f"{name} = {quoted(value)}\n")
+
+
 def find_fragment(name: str, beside: Path | None) -> Fragment:
     """A shipped fragment by its name, or a file named by a path, relative to the folder `beside`.
 
-    A name with a slash or ending in .conf is a path. Raises UsageError when there is none.
+    A name with a slash or ending in .conf is a path, `NAME=VALUE` a fragment of one setting. Raises
+    UsageError when there is none.
     """
+    if is_setting(name):
+        return setting_fragment(name)
     written_as_path = name.endswith(".conf") or "/" in name
     shipped = next((p for p in _shipped_paths(name) if p.is_file()), None)
     if shipped and not written_as_path:

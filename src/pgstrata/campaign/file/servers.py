@@ -1,0 +1,110 @@
+"""Servers as a person writes them: with a label, several with commas, an installation by its folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgstrata.errors import UsageError
+from pgstrata.server.source.spec import KINDS as SOURCE_KINDS
+from pgstrata.user_files import shown, user_path
+
+KINDS = ("pg", "path", "dsn", *SOURCE_KINDS)
+"""What stands before the colon of a server."""
+
+_KIND = f"(?:{'|'.join(KINDS)}):"
+_LABEL = r"[^\W_][\w.+-]{0,99}"
+_LABEL_FIRST = re.compile(rf"({_LABEL})=({_KIND}.+)", re.DOTALL)
+_LABEL_LAST = re.compile(rf"(.+)=({_LABEL})", re.DOTALL)
+_COMMA = re.compile(rf",(?=\s*(?:(?:{_LABEL}=)?{_KIND}|\.{{0,2}}/|~))")
+
+
+@dataclass(frozen=True)
+class NamedServer:
+    """A server and the label that was written with it, None for its usual one."""
+
+    spec: str
+    label: str | None = None
+
+
+def named_server(text: str) -> NamedServer:
+    """Takes apart `SPEC=LABEL`, and `LABEL=SPEC` for addresses, which contain equals signs themselves.
+
+    A folder or file whose name contains an equals sign is taken as it is.
+    """
+    if first := _LABEL_FIRST.fullmatch(text):
+        return NamedServer(first[2], first[1])
+    kind, _, rest = text.partition(":")
+    last = _LABEL_LAST.fullmatch(rest)
+    if last is None or kind not in KINDS or kind == "dsn" or ("://" in rest and "?" in rest):
+        return NamedServer(text)
+    if kind in ("path", "src", "tar") and user_path(rest).exists():
+        return NamedServer(text)
+    return NamedServer(f"{kind}:{last[1]}", last[2])
+
+
+def listed_servers(texts: Iterable[str]) -> list[str]:
+    """Returns the servers of a command line one by one: `pg:16,pg:17` are two, a folder becomes `path:`.
+
+    Raises UsageError where one is empty.
+    """
+    servers = []
+    for text in texts:
+        for part in _parts(text):
+            if not part.strip():
+                raise UsageError(f"{shown(text)!r} names an empty server", "write pg:16,pg:17")
+            servers.append(_with_kind(part.strip()))
+    return servers
+
+
+def _parts(text: str) -> list[str]:
+    parts: list[str] = []
+    for part in _COMMA.split(text):
+        # Versions and labels contain no commas, so that a forgotten `pg:` is named as such.
+        parts += part.split(",") if part.lstrip().startswith("pg:") else [part]
+    return parts
+
+
+def _with_kind(text: str) -> str:
+    """Returns `path:DIR` for the folder of an installation, anything else as it is."""
+    if named_server(text).spec.partition(":")[0] in KINDS:
+        return text
+    folder, equals, label = text.rpartition("=")
+    if is_installation(text):
+        return f"path:{text}"
+    if equals and re.fullmatch(_LABEL, label) and is_installation(folder):
+        return f"path:{folder}={label}"
+    if re.fullmatch(_LABEL, folder) and is_installation(label):
+        return f"path:{label}={folder}"
+    return text
+
+
+def is_installation(text: str) -> bool:
+    """Returns whether a text is the path of a folder with PostgreSQL's programs."""
+    if not text or "\0" in text or len(text) > 4096:
+        return False
+    try:
+        folder = user_path(text)
+        return (folder / "bin" / "postgres").is_file() or (folder / "postgres").is_file()
+    except (OSError, UsageError):
+        return False
+
+
+def folder_names(folders: Sequence[Path]) -> list[str]:
+    """Returns short names that tell folders apart: `/opt/old/pgsql`, `/opt/new/pgsql` → old, new."""
+    reversed_parts = [folder.parts[:0:-1] for folder in folders]
+    depth = max(map(len, reversed_parts), default=0)
+    for level in range(depth):
+        names = [parts[level] if level < len(parts) else "" for parts in reversed_parts]
+        if all(names) and len(set(names)) == len(names):
+            return names
+    for count in range(2, depth + 1):
+        names = ["-".join(reversed(parts[:count])) for parts in reversed_parts]
+        if all(names) and len(set(names)) == len(names):
+            return names
+    return [str(folder) for folder in folders]
+
+
+__all__ = ["KINDS", "NamedServer", "folder_names", "is_installation", "listed_servers", "named_server"]
