@@ -18,9 +18,12 @@ RESULTS = Path("results")
 
 ResultsOption = Annotated[Path, typer.Option("--results", metavar="DIR", help="Folder with the runs.")]
 
-CampaignArgument = Annotated[
-    Path | None,
-    typer.Argument(metavar="CAMPAIGN.toml", help="A campaign file; none: one is made ad hoc."),
+WhatArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SERVER...|CAMPAIGN.toml]",
+        help="Servers, as --server takes them, or one campaign file.",
+    ),
 ]
 ServersOption = Annotated[
     list[str] | None,
@@ -149,9 +152,15 @@ SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of all ran
 
 @dataclass(frozen=True)
 class Asked:
-    """What a command line says of a campaign, beside or instead of a file."""
+    """What a command line says of a campaign, beside or instead of a file.
 
-    campaign: Path | None
+    what: servers, or one campaign file. small, usual_workload: what to take where none is given and there is
+    no file.
+    compares: several variants take turns until each step is known, on small data, unless the command line
+    says how they are measured.
+    """
+
+    what: Sequence[str] | None
     servers: Sequence[str] | None
     configs: Sequence[str] | None
     workloads: Sequence[str] | None
@@ -161,26 +170,41 @@ class Asked:
     fields: Mapping[str, Any]
     small: str | None = None
     settings: Sequence[str] | None = None
+    compares: bool = False
+    usual_workload: str | None = None
 
     def read(self) -> Campaign:
         """The campaign, checked. Raises UsageError."""
-        from pgstrata.campaign.file.reading import Overrides, adhoc_campaign, read_campaign
-        from pgstrata.campaign.file.servers import listed_servers
+        from pgstrata.campaign.file.reading import (
+            COMPARED_WORKLOAD,
+            SMALLEST_SCALE,
+            Overrides,
+            adhoc_campaign,
+            read_campaign,
+        )
+        from pgstrata.campaign.file.servers import divided
 
+        campaign, servers = divided(self.what or [], self.servers or [])
         workloads, sets = self.workloads or [], self.sets or []
         if self.scripts:
             workloads = workloads or ["pgbench"]
             # JSON's lists of text are TOML's
             files = json.dumps([os.path.abspath(script) for script in self.scripts])  # noqa: PTH100
             sets = [*sets, f"scripts={files}"]
+        small, usual = self.small, self.usual_workload
+        if self.what:  # servers by themselves: something small, known soon
+            small, usual = small or SMALLEST_SCALE, usual or COMPARED_WORKLOAD
+        if not workloads and campaign is None and usual is not None:
+            workloads = [usual]
         overrides = Overrides(
-            servers=listed_servers(self.servers or []),
+            servers=servers,
             configs=self.configs or [],
             workloads=workloads,
             scale=self.scale,
-            small=self.small,
+            small=None if campaign else small,
+            compares=self.compares and campaign is None,
             sets=sets,
             settings=self.settings or [],
             fields=self.fields,
         )
-        return read_campaign(self.campaign, overrides) if self.campaign else adhoc_campaign(overrides)
+        return read_campaign(campaign, overrides) if campaign else adhoc_campaign(overrides)

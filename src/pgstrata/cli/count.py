@@ -13,7 +13,6 @@ from pgstrata.cli.arguments import (
     Asked,
     BaseOption,
     BuildsOption,
-    CampaignArgument,
     ConfigsOption,
     DataDirOption,
     KeepSettingsOption,
@@ -24,6 +23,7 @@ from pgstrata.cli.arguments import (
     ServersOption,
     SetsOption,
     SettingsOption,
+    WhatArgument,
     WorkloadsOption,
 )
 from pgstrata.cli.output import TextOrJson
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def count(
-    campaign: CampaignArgument = None,
+    what: WhatArgument = None,
     server: ServersOption = None,
     build: BuildsOption = None,
     config: ConfigsOption = None,
@@ -83,16 +83,14 @@ def count(
 
     \b
     Examples:
-      pgstrata count --server pg:16 --server pg:17
+      pgstrata count pg:16 pg:17
       pgstrata count --server pg:16 --server pg:17 --step 'read-only*' --callers ExecInitExpr
       pgstrata count campaign.toml --margin 0.5% --format json
     """
     from pgstrata.cli.compare import share
 
-    if campaign is None:
-        workload = workload or (None if script else ["sysbench"])
     chosen = Asked(
-        campaign,
+        what,
         server,
         config,
         workload,
@@ -107,7 +105,8 @@ def count(
             "build": build or None,
             "keep_settings": keep_setting or None,
         },
-        small=None if campaign else "count",
+        small="count",
+        usual_workload="sysbench",
         settings=set_guc,
     ).read()
     given = {

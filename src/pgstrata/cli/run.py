@@ -13,7 +13,6 @@ from pgstrata.cli.arguments import (
     Asked,
     BaseOption,
     BuildsOption,
-    CampaignArgument,
     ConfigsOption,
     DataDirOption,
     KeepSettingsOption,
@@ -24,6 +23,7 @@ from pgstrata.cli.arguments import (
     ServersOption,
     SetsOption,
     SettingsOption,
+    WhatArgument,
     WorkloadsOption,
 )
 from pgstrata.cli.output import TextOrJson
@@ -41,7 +41,7 @@ MOST_WAITING_SECONDS = 7 * 86_400.0
 
 
 def run(
-    campaign: CampaignArgument = None,
+    what: WhatArgument = None,
     server: ServersOption = None,
     build: BuildsOption = None,
     config: ConfigsOption = None,
@@ -139,14 +139,18 @@ def run(
         ),
     ] = TextOrJson.text,
 ) -> None:
-    """Run a campaign: only what is missing, so the same command again goes on after a stop.
+    """Compare servers, or run a campaign file. The same command again does only what is missing.
+
+    Several servers without a file take turns at small data until each step is known to be slower, faster or
+    the same. --scale, --order, --repeats or --until time, or a file, asks for another study.
 
     \b
     Examples:
+      pgstrata run pg:16 pg:17
+      pgstrata run /opt/master=master /opt/patched=patched --set steps=point-query
       pgstrata run campaigns/insert-cached.toml
       pgstrata run campaigns/insert-cached.toml --dry-run
-      pgstrata run --server pg:16 --server pg:17 --workload sysbench --until verdict
-      pgstrata run --server pg:16 --server pg:17 --workload sysbench --until verdict --margin 0.5%
+      pgstrata run pg:16 pg:17 --workload pgbench --margin 0.5%
       pgstrata run --server pg:13 --server pg:17 --workload insert --scale quick
       pgstrata run --server pg:17 --config cached-by-pg --config cached-by-pg+a1 --set rows=5000000
       pgstrata run --server pg:13 --server pg:17 --script mine.sql@3 --script other.sql
@@ -158,7 +162,7 @@ def run(
 
     quiet_seconds = _waiting(wait_quiet) if wait_quiet else 0.0
     chosen = Asked(
-        campaign,
+        what,
         server,
         config,
         workload,
@@ -186,6 +190,7 @@ def run(
             "keep_settings": keep_setting or None,
         },
         settings=set_guc,
+        compares=fleet is None,
     ).read()
     if fleet is not None:
         from pgstrata.cli.fleet import need_engine, run_on_fleet, show_forecast

@@ -19,6 +19,7 @@ from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.kept_lines import kept_lines
 from pgstrata.campaign.plan.left_out import left_out_lines
 from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.campaign.plan.resume import phases_of
 from pgstrata.campaign.plan.runs import Plan, groups, make_plan
 from pgstrata.driver.client import find_driver
 from pgstrata.errors import ServerError, UsageError
@@ -37,6 +38,7 @@ from pgstrata.server.source import Build, clear_builds
 from pgstrata.server.storage import find_storage
 from pgstrata.store import Results, comparisons, kept
 from pgstrata.store.disk import storing
+from pgstrata.workload.core.language import Step
 
 AGAIN = (
     "are there, but not from one comparison in which every variant finished: they are measured anew, because "
@@ -331,6 +333,8 @@ def _check_space(plan: Plan, root: Path) -> None:
 
 
 def _announce(plan: Plan, say: Callable[[str], None]) -> None:
+    if plan.missing:
+        say(opening(plan))
     there = len(plan.runs) - len(plan.missing)
     if there:
         say(f"{there} of {len(plan.runs)} runs are there already")
@@ -340,6 +344,28 @@ def _announce(plan: Plan, say: Callable[[str], None]) -> None:
         say(f"{again} more {AGAIN}")
     for line in left_out_lines(plan.variants):
         say(line)
+
+
+def opening(plan: Plan) -> str:
+    """Returns the first line of a campaign: what is measured, how, and how long it takes."""
+    labels = list(dict.fromkeys(run.key.variant for run in plan.missing))
+    workloads = " and ".join(dict.fromkeys(run.key.workload for run in plan.missing))
+    names = {
+        phase.name
+        for run in plan.missing
+        for phase in phases_of(run)
+        if isinstance(phase, Step) and phase.measured
+    }
+    steps = numbers.plural("step", len(names))
+    variants = " and ".join(labels) if len(labels) <= 4 else f"{len(labels)} variants"
+    spec = plan.campaign.spec
+    if spec.order == "interleaved":
+        end = " until each is known to be slower, faster or the same" if spec.until == "verdict" else ""
+        how = f"{variants} take turns at {len(names)} {steps} of {workloads}{end}"
+    else:
+        runs = numbers.plural("run", len(plan.missing))
+        how = f"{variants}: {len(plan.missing)} {runs} of {workloads}, one after the other"
+    return f"{how}, {plan.bound} {numbers.clock(plan.seconds)}"
 
 
 def _warn(root: Path, plan: Plan, say: Callable[[str], None]) -> None:

@@ -224,4 +224,4 @@ def test_a_campaign_without_a_file() -> None:
     assert [w.label for w in campaign.workloads] == ["insert"]
     with pytest.raises(UsageError) as caught:
         adhoc_campaign(Overrides())
-    assert "--server" in caught.value.hint
+    assert "pgstrata run pg:16 pg:17" in caught.value.hint

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.file.reading import Overrides, adhoc_campaign
-from pgstrata.campaign.file.servers import folder_names, listed_servers, named_server
+from pgstrata.campaign.file.servers import divided, folder_names, listed_servers, named_server
 from pgstrata.errors import UsageError
 
 
@@ -85,6 +87,55 @@ def test_labels_of_servers_go_into_those_of_variants() -> None:
     )
     assert [v.label for v in campaign.variants] == ["old", "old.a1", "old.work_mem=64MB", None, None, None]
     assert campaign.variants[0].server == "path:/opt/a"
+
+
+@pytest.mark.parametrize(
+    ("what", "file", "servers"),
+    [
+        (["study.toml"], "study.toml", []),
+        (["studies/mine"], "studies/mine", []),
+        (["pg:16", "pg:17"], None, ["pg:16", "pg:17"]),
+        (["pg:16,pg:17=new"], None, ["pg:16", "pg:17=new"]),
+        (["pg17"], None, ["pg17"]),
+        (["17"], None, ["17"]),
+        ([], None, []),
+    ],
+)
+def test_arguments_are_servers_or_one_file(what: list[str], file: str | None, servers: list[str]) -> None:
+    assert divided(what, []) == (None if file is None else Path(file), servers)
+    assert divided(what, ["pg:15"])[1] == [*servers, "pg:15"]
+
+
+def test_a_campaign_file_stands_alone() -> None:
+    with pytest.raises(UsageError, match=r"study\.toml is a campaign file"):
+        divided(["study.toml", "pg:17"], [])
+
+
+def compared(*servers: str, **more: Any) -> CampaignSpec:
+    return adhoc_campaign(Overrides(servers=servers, compares=True, **more)).spec
+
+
+def test_servers_alone_take_turns_until_known_on_small_data() -> None:
+    spec = compared("pg:16", "pg:17")
+    assert (spec.order, spec.until, spec.max_seconds) == ("interleaved", "verdict", 30.0)
+    assert [(w.name, w.scale) for w in spec.workloads] == [("sysbench", "quick")]
+    assert compared("pg:16", "pg:17", fields={"max_seconds": 60.0}).max_seconds == 60.0
+    assert compared("pg:17", configs=["default", "a1"]).until == "verdict"
+
+
+@pytest.mark.parametrize(
+    ("servers", "more"),
+    [
+        (["pg:17"], {}),
+        (["pg:16", "pg:17"], {"scale": "quick"}),
+        (["pg:16", "pg:17"], {"fields": {"repeats": 2}}),
+        (["pg:16", "pg:17"], {"fields": {"until": "time"}}),
+        (["pg:16", "pg:17"], {"fields": {"order": "shuffled"}}),
+        (["pg:16", "dsn:host=/tmp"], {}),
+    ],
+)
+def test_another_study_is_measured_as_it_is_written(servers: list[str], more: dict[str, Any]) -> None:
+    assert compared(*servers, **more).until == "time"
 
 
 def test_settings_of_the_command_line_go_to_every_variant() -> None:

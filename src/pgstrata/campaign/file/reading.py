@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from pgstrata.campaign.file.models import Campaign, CampaignSpec, ChosenWorkload, VariantSpec, expand
 from pgstrata.campaign.file.problems import explain
+from pgstrata.campaign.file.servers import named_server
 from pgstrata.campaign.file.toml import parse, parse_value
 from pgstrata.errors import UsageError
 from pgstrata.server.acquire import check_spec
@@ -24,6 +25,7 @@ from pgstrata.server.config.classes import check_keep
 from pgstrata.server.config.resolve import find_fragment, is_setting
 from pgstrata.server.initdb import check_initdb
 from pgstrata.server.pooler import check_through
+from pgstrata.server.source.spec import is_source
 from pgstrata.server.storage import check_storage
 from pgstrata.suggest import meant
 from pgstrata.user_files import read_text, shown
@@ -32,7 +34,14 @@ from pgstrata.workload.core.options import Workload
 from pgstrata.workload.plugin import Plugin, blamed
 
 DEFAULT_WORKLOAD = "insert"
+COMPARED_WORKLOAD = "sysbench"
 SMALLEST_SCALE = "quick"
+
+QUICK_SECONDS = 30.0
+"""Most measured seconds of a step, all variants together, where the command line names only servers."""
+
+_HOW = ("order", "until", "repeats")
+"""Keys that say how variants are measured; where one is given, nothing is assumed about the others."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,8 @@ class Overrides:
     """What the command line says beside, or instead of, a file.
 
     servers, configs and workloads replace those of the file. scale: of all workloads; small: without a file
-    and a scale, that of the workloads which have it. sets: `key=value` or `workload.key=value`. settings:
+    and a scale, that of the workloads which have it. compares: without a file, several variants take turns
+    until each step is known, on the smallest scale. sets: `key=value` or `workload.key=value`. settings:
     `name=value` of PostgreSQL, added to the config of every variant. fields: other keys of the campaign
     (None: not given).
     """
@@ -50,6 +60,7 @@ class Overrides:
     workloads: Sequence[str] = ()
     scale: str | None = None
     small: str | None = None
+    compares: bool = False
     sets: Sequence[str] = ()
     settings: Sequence[str] = ()
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -57,7 +68,11 @@ class Overrides:
 
 def read_campaign(file: Path, overrides: Overrides | None = None) -> Campaign:
     """Reads and checks a campaign file. Raises UsageError."""
-    text = read_text(file, "campaign file", missing="pgstrata init writes one to start from")
+    text = read_text(
+        file,
+        "campaign file",
+        missing="pgstrata init writes one to start from; a server is written pg:17 or path:DIR",
+    )
     return _check(parse(text, str(file)), str(file), file, overrides or Overrides())
 
 
@@ -69,10 +84,11 @@ def adhoc_campaign(overrides: Overrides) -> Campaign:
     """
     if not overrides.servers:
         raise UsageError(
-            "nothing to compare: no campaign file and no --server",
-            "try: pgstrata run --server pg:12 --server pg:17 --workload insert --scale quick",
+            "nothing to compare: no campaign file and no server",
+            "try: pgstrata run pg:16 pg:17",
         )
     document: dict[str, Any] = {}
+    overrides = _compared(overrides)
     small = overrides.small
     if overrides.fields.get("until") == "verdict" and not overrides.sets:
         small = small or SMALLEST_SCALE
@@ -84,6 +100,27 @@ def adhoc_campaign(overrides: Overrides) -> Campaign:
             if catalog.is_known(name) and small in catalog.find(name).scales
         ]
     return _check(document, "command line", None, overrides)
+
+
+def _compared(overrides: Overrides) -> Overrides:
+    """Returns what a comparison of several variants means where only the variants are named.
+
+    Running servers (`dsn:`) cannot take turns; they are measured one after the other.
+    """
+    specs = [named_server(text).spec for text in overrides.servers]
+    builds = max(1, len(overrides.fields.get("build") or ()))
+    variants = sum(builds if is_source(spec) else 1 for spec in specs) * max(1, len(overrides.configs))
+    says_how = overrides.scale or any(overrides.fields.get(key) is not None for key in _HOW)
+    if not overrides.compares or variants < 2 or says_how or any(s.startswith("dsn:") for s in specs):
+        return overrides
+    fields = {
+        **overrides.fields,
+        "until": "verdict",
+        "order": "interleaved",
+        "max_seconds": overrides.fields.get("max_seconds") or QUICK_SECONDS,
+    }
+    workloads = overrides.workloads or [COMPARED_WORKLOAD]
+    return replace(overrides, workloads=workloads, small=SMALLEST_SCALE, fields=fields)
 
 
 def campaign_of(

@@ -18,6 +18,7 @@ _KIND = f"(?:{'|'.join(KINDS)}):"
 _LABEL = r"[^\W_][\w.+-]{0,99}"
 _LABEL_FIRST = re.compile(rf"({_LABEL})=({_KIND}.+)", re.DOTALL)
 _LABEL_LAST = re.compile(rf"(.+)=({_LABEL})", re.DOTALL)
+_LIKE_SERVER = re.compile(r"(?:[A-Za-z]+:|[A-Za-z]+\d|\d|\w+=|latest)", re.ASCII)
 _COMMA = re.compile(rf",(?=\s*(?:(?:{_LABEL}=)?{_KIND}|\.{{0,2}}/|~))")
 
 
@@ -57,6 +58,31 @@ def listed_servers(texts: Iterable[str]) -> list[str]:
                 raise UsageError(f"{shown(text)!r} names an empty server", "write pg:16,pg:17")
             servers.append(_with_kind(part.strip()))
     return servers
+
+
+def divided(what: Sequence[str], servers: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """Divides the arguments of a command into a campaign file and servers; `servers` come from options.
+
+    Raises UsageError for a file beside other arguments.
+    """
+    files = [text for text in what if _is_file(text, alone=len(what) == 1)]
+    if files and len(what) > 1:
+        raise UsageError(
+            f"{shown(files[0])} is a campaign file, and stands beside other arguments",
+            "name one campaign file alone (--server replaces its servers), or only servers",
+        )
+    if files:
+        return user_path(files[0]), listed_servers(servers)
+    return None, listed_servers([*what, *servers])
+
+
+def _is_file(text: str, *, alone: bool) -> bool:
+    """Returns whether an argument names a campaign file; alone: anything that is not like a server does."""
+    if named_server(text).spec.partition(":")[0] in KINDS or is_installation(text.partition(",")[0]):
+        return False
+    if text.endswith(".toml") or (0 < len(text) < 4096 and user_path(text).is_file()):
+        return True
+    return alone and _LIKE_SERVER.match(text) is None
 
 
 def _parts(text: str) -> list[str]:
@@ -107,4 +133,12 @@ def folder_names(folders: Sequence[Path]) -> list[str]:
     return [str(folder) for folder in folders]
 
 
-__all__ = ["KINDS", "NamedServer", "folder_names", "is_installation", "listed_servers", "named_server"]
+__all__ = [
+    "KINDS",
+    "NamedServer",
+    "divided",
+    "folder_names",
+    "is_installation",
+    "listed_servers",
+    "named_server",
+]
