@@ -31,7 +31,7 @@ def test_a_server_is_built_listed_with_its_size_and_removed(
     small_tree(place / "pg")
     ran = pgstrata("servers", "build", "src:pg", "--build", "o2", "--build", "o2_nofp")
     assert ran.returncode == 0, ran.stderr
-    assert "building src17.5 with o2_nofp (-O2 -fno-omit-frame-pointer)" in ran.stdout
+    assert "building src17.5 with o2_nofp (-O2 -fno-omit-frame-pointer)" in ran.stderr
     rows = listed(pgstrata)
     assert [row["state"] for row in rows] == ["built", "built"]
     assert [row["build"] for row in rows] == ["o2: -O2 -g", "o2_nofp: -O2 -fno-omit-frame-pointer -g"]

@@ -70,7 +70,7 @@ def test_repeats_on_two_machines(place: Path, pgstrata: Program, pg17: Server) -
     file = campaign(place, pg17, repeats=2)
     done = pgstrata("run", file, "--fleet", "local:2")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "local-1: ready, sees" in done.stdout and "local-2: ready, sees" in done.stdout
+    assert "local-1: ready, sees" in done.stderr and "local-2: ready, sees" in done.stderr
     runs = Results(place / "results").runs()
     assert len(runs) == 4
     where = {(run.repeat, run.record.machine.name if run.record.machine else "") for run in runs}
@@ -86,7 +86,7 @@ def test_repeats_on_two_machines(place: Path, pgstrata: Program, pg17: Server) -
         assert other.comparison == run.comparison and other.record.machine == machine
 
     again = pgstrata("run", file, "--fleet", "local:1", "--no-report")
-    assert again.returncode == 0 and "begins" not in again.stdout
+    assert again.returncode == 0 and "begins" not in again.stderr
     assert len(Results(place / "results").runs()) == 4
 
 
@@ -140,8 +140,8 @@ def test_ctrl_c_and_a_second_client(place: Path, pgstrata: Program, pg17: Server
         second.process.wait()
         third = pgstrata(*arguments)
         assert third.returncode == 0, third.stdout + third.stderr
-        assert "goes on since an earlier start" in third.stdout
-        assert "begins" not in third.stdout
+        assert "goes on since an earlier start" in third.stderr
+        assert "begins" not in third.stderr
     assert len(Results(place / "results").runs()) == 2
 
 
@@ -172,5 +172,5 @@ def test_a_scheduler_that_goes_away(place: Path, pgstrata: Program, pg17: Server
     with engine_on_loopback(place, 1) as (address, _):
         again = pgstrata("run", file, "--fleet", address, "--no-report")
     assert again.returncode == 0, again.stdout + again.stderr
-    assert again.stdout.count("begins, about") == 1
+    assert again.stderr.count("begins, about") == 1
     assert sorted(run.repeat for run in Results(place / "results").runs()) == [1, 1, 2, 2]

@@ -105,8 +105,8 @@ def test_where_no_machine_is_of_the_kind(place: Path, pgstrata: Program, pg17: S
     file = write(place, pg17, ["point-query", "read-only-count"], seconds=1, slice_=0.1, more=more)
     done = pgstrata("run", file, "--fleet", "local:1", "--no-report")
     waits = "sysbench@EPYC-1, repeat 1 waits: no machine is of the kind '*EPYC 1*'; there is: "
-    assert done.returncode == 2 and waits in done.stdout, done.stdout + done.stderr
-    assert done.stdout.index(waits) < done.stdout.index("is home")  # said at once
+    assert done.returncode == 2 and waits in done.stderr, done.stdout + done.stderr
+    assert done.stderr.index(waits) < done.stderr.index("is home")  # said at once
     assert "error: sysbench@EPYC-1, repeat 1: no machine is of the kind '*EPYC 1*'" in done.stderr
     runs = Results(place / "results").runs()
     assert [(run.workload, run.done) for run in runs] == [("sysbench@Linux", True)] * 2

@@ -100,7 +100,7 @@ def test_two_workers_on_one_host_for_real(place: Path, pgstrata: Program) -> Non
         assert status.stdout.count("free") == 2, status.stdout + status.stderr
         done = pgstrata("run", file, "--fleet", address)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "takes no part: it is a second worker on the host of tcp://127.0.0.1:" in done.stdout
+    assert "takes no part: it is a second worker on the host of tcp://127.0.0.1:" in done.stderr
     # A machine that sees less than the campaign asks says what it sees.
     assert "no machine can take part" in done.stderr and "the campaign's margin is 0.01%" in done.stderr
     assert "Traceback" not in done.stderr

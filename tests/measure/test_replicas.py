@@ -159,7 +159,7 @@ def test_after_a_kill_neither_server_runs_and_both_folders_go(
     file.write_text(file.read_text().replace("write_seconds = 300", "write_seconds = 1"))
     done = pgstrata("run", file, "--data-dir", place)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "-replica, left by process" in done.stdout
+    assert "-replica, left by process" in done.stderr
     assert not [path for path in place.iterdir() if path.name.endswith("-replica")]
 
 

@@ -110,7 +110,7 @@ def test_a_disk_that_the_kernel_delays_is_measured_and_goes_after_a_kill(
     file.write_text(file.read_text().replace("seconds = 600", "seconds = 4"))
     done = pgstrata("run", file)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "cleared what an earlier pgstrata left" in done.stdout
+    assert "cleared what an earlier pgstrata left" in done.stderr
     assert not list(place.rglob(IMAGE)) and disks_of(place) == []
     (run,) = Results(place / "results").runs()
     storage = run.record.storage
@@ -174,7 +174,7 @@ def test_folders_of_a_variant_are_told_and_cleared_after_a_kill(
     file.write_text(file.read_text().replace("seconds = 60", "seconds = 1"))
     done = pgstrata("run", file)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("cleared what an earlier pgstrata left") >= 2
+    assert done.stderr.count("cleared what an earlier pgstrata left") >= 2
     assert not any(memory.iterdir()) and not any((place / "wal").iterdir())
     (run,) = Results(place / "results").runs()
     assert run.variant.endswith(f".few.{memory.name}.wal-wal")

@@ -21,10 +21,9 @@ from pgstrata.cli.arguments import (
     WorkloadOption,
 )
 from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.quiet import progress_console
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pgstrata.bisect.hunt import SearchSettings
     from pgstrata.bisect.line import Range
     from pgstrata.measure.two_servers import MeasuredWork
@@ -70,6 +69,7 @@ def bisect(
         str | None,
         typer.Option(
             "--smallest",
+            "--margin",
             metavar="SHARE",
             help="Smaller differences are not looked for (default: 1%, of instructions 0.2%).",
         ),
@@ -240,7 +240,6 @@ def _folder(line: Range, work: MeasuredWork) -> Path:
 
 
 def _execute(search: SearchSettings, form: TextOrJson) -> int:
-    from rich.console import Console
 
     from pgstrata.bisect.hunt import hunt
     from pgstrata.cli.ending import Interruption
@@ -250,7 +249,7 @@ def _execute(search: SearchSettings, form: TextOrJson) -> int:
     from pgstrata.report.search.text import record, sentences
     from pgstrata.server.secrets import shown_words
 
-    console = Console(stderr=form is TextOrJson.json)
+    console = progress_console()
     try:
         found = hunt(search, console)
     except Interrupted as interrupted:
@@ -308,8 +307,6 @@ def _run_runner(
 ) -> int:
     from dataclasses import replace
 
-    from rich.console import Console
-
     from pgstrata.bisect.runner import judge_head
     from pgstrata.cli.ending import Interruption
     from pgstrata.errors import UsageError
@@ -318,7 +315,7 @@ def _run_runner(
     if repo is None or not good:
         raise UsageError("--runner needs --repo DIR and --good REF", "its HEAD is what is judged")
     work = replace(work, verdict_seconds=max_seconds or 240.0)
-    console: Console = Console(stderr=True)
+    console = progress_console()
     try:
         word, text = judge_head(work, repo, good, variant, results or Path("bisect"), console)
     except Interrupted as interrupted:

@@ -27,6 +27,7 @@ from pgstrata.cli.arguments import (
     WorkloadsOption,
 )
 from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.quiet import progress_console
 
 if TYPE_CHECKING:
     from pgstrata.campaign.file.models import Campaign
@@ -54,7 +55,7 @@ def count(
     ] = None,
     margin: Annotated[
         str | None,
-        typer.Option("--margin", metavar="SHARE", help="Smaller differences are none: 0.2% or 0.002."),
+        typer.Option("--margin", metavar="SHARE", help="Smallest difference that counts: 0.2% or 0.002."),
     ] = None,
     starts: Annotated[
         int | None, typer.Option("--starts", metavar="N", help="Fewest fresh starts of each variant (2).")
@@ -136,7 +137,6 @@ def with_count(campaign: Campaign, given: Mapping[str, object]) -> Campaign:
 
 
 def _execute(campaign: Campaign, fresh: bool, callers: str | None, form: TextOrJson) -> int:
-    from rich.console import Console
 
     from pgstrata.cli.ending import Interruption
     from pgstrata.cli.output import aligned, print_json
@@ -150,7 +150,7 @@ def _execute(campaign: Campaign, fresh: bool, callers: str | None, form: TextOrJ
     results = Results(campaign.spec.results)
     try:
         # standard output may be read by a program
-        outcome = count_campaign(campaign, results, Console(stderr=True), fresh=fresh)
+        outcome = count_campaign(campaign, results, progress_console(), fresh=fresh)
     except Interrupted as interrupted:
         again = shlex.join(["pgstrata", *shown_words(sys.argv[1:])])
         print(

@@ -11,6 +11,7 @@ import typer
 
 from pgstrata import numbers
 from pgstrata.cli.output import TextOrJson, aligned, print_json
+from pgstrata.cli.quiet import progress_console
 
 if TYPE_CHECKING:
     from pgstrata.campaign.file.models import Campaign
@@ -34,7 +35,6 @@ def need_engine() -> None:
 
 def run_on_fleet(campaign: Campaign, fleet: str, fresh: bool, *, report: bool, form: TextOrJson) -> int:
     """Runs a campaign on the machines of a fleet; the exit code."""
-    from rich.console import Console
 
     from pgstrata.cli.ending import Interruption, stopped
     from pgstrata.cli.report import write_report
@@ -46,7 +46,7 @@ def run_on_fleet(campaign: Campaign, fleet: str, fresh: bool, *, report: bool, f
     results = Path(campaign.spec.results)
     as_json = form is TextOrJson.json
     try:
-        outcome = execute(campaign, Results(results), fleet, Console(), fresh=fresh, as_json=as_json)
+        outcome = execute(campaign, Results(results), fleet, progress_console(), fresh=fresh, as_json=as_json)
     except Interrupted as interrupted:
         print(stopped(), file=sys.stderr)
         raise Interruption(interrupted.exit_code) from interrupted

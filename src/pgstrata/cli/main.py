@@ -37,6 +37,7 @@ from pgstrata.cli import (
     workloads,
 )
 from pgstrata.cli.ending import Interruption, report_error
+from pgstrata.cli.quiet import with_quiet
 from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.process_end import allow_process_end
 from pgstrata.user_files import shown
@@ -101,6 +102,8 @@ app.add_typer(fleet.app, name="fleet", short_help="Machines for campaigns: up, s
 app.add_typer(config.app, name="config", short_help="Config fragments, and what a version makes of them.")
 app.command("doctor", short_help="Is this machine fit to measure?")(doctor.doctor)
 app.command("workloads", short_help="List workloads and their options.")(workloads.workloads)
+
+with_quiet(app)
 
 
 def invoke(arguments: Sequence[str] | None = None) -> int:

@@ -10,6 +10,7 @@ import typer
 from pgstrata import numbers
 from pgstrata.cli.arguments import RESULTS, ByOption, OtherLoadOption, ResultsOption, SettingsOption
 from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.quiet import progress_console
 
 if TYPE_CHECKING:
     from pgstrata.store import Run
@@ -33,8 +34,11 @@ def noise(
     minutes: Annotated[
         float, typer.Option("--minutes", metavar="M", help="Measured time, both clusters together.")
     ] = 2.0,
+    max_seconds: Annotated[
+        float | None, typer.Option("--max-seconds", metavar="S", help="The same in seconds, instead.")
+    ] = None,
     slice_seconds: Annotated[
-        float, typer.Option("--slice-seconds", metavar="S", help="Length of a slice.")
+        float, typer.Option("--slice", "--slice-seconds", metavar="S", help="Seconds of a slice.")
     ] = 2.0,
     runs: Annotated[
         int,
@@ -66,7 +70,6 @@ def noise(
       pgstrata noise --server pg:17 --runs 5
       pgstrata noise --server pg:17 --by instructions
     """
-    from rich.console import Console
 
     from pgstrata.campaign.file.reading import Overrides, campaign_of
     from pgstrata.campaign.file.servers import listed_servers, named_server
@@ -81,10 +84,14 @@ def noise(
     from pgstrata.stats.noise import noise as judge
     from pgstrata.store import Results
 
+    if max_seconds is not None:
+        minutes = max_seconds / 60
     if not 0.005 <= slice_seconds <= 60:
-        raise UsageError(f"--slice-seconds {slice_seconds:g}: must lie between 0.005 and 60")
+        raise UsageError(f"--slice {slice_seconds:g}: must lie between 0.005 and 60", "2 is usual")
     if not 0 < minutes <= MOST_MINUTES:
-        raise UsageError(f"--minutes {minutes:g}: must lie above 0 and not above {MOST_MINUTES:,}")
+        raise UsageError(
+            f"--minutes {minutes:g}: must lie above 0 and not above {MOST_MINUTES:,}", "2 is usual"
+        )
     pairs = round(minutes * 60 / 2 / slice_seconds)
     if not 8 <= pairs <= 100_000:
         raise UsageError(
@@ -107,7 +114,7 @@ def noise(
         "results": str(results),
         "other_load": load_share(other_load),
     }
-    console = Console(stderr=True)
+    console = progress_console()
     if by == "instructions":
         _count(variant, {**options, "load_connections": 1}, step, fields, form)
         return
@@ -177,7 +184,6 @@ def _count(
     variant: dict[str, Any], options: dict[str, Any], step: str, fields: dict[str, Any], form: TextOrJson
 ) -> None:
     """Counts two clusters of one server, and says by how much counts of it differ."""
-    from rich.console import Console
 
     from pgstrata.campaign.file.reading import Overrides, campaign_of
     from pgstrata.cli.output import print_json
@@ -196,7 +202,7 @@ def _count(
     }
     campaign = campaign_of(document, Overrides(fields=fields))
     results = Results(campaign.spec.results)
-    outcome = count_campaign(campaign, results, Console(stderr=True), fresh=True)
+    outcome = count_campaign(campaign, results, progress_console(), fresh=True)
     for label, _, error in outcome.failed:
         raise UsageError(f"{label} failed: {error}")
     base, others = sides_of(Results(campaign.spec.results), campaign.name, "base")

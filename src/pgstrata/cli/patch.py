@@ -21,6 +21,7 @@ from pgstrata.cli.arguments import (
     WorkloadOption,
 )
 from pgstrata.cli.bisect import work_of
+from pgstrata.cli.quiet import progress_console
 
 
 class MailFormat(StrEnum):
@@ -51,7 +52,7 @@ def patch(
     config: ConfigOption = "default",
     build: BuildOption = None,
     margin: Annotated[
-        str, typer.Option("--margin", metavar="SHARE", help="Smaller differences are none: 2% or 0.02.")
+        str, typer.Option("--margin", metavar="SHARE", help="Smallest difference that counts: 2% or 0.02.")
     ] = "2%",
     max_seconds: Annotated[
         float, typer.Option("--max-seconds", metavar="S", help="Measured of a step, both servers together.")
@@ -83,7 +84,6 @@ def patch(
       pgstrata patch v3-0001-a.patch v3-0002-b.patch --repo . --base origin/master --format markdown
       pgstrata patch my-branch --repo . --base master --each --workload pgbench --set clients=4
     """
-    from rich.console import Console
 
     from pgstrata.cli.bisect import variant_of
     from pgstrata.cli.compare import load_share, share
@@ -121,7 +121,7 @@ def patch(
         for one, other in pairs_of(series):
             print(f"compare {other.name} against {one.name}")
         return
-    console = Console(stderr=True)
+    console = progress_console()
     for note in series.notes:
         plain_lines(console)(f"note: {note}")
     try:

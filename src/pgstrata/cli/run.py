@@ -27,6 +27,7 @@ from pgstrata.cli.arguments import (
     WorkloadsOption,
 )
 from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.quiet import progress_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,7 +59,9 @@ def run(
     ] = None,
     base: BaseOption = None,
     data_dir: DataDirOption = None,
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Of all random streams.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Seed of all random streams.")
+    ] = None,
     until: Annotated[
         str | None,
         typer.Option(
@@ -90,7 +93,16 @@ def run(
     margin: Annotated[
         str | None,
         typer.Option(
-            "--margin", metavar="SHARE", help="Smaller differences are none: 0.5% or 0.005 (default: 2%)."
+            "--margin", metavar="SHARE", help="Smallest difference that counts: 0.5% or 0.005 (default: 2%)."
+        ),
+    ] = None,
+    other_load: Annotated[
+        str | None,
+        typer.Option(
+            "--other-load",
+            metavar="SHARE",
+            help="Share of the CPUs that other programs may use (default: 25%); 100% leaves out no slice "
+            "that waited for a CPU.",
         ),
     ] = None,
     profile: Annotated[
@@ -135,7 +147,7 @@ def run(
         TextOrJson,
         typer.Option(
             "--format",
-            help="json: one object; progress on standard error. With --fleet a line for each event.",
+            help="json: one object; with --fleet a line for each event.",
         ),
     ] = TextOrJson.text,
 ) -> None:
@@ -157,7 +169,7 @@ def run(
       pgstrata run campaigns/insert-cached.toml --dry-run --fleet 10
       pgstrata run campaigns/insert-cached.toml --fleet tcp://scheduler:8786
     """
-    from pgstrata.cli.compare import share
+    from pgstrata.cli.compare import load_share, share
     from pgstrata.errors import UsageError
 
     quiet_seconds = _waiting(wait_quiet) if wait_quiet else 0.0
@@ -183,6 +195,7 @@ def run(
             "turns": turns,
             "max_seconds": max_seconds,
             "margin": share("--margin", margin) if margin else None,
+            "other_load": load_share(other_load) if other_load else None,
             "profile": profile or None,
             "waits": waits,
             "build": build or None,
@@ -222,7 +235,6 @@ def _waiting(text: str) -> float:
 
 
 def _execute(campaign: Campaign, fresh: bool, quiet_seconds: float, *, report: bool, form: TextOrJson) -> int:
-    from rich.console import Console
 
     from pgstrata.cli.ending import Interruption, stopped
     from pgstrata.cli.report import write_quietly, write_report
@@ -232,7 +244,7 @@ def _execute(campaign: Campaign, fresh: bool, quiet_seconds: float, *, report: b
 
     results = Path(campaign.spec.results)
     as_json = form is TextOrJson.json
-    console = Console(stderr=as_json)
+    console = progress_console()
     try:
         outcome = execute(
             campaign,

@@ -9,6 +9,7 @@ import typer
 
 from pgstrata import numbers
 from pgstrata.cli.output import Format
+from pgstrata.cli.quiet import say_progress
 
 app = typer.Typer(
     help="The servers that can be fetched or built, and those that are.",
@@ -78,7 +79,7 @@ def fetch(
 
     for version in versions:
         spec = version if version.startswith("pg:") else f"pg:{version}"
-        server = acquire.acquire(spec, say=lambda text: print(text))
+        server = acquire.acquire(spec, say=say_progress)
         print(f"{server.spec}: {server.bin_dir}")
 
 
@@ -153,7 +154,7 @@ def build(
             how = _named(name, campaign)
             if any(own.values()):
                 how = how.with_keys(own, Path.cwd(), f"{name}+own" if names else "own")
-            server = acquire.acquire(spec, how, say=lambda text: print(text, flush=True), again=again)
+            server = acquire.acquire(spec, how, say=say_progress, again=again)
             print(f"{server.label}: {server.bin_dir}")
 
 

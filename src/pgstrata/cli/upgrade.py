@@ -18,6 +18,7 @@ from pgstrata.cli.arguments import (
     TimezoneOption,
 )
 from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.quiet import progress_console
 
 
 def upgrade(
@@ -62,12 +63,15 @@ def upgrade(
         float,
         typer.Option("--minutes", metavar="M", help="Most minutes of all rounds on all versions together."),
     ] = 60.0,
+    max_seconds: Annotated[
+        float | None, typer.Option("--max-seconds", metavar="S", help="The same in seconds, instead.")
+    ] = None,
     rounds: Annotated[
         int | None,
         typer.Option("--rounds", metavar="N", help="Replay so often on each (default: until it is known)."),
     ] = None,
     margin: Annotated[
-        str, typer.Option("--margin", metavar="SHARE", help="Smaller differences are none: 5% or 0.05.")
+        str, typer.Option("--margin", metavar="SHARE", help="Smallest difference that counts: 5% or 0.05.")
     ] = "5%",
     other_load: OtherLoadOption = "25%",
     config: Annotated[
@@ -125,7 +129,6 @@ def upgrade(
       pgstrata upgrade --from 13 --to 17 --dump app.dump --log log/ --after-load 17=reindex.sql --format json
       pgstrata upgrade --from 13 --to 17 --dump app.dump --statements postgresql://me@db/app
     """
-    from rich.console import Console
 
     from pgstrata.cli.compare import load_share, share
     from pgstrata.cli.ending import Interruption, stopped
@@ -149,7 +152,7 @@ def upgrade(
         database=database,
         speed=speed,
         seconds=seconds,
-        minutes=minutes,
+        minutes=minutes if max_seconds is None else max_seconds / 60,
         rounds=rounds,
         margin=share("--margin", margin),
         other_load=load_share(other_load),
@@ -163,7 +166,7 @@ def upgrade(
         encoding=encoding,
         allow_outside=allow_outside,
     )
-    console = Console(stderr=True)
+    console = progress_console()
     try:
         with Interrupts(plain_lines(console)) as interrupts:
             tried = prepare(question, console, interrupts)

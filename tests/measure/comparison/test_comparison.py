@@ -24,8 +24,8 @@ def test_slices_and_rounds(place: Path, pgstrata: Program, pg17: Server) -> None
     file = write(place, pg17, ["point-query", "update-index"], more='turns = "rounds"')
     done = pgstrata("run", file, "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "b: data copied from a" in done.stdout
-    assert done.stdout.count("  load ") == 1
+    assert "b: data copied from a" in done.stderr
+    assert done.stderr.count("  load ") == 1
     runs = by_variant(place)
     assert runs["a"]["comparison"]["id"] == runs["b"]["comparison"]["id"]
     steps = {v: {s["name"]: s for s in run["steps"]} for v, run in runs.items()}
@@ -63,7 +63,7 @@ def test_slices_and_rounds(place: Path, pgstrata: Program, pg17: Server) -> None
     assert json.loads(compared.stdout)[0]["differences"] == []
 
     # Nothing is missing; where one run is, both are made again.
-    assert "2 of 2 runs are there already" in pgstrata("run", file, "--no-report").stdout
+    assert "2 of 2 runs are there already" in pgstrata("run", file, "--no-report").stderr
 
 
 @pytest.mark.parametrize("variants", range(1, 13))

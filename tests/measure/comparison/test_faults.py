@@ -70,7 +70,7 @@ def test_kill_9_during_a_snapshot(place: Path, pgstrata: Program, pg17: Server) 
     assert by_variant(place) == {}
     done = pgstrata("run", file, "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "cleared what an earlier pgstrata left" in done.stdout
+    assert "cleared what an earlier pgstrata left" in done.stderr
     assert {v: run["status"] for v, run in by_variant(place).items()} == {"a": "done", "b": "done"}
     assert list((place / "data").iterdir()) == []
 
@@ -174,7 +174,7 @@ def test_no_comparison_is_made_of_the_halves_of_two(place: Path, pgstrata: Progr
 
     done = pgstrata("run", file, "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 more are there, but not from one comparison" in done.stdout
+    assert "1 more are there, but not from one comparison" in done.stderr
     whole = by_variant(place)
     assert {run["status"] for run in whole.values()} == {"done"}
     assert whole["a"]["comparison"]["id"] == whole["b"]["comparison"]["id"]
@@ -183,7 +183,7 @@ def test_no_comparison_is_made_of_the_halves_of_two(place: Path, pgstrata: Progr
     running = Running(place, ["run", str(file), "--fresh", "--no-report"])
     _kill_server(running, place, "b")
     assert running.end() == 1, running.said
-    assert "2 of 2 runs are there already" in pgstrata("run", file, "--no-report").stdout
+    assert "2 of 2 runs are there already" in pgstrata("run", file, "--no-report").stderr
     compared = pgstrata("compare", "a", "b", "--format", "json")
     assert compared.returncode == 0, compared.stderr
     (verdict,) = json.loads(compared.stdout)[0]["steps"]

@@ -28,7 +28,7 @@ def test_what_a_version_cannot_run_is_an_empty_cell_with_the_reason(place: Path,
     (place / "both.toml").write_text(CAMPAIGN)
     ran = pgstrata("run", "both.toml", "--data-dir", place / "data")
     assert ran.returncode == 0, ran.stderr
-    assert "pgbench: not measured: Option partitions = 2 needs PostgreSQL 11" in ran.stdout
+    assert "pgbench: not measured: Option partitions = 2 needs PostgreSQL 11" in ran.stderr
     runs = {
         run["variant"][:4]: run
         for p in (place / "results").rglob("run.json")
@@ -39,7 +39,7 @@ def test_what_a_version_cannot_run_is_an_empty_cell_with_the_reason(place: Path,
     page = next((place / "results").rglob("*.html")).read_text()
     assert "cannot run pgbench" in page and "not possible" in page and "Failed runs" not in page
     again = pgstrata("run", "both.toml", "--data-dir", place / "data")
-    assert again.returncode == 0 and "1 of 2 runs are there already" in again.stdout
+    assert again.returncode == 0 and "1 of 2 runs are there already" in again.stderr
 
 
 def test_where_no_version_can_it_is_a_mistake(place: Path, pgstrata: Program) -> None:

@@ -204,7 +204,7 @@ roles = [
     assert dry.returncode == 0 and "finished steps before mixed are kept" in dry.stdout, dry.stderr
     done = alone("run", file)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"rejected: (broken|lacking): .+, and 1 more", done.stdout), done.stdout
+    assert re.search(r"rejected: (broken|lacking): .+, and 1 more", done.stderr), done.stderr
     for found in place.glob("results/*/*/*/*/run.json"):
         run = json.loads(found.read_text())
         steps = {step["name"]: step for step in run["steps"]}
