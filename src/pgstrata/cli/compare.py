@@ -62,7 +62,7 @@ def compare(
         typer.Option(
             "--margin",
             metavar="SHARE",
-            help="Smaller differences are none (default: the campaign's, else 2%; 0.2% of instructions).",
+            help="Smallest difference that counts (default: the campaign's, else 2%; 0.2% of instructions).",
         ),
     ] = None,
     by: ByOption = "time",
@@ -116,7 +116,8 @@ def check(
         str, typer.Option("--base", metavar="LABEL", help="Label of a variant, id of a run, or folder.")
     ],
     fail_slower: Annotated[
-        str, typer.Option("--fail-slower", metavar="SHARE", help="What is too slow: 3% or 0.03.")
+        str,
+        typer.Option("--fail-slower", "--margin", metavar="SHARE", help="What is too slow: 3% or 0.03."),
     ],
     other: Annotated[
         list[str] | None,
@@ -209,6 +210,7 @@ def _compare(
     from pgstrata.errors import UsageError
     from pgstrata.judge.compare import compare_all
     from pgstrata.judge.spread import repeats_of
+    from pgstrata.suggest import meant
 
     if not 0 < confidence < 1:
         raise UsageError(f"--confidence {confidence}: must lie between 0 and 1", "0.95 is usual")
@@ -229,7 +231,7 @@ def _compare(
         if missing:
             raise UsageError(
                 f"{comparison.base} and {comparison.other} have no step {', '.join(missing)} in common",
-                f"both have: {', '.join(comparison.common) or 'none'}",
+                meant(missing[0], comparison.common, "both have") or "they have no step in common",
             )
         if not comparison.steps:
             raise UsageError(f"{comparison.base} and {comparison.other} have no measured step in common")

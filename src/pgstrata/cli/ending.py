@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import traceback
 
 from pgstrata.errors import PgstrataError, harmless
+from pgstrata.suggest import nearest
 
 MOST_TEXT = 10_000
 """Characters of a message or a hint that are printed."""
@@ -40,7 +42,7 @@ def report_error(error: Exception) -> int:
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "pgstrata"
-        _print(error.format_message(), f"{path} --help shows what it understands")
+        _print(plain_words(error.format_message()), f"{path} --help shows what it understands")
         return int(error.exit_code)
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
@@ -51,6 +53,25 @@ def report_error(error: Exception) -> int:
         "this is a defect of pgstrata: PGSTRATA_TRACE=1 shows where it happened",
     )
     return 1
+
+
+_PLAINER = (
+    (re.compile(r"Value error, (.*?)\.?$"), r"\1"),
+    (re.compile(r"Input should be a valid integer.*"), "not a whole number"),
+    (re.compile(r"Input should be a valid (?:number|float).*"), "not a number"),
+    (re.compile(r"Input should be (greater|less) than or equal to (.*)"), r"must be \1 than or equal to \2"),
+)
+"""What the parser of the command line says of values, and how a person says it."""
+
+
+def plain_words(message: str) -> str:
+    """Returns a message of the command line's parser in plain words, with the nearest of several choices."""
+    for pattern, words in _PLAINER:
+        message = pattern.sub(words, message)
+    if choice := re.search(r"'([^']*)' is not one of (.+)", message):
+        near = nearest(choice[1], re.findall(r"'([^']*)'", choice[2]))
+        message += f"; did you mean '{near}'?" if near else ""
+    return message
 
 
 def _print(message: str, hint: str) -> None:

@@ -32,6 +32,7 @@ from pgstrata.cli import (
     runs,
     servers,
     show,
+    steps,
     study,
     upgrade,
     workloads,
@@ -102,6 +103,7 @@ app.add_typer(fleet.app, name="fleet", short_help="Machines for campaigns: up, s
 app.add_typer(config.app, name="config", short_help="Config fragments, and what a version makes of them.")
 app.command("doctor", short_help="Is this machine fit to measure?")(doctor.doctor)
 app.command("workloads", short_help="List workloads and their options.")(workloads.workloads)
+app.command("steps", short_help="List the steps of a workload.")(steps.steps)
 
 with_quiet(app)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from pgstrata.store.layout import Results
 from pgstrata.store.names import RUN_FOLDER
 from pgstrata.store.read import BrokenRun, Run, read_run
 from pgstrata.suggest import nearest
+
+_SERVER = re.compile(r"(?:pg|path|dsn|release|tar|src|git):.")
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,11 @@ def choose(text: str, results: Results, campaign: str | None = None) -> Side:
     if not text.strip():
         raise UsageError("an empty name stands for no run", "give a variant's label, a run's id or a folder")
     folder = Path(text)
+    if _SERVER.match(text) and not folder.exists():
+        raise UsageError(
+            f"{text} is a server, and no run of it is called so",
+            f"pgstrata run {text} OTHER compares servers; here write labels, as pgstrata runs shows them",
+        )
     if "/" in text or (folder.is_dir() and not _is_label(text, results)):
         return _folder(folder, results)
     runs = campaign_entries(results, campaign)

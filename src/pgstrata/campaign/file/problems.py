@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import typing
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +11,11 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from pgstrata.errors import UsageError
-from pgstrata.suggest import meant
+from pgstrata.suggest import meant, nearest
 from pgstrata.user_files import shown
+
+LONGEST_MEANING = 200
+"""Characters of the first sentence of a description in a hint."""
 
 
 def dotted(location: Sequence[str | int]) -> str:
@@ -43,10 +47,32 @@ def explain(error: ValidationError, model: type[BaseModel], source: str, prefix:
     elif first["type"] == "missing":
         message = f"{source}: `{key}` is missing"
     else:
-        message = f"{source}: `{key}` {_reason(first)}"
+        reason, *advice = re.split(r"; (?=did you mean |pgstrata )", _reason(first), maxsplit=1)
+        message = f"{source}: `{key}` {reason}"
+        hint = "".join(advice) or _choice(first) or _meaning(model, first["loc"])
     if len(details) > 1:
         hint += f"{'; ' if hint else ''}{len(details) - 1} more after this one"
     return UsageError(message, hint)
+
+
+def _choice(detail: ErrorDetails) -> str:
+    """Returns what was probably meant by a word that is none of those allowed."""
+    words = re.findall(r"'([^']*)'", str(detail.get("ctx", {}).get("expected", "")))
+    near = nearest(str(detail["input"]), words) if detail["type"] == "literal_error" else None
+    return f"did you mean `{near}`?" if near else ""
+
+
+def _meaning(model: type[BaseModel], location: Sequence[str | int]) -> str:
+    """Returns the first sentence of what the reference says of a key; empty for one that is in a list."""
+    here: type[BaseModel] | None = model
+    text = ""
+    for key in location:
+        if here is None or not isinstance(key, str) or key not in here.model_fields:
+            break
+        field = here.model_fields[key]
+        text = f"{key}: {(field.description or '').partition('. ')[0].rstrip('.')}"
+        here = _model_in(field.annotation)
+    return text if len(text) <= LONGEST_MEANING else ""
 
 
 _KINDS = {

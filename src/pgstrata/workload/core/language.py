@@ -419,6 +419,8 @@ class Step:
     samples: Callable[[], Sequence[Sample]] | None = None
     alone: Callable[[Mapping[str, float], Path], Mapping[str, AloneStatement]] | None = None
     digest: Callable[[Sequence[StatementDone], Path], Digest] | None = None
+    summary: str = ""
+    """One sentence about what the step does, for `pgstrata steps`."""
     places: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -297,6 +297,7 @@ def l_i0(o: InsertOptions) -> Step:
         group="load",
         load=True,
         estimated_seconds=o.rows / _ROWS_PER_SECOND["l.i0"],
+        summary="Loads the rows into tables without secondary indexes.",
     )
 
 
@@ -314,6 +315,7 @@ def l_x(o: InsertOptions) -> Step:
         group="load",
         load=True,
         estimated_seconds=o.rows / _ROWS_PER_SECOND["l.x"],
+        summary="Creates the secondary indexes.",
     )
 
 
@@ -333,6 +335,7 @@ def l_i(o: InsertOptions, name: str, rows: int, batch: int) -> Step:
         tables=_recorded_tables(o),
         group="write",
         estimated_seconds=rows / _ROWS_PER_SECOND[name],
+        summary=f"Inserts rows and deletes as many, {batch} in each transaction.",
     )
 
 
@@ -357,6 +360,8 @@ def queries(o: InsertOptions, name: str, kind: str, rate: int) -> Step:
         tables=_recorded_tables(o),
         group="range queries" if kind == "range" else "point queries",
         reads_only=not rate,
+        summary=f"{'Range' if kind == 'range' else 'Point'} queries"
+        + (f" while {rate} rows/s are inserted and deleted for each client." if rate else ", nothing else."),
     )
 
 

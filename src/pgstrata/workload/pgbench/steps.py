@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pgstrata.numbers import plural
 from pgstrata.server.features import NEWEST, Features
 from pgstrata.workload.core.language import Admin, FixedRate, Headline, Mode, PgbenchScript, Phase, Role, Step
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
@@ -78,6 +79,8 @@ def step(
         tables=TABLES if o.initialise or o.built_in else [],
         group=f"{name}, {mode}",
         reads_only=reads_only,
+        summary=f"The script {name}, in query mode {mode}, on {clients} "
+        f"{plural('connection', clients)} at a time.",
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from pgstrata.server.features import NEWEST, Feature, Features
+from pgstrata.suggest import nearest
 from pgstrata.workload.core.language import (
     Expr,
     Headline,
@@ -181,9 +182,19 @@ _WRITE = "writes"
 
 @dataclass(frozen=True)
 class Microbenchmark:
+    """One microbenchmark: its name in results, its heading, and what one event of it does."""
+
     name: str
     group: str
     event: Callable[[TableOptions], list[Op]]
+
+    @property
+    def summary(self) -> str:
+        """One sentence about what it does; `name=number` and `name.pre` share that of the name."""
+        name, is_before, _ = self.name.partition(".pre")
+        family, _, number = name.partition("=")
+        text = SUMMARIES.get(family, "").replace("{n}", number)
+        return f"{text.removesuffix('.')}, before the writes." if is_before and text else text
 
 
 def _read_only(n: int) -> Microbenchmark:
@@ -279,6 +290,38 @@ LISTS = {
 }
 
 
+_READS = "A transaction of 10 point selects and"
+SUMMARIES = {
+    "point-query": "Selects one row by primary key.",
+    "random-points": "Selects {n} rows by a list of random primary keys.",
+    "hot-points": "Selects the same 100 rows by a list of primary keys.",
+    "read-only": f"{_READS} four ranges of {{n}} rows: plain, summed, sorted, distinct.",
+    "read-only-simple": f"{_READS} a plain range of 1000 rows.",
+    "read-only-sum": f"{_READS} the sum of a range of 1000 rows.",
+    "read-only-order": f"{_READS} a sorted range of 1000 rows.",
+    "read-only-distinct": f"{_READS} the distinct values of a range of 1000 rows.",
+    "read-only-count": "Counts a range of 1000 rows.",
+    "points-covered-pk": "Selects 100 keys from the index of the primary key alone.",
+    "points-notcovered-pk": "Selects 100 rows by primary key, with a column outside the index.",
+    "points-covered-si": "Selects 100 keys from a secondary index alone.",
+    "points-notcovered-si": "Selects 100 rows by a secondary index, with a column outside it.",
+    "range-covered-pk": "Selects a range of 101 keys from the index of the primary key alone.",
+    "range-notcovered-pk": "Selects a range of 101 rows by primary key, with a column outside the index.",
+    "range-covered-si": "Selects a range of 101 keys from a secondary index alone.",
+    "range-notcovered-si": "Selects a range of 101 keys by a secondary index, with a column outside it.",
+    "scan": "Reads all rows of a table and returns none.",
+    "update-inlist": "Updates 10 rows by a list of random primary keys.",
+    "update-index": "Updates an indexed column of a random row.",
+    "update-nonindex": "Updates a column without an index in a random row.",
+    "update-one": "Updates the same row again and again.",
+    "update-zipf": "Updates a row drawn by a Zipf distribution: few rows are updated often.",
+    "write-only": "A transaction of two updates, a delete and an insert.",
+    "read-write": "A transaction with the reads of read-only={n} and the writes of write-only.",
+    "delete": "Deletes a random row.",
+    "insert": "Inserts a row.",
+}
+
+
 def matches(m: Microbenchmark, pattern: str) -> bool:
     """Whether a list, name, family (`random-points`, `read-only.pre`) or glob means this one."""
     if pattern in LISTS:
@@ -295,7 +338,9 @@ class SysbenchOptions(TableOptions):
     def _steps_exist(self) -> SysbenchOptions:
         for pattern in self.steps:
             if not any(matches(m, pattern) for m in ALL):
-                raise ValueError(f"steps: no microbenchmark is called {pattern!r}")
+                near = nearest(pattern, [*LISTS, *(m.name for m in ALL)])
+                advice = f"; did you mean {near}?" if near else "; pgstrata steps sysbench lists them"
+                raise ValueError(f"no microbenchmark is called {pattern!r}{advice}")
         return self
 
 
@@ -346,6 +391,7 @@ def step(
         measured=measured,
         reads_only=m.group != _WRITE,
         estimated_seconds=scans * o.rows * clients / 2e6 if by_count else None,
+        summary=m.summary,
     )
 
 

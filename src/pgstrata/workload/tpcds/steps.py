@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pgstrata.server.features import NEWEST, Feature, Features
@@ -142,6 +143,12 @@ def _phase(o: TpcdsOptions, name: str, ops: Callable[[str], Sequence[Op]], secon
 # --- the queries ------------------------------------------------------------------------------
 
 
+_SUMMARIES = {
+    "power": "The queries one after the other on one connection.",
+    "throughput": "The queries on several connections, on each in another order.",
+}
+
+
 def _queries(o: TpcdsOptions, server: Features) -> list[Phase]:
     made: list[Phase] = []
     digest = judge.judge(o.scale, o.time_limit, answers=o.answers)
@@ -186,7 +193,7 @@ def _run(
     measured: bool = True,
 ) -> Step:
     whole = _QUERIES_SECONDS * (0.03 + o.scale) * len(streams[0]) / 99
-    return query_step(
+    step = query_step(
         name,
         streams,
         o.time_limit,
@@ -196,3 +203,4 @@ def _run(
         tables=list(tables()),
         measured=measured,
     )
+    return replace(step, summary=_SUMMARIES.get(name, ""))

@@ -148,6 +148,7 @@ def _build(o: VectorOptions, kind: Kind) -> Step:
         group=kind,
         estimated_seconds=o.rows / _BUILD_ROWS[kind] * o.dimensions / 64,
         uncounted="an index is built by several processes",
+        summary=f"Builds the {kind} index.",
     )
 
 
@@ -191,5 +192,6 @@ def _search(
             tables=TABLES,
             group=kind,
             reads_only=True,
+            summary=f"Searches nearest neighbours by the {kind} index at a recall of {target:g}.",
         ),
     ]
