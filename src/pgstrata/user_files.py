@@ -70,7 +70,7 @@ def read_bytes(path: Path, what: str, *, most: int = MOST_BYTES, missing: str = 
         finally:
             os.close(descriptor)
     except FileNotFoundError:
-        raise UsageError(f"there is no {what} {shown(path)}", missing) from None
+        raise UsageError(f"there is no {what} {shown(path)}", missing or "check the path") from None
     except OSError as error:
         raise UsageError(f"the {what} {shown(path)} cannot be read: {error.strerror}") from error
     except ValueError:  # NUL in the path

@@ -21,7 +21,7 @@ ResultsOption = Annotated[Path, typer.Option("--results", metavar="DIR", help="F
 WhatArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[SERVER...|CAMPAIGN.toml]",
+        metavar="SERVER…|CAMPAIGN.toml",
         help="Servers, as --server takes them, or one campaign file.",
     ),
 ]
@@ -69,7 +69,7 @@ WorkloadsOption = Annotated[
     typer.Option(
         "--workload",
         metavar="NAME",
-        help="What to run (default: insert, counted: sysbench). Repeatable.",
+        help="Workload to run (default: sysbench; of one --server insert). Repeatable.",
     ),
 ]
 ScriptsOption = Annotated[
@@ -110,7 +110,9 @@ PrefixOption = Annotated[
 TimezoneOption = Annotated[
     str | None,
     typer.Option(
-        "--timezone", metavar="ZONE", help="Where abbreviations of time zones are at home: Asia/Kolkata."
+        "--timezone",
+        metavar="ZONE",
+        help="Region used to resolve ambiguous time zone abbreviations: Asia/Kolkata.",
     ),
 ]
 EncodingOption = Annotated[
@@ -147,7 +149,7 @@ OtherLoadOption = Annotated[
         help="Share of the CPUs that other programs may use; 100% leaves out no slice that waited for a CPU.",
     ),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of all random streams.")]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of all random streams.")]
 
 
 @dataclass(frozen=True)

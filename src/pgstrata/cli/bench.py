@@ -142,14 +142,17 @@ def bench(
     }
     for option, (number, limit) in most.items():
         if number is not None and not SHORTEST_SECONDS <= number <= limit:
-            raise UsageError(f"{option} {number:g} is not between {SHORTEST_SECONDS} and {limit:,.0f}")
+            raise UsageError(
+                f"{option} {number:g} is not between {SHORTEST_SECONDS} and {limit:,.0f}",
+                "choose another number",
+            )
     if connect and engine == "io_uring":
         raise UsageError("-C opens connections by waiting for the server: it needs the blocking engine")
     variables = {}
     for definition in define or []:
         name, equals, value = definition.partition("=")
         if not equals or not name:
-            raise UsageError(f"-D {definition}: not of the form NAME=VALUE")
+            raise UsageError(f"-D {definition}: not of the form NAME=VALUE", "write -D scale=10")
         variables[name] = value
     built_in = [*(builtin or []), *["select-only"] * select_only, *["simple-update"] * skip_updates]
     if time is None and transactions is None:

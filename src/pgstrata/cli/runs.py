@@ -25,8 +25,14 @@ def runs(
       pgstrata runs --results /srv/results --campaign insert-cached --format json
     """
     from pgstrata.cli.output import left_out, print_rows
+    from pgstrata.errors import UsageError
     from pgstrata.store import Results
+    from pgstrata.user_files import shown
 
+    if results != RESULTS and not results.is_dir():
+        raise UsageError(
+            f"there is no results folder {shown(results)}", "pgstrata run --results DIR makes one"
+        )
     store = Results(results)
     found = [run for run in store.entries() if campaign in (None, run.campaign)]
     columns = ["run_id", "campaign", "variant", "workload", "repeat", "status", "started", "steps", "error"]

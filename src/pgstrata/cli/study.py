@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgstrata.cli.arguments import RESULTS, ByOption, ResultsOption
+from pgstrata.cli.output import Format
 
 if TYPE_CHECKING:
     from pgstrata.judge.overlays import TuningStudy
@@ -30,31 +31,33 @@ def show(
     campaign: CampaignOption = None,
     step: StepOption = None,
     by: ByOption = "time",
+    format: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table,
 ) -> None:
     """Class and set-up of every overlay, duplicates, unsafe ones, and what to try next.
 
     With --by instructions: what each overlay does to the instructions of every counted step.
     """
     if by == "instructions":
-        _show_counts(results, campaign, step)
+        _show_counts(results, campaign, step, format)
         return
-    from pgstrata.cli.output import aligned
+    from pgstrata.cli.output import print_rows
     from pgstrata.page.blocks import Prose
     from pgstrata.report.sections.tuning import remarks, table
 
     found, _ = _find(results, campaign, step)
     shown = table(found)
     rows = [[cell.text for cell in row.cells] for row in shown.rows]
-    for line in aligned([column.title for column in shown.columns], rows):
-        print(line)
+    print_rows([column.title for column in shown.columns], rows, format)
+    if format is not Format.table:
+        return
     for remark in remarks(found):
         if isinstance(remark, Prose):
             print(remark.text)
 
 
-def _show_counts(results: Path, campaign: str | None, step: str | None) -> None:
+def _show_counts(results: Path, campaign: str | None, step: str | None, form: Format) -> None:
     """The base config against each overlay, by counted instructions."""
-    from pgstrata.cli.output import aligned, left_out
+    from pgstrata.cli.output import aligned, left_out, print_json
     from pgstrata.errors import UsageError
     from pgstrata.judge.instructions import compare_counts
     from pgstrata.report.counts import sides_of, text
@@ -73,6 +76,11 @@ def _show_counts(results: Path, campaign: str | None, step: str | None) -> None:
         raise UsageError(
             f"no step {step} was counted of {base.variant}", "pgstrata show lists those of a run"
         )
+    if form is Format.json:
+        print_json([comparison.record() for comparison in found])
+        return
+    if form is Format.csv:
+        raise UsageError("counts have no CSV form", "--format json has every number")
     for line in text(first, others, found, aligned):
         print(line)
 

@@ -74,13 +74,13 @@ class Question:
                 "--log postgresql.csv, or --statements postgresql://me@db/app",
             )
         if not 0.1 <= self.minutes <= 43_200:
-            raise UsageError(f"--minutes {self.minutes:g}: between 0.1 and 43200")
+            raise UsageError(f"--minutes {self.minutes:g}: between 0.1 and 43200", "60 is usual")
         if self.rounds is not None and not 1 <= self.rounds <= 1000:
             raise UsageError(f"--rounds {self.rounds}: between 1 and 1000", "4 and more prove something")
         files = [Path(name) for names in self.after_load.values() for name in names]
         for path in (*self.dumps, *self.logs, *files):
             if not path.exists():
-                raise UsageError(f"there is no file {shown(path)}")
+                raise UsageError(f"there is no file {shown(path)}", "check the path")
         for dump in self.dumps:
             _check_dump(dump)
         for log in self.logs:

@@ -6,6 +6,7 @@ that names the file, the key, the reason and what was probably meant.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -68,6 +69,11 @@ class Overrides:
 
 def read_campaign(file: Path, overrides: Overrides | None = None) -> Campaign:
     """Reads and checks a campaign file. Raises UsageError."""
+    if os.path.isdir(file):  # noqa: PTH112 - a name that is too long is no error here
+        raise UsageError(
+            f"{shown(file)} is a folder, neither a campaign file nor an installation of PostgreSQL",
+            "name a .toml file, or the folder that contains bin/postgres",
+        )
     text = read_text(
         file,
         "campaign file",
@@ -85,7 +91,7 @@ def adhoc_campaign(overrides: Overrides) -> Campaign:
     if not overrides.servers:
         raise UsageError(
             "nothing to compare: no campaign file and no server",
-            "try: pgstrata run pg:16 pg:17",
+            "name servers, as in pgstrata run pg:16 pg:17, or a campaign file",
         )
     document: dict[str, Any] = {}
     overrides = _compared(overrides)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ def named_server(text: str) -> NamedServer:
     last = _LABEL_LAST.fullmatch(rest)
     if last is None or kind not in KINDS or kind == "dsn" or ("://" in rest and "?" in rest):
         return NamedServer(text)
-    if kind in ("path", "src", "tar") and user_path(rest).exists():
+    if kind in ("path", "src", "tar") and os.path.exists(user_path(rest)):  # noqa: PTH110
         return NamedServer(text)
     return NamedServer(f"{kind}:{last[1]}", last[2])
 
@@ -80,7 +81,7 @@ def _is_file(text: str, *, alone: bool) -> bool:
     """Returns whether an argument names a campaign file; alone: anything that is not like a server does."""
     if named_server(text).spec.partition(":")[0] in KINDS or is_installation(text.partition(",")[0]):
         return False
-    if text.endswith(".toml") or (0 < len(text) < 4096 and user_path(text).is_file()):
+    if text.endswith(".toml") or os.path.isfile(user_path(text)):  # noqa: PTH113
         return True
     return alone and _LIKE_SERVER.match(text) is None
 
