@@ -111,7 +111,8 @@ def adhoc_campaign(overrides: Overrides) -> Campaign:
 def _compared(overrides: Overrides) -> Overrides:
     """Returns what a comparison of several variants means where only the variants are named.
 
-    Running servers (`dsn:`) cannot take turns; they are measured one after the other.
+    Running servers (`dsn:`) cannot take turns, and a workload without a small scale, say the replay of a log,
+    may take long; both are measured one after the other.
     """
     specs = [named_server(text).spec for text in overrides.servers]
     builds = max(1, len(overrides.fields.get("build") or ()))
@@ -119,14 +120,20 @@ def _compared(overrides: Overrides) -> Overrides:
     says_how = overrides.scale or any(overrides.fields.get(key) is not None for key in _HOW)
     if not overrides.compares or variants < 2 or says_how or any(s.startswith("dsn:") for s in specs):
         return overrides
+    workloads = overrides.workloads or [COMPARED_WORKLOAD]
+    if not all(_has_small_scale(name) for name in workloads):
+        return overrides
     fields = {
         **overrides.fields,
         "until": "verdict",
         "order": "interleaved",
         "max_seconds": overrides.fields.get("max_seconds") or QUICK_SECONDS,
     }
-    workloads = overrides.workloads or [COMPARED_WORKLOAD]
     return replace(overrides, workloads=workloads, small=SMALLEST_SCALE, fields=fields)
+
+
+def _has_small_scale(name: str) -> bool:
+    return catalog.is_known(name) and SMALLEST_SCALE in catalog.find(name).scales
 
 
 def campaign_of(
