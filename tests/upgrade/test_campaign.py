@@ -10,7 +10,7 @@ import pytest
 from pgstrata.server.model import Server
 from pgstrata.traffic.captured import Header
 from pgstrata.upgrade.campaign import labels, rounds_in_time
-from pgstrata.upgrade.question import Question, spec_of
+from pgstrata.upgrade.question import Question, server_of, spec_of, targets_of
 from pgstrata.upgrade.servers import Servers
 from pgstrata.workload.replay.options import ReplayOptions
 
@@ -75,3 +75,21 @@ def test_versions_are_called_as_they_were_written() -> None:
         "path:/opt",
         "pg:17",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "spec", "label"),
+    [
+        ("17", "pg:17", None),
+        ("17=new", "pg:17", "new"),
+        ("path:/opt/new=new", "path:/opt/new", "new"),
+        ("release:17.11", "release:17.11", None),
+    ],
+)
+def test_servers_of_an_upgrade_may_have_labels(text: str, spec: str, label: str | None) -> None:
+    server = server_of(text)
+    assert (server.spec, server.label) == (spec, label)
+
+
+def test_versions_may_stand_with_commas() -> None:
+    assert targets_of(["16,17=new", "pg:18,path:/opt/x"]) == ("16", "17=new", "pg:18", "path:/opt/x")

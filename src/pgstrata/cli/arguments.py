@@ -184,9 +184,9 @@ class Asked:
             adhoc_campaign,
             read_campaign,
         )
-        from pgstrata.campaign.file.servers import divided
+        from pgstrata.campaign.file.servers import divide_arguments
 
-        campaign, servers = divided(self.what or [], self.servers or [])
+        campaign, servers = divide_arguments(self.what or [], self.servers or [])
         workloads, sets = self.workloads or [], self.sets or []
         if self.scripts:
             workloads = workloads or ["pgbench"]

@@ -26,7 +26,12 @@ def upgrade(
         str, typer.Option("--from", metavar="VERSION", help="The version that there is: 13, 13.22, path:DIR.")
     ],
     to: Annotated[
-        list[str], typer.Option("--to", metavar="VERSION", help="The version to go to. Repeatable.")
+        list[str],
+        typer.Option(
+            "--to",
+            metavar="VERSION",
+            help="The version to go to, SPEC=LABEL too. Repeatable, or with commas between.",
+        ),
     ],
     dump: Annotated[
         list[Path],
@@ -138,16 +143,17 @@ def upgrade(
     from pgstrata.measure.progress import plain_lines
     from pgstrata.report import upgrade as page
     from pgstrata.store import slug
-    from pgstrata.upgrade.question import Question
+    from pgstrata.upgrade.question import Question, targets_of
     from pgstrata.upgrade.tried import carry_out, prepare
     from pgstrata.user_files import real_path
 
+    targets = targets_of(to)
     question = Question(
         base=from_,
-        targets=tuple(to),
+        targets=targets,
         dumps=tuple(real_path(file) for file in dump),
         logs=tuple(real_path(file) for file in log or []),
-        folder=results or Path("upgrade") / slug(f"{from_}-to-{'-'.join(to)}-{dump[0].stem}"),
+        folder=results or Path("upgrade") / slug(f"{from_}-to-{'-'.join(targets)}-{dump[0].stem}"),
         statements=statements,
         database=database,
         speed=speed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -74,6 +75,8 @@ def _no_spec(spec: str) -> UsageError:
         hint = f"did you mean pg:{meant[1]}?"
     if "://" in spec or re.match(r"\w+=", spec):
         hint = "write dsn: before the address of a running server"
+    if os.path.isdir(spec):  # noqa: PTH112 - a text that is no path is no error here
+        hint = f"write path:{spec} for an installation with bin/postgres, src:{spec} for a source tree"
     return UsageError(f"{without_secrets(spec)!r} does not name a server", hint)
 
 

@@ -15,7 +15,7 @@ from pgstrata.server.config.settings import major_name, major_of
 from pgstrata.server.model import Server
 from pgstrata.stats.sequential import FIRST
 from pgstrata.traffic.captured import Header
-from pgstrata.upgrade.question import Question, is_version, named, spec_of
+from pgstrata.upgrade.question import Question, is_version, server_of, spec_of
 from pgstrata.upgrade.servers import Servers
 from pgstrata.user_files import shown
 from pgstrata.workload.replay.options import ReplayOptions
@@ -81,7 +81,7 @@ def labels(question: Question, servers: Servers) -> list[str]:
     if len(set(usual)) < len(usual):
         usual = labels_of_alike(all_servers)
     return [
-        named(text).label or (name if is_version(name) and names.count(name) == 1 else label)
+        server_of(text).label or (name if is_version(name) and names.count(name) == 1 else label)
         for text, name, label in zip(written, names, usual, strict=True)
     ]
 

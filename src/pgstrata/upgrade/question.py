@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -95,10 +95,10 @@ def is_version(text: str) -> bool:
 
 def spec_of(text: str) -> str:
     """A server's spec without its label: a bare version is a prebuilt one, a folder an installation."""
-    return named(text).spec
+    return server_of(text).spec
 
 
-def named(text: str) -> NamedServer:
+def server_of(text: str) -> NamedServer:
     """Takes apart a server and its label: `14=old`, `path:/opt/new=new`."""
     version, equals, label = text.partition("=")
     if is_version(version):
@@ -107,6 +107,16 @@ def named(text: str) -> NamedServer:
     if len(servers) != 1:
         raise UsageError(f"{shown(text)} names several servers", "write --to for each of them")
     return named_server(servers[0])
+
+
+def targets_of(texts: Sequence[str]) -> tuple[str, ...]:
+    """Returns the servers of `--to` one by one: `17,18` are two. Raises UsageError."""
+    targets: list[str] = []
+    for text in texts:
+        parts = text.split(",")
+        is_versions = all(is_version(part.partition("=")[0]) for part in parts)
+        targets += parts if is_versions else listed_servers([text])
+    return tuple(targets)
 
 
 def _check_dump(dump: Path) -> None:
@@ -128,4 +138,4 @@ def _head(file: Path) -> bytes:
         return opened.read(4096)
 
 
-__all__ = ["MARGIN", "MINUTES", "Question", "is_version", "named", "spec_of"]
+__all__ = ["MARGIN", "MINUTES", "Question", "is_version", "server_of", "spec_of", "targets_of"]

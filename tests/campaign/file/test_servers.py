@@ -9,7 +9,7 @@ import pytest
 
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.file.reading import Overrides, adhoc_campaign
-from pgstrata.campaign.file.servers import divided, folder_names, listed_servers, named_server
+from pgstrata.campaign.file.servers import divide_arguments, folder_names, listed_servers, named_server
 from pgstrata.errors import UsageError
 
 
@@ -102,13 +102,13 @@ def test_labels_of_servers_go_into_those_of_variants() -> None:
     ],
 )
 def test_arguments_are_servers_or_one_file(what: list[str], file: str | None, servers: list[str]) -> None:
-    assert divided(what, []) == (None if file is None else Path(file), servers)
-    assert divided(what, ["pg:15"])[1] == [*servers, "pg:15"]
+    assert divide_arguments(what, []) == (None if file is None else Path(file), servers)
+    assert divide_arguments(what, ["pg:15"])[1] == [*servers, "pg:15"]
 
 
 def test_a_campaign_file_stands_alone() -> None:
     with pytest.raises(UsageError, match=r"study\.toml is a campaign file"):
-        divided(["study.toml", "pg:17"], [])
+        divide_arguments(["study.toml", "pg:17"], [])
 
 
 def compared(*servers: str, **more: Any) -> CampaignSpec:

@@ -72,7 +72,7 @@ def read_campaign(file: Path, overrides: Overrides | None = None) -> Campaign:
     if os.path.isdir(file):  # noqa: PTH112 - a name that is too long is no error here
         raise UsageError(
             f"{shown(file)} is a folder, neither a campaign file nor an installation of PostgreSQL",
-            "name a .toml file, or the folder that contains bin/postgres",
+            "name a .toml file, the folder that contains bin/postgres, or src:DIR for a source tree",
         )
     text = read_text(
         file,
@@ -94,7 +94,7 @@ def adhoc_campaign(overrides: Overrides) -> Campaign:
             "name servers, as in pgstrata run pg:16 pg:17, or a campaign file",
         )
     document: dict[str, Any] = {}
-    overrides = _compared(overrides)
+    overrides = _as_comparison(overrides)
     small = overrides.small
     if overrides.fields.get("until") == "verdict" and not overrides.sets:
         small = small or SMALLEST_SCALE
@@ -108,7 +108,7 @@ def adhoc_campaign(overrides: Overrides) -> Campaign:
     return _check(document, "command line", None, overrides)
 
 
-def _compared(overrides: Overrides) -> Overrides:
+def _as_comparison(overrides: Overrides) -> Overrides:
     """Returns what a comparison of several variants means where only the variants are named.
 
     Running servers (`dsn:`) cannot take turns, and a workload without a small scale, say the replay of a log,

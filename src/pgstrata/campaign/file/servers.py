@@ -61,7 +61,7 @@ def listed_servers(texts: Iterable[str]) -> list[str]:
     return servers
 
 
-def divided(what: Sequence[str], servers: Sequence[str]) -> tuple[Path | None, list[str]]:
+def divide_arguments(what: Sequence[str], servers: Sequence[str]) -> tuple[Path | None, list[str]]:
     """Divides the arguments of a command into a campaign file and servers; `servers` come from options.
 
     Raises UsageError for a file beside other arguments.
@@ -137,7 +137,7 @@ def folder_names(folders: Sequence[Path]) -> list[str]:
 __all__ = [
     "KINDS",
     "NamedServer",
-    "divided",
+    "divide_arguments",
     "folder_names",
     "is_installation",
     "listed_servers",
