@@ -46,7 +46,7 @@ def summary_of(text: str) -> str:
 @app.command("explain")
 def explain(
     fragments: Annotated[
-        list[str], typer.Argument(metavar="FRAGMENT…", help="Names or .conf files; later ones win.")
+        list[str], typer.Argument(metavar="FRAGMENT…", help="Names, .conf files or settings; later ones win.")
     ],
     server: Annotated[str, typer.Option("--server", metavar="SPEC", help="pg:11, path:DIR, …")],
     keep_setting: KeepSettingsOption = None,
@@ -68,7 +68,8 @@ def explain(
     from pgstrata.server.lookup import version_of
 
     version, number = version_of(server)
-    found = [find_fragment(name, Path.cwd()) for name in fragments]
+    names = [name for text in fragments for name in text.split("+")]  # as --config takes them
+    found = [find_fragment(name, Path.cwd()) for name in names]
     check_keep(keep_setting or [])
     keep = [name.lower() for name in keep_setting or []]
     resolved = resolve(found, number, psutil.virtual_memory().total, keep=keep)
@@ -88,4 +89,7 @@ def explain(
 
 
 def _place(change: Change) -> str:
-    return f"{change.fragment}, line {change.line}"
+    from pgstrata.server.config.resolve import is_setting
+
+    is_alone = is_setting(change.fragment)  # a setting that stands in the stack itself
+    return change.fragment if is_alone else f"{change.fragment}, line {change.line}"
