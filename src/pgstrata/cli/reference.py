@@ -60,7 +60,7 @@ def _names(option: Any) -> list[str]:
 
 
 def _long(option: Any) -> str:
-    return next((name for name in option.opts if name.startswith("--")), option.opts[0])
+    return str(next((name for name in option.opts if name.startswith("--")), option.opts[0]))
 
 
 def _shared(commands: dict[str, Any]) -> Iterator[str]:
