@@ -304,13 +304,15 @@ def test_no_mistake_shows_a_password(place: Path, pgstrata: Program) -> None:
         ["bench", f"host=h password=my {CANARY}"],
         ["run", "--server", url],
         ["run", "--server", f"dsn:{url}?aplication_name=x"],
-        ["run", f"dsn:{url}"],
         ["run", "--server", f"dsn:{url}", "--server", f"dsn:{url}?sslcertmode=require"],
         ["servers", "fetch", url],
     ):
         done = pgstrata(*arguments, PGSTRATA_TRACE="1")
         assert done.returncode == 2, done.stderr
         assert CANARY not in done.stdout + done.stderr
+    done = pgstrata("run", f"dsn:{url}", PGSTRATA_TRACE="1")
+    assert done.returncode == 1, "no server is there"
+    assert CANARY not in done.stdout + done.stderr
 
 
 def test_the_command_to_go_on_with_hides_the_password(place: Path, cluster: Cluster) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pgstrata import numbers
 from pgstrata.cli.arguments import SetsOption, SmallScaleOption
 from pgstrata.cli.output import Format
 
@@ -54,7 +55,7 @@ def _sentence(step: Step) -> str:
     if step.summary:
         return step.summary
     clients = sum(role.clients for role in step.roles)
-    where = f" on {clients} connection{'s' * (clients > 1)}" if clients else ""
+    where = f" on {numbers.counted(clients, 'connection')}" if clients else ""
     return f"{(step.group or step.name).capitalize()}{where}."
 
 
