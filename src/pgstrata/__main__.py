@@ -1,6 +1,21 @@
-"""`python -m pgstrata`"""
+"""`python -m pgstrata`, and what the command `pgstrata` calls."""
 
-from pgstrata.cli.main import main
+import signal
+
+
+def run() -> None:
+    """Imports the command line and runs it. Ctrl-C before that ends the process without a traceback: nothing
+    has begun."""
+    # A shell's background job ignores the signal, and so do we.
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if interruptible:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from pgstrata.cli.main import main
+
+    if interruptible:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    main()
+
 
 if __name__ == "__main__":
-    main()
+    run()

@@ -204,3 +204,20 @@ def test_a_clean_up_that_hangs_is_cut_short_and_no_server_is_left(
             process.wait()
         assert process.stdout is not None
         process.stdout.close()
+
+
+def test_ctrl_c_before_the_program_has_begun_is_no_traceback(place: Path) -> None:
+    for after in (0.05, 0.15, 0.3):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pgstrata", "doctor"],
+            cwd=place,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        time.sleep(after)
+        process.send_signal(signal.SIGINT)
+        text, _ = process.communicate(timeout=60)
+        # Python itself may be about to begin, before any of our lines.
+        assert "pgstrata" not in text or "Traceback" not in text, text
+        assert process.returncode in (-signal.SIGINT, 130, 0, 1), text
