@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 import weakref
 
@@ -77,3 +79,24 @@ def test_a_signal_whose_exception_is_swallowed_comes_again(capfd: pytest.Capture
         time.sleep(20)
     assert caught.value.exit_code == 143
     assert "Traceback" not in capfd.readouterr().err
+
+
+WAITS = """
+import os, signal, threading, time
+from concurrent.futures import ThreadPoolExecutor, wait
+from pgstrata.measure.interrupt import Interrupted, Interrupts
+begun = time.monotonic()
+with ThreadPoolExecutor() as pool, Interrupts():
+    import pgstrata.store.tables, polars
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    try:
+        wait([pool.submit(time.sleep, 6)])
+    except Interrupted:
+        print(time.monotonic() - begun)
+"""
+
+
+def test_a_library_that_is_imported_later_does_not_hold_up_a_signal() -> None:
+    """Polars takes the signal first, and system calls went on after it."""
+    done = subprocess.run([sys.executable, "-c", WAITS], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 5

@@ -123,7 +123,8 @@ def test_a_second_signal_ends_a_count_at_once(place: Path, pg17: Server) -> None
             time.sleep(wait)
             again = time.monotonic()
             running.process.send_signal(signal.SIGINT)
-            assert running.process.wait(60) == 130
+            # It may be about to end by itself, without a handler any more.
+            assert running.process.wait(60) in (130, -signal.SIGINT)
             assert time.monotonic() - again < AGAIN_SECONDS * LOADED
         finally:
             if running.process.poll() is None:

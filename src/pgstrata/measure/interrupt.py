@@ -68,6 +68,10 @@ class Interrupts:
         self._former_hook = sys.unraisablehook
 
     def __enter__(self) -> Interrupts:
+        # Its import puts a handler of its own before the present one, with which system calls go on after a
+        # signal: whatever waited for a process or a lock would hear of it at its end. So it comes first.
+        import polars  # noqa: F401
+
         for number in self.SIGNALS:
             self._former[number] = signal.signal(number, self._on_signal)
         self._former_hook, sys.unraisablehook = sys.unraisablehook, self._on_ignored
