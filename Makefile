@@ -47,6 +47,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
 	cargo fmt --check
 	cargo clippy --release --locked --all-targets -- -D warnings
 
