@@ -6,12 +6,14 @@ import io
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from pgstrata.driver.events import RoleSecond, Second
+from pgstrata.measure.measurement import StepMeasurement
 from pgstrata.measure.progress import (
     LiveProgress,
     PlainProgress,
@@ -122,6 +124,14 @@ def test_a_step_of_one_transaction_has_no_rate_before_its_end(
     clock[0] += 11
     progress.second(second(10, operations=0))
     assert output.getvalue().startswith("  load       … 11 s; about ")
+
+
+def test_blocks_shorter_than_a_second_do_not_count_as_seconds() -> None:
+    """Progress stood at "5 of 2 s": each block has an event for the second that it did not fill."""
+    measurement = StepMeasurement.__new__(StepMeasurement)
+    part = SimpleNamespace(done=SimpleNamespace(seconds=0.31), seconds=[second(0)])
+    measurement.parts = [part] * 8  # type: ignore[list-item]
+    assert measurement.seconds == pytest.approx(8 * 0.31)
 
 
 def test_a_terminal_gets_a_live_block_and_the_same_lines(tmp_path: Path) -> None:

@@ -152,9 +152,9 @@ class StepMeasurement:
         self._scratch.close()
 
     @property
-    def seconds(self) -> int:
-        """How many seconds of the series are there already."""
-        return sum(len(part.seconds) for part in self.parts)
+    def seconds(self) -> float:
+        """The seconds that are measured already. Parts may be shorter than one."""
+        return sum(part.done.seconds for part in self.parts)
 
     def measure(
         self,

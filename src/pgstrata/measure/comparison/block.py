@@ -142,7 +142,7 @@ class Block:
         """On the thread of each participant."""
         measurement = work.participant.measurement
         assert measurement is not None
-        before = measurement.seconds
+        before = int(measurement.seconds)
 
         def on_second(event: Second) -> None:
             work.turns.second(event)
