@@ -43,7 +43,7 @@ from typing import Any
 from pgstrata.server.process import die_with_parent
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from sensitivity.measure import append, build, read
+from sensitivity.measure import append, begun, build, read
 
 Json = dict[str, Any]
 
@@ -236,43 +236,52 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(command, process.returncode, out, error)
 
 
-def compared(a: argparse.Namespace, folder: Path, burn: int, job: Json) -> Json:
-    """One campaign beside its load, as a line of the file. Raises SystemExit where it fails."""
-    procedure = PROCEDURES[job["procedure"]]
-    more = f"max_seconds = {a.max_seconds}" if job["procedure"] == "verdict" else ""
-    library = str(folder / "slow.so")
-    env = [{"LD_PRELOAD": library, "PGSTRATA_BURN": str(rounds)} for rounds in (0, burn)]
+@dataclass(frozen=True)
+class Compared:
+    """A finished campaign. steps: as `pgstrata compare` prints them; wall, measured: seconds."""
+
+    steps: Sequence[Json]
+    wall: float
+    measured: float
+
+
+def compare(
+    a: argparse.Namespace, folder: Path, procedure: Procedure, more: str, burn: int, condition: str = "quiet"
+) -> Compared:
+    """Compares the server with itself, slowed down by `burn`, beside a load. Raises SystemExit where that
+    fails."""
+    env = [{"LD_PRELOAD": str(folder / "slow.so"), "PGSTRATA_BURN": str(rounds)} for rounds in (0, burn)]
     place = Path(tempfile.mkdtemp(prefix="campaign-", dir=folder))
     place.chmod(0o755)
-    file = write(place, a.server, a.rows, procedure, more, env)
-    begun, busy = time.monotonic(), os.times()
-    with beside(job["condition"], folder, a.server):
-        done = run("run", file, "--no-report", "--results", place / "results", "--data-dir", place / "data")
-    wall = time.monotonic() - begun
-    asked = run("compare", "base", "other", "--format", "json", "--results", place / "results")
+    file, results = write(place, a.server, a.rows, procedure, more, env), place / "results"
+    begin = time.monotonic()
+    with beside(condition, folder, a.server):
+        done = run("run", file, "--no-report", "--results", results, "--data-dir", place / "data")
+    wall = time.monotonic() - begin
+    asked = run("compare", "base", "other", "--format", "json", "--results", results)
     if done.returncode or asked.returncode:
-        raise SystemExit(f"{job}: {done.stdout[-2000:]}{done.stderr[-2000:]}{asked.stderr[-2000:]}")
-    kept = ("step", "word", "ratio", "low", "high", "n", "disturbance")
-    steps = [{name: step.get(name) for name in kept} for step in json.loads(asked.stdout)[0]["steps"]]
-    records = [json.loads(path.read_text()) for path in (place / "results").glob("*/*/*/*/run.json")]
+        raise SystemExit(f"{condition}: {done.stdout[-2000:]}{done.stderr[-2000:]}{asked.stderr[-2000:]}")
+    records = [json.loads(path.read_text()) for path in results.glob("*/*/*/*/run.json")]
     measured = sum(s["seconds"] for record in records for s in record["steps"] if s.get("slices"))
-    cpu = os.times().children_user + os.times().children_system - busy.children_user - busy.children_system
-    times = {"wall": round(wall, 1), "measured": round(measured, 1), "cpu": round(cpu, 1)}
+    return Compared(json.loads(asked.stdout)[0]["steps"], round(wall, 1), round(measured, 1))
+
+
+def line_of(a: argparse.Namespace, folder: Path, burn: int, job: Json) -> Json:
+    """One campaign beside its load, as a line of the file."""
+    more = f"max_seconds = {a.max_seconds}" if job["procedure"] == "verdict" else ""
+    compared = compare(a, folder, PROCEDURES[job["procedure"]], more, burn, job["condition"])
+    kept = ("step", "word", "ratio", "low", "high", "n", "disturbance")
+    steps = [{name: step.get(name) for name in kept} for step in compared.steps]
+    times = {"wall": compared.wall, "measured": compared.measured}
     return {**job, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **times, "steps": steps}
 
 
 def calibrated(a: argparse.Namespace, folder: Path) -> int:
     """Rounds that slow down a message of point-query by the planted share: from two that are tried."""
     burn = 20_000
+    fixed = Procedure(["point-query"], WINDOWS, "read_seconds = 10")
     for _ in range(2):
-        fixed = Procedure(["point-query"], WINDOWS, "read_seconds = 10")
-        env = [{"LD_PRELOAD": str(folder / "slow.so"), "PGSTRATA_BURN": str(n)} for n in (0, burn)]
-        place = Path(tempfile.mkdtemp(prefix="calibrate-", dir=folder))
-        place.chmod(0o755)
-        file = write(place, a.server, a.rows, fixed, "other_load = 1.0", env)
-        run("run", file, "--no-report", "--results", place / "results", "--data-dir", place / "data")
-        asked = run("compare", "base", "other", "--format", "json", "--results", place / "results")
-        ratio = json.loads(asked.stdout)[0]["steps"][0]["ratio"]
+        ratio = compare(a, folder, fixed, "other_load = 1.0", burn).steps[0]["ratio"]
         print(f"burning {burn} makes the rate {ratio:.4f} of what it was", flush=True)
         burn = max(1, round(burn * (1 / (1 - a.planted) - 1) / max(1e-3, 1 / ratio - 1)))
     return burn
@@ -304,21 +313,15 @@ def jobs(a: argparse.Namespace, lines: Sequence[Json]) -> Iterator[Json]:
 def measure(a: argparse.Namespace) -> None:
     """Makes campaigns until all cells are done or the time is up."""
     end = time.monotonic() + a.hours * 3600
-    own = {name: getattr(a, name) for name in SAME}
     with tempfile.TemporaryDirectory(prefix="pgstrata-busy-", dir="/var/tmp") as name:
         folder = Path(name)
         build(folder)
-        lines = read(a.out)
-        if not lines:
-            append(a.out, {"arguments": own, "burn": calibrated(a, folder)})
-            lines = read(a.out)
-        if lines[0]["arguments"] != own:
-            raise SystemExit(f"{a.out} was begun with {lines[0]['arguments']}: another --out, or the same")
+        lines = begun(a, SAME, lambda: {"burn": calibrated(a, folder)})
         for job in jobs(a, lines[1:]):
             if time.monotonic() > end:
                 print("the time is up; the same command goes on")
                 return
-            line = compared(a, folder, lines[0]["burn"] if job["share"] else 0, job)
+            line = line_of(a, folder, lines[0]["burn"] if job["share"] else 0, job)
             append(a.out, line)
             words = " ".join(step["word"] for step in line["steps"])
             print(

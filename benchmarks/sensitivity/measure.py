@@ -35,7 +35,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -236,20 +236,12 @@ def jobs(planted: list[float], comparisons: int, field: int) -> Iterator[Job]:
 
 def measure(arguments: argparse.Namespace) -> None:
     """Makes every comparison that the file lacks."""
-    lines = read(arguments.out)
-    own = {name: getattr(arguments, name) for name in SAME}
     with tempfile.TemporaryDirectory(prefix="pgstrata-slow-") as folder:
         bench = Bench(arguments, Path(folder))
         signal.signal(signal.SIGTERM, bench.stop)
         signal.signal(signal.SIGINT, bench.stop)
         lanes: list[int | None] = [None] if arguments.lanes == 1 else list(range(arguments.lanes))
-        if not lines:
-            append(arguments.out, {"arguments": own, **bench.calibrate(lanes)})
-            lines = read(arguments.out)
-        if lines[0]["arguments"] != own:
-            raise SystemExit(
-                f"{arguments.out} was begun with {lines[0]['arguments']}: another --out, or the same"
-            )
+        lines = begun(arguments, SAME, lambda: bench.calibrate(lanes))
         done = {(x["share"], x["procedure"], x["number"]) for x in lines[1:]}
         burns = lines[0]["burn"]
         wanted = jobs(arguments.planted, arguments.comparisons, arguments.field)
@@ -303,6 +295,21 @@ def read(file: Path) -> list[Json]:
             if number < len(lines):
                 raise SystemExit(f"{file}:{number}: not a line of this benchmark") from None
     return found
+
+
+def begun(arguments: argparse.Namespace, same: Sequence[str], calibrate: Callable[[], Json]) -> list[Json]:
+    """The lines of --out. A new file is begun with the arguments that may not differ, and what `calibrate`
+    returns. Raises SystemExit where they are others."""
+    wanted = {name: getattr(arguments, name) for name in same}
+    lines = read(arguments.out)
+    if not lines:
+        append(arguments.out, {"arguments": wanted, **calibrate()})
+        lines = read(arguments.out)
+    if lines[0]["arguments"] != wanted:
+        raise SystemExit(
+            f"{arguments.out} was begun with {lines[0]['arguments']}: another --out, or the same"
+        )
+    return lines
 
 
 def append(file: Path, line: Json) -> None:

@@ -88,7 +88,8 @@ def bench(
         float | None, typer.Option(metavar="SHARE", help="Share of the transactions in the log.")
     ] = None,
     aggregate_interval: Annotated[
-        int | None, typer.Option(min=1, max=86_400, metavar="SECONDS", help="A line of the log for so many.")
+        int | None,
+        typer.Option(min=1, max=86_400, metavar="SECONDS", help="Seconds in each line of the log."),
     ] = None,
     random_seed: Annotated[
         str | None, typer.Option(metavar="SEED", help="A number, time or rand. Same seed, same stream.")

@@ -209,7 +209,7 @@ def _line(
     variant: dict[str, Any],
 ) -> Range:
     from pgstrata.bisect import line
-    from pgstrata.campaign.file.servers import listed_servers, named_server
+    from pgstrata.campaign.file.servers import single_server
     from pgstrata.errors import UsageError
 
     asked = [
@@ -227,11 +227,8 @@ def _line(
     if configs is not None:
         if server is None:
             raise UsageError("--configs needs a server", "say --server pg:17")
-        servers = listed_servers([server])
-        if len(servers) != 1:
-            raise UsageError(f"--server {server}: --configs are of one server", "name one")
-        spec = named_server(servers[0]).spec
-        return line.configs(line.split_series(configs), {**variant, "server": spec})
+        named = single_server(server, f"--server {server}: --configs are of one server", "name one")
+        return line.configs(line.split_series(configs), {**variant, "server": named.spec})
     assert repo is not None
     if not good or not bad:
         raise UsageError("--repo needs both ends", "say --good REF --bad REF")
@@ -245,7 +242,6 @@ def _folder(line: Range, work: MeasuredWork) -> Path:
 
 
 def _execute(search: SearchSettings, form: TextOrJson) -> int:
-
     from pgstrata.bisect.hunt import hunt
     from pgstrata.cli.ending import Interruption
     from pgstrata.cli.output import print_json

@@ -137,7 +137,6 @@ def with_count(campaign: Campaign, given: Mapping[str, object]) -> Campaign:
 
 
 def _execute(campaign: Campaign, fresh: bool, callers: str | None, form: TextOrJson) -> int:
-
     from pgstrata.cli.ending import Interruption
     from pgstrata.cli.output import aligned, print_json
     from pgstrata.judge.instructions import compare_counts

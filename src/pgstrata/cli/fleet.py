@@ -35,7 +35,6 @@ def need_engine() -> None:
 
 def run_on_fleet(campaign: Campaign, fleet: str, fresh: bool, *, report: bool, form: TextOrJson) -> int:
     """Runs a campaign on the machines of a fleet; the exit code."""
-
     from pgstrata.cli.ending import Interruption, stopped
     from pgstrata.cli.report import write_report
     from pgstrata.fleet.campaign import execute
@@ -132,7 +131,8 @@ def up(
     without_tls: Annotated[
         bool,
         typer.Option(
-            "--without-tls", help="Danger: whoever reaches the scheduler has builds and servers run there."
+            "--without-tls",
+            help="Danger: everybody who reaches the scheduler can build and run servers there.",
         ),
     ] = False,
     walltime: Annotated[

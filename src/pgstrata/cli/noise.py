@@ -42,7 +42,7 @@ def noise(
     ] = 2.0,
     runs: Annotated[
         int,
-        typer.Option("--runs", metavar="N", help="Also so many whole runs: how much do runs differ?"),
+        typer.Option("--runs", metavar="N", help="Number of whole runs besides: how much do runs differ?"),
     ] = 0,
     run_seconds: Annotated[
         float, typer.Option("--run-seconds", metavar="S", help="Measured time of each of them.")
@@ -70,9 +70,8 @@ def noise(
       pgstrata noise --server pg:17 --runs 5
       pgstrata noise --server pg:17 --by instructions
     """
-
     from pgstrata.campaign.file.reading import Overrides, campaign_of
-    from pgstrata.campaign.file.servers import listed_servers, named_server
+    from pgstrata.campaign.file.servers import single_server
     from pgstrata.campaign.plan.order import first_look
     from pgstrata.cli.compare import load_share
     from pgstrata.cli.output import print_json
@@ -102,12 +101,12 @@ def noise(
         raise UsageError(f"--runs {runs}: one run has nothing to differ from", "5 are a good number")
     if not 0.5 <= run_seconds <= 86_400:
         raise UsageError(f"--run-seconds {run_seconds:g}: must lie between 0.5 and 86,400")
-    servers = listed_servers([server])
-    if len(servers) != 1:
-        raise UsageError(
-            f"--server {server}: noise compares one server with itself", "run pgstrata noise for each of them"
-        )
-    variant = {"server": named_server(servers[0]).spec, "config": [*config.split("+"), *(set_guc or ())]}
+    named = single_server(
+        server,
+        f"--server {server}: noise compares one server with itself",
+        "run pgstrata noise for each of them",
+    )
+    variant = {"server": named.spec, "config": [*config.split("+"), *(set_guc or ())]}
     options = options_of(step, rows, clients)
     fields = {
         "data_dir": str(data_dir) if data_dir else None,
@@ -184,7 +183,6 @@ def _count(
     variant: dict[str, Any], options: dict[str, Any], step: str, fields: dict[str, Any], form: TextOrJson
 ) -> None:
     """Counts two clusters of one server, and says by how much counts of it differ."""
-
     from pgstrata.campaign.file.reading import Overrides, campaign_of
     from pgstrata.cli.output import print_json
     from pgstrata.errors import UsageError

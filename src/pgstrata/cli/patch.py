@@ -84,7 +84,6 @@ def patch(
       pgstrata patch v3-0001-a.patch v3-0002-b.patch --repo . --base origin/master --format markdown
       pgstrata patch my-branch --repo . --base master --each --workload pgbench --set clients=4
     """
-
     from pgstrata.cli.bisect import variant_of
     from pgstrata.cli.compare import load_share, share
     from pgstrata.cli.ending import Interruption

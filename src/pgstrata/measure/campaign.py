@@ -20,7 +20,8 @@ from pgstrata.campaign.plan.kept_lines import kept_lines
 from pgstrata.campaign.plan.left_out import left_out_lines
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.resume import phases_of
-from pgstrata.campaign.plan.runs import Plan, groups, make_plan
+from pgstrata.campaign.plan.runs import Plan, make_plan
+from pgstrata.campaign.plan.stages import units_of
 from pgstrata.driver.client import find_driver
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.measure.comparison.comparison import Comparison
@@ -184,7 +185,6 @@ def _carry_out(
     each."""
     campaign = plan.campaign
     outcome = CampaignOutcome(plan)
-    able = [run for run in plan.missing if not run.unable]
     with watched as progress:
         for run in plan.missing:
             if run.unable:
@@ -193,10 +193,11 @@ def _carry_out(
         if campaign.spec.order == "interleaved":
             _interleave(plan, campaign, results, root, progress, interrupts, outcome, quiet)
             return outcome
-        for number, run in enumerate(able, 1):
+        units = units_of(plan)
+        for number, run in enumerate((run for unit in units for run in unit.runs), 1):
             interrupts.check()
             quiet.wait(interrupts.check)
-            progress.runs_begin([run], number, len(able))
+            progress.runs_begin([run], number, len(units))
             begun = time.monotonic()
             error = _make(run, campaign, results, root, progress, interrupts, outcome)
             failed = [] if error is None else [(run, error)]
@@ -265,11 +266,11 @@ def _interleave(
     quiet: QuietWait,
 ) -> None:
     """The missing runs, those of one workload and repeat together."""
-    comparisons_to_make = groups([run for run in plan.missing if not run.unable])
-    for number, group in enumerate(comparisons_to_make, 1):
+    units = units_of(plan)
+    for number, group in enumerate((unit.runs for unit in units), 1):
         interrupts.check()
         quiet.wait(interrupts.check)
-        progress.runs_begin(group, number, len(comparisons_to_make))
+        progress.runs_begin(group, number, len(units))
         begun = time.monotonic()
         _drop_unused(group, results)
         with interrupts.shield():

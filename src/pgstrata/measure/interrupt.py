@@ -64,7 +64,7 @@ class Interrupts:
         self._former: dict[int, object] = {}
         self._raised = -math.inf
         self._first = -math.inf
-        self._timers: list[threading.Timer] = []
+        self._limits = 0
         self._former_hook = sys.unraisablehook
 
     def __enter__(self) -> Interrupts:
@@ -90,7 +90,7 @@ class Interrupts:
         if first:
             self._first = now
             self._end_after(FIRST_SECONDS)
-        elif now - self._first > SAME_SECONDS and len(self._timers) < 2:
+        elif now - self._first > SAME_SECONDS and self._limits < 2:
             self._end_after(SECOND_SECONDS)
         if self._shields:
             self._tell("stopping the server and cleaning up, one moment")
@@ -107,7 +107,7 @@ class Interrupts:
             return
         timer = threading.Timer(seconds, self._end)
         timer.daemon = True
-        self._timers.append(timer)
+        self._limits += 1
         timer.start()
 
     def _end(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pgstrata.campaign.file.servers import NamedServer, listed_servers, named_server
+from pgstrata.campaign.file.servers import NamedServer, listed_servers, single_server
 from pgstrata.errors import UsageError
 from pgstrata.server.acquire import check_spec
 from pgstrata.store.record import OTHER_LOAD
@@ -103,10 +103,7 @@ def server_of(text: str) -> NamedServer:
     version, equals, label = text.partition("=")
     if is_version(version):
         return NamedServer(f"pg:{version}", label if equals else None)
-    servers = listed_servers([text])
-    if len(servers) != 1:
-        raise UsageError(f"{shown(text)} names several servers", "write --to for each of them")
-    return named_server(servers[0])
+    return single_server(text, f"{shown(text)} names several servers", "write --to for each of them")
 
 
 def targets_of(texts: Sequence[str]) -> tuple[str, ...]:

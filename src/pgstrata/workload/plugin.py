@@ -27,6 +27,7 @@ from pgstrata.user_files import read_text, real_path, shown
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work
 from pgstrata.workload.core.options import (
     Divisible,
+    NamedWorkload,
     NeedsExtensions,
     OwnReport,
     RunCost,
@@ -50,24 +51,10 @@ class PluginError(UsageError):
     """The code of a workload from outside has raised, or is not a workload."""
 
 
-class OutsideWorkload(Protocol):
+class OutsideWorkload(NamedWorkload, Protocol):
     """What somebody else's class is: a Workload whose phases are those for a version (170011 is 17.11)."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def summary(self) -> str: ...
-
-    @property
-    def Options(self) -> type[WorkloadOptions]: ...
-
-    @property
-    def scales(self) -> Mapping[str, Mapping[str, Any]]: ...
-
     def phases(self, options: Any, version_num: int) -> list[Phase]: ...
-
-    def estimate(self, options: Any) -> RunCost: ...
 
 
 class Plugin:

@@ -61,6 +61,14 @@ def listed_servers(texts: Iterable[str]) -> list[str]:
     return servers
 
 
+def single_server(text: str, message: str, hint: str) -> NamedServer:
+    """Takes apart a text that names one server. Raises UsageError with the message and hint for several."""
+    servers = listed_servers([text])
+    if len(servers) != 1:
+        raise UsageError(message, hint)
+    return named_server(servers[0])
+
+
 def divide_arguments(what: Sequence[str], servers: Sequence[str]) -> tuple[Path | None, list[str]]:
     """Divides the arguments of a command into a campaign file and servers; `servers` come from options.
 
@@ -142,4 +150,5 @@ __all__ = [
     "is_installation",
     "listed_servers",
     "named_server",
+    "single_server",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.plan.model import PlannedRun
@@ -58,8 +58,7 @@ def _stages(runs: Sequence[PlannedRun], spec: CampaignSpec) -> list[Stage]:
             if phase.name not in there and (stage := _stage(phase, runs, spec)) is not None:
                 stages.append(stage)
         elif stages and (seconds := seconds_of(phase)):
-            last = stages[-1]
-            stages[-1] = Stage(last.step, last.kind, last.seconds + seconds * len(runs), last.measured)
+            stages[-1] = replace(stages[-1], seconds=stages[-1].seconds + seconds * len(runs))
     rest = sum(run.seconds for run in runs) - sum(stage.seconds for stage in stages)
     return [Stage("", LOADING, max(0.0, rest)), *stages]
 

@@ -17,7 +17,7 @@ from pgstrata.campaign.plan.order import order_of_pair
 from pgstrata.errors import DriverError
 from pgstrata.judge.alone import FIRST, AloneTurns, judge_alone
 from pgstrata.judge.disturbance import LEFT_OUT
-from pgstrata.judge.pairs import disturbed_pairs, left_out
+from pgstrata.judge.pairs import left_out
 from pgstrata.judge.statements import RoundKey, judge_statements
 from pgstrata.measure.comparison.participant import Participant
 from pgstrata.stats.verdict import CONFIDENCE
@@ -58,7 +58,7 @@ def candidates(
         out, known = left_out(base, other)
         if out <= LEFT_OUT * known:
             sides[other.label] = other
-            disturbed[other.label] = {("", 1, pair) for pair in disturbed_pairs(base, other)}
+            disturbed[other.label] = other.disturbed_rounds(base)
     rounds = {label: other.rounds() for label, other in sides.items()}
     by_name: dict[str, Candidate] = {}
     judged = judge_statements(base.rounds(), rounds, watched=watched, margin=margin, left_out=disturbed)

@@ -12,7 +12,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -357,12 +357,11 @@ class Comparison:
         with ThreadPoolExecutor(len(self.here)) as pool:
             list(pool.map(lambda participant: participant.cluster.stop("fast"), self.here))
             self._draw_layout()
-            starting = []
+            starts: dict[Participant, Future[None]] = {}
             for participant in self._order(number):
-                starting.append((participant, pool.submit(participant.cluster.start)))
+                starts[participant] = pool.submit(participant.cluster.start)
                 time.sleep(START_APART_SECONDS)
-            for participant, start in starting:
-                self._try(participant, lambda _, start=start: start.result())  # type: ignore[misc]
+            self._each(lambda participant: starts[participant].result())
 
     def _pairs(self) -> int:
         """The last pair that there is of the present step."""

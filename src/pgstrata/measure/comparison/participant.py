@@ -10,7 +10,7 @@ from pathlib import Path
 from pgstrata.errors import PgstrataError, ServerError
 from pgstrata.judge.disturbance import LEFT_OUT
 from pgstrata.judge.pairs import disturbed_pairs, left_out, pairs_of
-from pgstrata.judge.statements import Executions, Rounds, enough_known
+from pgstrata.judge.statements import Executions, RoundKey, Rounds, enough_known
 from pgstrata.measure.comparison.turns import waited_share
 from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
 from pgstrata.measure.run.active import ActiveRun
@@ -147,6 +147,10 @@ class Participant:
         load, limit = result.observed.load, self.load_limit
         return None if load is None or limit >= 1 else load.record(limit).other_load
 
+    def disturbed_rounds(self, base: Participant) -> set[RoundKey]:
+        """Returns the rounds of the present step in which other programs disturbed one of the two."""
+        return {("", 1, pair) for pair in disturbed_pairs(base, self)}
+
     @property
     def load_limit(self) -> float:
         """Share of the CPUs that other programs may use (`other_load` of the campaign)."""
@@ -232,6 +236,6 @@ def known(here: Sequence[Participant], base: str, margin: float) -> bool:
         if not sequential.look(*pairs_of(first, other), margin=margin, span=first.span).decided:
             return False
     others = [other for other in here if other is not first]
-    disturbed = {other.label: {("", 1, pair) for pair in disturbed_pairs(first, other)} for other in others}
+    disturbed = {other.label: other.disturbed_rounds(first) for other in others}
     rounds = {other.label: other.rounds() for other in others}
     return enough_known(first.rounds(), rounds, margin, disturbed)

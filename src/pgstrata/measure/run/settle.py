@@ -23,7 +23,7 @@ CANCEL_SECONDS = 1.0
 def run_admin(cluster: Connectable, phase: Admin, database: str) -> None:
     """Executes the statements, each in its own transaction. Raises ServerError."""
     if phase.parallel:
-        _together(cluster, phase.name, phase.statements, database)
+        _together(cluster, phase.name, phase.statements, database, _execute)
         return
     with cluster.connect(database, confined=phase.confined) as connection:
         for statement in phase.statements:
@@ -73,21 +73,21 @@ def _vacuum(connection: psycopg.Connection[Any], phase: str, table: str) -> None
 def _together(
     cluster: Connectable,
     name: str,
-    statements: Sequence[str],
+    objects: Sequence[str],
     database: str,
-    do: Callable[[psycopg.Connection[Any], str, str], None] | None = None,
+    do: Callable[[psycopg.Connection[Any], str, str], None],
 ) -> None:
-    """Executes all statements at once, each on its own connection; `do` takes them for something else. An
-    interruption cancels them: a VACUUM may take minutes. Raises ServerError."""
+    """Does the same with all objects (statements, tables) at once, each on its own connection. An
+    interruption cancels what is executed: a VACUUM may take minutes. Raises ServerError."""
     sessions: list[psycopg.Connection[Any]] = []
 
-    def one(statement: str) -> None:
+    def work(object_: str) -> None:
         with cluster.connect(database) as connection:
             sessions.append(connection)
-            (do or _execute)(connection, name, statement)
+            do(connection, name, object_)
 
-    with ThreadPoolExecutor(max_workers=max(1, min(len(statements), 64))) as pool:
-        futures = [pool.submit(one, statement) for statement in statements]
+    with ThreadPoolExecutor(max_workers=max(1, min(len(objects), 64))) as pool:
+        futures = [pool.submit(work, object_) for object_ in objects]
         try:
             for future in futures:
                 future.result()

@@ -93,8 +93,8 @@ class RunCost:
     disk_bytes: int
 
 
-class Workload(Protocol):
-    """A named benchmark. `scales` are named option sets, for runs without a campaign file."""
+class NamedWorkload(Protocol):
+    """The parts that all workloads share. `scales` are named option sets, for runs without a file."""
 
     @property
     def name(self) -> str: ...
@@ -108,14 +108,18 @@ class Workload(Protocol):
     @property
     def scales(self) -> Mapping[str, Mapping[str, Any]]: ...
 
+    def estimate(self, options: Any) -> RunCost: ...
+
+
+class Workload(NamedWorkload, Protocol):
+    """A named benchmark."""
+
     def phases(self, options: Any, server: Features) -> list[Phase]:
         """The phases of one run, in order, for a server with these features.
 
         Raises NotInVersionError where this server cannot do what the options ask for.
         """
         ...
-
-    def estimate(self, options: Any) -> RunCost: ...
 
 
 @runtime_checkable
