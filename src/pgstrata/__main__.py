@@ -1,6 +1,7 @@
 """`python -m pgstrata`, and what the command `pgstrata` calls."""
 
-import signal
+# The built-in part of `signal`: to import the whole takes milliseconds, in which Ctrl-C is a traceback.
+import _signal as signal  # type: ignore[import-not-found]
 
 
 def run() -> None:
