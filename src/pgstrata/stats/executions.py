@@ -1,0 +1,111 @@
+"""The verdict on single executions in pairs, from the third pair on, however often it is looked at.
+
+The evidence is that of the t test with a normal prior on the standardised effect (`stats.sequential`), mixed
+over priors of very different widths: narrow ones find a difference of a few percent in many pairs, wide ones
+a factor in three. A mixture of test martingales is a test martingale (Robbins 1970; Howard, Ramdas, McAuliffe
+and Sekhon 2021), so its guarantee is the same: the interval leaves out the truth at some look with probability
+1 − confidence at most.
+
+The t test assumes independent, normal pairs. Heavy tails make it conservative (Benjamini 1983). Pairs that
+share a state of the machine do not: three pairs of one state agree better than three pairs of several, and so
+few do not show it. So before `ENOUGH` pairs the interval is wider by `GUARD` to each side, and from there on
+the error is that of batches of pairs (`stats.estimate`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pgstrata.stats import sequential
+from pgstrata.stats.estimate import Array, Estimate, estimate, log_ratios, mean_of
+from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, check_share, judge
+
+FIRST = 3
+"""Pairs before the first look."""
+
+ENOUGH = 16
+"""Pairs from which on their own scatter says how much they differ by chance."""
+
+GUARD = math.log(1.25)
+"""By this much, as a log ratio, fewer pairs may be off together."""
+
+SPREADS = (0.1, 1.0, 10.0, 100.0, 1000.0)
+"""Prior variances of difference ÷ standard deviation of a pair, each with the same weight."""
+
+LEAST_SCATTER = 0.005
+"""Standard deviation of a pair of executions, as a log ratio, that is taken at least before `ENOUGH` pairs:
+a clock with few digits makes them equal."""
+
+ALLOWANCE = 5.0
+"""The evidence must be this many times as strong as that of independent pairs: neighbouring executions share
+states of the machine, of which a few dozen pairs show little. Simulation (tests/stats/test_executions.py)
+shows that it is enough."""
+
+_FURTHEST = 1e9
+"""Standard errors beyond which no bound is looked for."""
+
+
+def look(
+    base: Sequence[float] | Array,
+    other: Sequence[float] | Array,
+    *,
+    margin: float = MARGIN,
+    confidence: float = CONFIDENCE,
+) -> Verdict:
+    """Returns the verdict after the pairs so far; stop when it is `decided`, or when the time is over.
+
+    base and other: executions for each second of all pairs since the beginning, in their order. May be called
+    after every pair, any number of times. Raises ValueError as `estimate` does.
+    """
+    check_share("confidence", confidence)
+    e, guard = _estimate(base, other)
+    if e.n < FIRST:
+        verdict = judge(e, (-math.inf, math.inf), 1.0, margin=margin, confidence=confidence)
+        return replace(verdict, reason=f"{e.n} of at least {FIRST} pairs")
+    half = _errors(e, confidence) * e.standard_error + guard if math.isfinite(e.standard_error) else math.inf
+    beyond = max(0.0, abs(e.log) - guard)
+    p = min(1.0, ALLOWANCE * math.exp(-_log_evidence(e, beyond)))
+    return judge(e, (e.log - half, e.log + half), p, margin=margin, confidence=confidence)
+
+
+def _estimate(base: Sequence[float] | Array, other: Sequence[float] | Array) -> tuple[Estimate, float]:
+    """Returns the estimate, and by how much its interval is wider than its error says."""
+    e = estimate(base, other)
+    if e.n < FIRST or e.n >= ENOUGH:
+        return e, 0.0
+    # The mean, in which outliers count in full.
+    e = mean_of(log_ratios(np.asarray(base, dtype=np.float64), np.asarray(other, dtype=np.float64)))
+    return replace(e, standard_error=max(e.standard_error, LEAST_SCATTER / math.sqrt(e.n))), GUARD
+
+
+def _log_evidence(e: Estimate, distance: float) -> float:
+    """Returns the log of the evidence against a log ratio this far from the estimate."""
+    if not math.isfinite(e.standard_error) or e.freedom <= 0:
+        return 0.0
+    logs = [sequential.log_e_value(e, e.log - distance, spread) for spread in SPREADS]
+    return float(np.logaddexp.reduce(logs)) - math.log(len(SPREADS))
+
+
+def _errors(e: Estimate, confidence: float) -> float:
+    """Returns how many standard errors the interval reaches to each side; infinite where no distance, however
+    large, would be evidence enough."""
+    if not math.isfinite(e.standard_error) or e.freedom <= 0:
+        return math.inf
+    if e.standard_error == 0:
+        return 0.0
+    needed = -math.log((1.0 - confidence) / ALLOWANCE)
+    if _log_evidence(e, _FURTHEST * e.standard_error) < needed:
+        return math.inf
+    low, high = 0.0, math.log(_FURTHEST)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        enough = _log_evidence(e, math.expm1(middle) * e.standard_error) >= needed
+        low, high = (low, middle) if enough else (middle, high)
+    return math.expm1(high)
+
+
+__all__ = ["ENOUGH", "FIRST", "GUARD", "look"]
