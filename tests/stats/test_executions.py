@@ -1,4 +1,4 @@
-"""Verdicts on single executions: few pairs for large differences, and no false ones however often looked at."""
+"""Verdicts on single executions: few pairs for large differences, no false ones at many looks."""
 
 from __future__ import annotations
 

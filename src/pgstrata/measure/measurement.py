@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import structs
 
 from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.driver.client import Driver, driver_failure
-from pgstrata.driver.events import Done, Failure, Second, Stretch
+from pgstrata.driver.events import Done, Failure, Second, StatementDone, Stretch
 from pgstrata.driver.samples import samples
 from pgstrata.driver.spec import Connection, FrozenSpec, Spec, WindowsSpec, document
 from pgstrata.errors import DriverError
@@ -35,7 +35,7 @@ from pgstrata.observe.step import OwnTime
 from pgstrata.server.cluster import Cluster, ForeignCluster
 from pgstrata.server.secrets import public
 from pgstrata.store import RunBuilder
-from pgstrata.store.record import AloneRecords, TookTurns
+from pgstrata.store.record import AloneRecords, QueryPairs, TookTurns
 from pgstrata.workload.core.language import Digest, Step
 
 Json = dict[str, Any]
@@ -117,6 +117,14 @@ class StoredStep:
     rejected: Mapping[str, str]
 
 
+class Executed(NamedTuple):
+    """What a step did of which nothing is kept. load: of other programs beside it."""
+
+    done: Done
+    statements: Sequence[StatementDone]
+    load: LoadReading | None
+
+
 class StepMeasurement:
     """Measures one step in as many parts as it is asked for, puts them together, and stores them.
 
@@ -130,7 +138,8 @@ class StepMeasurement:
         self.step, self.order = step, order
         self.parts: list[StepResult] = []
         self.alone: AloneRecords | None = None
-        """As in the step record."""
+        self.query_pairs: QueryPairs | None = None
+        """These two are as in the step record."""
         self._where, self._seed, self._last = where, seed, last
         self._spec: Spec | None = None
         self._notes: list[str] = []
@@ -227,13 +236,14 @@ class StepMeasurement:
         """Backends are processes of this machine, and known."""
         return self._where.cluster.pid is not None and not self._where.cluster.pooled
 
-    def execute(self, step: Step) -> tuple[Done, LoadReading | None]:
-        """Executes another step on the same server and keeps nothing of it. Returns what it did, and the load
-        beside it. Raises DriverError where it was cut short."""
+    def execute(self, step: Step) -> Executed:
+        """Executes another step on the same server and keeps nothing of it. Raises DriverError where it was
+        cut short."""
         where = self._where
         connection = where.cluster.connection(where.database, confined=step.confined)
         spec = driver_spec(step, connection, self._seed, where.settings.engine)
         done: Done | None = None
+        statements: list[StatementDone] = []
         load: OtherLoad | None = None
         with Driver(spec, cpus=where.settings.driver_cpus) as driver:
             driver.ready()
@@ -244,6 +254,8 @@ class StepMeasurement:
                 match event:
                     case Failure():
                         raise driver_failure(event)
+                    case StatementDone():
+                        statements.append(event)
                     case Done():
                         done = event
             driver.close()
@@ -251,7 +263,7 @@ class StepMeasurement:
             with suppress(OSError):
                 reading = load.read() if load is not None else None
         assert done is not None  # events() raises where it does not come
-        return done, reading
+        return Executed(done, statements, reading)
 
     def _driver_spec(self, part: Part, connection: Connection, apart: Mapping[str, Connection]) -> Spec:
         """That of the first part is kept with the run."""
@@ -299,6 +311,8 @@ class StepMeasurement:
             result.record = structs.replace(result.record, disturbance=disturbance)
         if self.alone is not None:
             result.record = structs.replace(result.record, alone=self.alone)
+        if self.query_pairs is not None:
+            result.record = structs.replace(result.record, query_pairs=self.query_pairs)
         begun = time.monotonic()
         self._ask_why(result, reachable)
         where.timings.add("observe", time.monotonic() - begun)

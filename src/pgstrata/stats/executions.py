@@ -2,9 +2,9 @@
 
 The evidence is that of the t test with a normal prior on the standardised effect (`stats.sequential`), mixed
 over priors of very different widths: narrow ones find a difference of a few percent in many pairs, wide ones
-a factor in three. A mixture of test martingales is a test martingale (Robbins 1970; Howard, Ramdas, McAuliffe
-and Sekhon 2021), so its guarantee is the same: the interval leaves out the truth at some look with probability
-1 − confidence at most.
+a factor in three. A mixture of test martingales is a test martingale (Robbins 1970; Howard, Ramdas,
+McAuliffe and Sekhon 2021), so its guarantee is the same: the interval leaves out the truth at some look with
+probability 1 − confidence at most.
 
 The t test assumes independent, normal pairs. Heavy tails make it conservative (Benjamini 1983). Pairs that
 share a state of the machine do not: three pairs of one state agree better than three pairs of several, and so

@@ -302,6 +302,31 @@ class AloneRecords(Struct, frozen=True, kw_only=True):
     most_statements: Count
 
 
+class QueryTurns(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One query of a step on one variant, executed alone in turn with the other variants."""
+
+    name: str
+    slices: tuple[Slice, ...] = ()
+    """The turns of this variant; `rate` is executions for each second that they took."""
+    seconds: NotNegative | None = None
+    """The shortest execution of the pass over all queries; None where none came to its end."""
+    end: Literal["", "rejected", "limited"] = ""
+    """Why this variant executes the query no more: the server rejects it, or cancelled it at its limit."""
+    reason: str = ""
+    """What the server said, or why the query was not executed until it was known."""
+
+
+class QueryPairs(Struct, frozen=True, kw_only=True):
+    """The queries of a step that were executed one by one in pairs, after a pass over all of them."""
+
+    queries: tuple[QueryTurns, ...]
+    seconds: NotNegative
+    """Of all queries and variants together."""
+    budget_seconds: NotNegative
+    limit_seconds: NotNegative
+    """After which the server cancels a query."""
+
+
 class ReplicaStep(Struct, frozen=True, kw_only=True):
     """What a step was to the replica. served: it was the server that was measured; roles: that read from it
     where others wrote to the primary; cpu_seconds: of the replica where the primary was measured, without its
@@ -368,6 +393,8 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     replay: ReplayRecord | None = None
     alone: AloneRecords | None = None
     """Of a replay in rounds; of the base those statements that another variant asks for."""
+    query_pairs: QueryPairs | None = None
+    """Of a step of recorded queries in an interleaved comparison."""
 
     def __post_init__(self) -> None:
         if self.role not in self.roles:

@@ -79,17 +79,17 @@ long as they do."""
 TURN_SECONDS = 30.0
 """Longest frozen turn: who has not ended its stretch by then goes on with it in its next turn."""
 
-How = TurnKind | Literal["once"]
+How = TurnKind | Literal["once", "queries"]
 
 
 @dataclass(frozen=True)
 class Schedule:
     """How often and in what way the variants are measured in turn at one step.
 
-    `once`: no comparison, run on each variant. `slices`: cut into `count` of each variant. `windows`: the
-    same, so short that connections stay open between them. `whole`: repeated so often, all clusters up.
-    `rounds`: the same from a snapshot, no other cluster up. `frozen`: the same, all clusters up and frozen in
-    turn.
+    `once`: no comparison, run on each variant. `queries`: the same, then each query alone in `count` pairs.
+    `slices`: cut into `count` of each variant. `windows`: the same, so short that connections stay open
+    between them. `whole`: repeated so often, all clusters up. `rounds`: the same from a snapshot, no other
+    cluster up. `frozen`: the same, all clusters up and frozen in turn.
 
     `step`: what one slice or round measures; with `windows` all of them together.
     """
@@ -101,6 +101,8 @@ class Schedule:
 
 def schedule_of(step: Step, spec: CampaignSpec) -> Schedule:
     """How a step takes turns; with `until = "verdict"` the count is not kept to."""
+    if step.measured and step.single is not None:
+        return Schedule("queries", spec.rounds, step)
     if not step.measured or step.digest is not None:
         return Schedule("once", 1, step)
     if not step.reads_only:
@@ -344,6 +346,9 @@ def share_in_turns(
     most; None where it takes no turns."""
     schedule = schedule_of(step, spec)
     length, count = seconds_of(schedule.step), schedule.count
+    if schedule.how == "queries":
+        pairs = schedule.count * length
+        return length + (spec.max_seconds / len(variants) if spec.until == "verdict" else pairs)
     if spec.until == "verdict" and schedule.how != "once" and length > 0:
         count = math.ceil(spec.max_seconds / len(variants) / length)
     match schedule.how:

@@ -163,7 +163,7 @@ class AloneExecution:
             return f"{side.label} left the comparison"
         assert statement.step is not None
         try:
-            done, load = side.measurement.execute(statement.step)
+            done, _, load = side.measurement.execute(statement.step)
         except DriverError as error:
             self._leave(side, lambda participant: participant.cluster.check())
             return error.message

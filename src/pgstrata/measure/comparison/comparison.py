@@ -43,6 +43,7 @@ from pgstrata.measure.comparison.alone import AloneExecution, budget, candidates
 from pgstrata.measure.comparison.block import Block
 from pgstrata.measure.comparison.frozen import FrozenTurns
 from pgstrata.measure.comparison.participant import Participant, known
+from pgstrata.measure.comparison.queries import QueryExecution
 from pgstrata.measure.comparison.windows import WindowTurns
 from pgstrata.measure.placement import draw_cpus
 from pgstrata.measure.run.active import DATABASE, ActiveRun
@@ -102,6 +103,8 @@ class Comparison:
                 match schedule.how:
                     case "once":
                         self._each(Participant.step_alone)
+                    case "queries":
+                        self._queries(schedule)
                     case "rounds":
                         self._rounds(schedule)
                     case "frozen":
@@ -214,6 +217,24 @@ class Comparison:
         return True
 
     # --- measured steps -----------------------------------------------------------------------
+
+    def _queries(self, schedule: Schedule) -> None:
+        """A pass over all queries on each variant, then each query alone in pairs, all clusters up."""
+        watched = self.settings.until == "verdict"
+        with ExitStack() as rows:
+            self._each(partial(Participant.measure_once, rows=rows))
+            if len(self.here) > 1:
+                QueryExecution(
+                    self.base,
+                    self.here,
+                    schedule.step,
+                    margin=self.settings.margin,
+                    seconds=self.settings.max_seconds,
+                    pairs=None if watched else schedule.count,
+                    leave=self._try,
+                ).execute()
+            for participant in self.participants:
+                participant.store_once()
 
     def _slices(self, schedule: Schedule) -> None:
         """Slices (or whole steps) in turn, all clusters up."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from pgstrata.driver.events import StatementDone
 from pgstrata.errors import PgstrataError, ServerError
 from pgstrata.judge.disturbance import LEFT_OUT
 from pgstrata.judge.pairs import disturbed_pairs, left_out, pairs_of
@@ -99,6 +100,30 @@ class Participant:
         """The next step, which is no comparison: a load, or one that records its queries one by one."""
         step = self._next_step()
         self.run.step(step, self._order, last=self.phase is None)
+
+    def measure_once(self, rows: ExitStack) -> None:
+        """The next step, which is measured in one piece and stored by `store_once`: what is done on the same
+        servers meanwhile belongs to it. rows: removes its rows of recorded statements."""
+        step = self._next_step()
+        self.run.interrupts.check()
+        self.run.progress.step_begins(step)
+        measurement = self.run.measurement(step, self._order, last=self.phase is None)
+        self.measurement = rows.enter_context(measurement)
+        result = measurement.measure(Part(step), self.run.progress.second)
+        if result.error is not None:
+            self.store_once()
+
+    def store_once(self) -> None:
+        """Stores what `measure_once` has measured, also of a variant that failed. Raises DriverError where
+        the step was cut short."""
+        measurement, self.measurement = self.measurement, None
+        if measurement is not None and measurement.parts:
+            self.run.store(measurement, reachable=self.error is None)
+
+    def once(self) -> Sequence[StatementDone]:
+        """What the driver recorded of the present step where it is measured in one piece."""
+        parts = self.measurement.parts if self.measurement is not None else []
+        return [statement for part in parts for statement in part.statements]
 
     def take(self, kept: KeptData) -> None:
         """The next step is there already: an earlier attempt has finished it."""

@@ -90,6 +90,7 @@ __all__ = [
     "Script",
     "Set",
     "Settle",
+    "SingleQueries",
     "Sleep",
     "Sql",
     "Step",
@@ -393,6 +394,8 @@ class Step:
     samples: gives the statements whose plans are asked for, with values, where the driver can make up none.
     alone: gives steps that execute single statements of this one with nothing beside them, for the names of
     these statements and the seconds of an execution, in a folder for their files.
+    single: gives a step that executes one recorded query of this one again and again, where queries are
+    executed one at a time.
     digest: called once the step is over with the driver's `statement` events and the folder that holds
     the rows of recorded statements, also where the step failed in the middle.
     places: of statements that come from a user's files, by their text: file and line, for messages.
@@ -418,6 +421,7 @@ class Step:
     uncounted: str = ""
     samples: Callable[[], Sequence[Sample]] | None = None
     alone: Callable[[Mapping[str, float], Path], Mapping[str, AloneStatement]] | None = None
+    single: SingleQueries | None = None
     digest: Callable[[Sequence[StatementDone], Path], Digest] | None = None
     summary: str = ""
     """One sentence about what the step does, for `pgstrata steps`."""
@@ -449,6 +453,18 @@ class AloneStatement:
     step: Step | None
     name: str
     why_not: str = ""
+
+
+@dataclass(frozen=True)
+class SingleQueries:
+    """The recorded queries of a step, each of which can be executed alone.
+
+    step: makes a step that executes the query of a name, recorded, as often as asked, one execution after the
+    other on one connection. limit_seconds: after which the server cancels one.
+    """
+
+    step: Callable[[str, int], Step]
+    limit_seconds: float
 
 
 @dataclass(frozen=True)

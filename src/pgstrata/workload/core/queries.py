@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from pgstrata.driver.events import StatementDone
 from pgstrata.judge.common_queries import QUERIES_PER_HOUR
-from pgstrata.workload.core.language import Digest, Headline, Op, Role, Script, Sql, Step
+from pgstrata.workload.core.language import Digest, Headline, Op, Role, Script, SingleQueries, Sql, Step
 from pgstrata.workload.core.shares import each_its_own
 
 T = TypeVar("T")
@@ -47,28 +48,35 @@ def query_step(
 ) -> Step:
     """Each stream is the queries of one connection, in their order. seconds: about; start: what each
     connection says before, beside the limit."""
-    return Step(
-        name,
-        [
-            Role(
-                "query",
-                len(streams),
-                [Script(*each_its_own(streams))],
-                counts="statements",
-                operations=1,
-                start=[limited_to(time_limit), *start],
-            )
-        ],
-        Headline("query", "operations", QUERIES_PER_HOUR),
-        tables=tables,
-        group=group,
-        measured=measured,
-        reads_only=True,
-        apart=len(streams) == 1,
-        uncounted="several streams at once are its point" if len(streams) > 1 else "",
-        estimated_seconds=1 + seconds,
-        digest=digest,
-    )
+
+    def step(name: str, streams: Sequence[Sequence[Op]], seconds: float) -> Step:
+        return Step(
+            name,
+            [
+                Role(
+                    "query",
+                    len(streams),
+                    [Script(*each_its_own(streams))],
+                    counts="statements",
+                    operations=1,
+                    start=[limited_to(time_limit), *start],
+                )
+            ],
+            Headline("query", "operations", QUERIES_PER_HOUR),
+            tables=tables,
+            group=group,
+            measured=measured,
+            reads_only=True,
+            apart=len(streams) == 1,
+            uncounted="several streams at once are its point" if len(streams) > 1 else "",
+            estimated_seconds=1 + seconds,
+        )
+
+    single: SingleQueries | None = None
+    if measured and len(streams) == 1:
+        queries = {op.name: op for op in streams[0] if isinstance(op, Sql)}
+        single = SingleQueries(lambda query, times: step(query, [[queries[query]] * times], 0.0), time_limit)
+    return replace(step(name, streams, seconds), digest=digest, single=single)
 
 
 __all__ = ["READ_ONLY", "Digesting", "in_own_order", "limited_to", "query_step"]

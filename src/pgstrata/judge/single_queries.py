@@ -1,0 +1,150 @@
+"""Queries that were executed one at a time in pairs: each is slower, faster, the same or unclear by itself.
+
+A query that one side rejects is no comparison. One that runs into its limit on one side only is slower there,
+where the other side ends clearly before it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from pgstrata import numbers
+from pgstrata.judge.alone import AloneTurns
+from pgstrata.judge.disturbance import LEFT_OUT
+from pgstrata.judge.pairs import left_out, pairs_of, together
+from pgstrata.stats import executions
+from pgstrata.stats.verdict import Verdict, Word, set_aside
+from pgstrata.store.read import MeasuredStep
+from pgstrata.store.record import OTHER_LOAD, QueryPairs, QueryTurns
+
+UNIT = "queries/s"
+"""Of the rates of a single query: executions for each second that they took."""
+
+CLEAR = 1.25
+"""A query is slower than another that runs into its limit only where it ends so many times earlier: one
+execution is no pair."""
+
+
+class QuerySide(NamedTuple):
+    """A query on one variant. load_limit: share of the CPUs that other programs may use."""
+
+    turns: QueryTurns
+    load_limit: float = OTHER_LOAD
+
+
+@dataclass(frozen=True)
+class QueryVerdict:
+    """The verdict on one query before it is adjusted for the number of all of them. base_rate: of the base,
+    in `UNIT`; None where it does not execute it."""
+
+    name: str
+    verdict: Verdict
+    base_rate: float | None
+
+
+def judge_query(
+    parts: Sequence[tuple[QuerySide, QuerySide]],
+    limit_seconds: float,
+    labels: tuple[str, str],
+    *,
+    margin: float,
+    confidence: float,
+) -> Verdict:
+    """Returns the verdict on the pairs so far, of one comparison or of several; it may be looked at after
+    every pair. parts: of base and other; labels: what these are called.
+    """
+    turns = [
+        (AloneTurns(base.turns.slices, base.load_limit), AloneTurns(other.turns.slices, other.load_limit))
+        for base, other in parts
+    ]
+    pairs = together([pairs_of(*both) for both in turns])
+    verdict = executions.look(pairs.base, pairs.other, margin=margin, confidence=confidence)
+    ended = next((both for both in parts if any(side.turns.end for side in both)), None)
+    if ended is not None:
+        return _ended(verdict, ended[0].turns, ended[1].turns, limit_seconds, labels)
+    counts = [left_out(*both) for both in turns]
+    out, known = sum(out for out, _ in counts), sum(known for _, known in counts)
+    if out > LEFT_OUT * known:
+        return set_aside(verdict, f"other programs used the CPUs in {out:,} of {known:,} pairs")
+    if verdict.word == "unclear":
+        why = next((side.turns.reason for both in parts for side in both if side.turns.reason), "")
+        if why:
+            return replace(verdict, reason=f"{verdict.reason}; {why}")
+    return verdict
+
+
+def _ended(
+    verdict: Verdict, base: QueryTurns, other: QueryTurns, limit_seconds: float, labels: tuple[str, str]
+) -> Verdict:
+    """The verdict on a query that a side executes no more."""
+    limit = numbers.duration(limit_seconds)
+    if "rejected" in (base.end, other.end):
+        if base.end == other.end:
+            return set_aside(verdict, f"both sides reject it: {other.reason}")
+        label, side = (labels[0], base) if base.end == "rejected" else (labels[1], other)
+        return set_aside(verdict, f"{label} rejects it: {side.reason}")
+    if base.end == other.end:
+        return set_aside(verdict, f"both sides run into its limit of {limit}")
+    label, ends = (labels[1], base) if other.end else (labels[0], other)
+    if ends.seconds is None or ends.seconds * CLEAR > limit_seconds:
+        return set_aside(verdict, f"{label} runs into its limit of {limit}, the other side nearly")
+    share = ends.seconds / limit_seconds
+    word: Word = "slower" if other.end else "faster"
+    low, high, ratio = (0.0, share, share) if other.end else (1 / share, float("inf"), 1 / share)
+    reason = (
+        f"{label} runs into its limit of {limit}, and the other side takes {numbers.duration(ends.seconds)}"
+    )
+    return Verdict(word, ratio, low, high, verdict.margin, verdict.confidence, 1, 0.0, None, reason)
+
+
+def judge_queries(
+    base: Mapping[int, MeasuredStep],
+    other: Mapping[int, MeasuredStep],
+    *,
+    margin: float,
+    confidence: float,
+) -> list[QueryVerdict]:
+    """Returns the verdicts on the queries of a step, in their order; none where they were not executed in
+    pairs. base, other: by repeat, of the same machine."""
+    parts: dict[str, list[tuple[QuerySide, QuerySide]]] = {}
+    labels, limit = ("", ""), 0.0
+    for repeat in sorted(base.keys() & other.keys()):
+        ours, theirs = base[repeat], other[repeat]
+        here, there = ours.record.query_pairs, theirs.record.query_pairs
+        if here is None or there is None or ours.run.comparison != theirs.run.comparison:
+            continue
+        labels, limit = (ours.run.variant, theirs.run.variant), here.limit_seconds
+        second = _by_name(there)
+        for query in here.queries:
+            if query.name in second:
+                both = (
+                    QuerySide(query, ours.record.load_limit),
+                    QuerySide(second[query.name], theirs.record.load_limit),
+                )
+                parts.setdefault(query.name, []).append(both)
+    return [
+        QueryVerdict(
+            name,
+            judge_query(both, limit, labels, margin=margin, confidence=confidence),
+            rate_of([side.turns for side, _ in both]),
+        )
+        for name, both in parts.items()
+    ]
+
+
+def _by_name(pairs: QueryPairs) -> dict[str, QueryTurns]:
+    return {query.name: query for query in pairs.queries}
+
+
+def rate_of(turns: Sequence[QueryTurns]) -> float | None:
+    """Returns executions of one query for each second that they took: the median of its turns, or of the
+    pass over all queries where there is no turn; None where none came to its end."""
+    rates = [part.rate for each in turns for part in each.slices]
+    rates = rates or [1 / each.seconds for each in turns if each.seconds]
+    return statistics.median(rates) if rates else None
+
+
+__all__ = ["UNIT", "QuerySide", "QueryVerdict", "judge_queries", "judge_query", "rate_of"]

@@ -1,0 +1,233 @@
+"""The queries of a step, each executed alone in pairs: A B, B A, A B, … until it is known.
+
+All clusters are up, and one query is executed at a time on the whole machine. Those that take the least time
+come first; every query gets an equal part of what is left of the time for all of them, and those that are not
+known by then get what others have left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
+
+from pgstrata import numbers
+from pgstrata.campaign.plan.order import order_of_pair
+from pgstrata.driver.events import StatementDone
+from pgstrata.errors import DriverError, server_said
+from pgstrata.judge.single_queries import QuerySide, judge_query
+from pgstrata.measure.comparison.participant import Participant
+from pgstrata.stats.executions import FIRST
+from pgstrata.stats.verdict import CONFIDENCE
+from pgstrata.store.record import QueryPairs, QueryTurns, Slice
+from pgstrata.workload.core.language import Step
+from pgstrata.workload.core.recorded import CANCELLED
+
+TURN_SECONDS = 0.1
+"""Executions of a shorter query are repeated within its turn, for about as long."""
+
+MOST_EXECUTIONS = 50
+"""Of one query in a turn."""
+
+WARM_SECONDS = 1.0
+"""A query that takes less is executed once in each turn before it counts: its connection is new, and reads
+its catalogs again."""
+
+MOST_PAIRS = 1000
+"""Of one query."""
+
+LONGEST_MESSAGE = 200
+"""Characters of what a server says of a query it rejects."""
+
+
+@dataclass
+class Query:
+    """One query while it is executed. turns: by the label of each variant that had it in the pass."""
+
+    name: str
+    turns: dict[str, QueryTurns] = field(default_factory=dict)
+    pairs: int = 0
+    is_known: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Of an execution, on the variant that takes longest."""
+        return max((turns.seconds or 0.0 for turns in self.turns.values()), default=0.0)
+
+    @property
+    def executions(self) -> int:
+        """Of one turn, those that count."""
+        return max(1, min(MOST_EXECUTIONS, round(TURN_SECONDS / max(self.seconds, 1e-6))))
+
+    @property
+    def is_warmed(self) -> bool:
+        """Whether the first execution of a turn does not count."""
+        return self.seconds < WARM_SECONDS
+
+
+def queries_of(passes: Mapping[str, Sequence[StatementDone]]) -> list[Query]:
+    """Returns the queries of a pass on each variant, those that take the least time first. passes: what the
+    driver recorded, by the label of the variant."""
+    queries: dict[str, Query] = {}
+    for label, statements in passes.items():
+        for statement in statements:
+            query = queries.setdefault(statement.name, Query(statement.name))
+            turns = query.turns.get(label, QueryTurns(name=statement.name))
+            query.turns[label] = _with_execution(turns, statement)
+    return sorted(queries.values(), key=lambda query: query.seconds)
+
+
+def _with_execution(turns: QueryTurns, statement: StatementDone) -> QueryTurns:
+    if statement.error is None:
+        least = min(statement.seconds, turns.seconds or statement.seconds)
+        return _replaced(turns, seconds=least)
+    if statement.error.sqlstate == CANCELLED:
+        return _replaced(turns, end="limited")
+    return _replaced(turns, end="rejected", reason=server_said(statement.error.message, LONGEST_MESSAGE))
+
+
+def _replaced(turns: QueryTurns, **changes: object) -> QueryTurns:
+    return structs.replace(turns, **changes)
+
+
+class QueryExecution:
+    """Executes the queries of a step in pairs and keeps what came of it with the step of each participant.
+
+    pairs: of each query; None: until it is known. seconds: that may be spent on all of them. leave: called
+    with a participant whose server cannot go on.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        here: Sequence[Participant],
+        step: Step,
+        *,
+        margin: float,
+        seconds: float,
+        pairs: int | None,
+        leave: Callable[[Participant, Callable[[Participant], object]], None],
+    ) -> None:
+        assert step.single is not None
+        self._here, self._single, self._confined = list(here), step.single, step.confined
+        self._base = next((one for one in self._here if one.label == base), self._here[0])
+        self._margin, self._seconds, self._pairs, self._leave = margin, seconds, pairs, leave
+        self._queries = queries_of({one.label: one.once() for one in self._here})
+        self._comparisons = max(1, len(self._queries) * (len(self._here) - 1))
+
+    def execute(self) -> None:
+        """Executes them and keeps the records. Raises Interrupted."""
+        begun = time.monotonic()
+        self._base.run.progress.say(
+            f"  {numbers.counted(len(self._queries), 'query', 'queries')} one at a time in pairs, "
+            f"for {numbers.duration(self._seconds)} at most"
+        )
+        deadline = begun + self._seconds
+        for _ in range(MOST_PAIRS):
+            waiting = [query for query in self._queries if self._goes_on(query)]
+            if not waiting or time.monotonic() >= deadline:
+                break
+            for number, query in enumerate(waiting):
+                now = time.monotonic()
+                self._execute(query, now + (deadline - now) / (len(waiting) - number))
+        self._keep(time.monotonic() - begun)
+
+    def _goes_on(self, query: Query) -> bool:
+        """Whether another pair of a query can say more."""
+        most = MOST_PAIRS if self._pairs is None else self._pairs
+        return not query.is_known and query.pairs < most and len(self._sides(query)) > 1
+
+    def _sides(self, query: Query) -> list[Participant]:
+        """The variants that execute a query, the base first; none without the base."""
+        sides = [
+            one
+            for one in (self._base, *(one for one in self._here if one is not self._base))
+            if one.error is None and one.label in query.turns and not query.turns[one.label].end
+        ]
+        return sides if sides and sides[0] is self._base else []
+
+    def _execute(self, query: Query, deadline: float) -> None:
+        """Pairs of one query, until it is known or its time is over; one pair at least."""
+        while self._goes_on(query):
+            query.pairs += 1
+            sides = self._sides(query)
+            for place in order_of_pair(query.pairs, len(sides)):
+                self._base.run.interrupts.check()
+                self._turn(sides[place], query)
+            # After an odd pair one variant has come first once more than the other, which few pairs forgive.
+            looks = query.pairs >= FIRST and (query.pairs <= 2 * FIRST or query.pairs % 2 == 0)
+            if looks and self._pairs is None:
+                query.is_known = self._known(query)
+            if time.monotonic() >= deadline:
+                break
+
+    def _turn(self, side: Participant, query: Query) -> None:
+        if side.error is not None or side.measurement is None:
+            return
+        warm = int(query.is_warmed)
+        step = self._single.step(query.name, query.executions + warm)
+        try:
+            _, statements, load = side.measurement.execute(replace(step, confined=self._confined))
+        except DriverError as error:
+            failure = error
+
+            def leave(participant: Participant) -> None:
+                participant.cluster.check()
+                raise failure
+
+            self._leave(side, leave)
+            return
+        turns = query.turns[side.label]
+        if failed := next((one for one in statements if one.error is not None), None):
+            query.turns[side.label] = _with_execution(turns, failed)
+            return
+        counted = statements[warm:]
+        seconds = sum(one.seconds for one in counted)
+        if not counted or seconds <= 0:
+            return
+        limit = side.load_limit
+        part = Slice(
+            pair=query.pairs,
+            seconds=seconds,
+            rate=len(counted) / seconds,
+            other_load=None if load is None or limit >= 1 else load.record(limit).other_load,
+        )
+        query.turns[side.label] = _replaced(turns, slices=(*turns.slices, part))
+
+    def _known(self, query: Query) -> bool:
+        """Whether the verdict on a query holds for all variants, also among that of all queries."""
+        for side in self._sides(query)[1:]:
+            both = (self._side(self._base, query), self._side(side, query))
+            labels = self._base.label, side.label
+            limit = self._single.limit_seconds
+            verdict = judge_query([both], limit, labels, margin=self._margin, confidence=CONFIDENCE)
+            if not verdict.decided:
+                return False
+            if verdict.word != "same" and verdict.p_value * self._comparisons > 1.0 - CONFIDENCE:
+                return False
+        return True
+
+    def _side(self, participant: Participant, query: Query) -> QuerySide:
+        return QuerySide(query.turns[participant.label], participant.load_limit)
+
+    def _keep(self, seconds: float) -> None:
+        for query in self._queries:
+            if self._pairs is None and not query.is_known and len(self._sides(query)) > 1:
+                reason = f"its time was over after {numbers.counted(query.pairs, 'pair')}"
+                for label, turns in query.turns.items():
+                    if not turns.end:
+                        query.turns[label] = _replaced(turns, reason=reason)
+        for participant in self._here:
+            if participant.measurement is not None:
+                of_each = (query.turns.get(participant.label) for query in self._queries)
+                participant.measurement.query_pairs = QueryPairs(
+                    queries=tuple(turns for turns in of_each if turns is not None),
+                    seconds=round(seconds, 3),
+                    budget_seconds=self._seconds,
+                    limit_seconds=self._single.limit_seconds,
+                )
+
+
+__all__ = ["Query", "QueryExecution", "queries_of"]
