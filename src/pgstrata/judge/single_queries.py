@@ -6,8 +6,9 @@ where the other side ends clearly before it.
 
 from __future__ import annotations
 
+import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -37,12 +38,18 @@ class QuerySide(NamedTuple):
 
 @dataclass(frozen=True)
 class QueryVerdict:
-    """The verdict on one query before it is adjusted for the number of all of them. base_rate: of the base,
-    in `UNIT`; None where it does not execute it."""
+    """The verdict on one query before it is adjusted for the number of all of them.
+
+    base_rate, other_rate: in `UNIT`, None of a side on which no execution came to its end; where there are
+    pairs, that of the other side is that of the base × the ratio of the verdict. ends: of both sides, as in
+    `QueryTurns`.
+    """
 
     name: str
     verdict: Verdict
     base_rate: float | None
+    other_rate: float | None
+    ends: tuple[str, str]
 
 
 def judge_query(
@@ -80,18 +87,19 @@ def _ended(
     verdict: Verdict, base: QueryTurns, other: QueryTurns, limit_seconds: float, labels: tuple[str, str]
 ) -> Verdict:
     """The verdict on a query that a side executes no more."""
-    limit = numbers.duration(limit_seconds)
+    limit = f"{limit_seconds:g} s"
     if "rejected" in (base.end, other.end):
-        if base.end == other.end:
-            return set_aside(verdict, f"both sides reject it: {other.reason}")
         label, side = (labels[0], base) if base.end == "rejected" else (labels[1], other)
         return set_aside(verdict, f"{label} rejects it: {side.reason}")
     if base.end == other.end:
         return set_aside(verdict, f"both sides run into its limit of {limit}")
     label, ends = (labels[1], base) if other.end else (labels[0], other)
-    if ends.seconds is None or ends.seconds * CLEAR > limit_seconds:
+    cut = other if other.end else base
+    if cut.seconds is not None:
+        return set_aside(verdict, f"{label} runs into its limit of {limit}, and has ended before it, too")
+    share = (ends.seconds or limit_seconds) / limit_seconds
+    if share >= min(1 / CLEAR, 1 - verdict.margin):
         return set_aside(verdict, f"{label} runs into its limit of {limit}, the other side nearly")
-    share = ends.seconds / limit_seconds
     word: Word = "slower" if other.end else "faster"
     low, high, ratio = (0.0, share, share) if other.end else (1 / share, float("inf"), 1 / share)
     reason = (
@@ -107,8 +115,8 @@ def judge_queries(
     margin: float,
     confidence: float,
 ) -> list[QueryVerdict]:
-    """Returns the verdicts on the queries of a step, in their order; none where they were not executed in
-    pairs. base, other: by repeat, of the same machine."""
+    """Returns the verdicts on the queries of a step in the order of their names, without those that both
+    sides reject; none where they were not executed in pairs. base, other: by repeat."""
     parts: dict[str, list[tuple[QuerySide, QuerySide]]] = {}
     labels, limit = ("", ""), 0.0
     for repeat in sorted(base.keys() & other.keys()):
@@ -125,14 +133,27 @@ def judge_queries(
                     QuerySide(second[query.name], theirs.record.load_limit),
                 )
                 parts.setdefault(query.name, []).append(both)
-    return [
-        QueryVerdict(
-            name,
-            judge_query(both, limit, labels, margin=margin, confidence=confidence),
-            rate_of([side.turns for side, _ in both]),
-        )
-        for name, both in parts.items()
-    ]
+    queries = []
+    for name, both in sorted(parts.items(), key=lambda item: in_order(item[0])):
+        ends = _end(side.turns for side, _ in both), _end(side.turns for _, side in both)
+        if ends == ("rejected", "rejected"):
+            continue
+        verdict = judge_query(both, limit, labels, margin=margin, confidence=confidence)
+        base_rate = rate_of([side.turns for side, _ in both])
+        other_rate = rate_of([side.turns for _, side in both])
+        if base_rate is not None and verdict.n and not any(ends):
+            other_rate = base_rate * verdict.ratio
+        queries.append(QueryVerdict(name, verdict, base_rate, other_rate, ends))
+    return queries
+
+
+def _end(turns: Iterable[QueryTurns]) -> str:
+    return next((each.end for each in turns if each.end), "")
+
+
+def in_order(name: str) -> list[tuple[int, str]]:
+    """For sorting names of queries: numbers within are numbers, `q2` comes before `q10`."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", name)]
 
 
 def _by_name(pairs: QueryPairs) -> dict[str, QueryTurns]:
@@ -147,4 +168,4 @@ def rate_of(turns: Sequence[QueryTurns]) -> float | None:
     return statistics.median(rates) if rates else None
 
 
-__all__ = ["UNIT", "QuerySide", "QueryVerdict", "judge_queries", "judge_query", "rate_of"]
+__all__ = ["UNIT", "QuerySide", "QueryVerdict", "in_order", "judge_queries", "judge_query", "rate_of"]

@@ -240,7 +240,8 @@ class StepMeasurement:
         """Executes another step on the same server and keeps nothing of it. Raises DriverError where it was
         cut short."""
         where = self._where
-        connection = where.cluster.connection(where.database, confined=step.confined)
+        server = where.cluster.serving(reads_only=step.reads_only)
+        connection = server.connection(where.database, confined=step.confined)
         spec = driver_spec(step, connection, self._seed, where.settings.engine)
         done: Done | None = None
         statements: list[StatementDone] = []

@@ -322,7 +322,8 @@ class QueryPairs(Struct, frozen=True, kw_only=True):
     queries: tuple[QueryTurns, ...]
     seconds: NotNegative
     """Of all queries and variants together."""
-    budget_seconds: NotNegative
+    budget_seconds: NotNegative | None
+    """None where the number of pairs was fixed."""
     limit_seconds: NotNegative
     """After which the server cancels a query."""
 

@@ -442,7 +442,7 @@ class CampaignSpec(Strict):
         ge=1,
         le=1000,
         description="How often `interleaved` repeats a whole step of each variant where it cannot be cut "
-        "into slices.",
+        "into slices, and in how many pairs it executes each recorded query.",
     )
     turns: Literal["rounds", "frozen"] = Field(
         default="frozen",

@@ -23,6 +23,9 @@ AGAIN_SECONDS = 0.2
 AROUND_SLICE_SECONDS = 0.15
 """A new driver, its connections, and reading the statistics before and after."""
 
+QUERY_SECONDS = 0.1
+"""In which the executions of one turn end where queries are executed one at a time and take less."""
+
 AROUND_BLOCK_SECONDS = 0.5
 """The same for all variants together."""
 
@@ -347,7 +350,9 @@ def share_in_turns(
     schedule = schedule_of(step, spec)
     length, count = seconds_of(schedule.step), schedule.count
     if schedule.how == "queries":
-        pairs = schedule.count * length
+        assert step.single is not None
+        around = len(step.single.names) * (QUERY_SECONDS + AROUND_SLICE_SECONDS)
+        pairs = schedule.count * (length + around)
         return length + (spec.max_seconds / len(variants) if spec.until == "verdict" else pairs)
     if spec.until == "verdict" and schedule.how != "once" and length > 0:
         count = math.ceil(spec.max_seconds / len(variants) / length)
@@ -378,6 +383,7 @@ def seconds_of(phase: Phase) -> float:
 
 
 __all__ = [
+    "QUERY_SECONDS",
     "SHORT_SECONDS",
     "Schedule",
     "WindowSchedule",

@@ -229,7 +229,7 @@ class Comparison:
                     self.here,
                     schedule.step,
                     margin=self.settings.margin,
-                    seconds=self.settings.max_seconds,
+                    seconds=self.settings.max_seconds if watched else None,
                     pairs=None if watched else schedule.count,
                     leave=self._try,
                 ).execute()

@@ -7,6 +7,7 @@ known by then get what others have left.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from pgstrata import numbers
-from pgstrata.campaign.plan.order import order_of_pair
+from pgstrata.campaign.plan.order import QUERY_SECONDS, order_of_pair
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import DriverError, server_said
 from pgstrata.judge.single_queries import QuerySide, judge_query
@@ -25,11 +26,8 @@ from pgstrata.store.record import QueryPairs, QueryTurns, Slice
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.core.recorded import CANCELLED
 
-TURN_SECONDS = 0.1
-"""Executions of a shorter query are repeated within its turn, for about as long."""
-
 MOST_EXECUTIONS = 50
-"""Of one query in a turn."""
+"""Of one query in a turn: a short one is repeated for about `QUERY_SECONDS`."""
 
 WARM_SECONDS = 1.0
 """A query that takes less is executed once in each turn before it counts: its connection is new, and reads
@@ -59,7 +57,7 @@ class Query:
     @property
     def executions(self) -> int:
         """Of one turn, those that count."""
-        return max(1, min(MOST_EXECUTIONS, round(TURN_SECONDS / max(self.seconds, 1e-6))))
+        return max(1, min(MOST_EXECUTIONS, round(QUERY_SECONDS / max(self.seconds, 1e-6))))
 
     @property
     def is_warmed(self) -> bool:
@@ -95,8 +93,8 @@ def _replaced(turns: QueryTurns, **changes: object) -> QueryTurns:
 class QueryExecution:
     """Executes the queries of a step in pairs and keeps what came of it with the step of each participant.
 
-    pairs: of each query; None: until it is known. seconds: that may be spent on all of them. leave: called
-    with a participant whose server cannot go on.
+    pairs: of each query; None: until it is known. seconds: that may be spent on all of them; None: as long as
+    it takes. leave: called with a participant whose server cannot go on.
     """
 
     def __init__(
@@ -106,7 +104,7 @@ class QueryExecution:
         step: Step,
         *,
         margin: float,
-        seconds: float,
+        seconds: float | None,
         pairs: int | None,
         leave: Callable[[Participant, Callable[[Participant], object]], None],
     ) -> None:
@@ -120,19 +118,26 @@ class QueryExecution:
     def execute(self) -> None:
         """Executes them and keeps the records. Raises Interrupted."""
         begun = time.monotonic()
-        self._base.run.progress.say(
-            f"  {numbers.counted(len(self._queries), 'query', 'queries')} one at a time in pairs, "
-            f"for {numbers.duration(self._seconds)} at most"
-        )
-        deadline = begun + self._seconds
+        limits = [] if self._seconds is None else [f"for {numbers.duration(self._seconds)} at most"]
+        limits += [] if self._pairs is None else [f"{numbers.counted(self._pairs, 'pair')} each"]
+        count = numbers.counted(len(self._queries), "query", "queries")
+        self._base.run.progress.say(f"  {count} one at a time in turn, {', '.join(limits)}")
+        deadline = math.inf if self._seconds is None else begun + self._seconds
         for _ in range(MOST_PAIRS):
             waiting = [query for query in self._queries if self._goes_on(query)]
             if not waiting or time.monotonic() >= deadline:
                 break
             for number, query in enumerate(waiting):
-                now = time.monotonic()
+                if (now := time.monotonic()) >= deadline:
+                    break
                 self._execute(query, now + (deadline - now) / (len(waiting) - number))
-        self._keep(time.monotonic() - begun)
+        seconds = time.monotonic() - begun
+        self._keep(seconds)
+        if self._pairs is None:
+            known = sum(query.is_known for query in self._queries)
+            self._base.run.progress.say(
+                f"  {known} of {count} known after {numbers.duration(round(seconds))}"
+            )
 
     def _goes_on(self, query: Query) -> bool:
         """Whether another pair of a query can say more."""
@@ -171,13 +176,9 @@ class QueryExecution:
         try:
             _, statements, load = side.measurement.execute(replace(step, confined=self._confined))
         except DriverError as error:
-            failure = error
-
-            def leave(participant: Participant) -> None:
-                participant.cluster.check()
-                raise failure
-
-            self._leave(side, leave)
+            self._leave(side, lambda participant: participant.cluster.check())
+            message = server_said(error.message, LONGEST_MESSAGE)
+            query.turns[side.label] = _replaced(query.turns[side.label], end="rejected", reason=message)
             return
         turns = query.turns[side.label]
         if failed := next((one for one in statements if one.error is not None), None):

@@ -459,10 +459,11 @@ class AloneStatement:
 class SingleQueries:
     """The recorded queries of a step, each of which can be executed alone.
 
-    step: makes a step that executes the query of a name, recorded, as often as asked, one execution after the
-    other on one connection. limit_seconds: after which the server cancels one.
+    names: of the queries. step: makes a step that executes the query of a name, recorded, as often as asked,
+    one execution after the other on one connection. limit_seconds: after which the server cancels one.
     """
 
+    names: Sequence[str]
     step: Callable[[str, int], Step]
     limit_seconds: float
 

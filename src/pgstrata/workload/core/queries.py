@@ -75,7 +75,9 @@ def query_step(
     single: SingleQueries | None = None
     if measured and len(streams) == 1:
         queries = {op.name: op for op in streams[0] if isinstance(op, Sql)}
-        single = SingleQueries(lambda query, times: step(query, [[queries[query]] * times], 0.0), time_limit)
+        single = SingleQueries(
+            list(queries), lambda query, times: step(query, [[queries[query]] * times], 0.0), time_limit
+        )
     return replace(step(name, streams, seconds), digest=digest, single=single)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.judge.common_queries import rate_of_queries
+from pgstrata.judge.single_queries import in_order
 from pgstrata.server.features import Feature, Features
 from pgstrata.user_files import shown
 from pgstrata.workload.core.language import Digest, Op, Phase, Sql
@@ -47,7 +47,9 @@ def read_queries(folder: Path) -> QueryFiles:
     Raises UsageError where there is none.
     """
     try:
-        files = sorted((p for p in folder.iterdir() if p.suffix.lower() == ".sql"), key=_in_order)
+        files = sorted(
+            (p for p in folder.iterdir() if p.suffix.lower() == ".sql"), key=lambda file: in_order(file.stem)
+        )
     except NotADirectoryError:
         raise UsageError(
             f"{shown(folder)} is no folder", "`queries` names one, with a .sql file for each"
@@ -67,10 +69,6 @@ def read_queries(folder: Path) -> QueryFiles:
     if not texts:
         raise UsageError(f"no file of {shown(folder)} holds a query: {next(iter(broken.values()))}")
     return QueryFiles(texts, broken)
-
-
-def _in_order(file: Path) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", file.stem)]
 
 
 def _query(file: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from pgstrata.workload.core.language import (
     Phase,
     Role,
     Script,
+    SingleQueries,
     Sql,
     Step,
     Work,
@@ -247,30 +249,45 @@ def _pass(
     passes: int,
     digest: Callable[[Sequence[StatementDone], Path], Digest] | None,
 ) -> Step:
-    def ops(client: int) -> list[Op]:
-        own: list[Op] = [
-            Sql.verbatim(query(text), name=f"{number:05d} {text[:60]}", record=True, on_error="record")
-            for number, text in enumerate(texts, 1)
-            if number % clients == client
-        ]
-        return own * passes
-
+    statements = {f"{number:05d} {text[:60]}": query(text) for number, text in enumerate(texts, 1)}
     clients = min(o.clients, len(texts))
-    body = each_its_own([ops(c) for c in range(clients)])
-    limit = [
-        Sql.verbatim(f"SET statement_timeout = {max(1, round(o.time_limit * 1000))}", name="limit"),
-    ]
-    return Step(
-        name,
-        [Role("query", clients, [Script(*body)], counts="statements", operations=1, start=limit)],
-        Headline("query", "operations", "queries/s"),
-        tables=[TABLE],
-        group="full text queries",
-        measured=digest is not None,
-        reads_only=True,
-        estimated_seconds=1 + len(texts) * passes * _QUERY_SECONDS[kind] / clients,
-        digest=digest,
-    )
+
+    def step(name: str, shares: Sequence[Sequence[str]], executions: int) -> Step:
+        ops = [[_recorded(name, statements[name]) for name in share] * executions for share in shares]
+        limit = [
+            Sql.verbatim(f"SET statement_timeout = {max(1, round(o.time_limit * 1000))}", name="limit"),
+        ]
+        return Step(
+            name,
+            [
+                Role(
+                    "query",
+                    len(shares),
+                    [Script(*each_its_own(ops))],
+                    counts="statements",
+                    operations=1,
+                    start=limit,
+                )
+            ],
+            Headline("query", "operations", "queries/s"),
+            tables=[TABLE],
+            group="full text queries",
+            measured=digest is not None,
+            reads_only=True,
+            estimated_seconds=1 + len(texts) * passes * _QUERY_SECONDS[kind] / clients,
+        )
+
+    names = list(statements)
+    # The client of number 0 has the queries whose number, from 1, is a multiple of that of the clients.
+    shares = [names[(client or clients) - 1 :: clients] for client in range(clients)]
+    single = None
+    if digest is not None:
+        single = SingleQueries(names, lambda name, times: step(name, [[name]], times), o.time_limit)
+    return replace(step(name, shares, passes), digest=digest, single=single)
+
+
+def _recorded(name: str, text: str) -> Op:
+    return Sql.verbatim(text, name=name, record=True, on_error="record")
 
 
 def _digest(o: FulltextOptions) -> Callable[[Sequence[StatementDone], Path], Digest]:
