@@ -108,7 +108,7 @@ def compare(
         store,
     )
     left_out(store.broken)
-    _print(found, form, [s for c in found for s in c.steps if s.verdict.word == "slower"])
+    _print(found, form, [s for c in found for s in c.judged if s.verdict.word == "slower"])
 
 
 def check(
@@ -165,7 +165,7 @@ def check(
         _print_counts(first, sides, counted, form, None)
         raise typer.Exit(_end_of_counts(counted, margin))
     found = _compare(first, sides, step or [], margin, confidence, across_hosts, despite_options, store)
-    steps = [s for c in found for s in c.steps]
+    steps = [s for c in found for s in c.judged]
     slower = [s for s in steps if s.verdict.word == "slower"]
     # Unclear between same and faster is clear enough here: too slow is what it is not.
     open_ = [s for s in steps if s.verdict.word == "unclear" and not _known(s, margin)]
@@ -227,7 +227,8 @@ def _compare(
                     f"{comparison.base} and {comparison.other} cannot be compared: {difference}",
                     f"{'--across-hosts' if host else '--despite-options'} compares them all the same",
                 )
-        missing = sorted({s for s in steps if s not in {v.step for v in comparison.steps}})
+        named = {v.step for v in (*comparison.steps, *comparison.judged)}
+        missing = sorted({s for s in steps if s not in named})
         if missing:
             raise UsageError(
                 f"{comparison.base} and {comparison.other} have no step {', '.join(missing)} in common",

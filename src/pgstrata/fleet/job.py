@@ -367,7 +367,7 @@ class CampaignJob:
             return
         others = [Side(label, tuple(runs)) for label, runs in sides.items()]
         found = compare_all(Side(self.plan.base, tuple(base)), others, margin=self.plan.campaign.spec.margin)
-        self.words[workload] = [step.verdict.word for one in found for step in one.steps]
+        self.words[workload] = [step.verdict.word for one in found for step in one.judged]
 
 
 def _asked(task: Task) -> Admission:

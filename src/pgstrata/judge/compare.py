@@ -5,6 +5,7 @@ Which evidence is taken, best first:
 - **machines**: several, each with pairs of its own of the kinds below (`judge.machines`);
 - **slices** of an interleaved comparison: pairs taken next to each other in time;
 - **repeats**: the runs of one repeat on both sides are a pair;
+- **queries** of a step, executed alone in pairs (`judge.single_queries`): each has a verdict of its own;
 - **runs** that are no pairs, one on each side as a rule: an interval only where it is known how much runs
   differ from one to the next on this host (`judge.spread`), else unclear.
 """
@@ -24,6 +25,7 @@ from pgstrata.judge.disturbance import disturbed
 from pgstrata.judge.machines import Across, OnMachine, across, most_measured
 from pgstrata.judge.pairs import Pairs, pairs_of, together
 from pgstrata.judge.recall import recall_of, unequal
+from pgstrata.judge.single_queries import UNIT, QueryVerdict, judge_queries
 from pgstrata.judge.spread import spread_of
 from pgstrata.stats import sequential
 from pgstrata.stats.bootstrap import estimate_series
@@ -39,7 +41,7 @@ from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import ComparisonRecord
 
 Json = dict[str, Any]
-Evidence = Literal["machines", "slices", "repeats", "runs"]
+Evidence = Literal["machines", "slices", "repeats", "runs", "queries"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class StepVerdict:
     """The verdict on one step. `base_rate`: over the base's runs (their geometric mean), in `unit`;
     `other_rate`: that × the ratio of the verdict, None where there is none. `across`: the machines behind it,
     where there are several; rates are those of one of them then, `machine`, by its own ratio. `disturbance`:
-    what kept the step from a verdict, empty where nothing did."""
+    what kept the step from a verdict, empty where nothing did. `queries`: the verdicts on its queries, each
+    named `STEP.QUERY`, where these were executed in pairs."""
 
     workload: str
     step: str
@@ -59,6 +62,9 @@ class StepVerdict:
     across: Across | None = None
     machine: str = ""
     disturbance: str = ""
+    queries: tuple[StepVerdict, ...] = ()
+    ends: tuple[str, str] = ("", "")
+    """Of a query: `rejected` or `limited` for base and other where that side executes it no more."""
 
     @property
     def ratio(self) -> float | None:
@@ -83,6 +89,16 @@ class StepVerdict:
             **self.verdict.record(),
             **({"across": self.across.record(), "machine": self.machine} if self.across is not None else {}),
             **({"disturbance": self.disturbance} if self.disturbance else {}),
+            **(
+                {
+                    "base_seconds": _inverse(self.base_rate),
+                    "other_seconds": _inverse(self.other_rate),
+                    "base_end": self.ends[0],
+                    "other_end": self.ends[1],
+                }
+                if self.evidence == "queries"
+                else {}
+            ),
         }
 
 
@@ -103,6 +119,11 @@ class SideComparison:
     common: tuple[str, ...] = ()
 
     @property
+    def judged(self) -> tuple[StepVerdict, ...]:
+        """The verdicts on steps, and on each query in the place of a step whose queries have their own."""
+        return tuple(one for step in self.steps for one in (step.queries or (step,)))
+
+    @property
     def title(self) -> str:
         """What is held against what."""
         return f"{self.other} against {self.base}"
@@ -112,7 +133,7 @@ class SideComparison:
         return {
             "base": self.base,
             "other": self.other,
-            "steps": [step.record() for step in self.steps],
+            "steps": [step.record() for step in self.judged],
             "differences": [str(difference) for difference in self.doubts],
             "only_base": list(self.only_base),
             "only_other": list(self.only_other),
@@ -140,7 +161,8 @@ def compare_all(
 ) -> list[SideComparison]:
     """Verdicts of each other side against the base, on every measured step that both have.
 
-    Adjusted for the number of all of them together (Benjamini–Hochberg). steps: only these. Failed runs
+    Adjusted for the number of all of them together (Benjamini–Hochberg). steps: only these, or these queries
+    (`STEP.QUERY`) of steps whose queries have verdicts of their own. Failed runs
     count where no finished one of their repeat does: what they measured is kept, and the verdict is unclear.
     known: gives further runs, which may say how much runs differ; called where there are single ones.
     Raises ValueError for a margin or confidence outside 0 … 1, StoreError where a run's series is damaged.
@@ -152,15 +174,29 @@ def compare_all(
     history = _Once(known)
     verdicts: dict[tuple[int, str, str], Verdict] = {}
     evidence: dict[tuple[int, str, str], tuple[Evidence, Across | None, str]] = {}
+    of_queries: dict[tuple[int, str, str], dict[str, QueryVerdict]] = {}
     for number, there in enumerate(sides):
         for workload, step in here:
-            if (workload, step) not in there or (wanted and step not in wanted):
+            if (workload, step) not in there:
                 continue
             ours, theirs = here[workload, step], there[workload, step]
+            queries = [
+                query
+                for query in judge_queries(ours, theirs, margin=margin, confidence=confidence)
+                if not wanted or wanted & {step, f"{step}.{query.name}"}
+            ]
+            if wanted and step not in wanted and not queries:
+                continue
             key = (number, workload, step)
+            for query in queries:
+                name = f"{step}.{query.name}"
+                verdicts[number, workload, name] = _set_aside(
+                    query.verdict, [*ours.values(), *theirs.values()], ""
+                )
+                of_queries.setdefault(key, {})[name] = query
             ours, theirs, reason = undisturbed(ours, theirs)
             of, verdict, by = _verdict(step, ours, theirs, history, margin, confidence)
-            evidence[key] = of, by, reason
+            evidence[key] = of, by, "" if queries else reason
             if part := shared.get((workload, step)):
                 verdict = replace(verdict, reason=f"{verdict.reason}; {part}")
             verdicts[key] = _set_aside(verdict, [*ours.values(), *theirs.values()], reason)
@@ -170,8 +206,14 @@ def compare_all(
             base.name,
             other.name,
             tuple(
-                _step(key[1:], here, there, *evidence[key], verdict)
-                for key, verdict in found.items()
+                replace(
+                    _step(key[1:], here, there, *evidence[key], found[key]),
+                    queries=tuple(
+                        _query(key[1], name, query, found[number, key[1], name])
+                        for name, query in of_queries.get(key, {}).items()
+                    ),
+                )
+                for key in evidence
                 if key[0] == number
             ),
             tuple(_doubts(base.runs, other.runs)),
@@ -202,6 +244,16 @@ def _step(
     found = StepVerdict(*key, unit, base, None, evidence, verdict, by, machine, disturbance)
     ratio = found.ratio_on(machine)
     return found if base is None or ratio is None else replace(found, other_rate=base * ratio)
+
+
+def _query(workload: str, name: str, query: QueryVerdict, verdict: Verdict) -> StepVerdict:
+    """verdict: that of the query, adjusted for the number of all."""
+    rates = query.base_rate, query.other_rate
+    return StepVerdict(workload, name, UNIT, *rates, "queries", verdict, ends=query.ends)
+
+
+def _inverse(rate: float | None) -> float | None:
+    return 1 / rate if rate else None
 
 
 def _by_step(runs: Sequence[Run]) -> _Steps:

@@ -12,7 +12,7 @@ Cells = list[str]
 
 COLUMNS = ("workload", "step", "verdict", "relative", "95 %", "base", "other", "evidence")
 
-PAIRS = {"slices": "of slices", "repeats": "of repeats"}
+PAIRS = {"slices": "of slices", "repeats": "of repeats", "queries": "of executions"}
 
 SINGLE = (
     "one run on each side proves nothing: take turns (run --until verdict), repeat (run --repeats 5), or "
@@ -31,6 +31,8 @@ def evidence(s: StepVerdict) -> str:
         return f"{len(s.across.machines)} machines, {numbers.counted(s.verdict.n, 'pair')}"
     if s.evidence == "runs":
         return "one run each" if s.verdict.single_run else "runs that are no pairs"
+    if s.evidence == "queries" and not (s.verdict.low > 0 and s.verdict.high < float("inf")):
+        return "cut at its limit" if s.verdict.decided else "too few pairs" if s.verdict.n else "no pair"
     return f"{numbers.counted(s.verdict.n, 'pair')} {PAIRS[s.evidence]}"
 
 
@@ -42,20 +44,20 @@ def rows(comparison: SideComparison) -> tuple[Cells, list[Cells]]:
             s.workload,
             s.step,
             s.verdict.word,
-            f"{s.verdict.ratio:.3f}",
+            f"{s.verdict.ratio:.3f}" if s.verdict.n else numbers.UNKNOWN,
             interval(s.verdict.low, s.verdict.high),
-            _rate(s, s.base_rate),
-            _rate(s, s.other_rate),
+            s.ends[0] or _rate(s, s.base_rate),
+            s.ends[1] or _rate(s, s.other_rate),
             evidence(s),
         ]
-        for s in comparison.steps
+        for s in comparison.judged
     ]
 
 
 def notes(comparison: SideComparison) -> list[str]:
     """What a reader must know beside the table: doubts, steps of one side only, why something is unclear."""
     said = [f"warning: the sides differ: {difference}" for difference in comparison.doubts]
-    for s in comparison.steps:
+    for s in comparison.judged:
         if s.across is not None:
             alone = ", ".join(
                 f"{one.machine} {one.ratio:.3f} ({interval(one.low, one.high)})" for one in s.across.machines
@@ -64,11 +66,11 @@ def notes(comparison: SideComparison) -> list[str]:
     said += [f"only {comparison.base} has {step}" for step in comparison.only_base]
     said += [f"only {comparison.other} has {step}" for step in comparison.only_other]
     reasons: dict[str, list[str]] = {}
-    for s in comparison.steps:
+    for s in comparison.judged:
         if s.verdict.word == "unclear":
             reasons.setdefault(s.verdict.reason, []).append(s.step)
     said += [f"unclear: {', '.join(steps)}: {reason}" for reason, steps in reasons.items()]
-    if any(s.verdict.single_run and s.verdict.run_spread is None for s in comparison.steps):
+    if any(s.verdict.single_run and s.verdict.run_spread is None for s in comparison.judged):
         said.append(SINGLE)
     return said
 
@@ -90,17 +92,17 @@ def junit(comparisons: Sequence[SideComparison], failing: Sequence[StepVerdict])
     """JUnit XML: a test per step; slower ones (`failing`) fail, unclear ones are skipped."""
     root = ElementTree.Element("testsuites", name="pgstrata")
     for comparison in comparisons:
-        skipped = [s for s in comparison.steps if s not in failing and s.verdict.word == "unclear"]
+        skipped = [s for s in comparison.judged if s not in failing and s.verdict.word == "unclear"]
         suite = ElementTree.SubElement(
             root,
             "testsuite",
             name=xml_text(comparison.title),
-            tests=str(len(comparison.steps)),
-            failures=str(sum(s in failing for s in comparison.steps)),
+            tests=str(len(comparison.judged)),
+            failures=str(sum(s in failing for s in comparison.judged)),
             errors="0",
             skipped=str(len(skipped)),
         )
-        for s in comparison.steps:
+        for s in comparison.judged:
             name = f"{comparison.base}.{comparison.other}.{s.workload}"
             case = ElementTree.SubElement(suite, "testcase", classname=xml_text(name), name=xml_text(s.step))
             if s in failing:
@@ -119,7 +121,7 @@ def github(comparisons: Sequence[SideComparison], failing: Sequence[StepVerdict]
     """Workflow commands of GitHub: an error per slower step, a warning per unclear one and per doubt."""
     lines = []
     for comparison in comparisons:
-        for s in comparison.steps:
+        for s in comparison.judged:
             word = "error" if s in failing else "warning" if s.verdict.word == "unclear" else "notice"
             title = f"{s.step} {'slower' if s in failing else s.verdict.word}"
             lines.append(f"::{word} title={property_text(title)}::{command_text(sentence(comparison, s))}")
@@ -144,11 +146,13 @@ def sentence(comparison: SideComparison, s: StepVerdict) -> str:
 
 
 def _confidence(comparison: SideComparison) -> str:
-    return f"{comparison.steps[0].verdict.confidence:.0%}" if comparison.steps else "95%"
+    return f"{comparison.judged[0].verdict.confidence:.0%}" if comparison.judged else "95%"
 
 
 def _rate(s: StepVerdict, rate: float | None) -> str:
-    return numbers.UNKNOWN if rate is None else f"{numbers.rate(rate)} {s.unit}"
+    if rate is None:
+        return numbers.UNKNOWN
+    return numbers.duration(1 / rate) if s.evidence == "queries" else f"{numbers.rate(rate)} {s.unit}"
 
 
 def markdown_text(text: str) -> str:
