@@ -231,11 +231,11 @@ class RunSet:
 
     @cached_property
     def verdicts(self) -> Mapping[tuple[str, str, str], StepVerdict]:
-        """The same by (workload, variant, step)."""
+        """The same by (workload, variant, step), and by `STEP.QUERY` those of queries."""
         return {
             (s.workload, comparison.other, s.step): s
             for comparison in self.comparisons
-            for s in comparison.steps
+            for s in (*comparison.steps, *comparison.judged)
         }
 
     def verdict(self, step: StepResults, variant: str) -> StepVerdict | None:

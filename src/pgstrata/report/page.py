@@ -15,6 +15,7 @@ from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.instructions import counted_section
 from pgstrata.report.sections.machines import machines
 from pgstrata.report.sections.operations import operations
+from pgstrata.report.sections.query_verdicts import query_table
 from pgstrata.report.sections.relative import relative_charts
 from pgstrata.report.sections.steps import steps_section
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
@@ -62,6 +63,7 @@ def summary(results: RunSet) -> Section:
     for workload in results.workloads:
         if workload.compared:
             blocks += [
+                query_table(results, workload),
                 absolute_table(results, workload),
                 relative_table(results, workload),
                 *relative_charts(results, workload),

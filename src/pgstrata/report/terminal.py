@@ -16,6 +16,7 @@ from pgstrata.page.blocks import SIGNS, Cell, Column, Findings, Prose, Row, Tabl
 from pgstrata.page.results import RunSet
 from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.instructions import count_table
+from pgstrata.report.sections.query_verdicts import query_table
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
 
 WIDTH = 100
@@ -44,6 +45,7 @@ def print_summary(results: RunSet, console: Console | None = None) -> None:
         if not workload.compared:
             continue
         found = (
+            query_table(results, workload),
             absolute_table(results, workload),
             relative_table(results, workload),
             background_table(results, workload),

@@ -5,12 +5,15 @@ Where nothing is proven, it says so, and what would settle it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pgstrata import numbers
 from pgstrata.judge.builds import unlike
 from pgstrata.judge.marks import Mark
 from pgstrata.page.blocks import Block, Cell, Finding, Findings, Prose
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults
 from pgstrata.report.disturbance import disturbed_steps, load_beside
+from pgstrata.report.sections.query_verdicts import verdict_cell
 from pgstrata.report.sections.settle import settle
 from pgstrata.report.sections.summary import relative_cell
 from pgstrata.stats.rates import geometric_mean
@@ -75,7 +78,7 @@ def _builds(results: RunSet) -> dict[str, str]:
 
 
 def _finding(results: RunSet, workload: WorkloadResults, variant: str) -> Finding:
-    cells = [(step, relative_cell(results, step, variant)) for step in workload.compared]
+    cells = [each for step in workload.compared for each in _cells(results, step, variant)]
     by_mark: dict[str, list[tuple[StepResults, Cell]]] = {}
     for step, cell in cells:
         by_mark.setdefault(cell.mark, []).append((step, cell))
@@ -101,7 +104,12 @@ def _finding(results: RunSet, workload: WorkloadResults, variant: str) -> Findin
         items.append(("missing", "no data", _named(absent, ratios=False)))
     if not results.by_thresholds:
         unclear = len(fair) - len(slower) - len(faster) - len(same or [])
-        headline = _proven_headline(results, len(slower), len(faster), len(same or []), unclear)
+        alone = bool(workload.compared) and all(
+            (judged := results.verdict(step, variant)) is not None and judged.queries
+            for step in workload.compared
+        )
+        noun = ("query", "queries") if alone else ("step", "steps")
+        headline = _proven_headline(results, noun, len(slower), len(faster), len(same or []), unclear)
         return Finding(variant, results.color(variant), headline, items)
     words = [
         f"{word} at {len(steps)}{_proven(results, variant, word, steps)}"
@@ -111,9 +119,29 @@ def _finding(results: RunSet, workload: WorkloadResults, variant: str) -> Findin
     return Finding(variant, results.color(variant), _headline(results, words, fair), items)
 
 
-def _proven_headline(results: RunSet, slower: int, faster: int, same: int, unclear: int) -> str:
-    """What is proven, first; what is not, after it."""
-    of = _steps(slower + faster + same + unclear)
+def _cells(results: RunSet, step: StepResults, variant: str) -> list[tuple[StepResults, Cell]]:
+    """A step and its relative rate; each query in its place where these have verdicts of their own."""
+    judged = results.verdict(step, variant)
+    if judged is None or not judged.queries:
+        return [(step, relative_cell(results, step, variant))]
+    return [
+        (
+            replace(step, name=query.step),
+            Cell(
+                query.ratio,
+                numbers.UNKNOWN if query.ratio is None else numbers.ratio(query.ratio),
+                verdict_cell(query).mark,
+            ),
+        )
+        for query in judged.queries
+    ]
+
+
+def _proven_headline(
+    results: RunSet, noun: tuple[str, str], slower: int, faster: int, same: int, unclear: int
+) -> str:
+    """What is proven, first; what is not, after it. noun: what is counted, and its plural."""
+    of = numbers.counted(slower + faster + same + unclear, *noun)
     if not slower + faster + same + unclear:
         return f"cannot be compared with {results.base}"
     words = [
@@ -129,7 +157,13 @@ def _proven_headline(results: RunSet, slower: int, faster: int, same: int, uncle
 
 def _settled(results: RunSet, workload: WorkloadResults) -> list[Block]:
     """What would settle it, where nothing is proven of a workload."""
-    words = [results.word(step, variant) for step in workload.compared for variant in results.others]
+    words = [
+        judged.verdict.word
+        for step in workload.compared
+        for variant in results.others
+        if (verdict := results.verdict(step, variant)) is not None
+        for judged in (verdict.queries or (verdict,))
+    ]
     if results.by_thresholds or any(word in ("slower", "faster", "same") for word in words):
         return []
     return [Prose(sentence, "even") for sentence in settle(results, workload)]

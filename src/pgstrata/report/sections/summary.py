@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from pgstrata import numbers
 from pgstrata.judge import summary as analysis
+from pgstrata.judge.compare import StepVerdict
 from pgstrata.judge.marks import Mark, verdict_mark
 from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults
@@ -183,6 +185,8 @@ def _judged(results: RunSet, step: StepResults, variant: str) -> str:
     found = results.verdict(step, variant)
     if found is None:
         return ""
+    if found.queries:
+        return _of_queries(found)
     v = found.verdict
     known = v.low > 0 and v.high < float("inf")
     if known:
@@ -195,11 +199,21 @@ def _judged(results: RunSet, step: StepResults, variant: str) -> str:
     return f"{v.word}: one run each" if v.single_run else v.word
 
 
+def _of_queries(step: StepVerdict) -> str:
+    """How many queries of a step have which word, where these have verdicts of their own."""
+    counts = Counter(query.verdict.word for query in step.queries)
+    return ", ".join(
+        f"{counts[word]} {word}" for word in ("slower", "faster", "same", "unclear") if counts[word]
+    )
+
+
 def _why(results: RunSet, step: StepResults, variant: str) -> str:
     """What the verdict stands on."""
     found = results.verdict(step, variant)
     if found is None:
         return ""
+    if found.queries:
+        return "the sum is of one pass over all queries on each side; each query has a verdict of its own"
     across = f"{found.across.said(found.verdict)}; " if found.across is not None else ""
     return f"{across}{evidence(found)}: {found.verdict.reason}"
 

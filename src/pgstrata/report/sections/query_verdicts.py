@@ -1,0 +1,124 @@
+"""The queries of a workload that have verdicts of their own: times, change, interval and word of each."""
+
+from __future__ import annotations
+
+from pgstrata import numbers
+from pgstrata.judge.compare import StepVerdict
+from pgstrata.judge.marks import Mark, verdict_mark
+from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
+from pgstrata.page.results import RunSet, WorkloadResults
+
+_HOW = (
+    "Each query was executed alone, in turn on {base} and on the others, one execution at a time. Times are "
+    "of one execution: for the base the median of its turns, for the others that of the base divided by the "
+    "relative rate, which is that of the pairs: above 1 is faster. Its {confidence} interval holds however "
+    "often it was looked at; the words slower and faster (margin {margin} %) are adjusted for the number of "
+    "comparisons. A query that a side rejects is no comparison; one that is cancelled at its limit is slower "
+    "than one that ends clearly before it."
+)
+
+_ORDER = {"slower": 0, "faster": 1, "unclear": 2, "same": 3}
+
+
+def query_table(results: RunSet, workload: WorkloadResults) -> Table | None:
+    """The queries that have verdicts of their own, the largest changes first; None where there are none."""
+    queries = [
+        (comparison.other, step.step, query)
+        for comparison in results.comparisons
+        for step in comparison.steps
+        if step.workload == workload.name
+        for query in step.queries
+    ]
+    if not queries:
+        return None
+    one_step = len({step for _, step, _ in queries}) == 1
+    several = len(results.others) > 1
+    rows = [
+        Row(
+            [
+                words(query.step.removeprefix(f"{step}.") if one_step else query.step),
+                *([words(variant)] if several else []),
+                *_cells(query),
+            ],
+            variant=variant,
+        )
+        for variant, step, query in sorted(queries, key=lambda each: _place(each[2]))
+    ]
+    confidence = f"{queries[0][2].verdict.confidence:.0%}".replace("%", " %")
+    return Table(
+        "query-verdicts",
+        f"Queries, each by itself: {workload.name} against {results.base}",
+        [
+            Column("query", "Query", align="left"),
+            *([Column("variant", "Variant", align="left")] if several else []),
+            Column("base_seconds", results.base if not several else "Base", "s"),
+            Column("seconds", results.others[0] if not several else "Variant's", "s"),
+            Column("change", "Change", align="left"),
+            Column("relative", "Relative"),
+            Column("interval", f"{confidence} interval"),
+            Column("verdict", "Verdict", align="left", rule=True),
+            Column("pairs", "Pairs"),
+        ],
+        rows,
+        _HOW.format(base=results.base, confidence=confidence, margin=f"{100 * results.margin:.3g}"),
+        keys=(("workload", workload.name),),
+        lead=2 if several else 1,
+        legend=(("bad", "slower"), ("same", "the same"), ("good", "faster")),
+    )
+
+
+def verdict_cell(query: StepVerdict) -> Cell:
+    """The word of a query, and why where its figures do not tell."""
+    verdict = query.verdict
+    at_limit = verdict.decided and not _is_bounded(query)
+    small = verdict.reason if verdict.aside or at_limit else ""
+    mark: Mark = "missing" if verdict.aside and not verdict.n else verdict_mark(verdict.word)
+    text = "no comparison" if mark == "missing" else verdict.word
+    return Cell(verdict.word, text, mark, verdict.reason, small=small)
+
+
+def change(ratio: float) -> str:
+    """How much less or more time something takes whose relative rate is this: `87 times as fast`."""
+    if ratio >= 1.995:
+        return f"{numbers.significant(ratio, 2)} times as fast"
+    return numbers.longer(1 / ratio) if ratio > 0 else numbers.UNKNOWN
+
+
+def _cells(query: StepVerdict) -> list[Cell]:
+    verdict = query.verdict
+    ratio = query.ratio
+    bounded = _is_bounded(query)
+    reach = f"{numbers.ratio(verdict.low)} – {numbers.ratio(verdict.high)}" if bounded else numbers.UNKNOWN
+    more = "" if bounded or ratio is None else ("≤ " if verdict.word == "slower" else "≥ ")
+    return [
+        _time(query.base_rate, query.ends[0]),
+        _time(query.other_rate, query.ends[1]),
+        missing("no pair") if ratio is None else words(change(ratio)),
+        missing("no pair") if ratio is None else Cell(ratio, f"{more}{numbers.ratio(ratio)}"),
+        Cell(None, reach),
+        verdict_cell(query),
+        Cell(verdict.n, numbers.count(verdict.n)),
+    ]
+
+
+def _is_bounded(query: StepVerdict) -> bool:
+    return query.verdict.low > 0 and query.verdict.high < float("inf")
+
+
+def _time(rate: float | None, end: str) -> Cell:
+    if end:
+        text = "rejected" if end == "rejected" else "limit"
+        return Cell(
+            None, text, "missing", "the server rejects it" if end == "rejected" else "cancelled at its limit"
+        )
+    return missing() if not rate else Cell(1 / rate, numbers.significant(1 / rate))
+
+
+def _place(query: StepVerdict) -> tuple[int, float]:
+    """Slower ones first, then faster ones, each by how much."""
+    ratio = query.ratio or 1.0
+    word = query.verdict.word
+    return _ORDER[word], ratio if word == "slower" else -ratio if word == "faster" else 0.0
+
+
+__all__ = ["change", "query_table", "verdict_cell"]
