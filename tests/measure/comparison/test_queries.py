@@ -1,0 +1,136 @@
+"""Queries executed one at a time in pairs: what a pass says of them, and whole campaigns on real servers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pgstrata.driver.events import SqlError, StatementDone
+from pgstrata.measure.comparison.queries import queries_of
+from pgstrata.server.model import Server
+from support_interleaved import by_variant
+from support_program import Program
+
+SETUP = (
+    "CREATE TABLE events AS SELECT i AS id, i % 50 AS kind FROM generate_series(1, 100000) i; "
+    "ALTER TABLE events ADD PRIMARY KEY (id); ANALYZE events;"
+)
+
+QUERIES = {
+    # Stops at the tenth row from version 15 on.
+    "first": "SELECT * FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM events) t WHERE n <= 10",
+    "kinds": "SELECT kind, count(*) FROM events GROUP BY kind",
+    # Since version 14.
+    "bin": "SELECT date_bin('1 day', now(), timestamptz '2024-01-01')",
+    "sleep": "SELECT CASE WHEN current_setting('server_version_num')::int < 140000 "
+    "THEN (SELECT count(*) FROM pg_sleep(30)) END",
+    "broken": "SELEC 1",
+}
+
+
+def write(place: Path, servers: dict[str, Server], more: str) -> Path:
+    """A campaign with the queries of `QUERIES`."""
+    (place / "setup.sql").write_text(SETUP)
+    (place / "queries").mkdir()
+    for name, text in QUERIES.items():
+        (place / "queries" / f"{name}.sql").write_text(f"{text};\n")
+    variants = "\n".join(
+        f'[[variants]]\nserver = "{server.spec}"\nlabel = "{label}"' for label, server in servers.items()
+    )
+    file = place / "single.toml"
+    file.write_text(
+        f"""
+name = "single"
+data_dir = "data"
+order = "interleaved"
+other_load = 1
+margin = 0.5
+{more}
+{variants}
+[[workloads]]
+name = "custom"
+[workloads.options]
+setup = ["setup.sql"]
+queries = "queries"
+time_limit = 2
+settle = "none"
+"""
+    )
+    return file
+
+
+def done(name: str, seconds: float, sqlstate: str = "") -> StatementDone:
+    error = SqlError(sqlstate=sqlstate, message="no\nsuch thing") if sqlstate else None
+    return StatementDone(
+        role="query", client=0, name=name, start=0.0, seconds=seconds, rows=1, error=error, result=None
+    )
+
+
+def test_a_pass_tells_how_long_queries_take_and_which_cannot_be_executed() -> None:
+    queries = queries_of(
+        {
+            "a": [done("long", 3.0), done("short", 0.02), done("short", 0.01), done("gone", 0.0, "42883")],
+            "b": [done("long", 9.0), done("short", 0.05), done("gone", 0.1), done("cut", 2.0, "57014")],
+        }
+    )
+    assert [query.name for query in queries] == ["cut", "short", "gone", "long"]
+    by_name = {query.name: query for query in queries}
+    short = by_name["short"]
+    assert (short.seconds, short.executions, short.is_warmed) == (0.05, 2, True)
+    assert short.turns["a"].seconds == 0.01
+    assert (by_name["long"].executions, by_name["long"].is_warmed) == (1, False)
+    gone = by_name["gone"].turns["a"]
+    assert (gone.end, gone.reason, gone.seconds) == ("rejected", "no such thing", None)
+    assert by_name["gone"].turns["b"].end == ""
+    assert by_name["cut"].turns["b"].end == "limited"
+
+
+def test_each_query_ends_in_a_word(place: Path, pgstrata: Program, pg13: Server, pg17: Server) -> None:
+    file = write(place, {"old": pg13, "new": pg17}, 'until = "verdict"\nmax_seconds = 90')
+    run = pgstrata("run", file)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "Queries, each by itself: custom against old" in run.stdout
+    assert "times as fast" in run.stdout
+    assert "old rejects it: " in run.stdout
+
+    compared = pgstrata("compare", "old", "new", "--format", "json")
+    assert compared.returncode == 0, compared.stderr
+    steps = {step["step"]: step for step in json.loads(compared.stdout)[0]["steps"]}
+    words = {name.removeprefix("queries."): step["word"] for name, step in steps.items()}
+    assert words == {"first": "faster", "kinds": "same", "bin": "unclear", "sleep": "faster"}
+    first = steps["queries.first"]
+    assert first["n"] <= 12 and first["ratio"] > 5 and first["low"] > 1
+    assert first["base_seconds"] / first["other_seconds"] == pytest.approx(first["ratio"])
+    assert "old rejects it: function date_bin" in steps["queries.bin"]["reason"]
+    assert "old runs into its limit of 2 s" in steps["queries.sleep"]["reason"]
+
+    records = {v: run["steps"][-1]["query_pairs"] for v, run in by_variant(place).items()}
+    assert records["old"]["seconds"] < 100
+    turns = {v: {query["name"]: query for query in record["queries"]} for v, record in records.items()}
+    assert turns["old"]["sleep"]["end"] == "limited" and "slices" not in turns["old"]["sleep"]
+    for name in ("first", "kinds"):
+        pairs = [[part["pair"] for part in turns[v][name]["slices"]] for v in ("old", "new")]
+        assert pairs[0] == pairs[1] == list(range(1, len(pairs[0]) + 1))
+
+    single = pgstrata("compare", "old", "new", "--step", "queries.kinds")
+    assert "queries.kinds" in single.stdout and "queries.first" not in single.stdout
+    nothing = pgstrata("compare", "old", "new", "--step", "queries.nothing")
+    assert nothing.returncode == 2
+    assert "no step queries.nothing in common" in nothing.stderr
+    assert pgstrata("check", "--base", "old", "--fail-slower", "50%").returncode == 3
+    assert pgstrata("check", "--base", "new", "--fail-slower", "50%").returncode == 1
+    page = (place / "results" / "single.report" / "index.html").read_text()
+    assert "Queries, each by itself: custom against old" in page
+
+
+def test_a_fixed_number_of_pairs(place: Path, pgstrata: Program, pg17: Server) -> None:
+    run = pgstrata("run", write(place, {"a": pg17, "b": pg17}, "rounds = 3"), "--no-report")
+    assert run.returncode == 0, run.stdout + run.stderr
+    for record in by_variant(place).values():
+        queries = {query["name"]: query for query in record["steps"][-1]["query_pairs"]["queries"]}
+        assert sorted(queries) == ["bin", "broken", "first", "kinds", "sleep"]
+        assert queries["broken"]["end"] == "rejected"
+        for name in ("bin", "first", "kinds"):
+            assert [part["pair"] for part in queries[name]["slices"]] == [1, 2, 3]
