@@ -152,7 +152,9 @@ def _confidence(comparison: SideComparison) -> str:
 def _rate(s: StepVerdict, rate: float | None) -> str:
     if rate is None:
         return numbers.UNKNOWN
-    return numbers.duration(1 / rate) if s.evidence == "queries" else f"{numbers.rate(rate)} {s.unit}"
+    if s.evidence == "queries":
+        return f"{numbers.significant(1000 / rate)} ms"
+    return f"{numbers.rate(rate)} {s.unit}"
 
 
 def markdown_text(text: str) -> str:

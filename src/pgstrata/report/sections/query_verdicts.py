@@ -51,8 +51,8 @@ def query_table(results: RunSet, workload: WorkloadResults) -> Table | None:
         [
             Column("query", "Query", align="left"),
             *([Column("variant", "Variant", align="left")] if several else []),
-            Column("base_seconds", results.base if not several else "Base", "s"),
-            Column("seconds", results.others[0] if not several else "Variant's", "s"),
+            Column("base_ms", results.base if not several else "Base", "ms"),
+            Column("ms", results.others[0] if not several else "Variant's", "ms"),
             Column("change", "Change", align="left"),
             Column("relative", "Relative"),
             Column("interval", f"{confidence} interval"),
@@ -111,7 +111,7 @@ def _time(rate: float | None, end: str) -> Cell:
         return Cell(
             None, text, "missing", "the server rejects it" if end == "rejected" else "cancelled at its limit"
         )
-    return missing() if not rate else Cell(1 / rate, numbers.significant(1 / rate))
+    return missing() if not rate else Cell(1000 / rate, numbers.significant(1000 / rate))
 
 
 def _place(query: StepVerdict) -> tuple[int, float]:
