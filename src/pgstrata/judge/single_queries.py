@@ -134,13 +134,13 @@ def judge_queries(
                 )
                 parts.setdefault(query.name, []).append(both)
     queries = []
-    for name, both in sorted(parts.items(), key=lambda item: in_order(item[0])):
-        ends = _end(side.turns for side, _ in both), _end(side.turns for _, side in both)
+    for name, sides in sorted(parts.items(), key=lambda item: in_order(item[0])):
+        ends = _end(side.turns for side, _ in sides), _end(side.turns for _, side in sides)
         if ends == ("rejected", "rejected"):
             continue
-        verdict = judge_query(both, limit, labels, margin=margin, confidence=confidence)
-        base_rate = rate_of([side.turns for side, _ in both])
-        other_rate = rate_of([side.turns for _, side in both])
+        verdict = judge_query(sides, limit, labels, margin=margin, confidence=confidence)
+        base_rate = rate_of([side.turns for side, _ in sides])
+        other_rate = rate_of([side.turns for _, side in sides])
         if base_rate is not None and verdict.n and not any(ends):
             other_rate = base_rate * verdict.ratio
         queries.append(QueryVerdict(name, verdict, base_rate, other_rate, ends))
