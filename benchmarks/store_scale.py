@@ -35,7 +35,7 @@ import polars as pl
 from pgstrata.store import RunKey, sums
 from pgstrata.store.catalogue import NAME
 from pgstrata.store.tables import parquet
-from support_runs import make_run
+from support.runs import make_run
 
 COMMANDS = {
     "runs": ["runs"],

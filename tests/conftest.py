@@ -16,10 +16,10 @@ from pgstrata.errors import PgstrataError
 from pgstrata.server.acquire import acquire
 from pgstrata.server.model import Server
 from pgstrata.server.source import BuiltServer, build, tree_of_archive
-from support_built import QUICK, pgvector_source, quick_build, write_hello
-from support_disks import small_disk
-from support_program import Program, environment, living_in
-from support_sources import debian_archive
+from support.built import QUICK, pgvector_source, quick_build, write_hello
+from support.disks import small_disk
+from support.program import Program, environment, living_in
+from support.sources import debian_archive
 
 # how long one example takes says more about what else the machine is doing than about the code
 settings.register_profile("pgstrata", deadline=None)

@@ -29,9 +29,9 @@ from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.fulltext import queries
-from support_malformed import NUMBERS, TEXTS, in_bytes, in_file, in_json, in_lines, not_longer
-from support_malformed_files import READERS, SLOW
-from support_runs import make_campaign, sum_anew
+from support.malformed import NUMBERS, TEXTS, in_bytes, in_file, in_json, in_lines, not_longer
+from support.malformed_files import READERS, SLOW
+from support.runs import make_campaign, sum_anew
 
 FEW, MANY = 15, 1000
 ENDINGS = {0, 1, 2, 3}

@@ -10,7 +10,7 @@ import pytest
 
 from pgstrata.errors import OwnershipError
 from pgstrata.ownership import hand_over, own_folder, read_small, write_into
-from support_users import STRANGER, call_as, needs_root, shell_as
+from support.users import STRANGER, call_as, needs_root, shell_as
 
 
 def own(folder: Path, **more: object) -> bool:

@@ -14,7 +14,7 @@ from pgstrata.stats.metrics import PER_OPERATION, metric_line, per_operation
 from pgstrata.store.record import Metrics, StepRecord
 from pgstrata.units import parse_unit, rate_of, rate_per_second, seconds_per_operation
 from pgstrata.workload.core.language import Headline
-from support_records import role_record, step_record
+from support.records import role_record, step_record
 
 SOURCE = Path(__file__).parent.parent / "src" / "pgstrata"
 

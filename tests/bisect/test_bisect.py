@@ -18,8 +18,8 @@ import pytest
 from pgstrata.bisect.hunt import TRIES
 from pgstrata.cli.main import invoke
 from pgstrata.server.model import Server
-from support_program import Program, Running, living_in
-from support_tree import commit, git, repository
+from support.program import Program, Running, living_in
+from support.tree import commit, git, repository
 
 
 def measured(place: Path) -> int:

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.model import Server
-from support_program import Program
-from support_tree import commit, git, serving
+from support.program import Program
+from support.tree import commit, git, serving
 
 QUICK, SLOW = "test.delay = '0.002'\n", "test.delay = '0.016'\n"
 # A failed assertion is a SIGABRT of a backend.

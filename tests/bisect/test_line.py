@@ -8,7 +8,7 @@ import pytest
 
 from pgstrata.bisect.line import about_commit, commits, configs, releases
 from pgstrata.errors import UsageError
-from support_tree import commit, git, repository
+from support.tree import commit, git, repository
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import pytest
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.model import Server
-from support_bench import TABLES, Bench, Done, run_bench
-from support_program import Running
+from support.bench import TABLES, Bench, Done, run_bench
+from support.program import Running
 
 TINY = """
 name = "tiny"

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.cluster import Cluster
-from support_bench import Bench, json_of, url
-from support_program import environment
-from support_steps import EVERY_META_COMMAND
+from support.bench import Bench, json_of, url
+from support.program import environment
+from support.steps import EVERY_META_COMMAND
 
 
 def test_keys_of_thejson_of(bench: Bench) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.cluster import Cluster
-from support_bench import Bench, json_of, pgbench, url
-from support_program import environment, living_in
+from support.bench import Bench, json_of, pgbench, url
+from support.program import environment, living_in
 
 # script, what pgbench says of it, what is said here, and where
 REFUSED = {

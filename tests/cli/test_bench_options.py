@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.cluster import Cluster
-from support_bench import Bench, json_of, pgbench, run_bench
+from support.bench import Bench, json_of, pgbench, run_bench
 
 ANY = r"[\d.]+"
 

@@ -15,7 +15,7 @@ import pytest
 
 from pgstrata.cli import main
 from pgstrata.cli.output import aligned
-from support_runs import make_campaign
+from support.runs import make_campaign
 
 COMMANDS = [
     ["run"],

@@ -14,8 +14,8 @@ import pytest
 
 from pgstrata.cli.main import invoke
 from pgstrata.store import RunKey
-from support_program import environment
-from support_runs import clone_run, make_run, sum_anew
+from support.program import environment
+from support.runs import clone_run, make_run, sum_anew
 
 # Rates of six repeats against the base's of the same repeat.
 FACTORS = {

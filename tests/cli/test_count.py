@@ -19,9 +19,9 @@ from pgstrata.server.config.resolve import resolve
 from pgstrata.server.model import Server
 from pgstrata.server.source import BuiltServer
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step, Uniform
-from support_built import QUICK
-from support_program import Program, Running, living_in
-from support_sources import debian_archive
+from support.built import QUICK
+from support.program import Program, Running, living_in
+from support.sources import debian_archive
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.cli import main
-from support_runs import make_campaign
+from support.runs import make_campaign
 
 Damage = Callable[[Path], object]
 

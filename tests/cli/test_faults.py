@@ -13,7 +13,7 @@ import pytest
 
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from support_program import Program, Start, WriteCampaign, living_in
+from support.program import Program, Start, WriteCampaign, living_in
 
 
 def statuses(place: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.model import Server
-from support_program import Program
+from support.program import Program
 
 
 def test_the_base_against_itself(place: Path, pgstrata: Program, pg17: Server) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.acquire import acquire
-from support_program import environment
+from support.program import environment
 
 CAMPAIGN = """
 servers = ["pg:17"]

@@ -13,7 +13,7 @@ from pgstrata.server.cache import cache_dir
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from pgstrata.store.ask import query
-from support_program import Program, Start, living_in
+from support.program import Program, Start, living_in
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from pgstrata.cli import main, output
-from support_program import environment
-from support_runs import make_campaign
+from support.program import environment
+from support.runs import make_campaign
 
 GIGABYTE = 1 << 30
 

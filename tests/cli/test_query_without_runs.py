@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from pgstrata.cli.main import app
 from pgstrata.errors import StoreError
 from pgstrata.store import RunKey
-from support_runs import make_run
+from support.runs import make_run
 
 
 def test_a_folder_without_runs_is_named_and_one_near_by_that_has_some(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from support_program import Program, WriteCampaign
-from support_records import on_disk
+from support.program import Program, WriteCampaign
+from support.records import on_disk
 
 STEPS = ["l.i0", "l.x", "l.i1", "l.i2", "qr100", "qp100"]
 

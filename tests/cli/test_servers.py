@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support_program import Program
-from support_tree import small_tree
+from support.program import Program
+from support.tree import small_tree
 
 
 @pytest.fixture

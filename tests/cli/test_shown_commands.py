@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from pgstrata.cli.main import app
 from pgstrata.errors import PgstrataError
 from pgstrata.store import RunKey
-from support_runs import make_run
+from support.runs import make_run
 
 NOT_COMMANDS = {"pgstrata traffic"}
 """The first words of a captured file."""

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from pgstrata.cli import main, quiet, reference
-from support_runs import make_campaign
+from support.runs import make_campaign
 
 ROOT = Path(__file__).parent.parent.parent
 

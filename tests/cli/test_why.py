@@ -10,8 +10,8 @@ import pytest
 
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.model import Server
-from support_interleaved import write
-from support_program import Program
+from support.interleaved import write
+from support.program import Program
 
 CAMPAIGN = """
 name = "why"

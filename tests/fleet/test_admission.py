@@ -36,7 +36,7 @@ from pgstrata.server.source.recipe import Build
 from pgstrata.store import Results
 from pgstrata.store.record import Qualification
 from pgstrata.store.write import now
-from support_campaign import server
+from support.campaign import server
 
 TEXT = 'servers = ["pg:12", "pg:17"]\n{more}\n[[workloads]]\nname = "sysbench"\n'
 

@@ -9,8 +9,8 @@ import pytest
 
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from support_fleet import engine_on_loopback
-from support_program import Program
+from support.fleet import engine_on_loopback
+from support.program import Program
 
 pytestmark = [
     pytest.mark.slow,

@@ -29,8 +29,8 @@ from pgstrata.fleet import restricted
 from pgstrata.fleet.certificates import certificates_in, make_certificates
 from pgstrata.fleet.perform import perform
 from pgstrata.fleet.tasks import Look, SeenMachine, decode_answer, encode
-from support_fleet import engine_at
-from support_program import environment
+from support.fleet import engine_at
+from support.program import environment
 
 NOBODY = 65534
 

@@ -13,9 +13,9 @@ import pytest
 
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from support_fleet import engine_on_loopback, qualified
-from support_interleaved import write
-from support_program import Program, Running
+from support.fleet import engine_on_loopback, qualified
+from support.interleaved import write
+from support.program import Program, Running
 
 MORE = """
 repeats = {repeats}

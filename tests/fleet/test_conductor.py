@@ -17,13 +17,13 @@ from pgstrata.errors import UsageError
 from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.engine import SchedulerClient, SchedulerLostError
 from pgstrata.fleet.local import local_fleet
-from support_fleet import Noting, Sleeping, certificates_of_the_engine, conduct, engine_at, present, repeats
-from support_program import environment
+from support.fleet import Noting, Sleeping, certificates_of_the_engine, conduct, engine_at, present, repeats
+from support.program import environment
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with local_fleet(3, ["support_fleet"]) as address:
+    with local_fleet(3, ["support.fleet"]) as address:
         yield address
 
 
@@ -138,7 +138,7 @@ CLIENT = """
 import sys
 sys.path[:0] = [{tests!r}]
 from pathlib import Path
-from support_fleet import Sleeping, conduct, engine_at, repeats
+from support.fleet import Sleeping, conduct, engine_at, repeats
 with engine_at({address!r}, "again") as engine:
     conduct(engine, Sleeping(Path({folder!r})), repeats(2, 0.1))
 """
@@ -192,7 +192,7 @@ def test_a_kind_that_nobody_has_is_said(address: str, tmp_path: Path) -> None:
 def test_a_scheduler_that_goes_away(tmp_path: Path) -> None:
     job = Sleeping(tmp_path)
     (tmp_path / "hold").touch()
-    with local_fleet(1, ["support_fleet"]) as address, engine_at(address) as engine:
+    with local_fleet(1, ["support.fleet"]) as address, engine_at(address) as engine:
         conductor_error: list[SchedulerLostError] = []
 
         def leave() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from support_fleet import engine_on_loopback
-from support_program import Running
+from support.fleet import engine_on_loopback
+from support.program import Running
 
 pytestmark = [
     pytest.mark.slow,

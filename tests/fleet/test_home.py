@@ -14,8 +14,8 @@ from pgstrata.fleet.home import bring_home
 from pgstrata.fleet.parcel import pack
 from pgstrata.fleet.tasks import Parcel
 from pgstrata.store import Results, RunKey
-from support_campaign import plan
-from support_runs import make_run
+from support.campaign import plan
+from support.runs import make_run
 
 
 def asked_for(place: Path) -> Assignment:

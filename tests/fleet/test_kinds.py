@@ -12,9 +12,9 @@ from pgstrata.errors import UsageError
 from pgstrata.fleet.kinds import divided, kind_of, parts
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from support_fleet import qualified
-from support_interleaved import write
-from support_program import Program
+from support.fleet import qualified
+from support.interleaved import write
+from support.program import Program
 
 TEXT = """
 servers = ["pg:17"]

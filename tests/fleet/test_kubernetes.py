@@ -13,8 +13,8 @@ import psutil
 import pytest
 import yaml
 
-from support_fleet import engine_on_loopback
-from support_program import Program, environment
+from support.fleet import engine_on_loopback
+from support.program import Program, environment
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "fleet.md"
 

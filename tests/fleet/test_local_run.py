@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support_program import environment
+from support.program import environment
 
 ENGINE = ("pgstrata.fleet", "distributed", "dask", "tornado", "statsmodels", "pandas", "asyncssh")
 

@@ -12,10 +12,10 @@ from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from support_fleet import engine_on_loopback, qualified
-from support_passwords import CANARY, passwords_only
-from support_program import Program, Running
-from support_tree import commit, git, serving
+from support.fleet import engine_on_loopback, qualified
+from support.passwords import CANARY, passwords_only
+from support.program import Program, Running
+from support.tree import commit, git, serving
 
 FOREIGN = """
 servers = ["dsn:postgresql://canary@127.0.0.1:{port}/postgres"]

@@ -16,9 +16,9 @@ from pgstrata.driver.path import find_driver
 from pgstrata.fleet.machine import driver_build
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from support_fleet import engine_on_loopback, qualified
-from support_interleaved import write
-from support_program import Running
+from support.fleet import engine_on_loopback, qualified
+from support.interleaved import write
+from support.program import Running
 
 CLOCK = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 """Gives a process another clock."""

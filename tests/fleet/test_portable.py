@@ -16,8 +16,8 @@ from pgstrata.server.model import Server
 from pgstrata.server.source.recipe import Build
 from pgstrata.store import Results
 from pgstrata.traffic.capture import capture
-from support_campaign import server
-from support_logs import START, log, plain
+from support.campaign import server
+from support.logs import START, log, plain
 
 SCRIPT = "\\set aid random(1, 1000)\nSELECT :aid;\n"
 

@@ -8,8 +8,8 @@ import pytest
 
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.fleet.putting_up import HostLine, check_name, keeping, names, put_down, read, read_hosts
-from support_fleet import engine_on_loopback
-from support_program import Program
+from support.fleet import engine_on_loopback
+from support.program import Program
 
 
 @pytest.fixture(autouse=True)

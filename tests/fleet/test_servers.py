@@ -19,7 +19,7 @@ from pgstrata.server.acquire import acquire
 from pgstrata.server.lookup import look_up
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from support_tree import git, serving
+from support.tree import git, serving
 
 TEXT = 'servers = ["{spec}"]\n[[workloads]]\nname = "sysbench"\n'
 

@@ -18,7 +18,7 @@ from distributed import Client
 from distributed.security import Security
 
 from pgstrata.fleet.certificates import certificates_in
-from support_program import Program, environment, living_in
+from support.program import Program, environment, living_in
 
 SERVER = """
 import asyncio, os, signal, sys

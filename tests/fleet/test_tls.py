@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support_fleet import engine_on_loopback
-from support_program import Program
-from support_tls import Authority
+from support.fleet import engine_on_loopback
+from support.program import Program
+from support.tls import Authority
 
 TLS = "DASK_DISTRIBUTED__COMM__TLS__"
 

@@ -13,8 +13,8 @@ from pgstrata.report.write import write_report
 from pgstrata.store import Results, Run, RunKey
 from pgstrata.store.choose import Side
 from pgstrata.store.record import RunFailure, StepRecord
-from support_page import PageReader
-from support_records import circumstances, step_record
+from support.page import PageReader
+from support.records import circumstances, step_record
 
 OLD, NEW = "pg12", "pg17"
 

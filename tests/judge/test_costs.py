@@ -5,7 +5,7 @@ import pytest
 
 from pgstrata.judge.costs import cost_pairs, cost_words, step_cost
 from pgstrata.store.read import MeasuredStep
-from support_records import step_record, stored_run
+from support.records import step_record, stored_run
 
 
 def measured(variant: str, *cpu_seconds: float | None) -> list[MeasuredStep]:

@@ -28,7 +28,7 @@ from pgstrata.store.choose import Side
 from pgstrata.store.names import RunKey
 from pgstrata.store.read import Run, read_run
 from pgstrata.store.record import CountedRole, CountedStep, CountRecord
-from support_runs import make_run
+from support.runs import make_run
 
 
 def word(base: list[float], other: list[float], margin: float = 0.002) -> str:

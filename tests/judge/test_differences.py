@@ -10,8 +10,8 @@ from pgstrata.judge.differences import differences, doubts
 from pgstrata.store import Results, Run, RunKey
 from pgstrata.store.read import read_run
 from pgstrata.store.record import Sizes
-from support_records import circumstances
-from support_runs import clone_run, make_run
+from support.records import circumstances
+from support.runs import clone_run, make_run
 
 
 def read(folder: Path) -> Run:

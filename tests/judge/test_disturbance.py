@@ -7,7 +7,7 @@ from msgspec import structs
 
 from pgstrata.judge.disturbance import disturbed, other_load
 from pgstrata.store.record import Disturbance, Slice, StepRecord
-from support_records import step_record
+from support.records import step_record
 
 
 def record(waited: float | None, disturbance: Disturbance | None, pairs: int = 20) -> StepRecord:

@@ -10,7 +10,7 @@ from msgspec import structs
 from pgstrata.judge.explain import explain
 from pgstrata.judge.plan_shape import changed_plans, shape
 from pgstrata.store.record import Metrics, QueryPlan, StepRecord
-from support_records import role_record, step_record
+from support.records import role_record, step_record
 
 SECONDS = 100.0
 

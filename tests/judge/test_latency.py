@@ -10,7 +10,7 @@ from pgstrata.judge.latency import added_up, over_repeats
 from pgstrata.store import Results, Run, RunKey
 from pgstrata.store.histogram import Histogram, merge, record
 from pgstrata.store.record import LatencyRecord, StepRecord
-from support_records import circumstances, latency, role_record, step_record
+from support.records import circumstances, latency, role_record, step_record
 
 
 def latency_of(histogram: Histogram) -> LatencyRecord:

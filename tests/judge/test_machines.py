@@ -12,8 +12,8 @@ from pgstrata.page.results import read_results
 from pgstrata.report.verdicts import evidence, notes, sentence
 from pgstrata.store import Run, RunKey
 from pgstrata.store.choose import Side
-from support_machines import STEP, study
-from support_runs import make_run
+from support.machines import STEP, study
+from support.runs import make_run
 
 
 def compared(runs: list[Run]) -> SideComparison:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pgstrata.errors import UsageError
 from pgstrata.judge.marks import background_mark, check_thresholds, column_marks, relative_mark
 from pgstrata.judge.sla import met, sla
-from support_records import role_record
+from support.records import role_record
 
 VALUES = st.lists(st.one_of(st.none(), st.floats(0.1, 1e6)), max_size=12)
 

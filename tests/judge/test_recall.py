@@ -12,7 +12,7 @@ from pgstrata.judge.recall import recall_of
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
 from pgstrata.store.record import Slice
-from support_records import comparison_record, role_record, step_record, stored_run
+from support.records import comparison_record, role_record, step_record, stored_run
 
 
 def runs(variant: str, rate: float, recall: float | None) -> tuple[Run, ...]:

@@ -14,7 +14,7 @@ from pgstrata.report.sections.query_verdicts import change
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
 from pgstrata.store.record import QueryPairs, QueryTurns, Slice
-from support_records import comparison_record, step_record, stored_run
+from support.records import comparison_record, step_record, stored_run
 
 LIMIT = 60.0
 

@@ -19,7 +19,7 @@ from pgstrata.judge.statements import (
 )
 from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import Disturbance, Slice
-from support_records import comparison_record, step_record, stored_run
+from support.records import comparison_record, step_record, stored_run
 
 
 def rounds(

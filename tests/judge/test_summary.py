@@ -8,8 +8,8 @@ from pgstrata.errors import UsageError
 from pgstrata.judge.summary import Summary, SummaryTable, summarise
 from pgstrata.store import Results, Run
 from pgstrata.store.record import StepRecord
-from support_records import step_record, stored_run
-from support_runs import INSERT_STEPS, VARIANTS, make_campaign
+from support.records import step_record, stored_run
+from support.runs import INSERT_STEPS, VARIANTS, make_campaign
 
 BASE, NEXT = VARIANTS
 

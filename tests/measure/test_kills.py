@@ -14,7 +14,7 @@ from pgstrata.errors import ServerError
 from pgstrata.server import control_groups
 from pgstrata.server.memory import MemoryGroup
 from pgstrata.server.model import Server
-from support_kills import (
+from support.kills import (
     FROZEN,
     HUP,
     INT,
@@ -32,7 +32,7 @@ from support_kills import (
     strike,
     works,
 )
-from support_sources import debian_archive
+from support.sources import debian_archive
 
 KILLS = int(os.environ.get("PGSTRATA_KILLS", "300"))
 SEED = int(os.environ.get("PGSTRATA_KILLS_SEED", str(int(time.time()))))

@@ -18,8 +18,8 @@ from pgstrata.observe import other_load
 from pgstrata.observe.other_load import OtherLoad
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from support_interleaved import write
-from support_program import Program, Running, environment
+from support.interleaved import write
+from support.program import Program, Running, environment
 
 
 def equal_servers(place: Path, server: Server, seconds: float) -> Path:

@@ -9,8 +9,8 @@ import pytest
 
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from support_interleaved import text
-from support_kills import KILL, ONE, Room, end_when, run
+from support.interleaved import text
+from support.kills import KILL, ONE, Room, end_when, run
 
 KEEP = "keep_loaded = true\n"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pgstrata.campaign.plan.stages import LOADING, Stage, Unit, units_of
 from pgstrata.measure.pace import Pace
-from support_campaign import plan
+from support.campaign import plan
 
 HEADS = {
     "alone": 'servers = ["pg:12", "pg:15", "pg:17"]',

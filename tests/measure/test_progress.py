@@ -23,8 +23,8 @@ from pgstrata.measure.progress import (
 from pgstrata.numbers import clock, quantity
 from pgstrata.store.record import Slice, StepRecord
 from pgstrata.workload.core.language import Headline, Role, Step
-from support_campaign import plan
-from support_records import step_record
+from support.campaign import plan
+from support.records import step_record
 
 STEP = Step("qp100", [Role("query", 1, [])], Headline("query", "operations", "queries/s"), seconds=60)
 

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from pgstrata.server.model import Server
-from support_program import Running, living_in
+from support.program import Running, living_in
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 

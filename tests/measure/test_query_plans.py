@@ -15,7 +15,7 @@ from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.model import Server
 from pgstrata.workload.core.language import Expr, Headline, PgbenchScript, Role, Script, Sql, Step
-from support_steps import run_step, running, with_transactions
+from support.steps import run_step, running, with_transactions
 
 # Nearly all rows have kind 1; the others have 1000 kinds. A plan for kind 1 reads the table, one for any
 # kind uses the index and is estimated to be cheaper, one for a kind that is not there is cheaper still.

@@ -10,8 +10,8 @@ import pytest
 from pgstrata.measure.interrupt import Interrupted
 from pgstrata.measure.quiet import QuietWait
 from pgstrata.server.model import Server
-from support_interleaved import write
-from support_program import Program
+from support.interleaved import write
+from support.program import Program
 
 
 def shares(*values: float) -> Callable[[float], float]:

@@ -15,7 +15,7 @@ import pytest
 
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from support_program import Program, Running, living_in
+from support.program import Program, Running, living_in
 
 OPTIONS = (
     'rows = 5000, steps = ["update-index", "point-query"], read_seconds = 1, write_seconds = 3, warmup = 0, '

@@ -9,8 +9,8 @@ import pytest
 
 from pgstrata.server.model import Server
 from pgstrata.store import Results, Run
-from support_interleaved import text
-from support_kills import KILL, ONE, TERM, Room, end_when, run
+from support.interleaved import text
+from support.kills import KILL, ONE, TERM, Room, end_when, run
 
 STEPS = ["read-only=10", "read-only=100", "point-query"]
 """In the order in which sysbench has them."""

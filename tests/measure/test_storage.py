@@ -17,8 +17,8 @@ from pgstrata.numbers import milliseconds
 from pgstrata.server.delayed_disk import IMAGE
 from pgstrata.server.model import Server
 from pgstrata.store import Results, Run
-from support_delayed_disk import AT_LEAST_SECONDS, DELAY_SECONDS, disks_of, needs_delayed_disk
-from support_program import Program, Running
+from support.delayed_disk import AT_LEAST_SECONDS, DELAY_SECONDS, disks_of, needs_delayed_disk
+from support.program import Program, Running
 
 OPTIONS = 'scale = 1, seconds = 2, warmup = 0, clients = 1, builtin = "select-only", modes = ["prepared"]'
 

@@ -23,7 +23,7 @@ from pgstrata.server.pooler import Through, check_through, find_through
 from pgstrata.server.poolers import KINDS, PORT, Place
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step
-from support_program import Program, Running
+from support.program import Program, Running
 
 CANARY = "c4naryPa55"
 

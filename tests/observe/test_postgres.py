@@ -18,7 +18,7 @@ from pgstrata.observe.waits import WaitSampler
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cluster import Cluster
 from pgstrata.store.record import TableSizes
-from support_steps import running
+from support.steps import running
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.model import Server
-from support_program import Program
-from support_tree import git, serving
+from support.program import Program
+from support.tree import git, serving
 
 
 @pytest.fixture

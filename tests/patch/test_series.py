@@ -10,7 +10,7 @@ from pgstrata.cli.main import invoke
 from pgstrata.errors import UsageError
 from pgstrata.patch.compare import pairs_of
 from pgstrata.patch.series import series_of
-from support_tree import commit, git, repository
+from support.tree import commit, git, repository
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 
 from pgstrata.judge.marks import THRESHOLDS
 from pgstrata.report.write import write_report
-from support_page import PageReader, Written
-from support_runs import make_campaign
+from support.page import PageReader, Written
+from support.runs import make_campaign
 
 BASE, FAST, SLOW, DEAD = "pg12.22.x10a", "pg15.10.x10a", "pg17.11.x10a", "pg18.1.x10a"
 

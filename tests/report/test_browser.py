@@ -13,7 +13,7 @@ import pytest
 
 from pgstrata.report.write import write_report
 from pgstrata.store import RunKey
-from support_runs import make_run
+from support.runs import make_run
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 

@@ -23,9 +23,9 @@ from pgstrata.report.terminal import print_summary
 from pgstrata.report.write import write_report
 from pgstrata.store import RunKey
 from pgstrata.store.record import Slice, StepRecord
-from support_page import PageReader, Written
-from support_records import comparison_record
-from support_runs import HOST, clone_run, make_run
+from support.page import PageReader, Written
+from support.records import comparison_record
+from support.runs import HOST, clone_run, make_run
 
 BASE, OTHER, THIRD = "pg16.10.x", "pg17.11.x", "pg18.1.x"
 STEPS = ("qr100", "qp100")

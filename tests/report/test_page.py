@@ -14,9 +14,9 @@ from pgstrata.errors import StoreError, UsageError
 from pgstrata.judge.marks import THRESHOLDS
 from pgstrata.report.write import write_report
 from pgstrata.store import Results, RunKey
-from support_page import PageReader, ReadCell, Written
-from support_records import on_disk
-from support_runs import make_campaign, make_run
+from support.page import PageReader, ReadCell, Written
+from support.records import on_disk
+from support.runs import make_campaign, make_run
 
 BASE, FAST, SLOW, DEAD = "pg12.22.x10a", "pg15.10.x10a", "pg17.11.x10a", "pg18.1.x10a"
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'&amp;`|"

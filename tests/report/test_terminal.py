@@ -17,8 +17,8 @@ from pgstrata.page.blocks import Cell, Column, Row, Table, words
 from pgstrata.page.results import RunSet, read_results
 from pgstrata.report.terminal import print_summary, split
 from pgstrata.store import RunKey
-from support_page import Written
-from support_runs import make_run
+from support.page import Written
+from support.runs import make_run
 
 
 def shown(results: RunSet, width: int = 100, terminal: bool = False) -> str:

@@ -27,8 +27,8 @@ from pgstrata.server.model import Server
 from pgstrata.server.secrets import SECRETS, public, shown, shown_spec, shown_words, without_secrets
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step
-from support_passwords import CANARY, passwords_only, tcp_url
-from support_program import Program, Running, living_in
+from support.passwords import CANARY, passwords_only, tcp_url
+from support.program import Program, Running, living_in
 
 
 @pytest.fixture
@@ -376,7 +376,7 @@ def test_the_first_signal_ends_a_bench_that_waits_for_the_administrators_session
 
 
 def test_the_first_signal_ends_a_bench_that_connects(place: Path) -> None:
-    from support_hostile import START, Hostile
+    from support.hostile import START, Hostile
 
     with Hostile(place, START["silent"]) as server:
         url = server.url.replace("connect_timeout=2", "connect_timeout=600")

@@ -26,8 +26,8 @@ from pgstrata.server.delayed_disk import (
 )
 from pgstrata.server.model import Server
 from pgstrata.server.storage import Storage, find_storage
-from support_delayed_disk import AT_LEAST_SECONDS, DELAY_SECONDS, disks_of, needs_delayed_disk
-from support_users import STRANGER, needs_root
+from support.delayed_disk import AT_LEAST_SECONDS, DELAY_SECONDS, disks_of, needs_delayed_disk
+from support.users import STRANGER, needs_root
 
 
 def test_what_becomes_half_as_much_again_is_too_coarse() -> None:

@@ -16,7 +16,7 @@ from pgstrata.server.extensions import lacking
 from pgstrata.server.features import Feature, Features, ask_features
 from pgstrata.server.model import Server
 from pgstrata.server.replica import Replicas, check_replicas
-from support_steps import running
+from support.steps import running
 
 NOTHING = Resolved("", (), {}, (), ())
 

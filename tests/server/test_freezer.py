@@ -21,8 +21,8 @@ from pgstrata.server.cluster import Cluster, clear_leftovers
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.freezer import Freezer, FreezerKind
 from pgstrata.server.model import Server
-from support_kills import groups_here
-from support_program import living_in
+from support.kills import groups_here
+from support.program import living_in
 
 KINDS: tuple[FreezerKind, ...] = get_args(FreezerKind)
 

@@ -30,9 +30,9 @@ from pgstrata.measure.step import driver_spec
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.session import answering
 from pgstrata.workload.core.language import Headline, PgbenchScript, Role, Step
-from support_hostile import HUGE, QUERY, START, TLS, Behaviour, Hostile, everything, tls_half
-from support_program import environment
-from support_tls import Authority
+from support.hostile import HUGE, QUERY, START, TLS, Behaviour, Hostile, everything, tls_half
+from support.program import environment
+from support.tls import Authority
 
 LIMIT = 90.0
 """Seconds after which a client counts as hanging; connecting may take 2, but the machine is shared."""

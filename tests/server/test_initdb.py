@@ -16,7 +16,7 @@ from pgstrata.server.account import server_account
 from pgstrata.server.acquire import acquire
 from pgstrata.server.initdb import check_initdb, decides_checksums
 from pgstrata.server.model import Server
-from support_program import Program
+from support.program import Program
 
 OURS = "/ours"
 

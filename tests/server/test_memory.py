@@ -12,7 +12,7 @@ from pgstrata.server.cluster import Cluster, clear_leftovers
 from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.memory import MemoryGroup
 from pgstrata.server.model import Server
-from support_program import Program
+from support.program import Program
 
 LIMIT = 256 << 20
 

@@ -25,8 +25,8 @@ from pgstrata.server.running import processes_of
 from pgstrata.store import Results
 from pgstrata.workload.fulltext.corpus.build import Synthetic, synthetic
 from pgstrata.workload.tpcds import data
-from support_program import Program
-from support_users import STRANGER, needs_root, shell_as
+from support.program import Program
+from support.users import STRANGER, needs_root, shell_as
 
 pytestmark = needs_root
 

@@ -24,7 +24,7 @@ from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.model import Server
 from pgstrata.server.refused import refused
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step
-from support_program import Program
+from support.program import Program
 
 CANARY = "c4naryPa55"
 

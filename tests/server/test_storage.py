@@ -16,7 +16,7 @@ from pgstrata.server.delay import delay_seconds, find_delay
 from pgstrata.server.guard import MARKER
 from pgstrata.server.model import Server
 from pgstrata.server.storage import Storage, check_storage, find_storage, wal_folder
-from support_users import STRANGER, needs_root
+from support.users import STRANGER, needs_root
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.model import Server
 from pgstrata.server.secrets import public
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step
-from support_program import Program
-from support_tls import PAST, Authority, Signed, encrypted_key, give_certificate, own_authority, speak_tls
+from support.program import Program
+from support.tls import PAST, Authority, Signed, encrypted_key, give_certificate, own_authority, speak_tls
 
 CANARY = "c4naryPa55"
 HBA = "hostssl all certified all cert\nhostssl all canary all scram-sha-256\nhost all open all scram-sha-256"

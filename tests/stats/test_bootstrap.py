@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pgstrata.stats.bootstrap import block_length, estimate_series, resample
 from pgstrata.stats.verdict import interval
-from support_simulation import simulate
+from support.simulation import simulate
 
 series = st.lists(st.floats(min_value=0.0, max_value=1e6), min_size=0, max_size=60)
 

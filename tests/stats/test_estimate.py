@@ -19,7 +19,7 @@ from pgstrata.stats.estimate import (
     one_sided,
     student,
 )
-from support_simulation import simulate
+from support.simulation import simulate
 
 rates = st.floats(min_value=1.0, max_value=1e6)
 pairs = st.lists(st.tuples(rates, rates), min_size=2, max_size=40)

@@ -10,7 +10,7 @@ import pytest
 from pgstrata.stats.noise import noise
 from pgstrata.stats.sequential import look
 from pgstrata.stats.verdict import compare
-from support_simulation import simulate
+from support.simulation import simulate
 
 
 def white(

@@ -13,7 +13,7 @@ from scipy import integrate, stats
 from pgstrata.stats import sequential, verdict
 from pgstrata.stats.estimate import Array, Estimate
 from pgstrata.stats.sequential import FIRST, interval, interval_within, log_e_value, look, p_value_within
-from support_simulation import simulate
+from support.simulation import simulate
 
 estimates = st.builds(
     Estimate,

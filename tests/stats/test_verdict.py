@@ -14,7 +14,7 @@ from scipy import stats
 
 from pgstrata.stats.estimate import Estimate
 from pgstrata.stats.verdict import compare, interval, judge, p_value, set_aside
-from support_simulation import simulate
+from support.simulation import simulate
 
 rates = st.floats(min_value=1.0, max_value=1e6)
 pairs = st.lists(st.tuples(rates, rates), min_size=0, max_size=40)

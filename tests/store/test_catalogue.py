@@ -17,8 +17,8 @@ from pgstrata.store import read as store_read
 from pgstrata.store.ask import query
 from pgstrata.store.catalogue import NAME
 from pgstrata.store.choose import choose
-from support_records import circumstances, step_record
-from support_runs import sum_anew
+from support.records import circumstances, step_record
+from support.runs import sum_anew
 
 RUNS = 6
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from pgstrata.store import Results, RunKey
 from pgstrata.store.comparisons import complete, counted, replace_older
 from pgstrata.store.record import ComparisonRecord, Host
-from support_records import circumstances, comparison_record
+from support.records import circumstances, comparison_record
 
 KEYS = [RunKey("study", variant, "insert", 1) for variant in "ab"]
 

@@ -7,7 +7,7 @@ import pytest
 
 from pgstrata.stats.metrics import METRICS
 from pgstrata.store.ask import query
-from support_runs import make_campaign
+from support.runs import make_campaign
 
 TEXT = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
 QUERIES = [sql for block in re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL) for sql in block.split("\n\n")]

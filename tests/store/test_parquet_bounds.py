@@ -13,7 +13,7 @@ from pgstrata.bounded import BoundError
 from pgstrata.errors import StoreError
 from pgstrata.store import Results, parquet_bounds, tables
 from pgstrata.store.parquet_bounds import check
-from support_runs import make_campaign
+from support.runs import make_campaign
 
 
 def written(path: Path, table: pl.DataFrame) -> Path:

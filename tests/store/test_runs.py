@@ -17,8 +17,8 @@ from pgstrata.store import BrokenRun, Results, Run, RunKey
 from pgstrata.store.histogram import decode, merge
 from pgstrata.store.read import read_run
 from pgstrata.store.record import Metrics
-from support_records import circumstances, step_record
-from support_runs import INSERT_STEPS, clone_run, make_run
+from support.records import circumstances, step_record
+from support.runs import INSERT_STEPS, clone_run, make_run
 
 KEY = RunKey("insert-cached", "pg17.11.x10a", "insert", 1)
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -54,7 +54,7 @@ BUILDING = """
     import sys
     from pathlib import Path
     from pgstrata.store import Results, RunKey
-    from support_records import step_record
+    from support.records import step_record
     run = Results(Path(sys.argv[1])).begin(RunKey("c", "v", "insert", 1))
     run.spec(1, "l.i0", {"version": 1})
     run.step(step_record("l.i0"), host=[{"second": 0, "cpu_user": 1.0}])
@@ -270,7 +270,7 @@ def test_a_full_disk_is_one_clear_sentence(tmp_path: Path) -> None:
         from pathlib import Path
         from pgstrata.errors import StoreError
         from pgstrata.store import Results, RunKey
-        from support_records import circumstances, step_record
+        from support.records import circumstances, step_record
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         run = Results(Path(sys.argv[1])).begin(RunKey("c", "v", "insert", 1))
         run.step(step_record("l.i0", notes=("y" * 100_000,)))

@@ -13,7 +13,7 @@ from pgstrata.errors import StoreError, UsageError
 from pgstrata.store import Results, RunKey
 from pgstrata.store.ask import plain, query
 from pgstrata.store.views import connect
-from support_runs import INSERT_STEPS, VARIANTS, clone_run, make_campaign, make_run, sum_anew
+from support.runs import INSERT_STEPS, VARIANTS, clone_run, make_campaign, make_run, sum_anew
 
 # docs/results.md promises these, in this order; more may follow
 CONTRACT = {

@@ -17,7 +17,7 @@ from pgstrata.traffic import account
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import EXTENDED, SIMPLE, Balance, Captured, Header, Statement
 from pgstrata.traffic.logs.line import BROKEN, CUT, FRAGMENT, TRUNCATED, UNBOUNDED, UNFIT
-from support_logs import FORMS, MS, PREFIX, START, S, Told, extended, listed, log, plain, taken
+from support.logs import FORMS, MS, PREFIX, START, S, Told, extended, listed, log, plain, taken
 
 TEXTS = [
     "SELECT 1",

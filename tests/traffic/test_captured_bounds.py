@@ -17,10 +17,10 @@ from pgstrata.driver.path import find_driver
 from pgstrata.driver.spec import Connection, ReplaySpec, Spec
 from pgstrata.traffic import captured
 from pgstrata.traffic.captured import SIMPLE, Captured, CapturedError, Header, Statement, Writer
-from support_captured import File, hostile, mutated
-from support_hostile import Hostile, decent
-from support_malformed import not_longer
-from support_program import environment
+from support.captured import File, hostile, mutated
+from support.hostile import Hostile, decent
+from support.malformed import not_longer
+from support.program import environment
 
 MOST_MEMORY = 512 << 20
 

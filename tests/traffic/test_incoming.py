@@ -22,7 +22,7 @@ from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import Captured, Statement
 from pgstrata.traffic.logs import incoming
 from pgstrata.traffic.logs.files import find
-from support_logs import FORMS, MS, START, S, Told, log, plain
+from support.logs import FORMS, MS, START, S, Told, log, plain
 
 TOLD = [plain(START + n * MS, 0.5, f"SELECT {n}") for n in range(5000)]
 

@@ -19,7 +19,7 @@ from pgstrata.traffic.logs import prefix as prefixes
 from pgstrata.traffic.logs.clock import Clock
 from pgstrata.traffic.logs.files import find
 from pgstrata.traffic.logs.line import Encoding, LogEntry, Trouble
-from support_logs import FORMS, PREFIX, START, Told, log, plain
+from support.logs import FORMS, PREFIX, START, Told, log, plain
 
 # What stands in statements: no NUL, and no carriage return alone, which a text log does not keep.
 TEXT = st.text(

@@ -22,8 +22,8 @@ from pgstrata.traffic.shapes import shape
 from pgstrata.traffic.tokens import tokens
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
-from support_steps import database, run_step, running
-from support_traffic import SETTINGS, counted
+from support.steps import database, run_step, running
+from support.traffic import SETTINGS, counted
 
 SCHEMA = """
 CREATE TYPE state AS ENUM ('open', 'paid');

@@ -18,8 +18,8 @@ from pgstrata.traffic.account import ENDED, MESSAGES, ROWS_OF_COPY
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import Captured, Header, Statement
 from pgstrata.traffic.shapes import shape
-from support_program import Program
-from support_steps import database, running, statement_rows
+from support.program import Program
+from support.steps import database, running, statement_rows
 
 SETTINGS = {
     "logging_collector": "on",

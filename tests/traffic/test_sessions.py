@@ -23,7 +23,7 @@ from pgstrata.traffic.captured import (
     CapturedError,
 )
 from pgstrata.traffic.messages import parameters
-from support_logs import FORMS, MS, START, S, Told, extended, listed, log, plain, taken
+from support.logs import FORMS, MS, START, S, Told, extended, listed, log, plain, taken
 
 
 @given(st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=30), max_size=8))

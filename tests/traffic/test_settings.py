@@ -12,7 +12,7 @@ from pgstrata.traffic.masked import masked
 from pgstrata.traffic.settings import assignments, in_utf8, sets_only_encoding
 from pgstrata.traffic.shapes import shape
 from pgstrata.traffic.tokens import tokens
-from support_logs import MS, START, Told, extended, plain, taken
+from support.logs import MS, START, Told, extended, plain, taken
 
 
 @pytest.mark.parametrize(

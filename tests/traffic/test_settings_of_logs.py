@@ -18,7 +18,7 @@ from pgstrata.traffic import account
 from pgstrata.traffic.account import CUT_VALUES
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import Captured, Header, Statement
-from support_steps import running
+from support.steps import running
 
 COMMON = {
     "logging_collector": "on",

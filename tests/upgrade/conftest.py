@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.model import Server
-from support_shop import dump, pg_dump
-from support_steps import database, running
-from support_traffic import SCHEMA, SETTINGS, Shop, take_logs
+from support.shop import dump, pg_dump
+from support.steps import database, running
+from support.traffic import SCHEMA, SETTINGS, Shop, take_logs
 
 MORE_ORDERS = """
 INSERT INTO orders (account, amount, note) SELECT 1 + g % 500, g % 90, md5(g::text)

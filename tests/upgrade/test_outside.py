@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.model import Server
-from support_logs import START, Told, log
-from support_program import Program
-from support_steps import database, running
+from support.logs import START, Told, log
+from support.program import Program
+from support.steps import database, running
 
 DUMP = """--
 -- PostgreSQL database dump

@@ -15,10 +15,10 @@ from pgstrata.cli.main import invoke
 from pgstrata.server.cluster import USER
 from pgstrata.server.model import Server
 from pgstrata.traffic.captured import Captured
-from support_page import PageReader
-from support_program import Program
-from support_steps import database, running
-from support_traffic import SCHEMA, Shop
+from support.page import PageReader
+from support.program import Program
+from support.steps import database, running
+from support.traffic import SCHEMA, Shop
 
 Json = dict[str, Any]
 

@@ -8,7 +8,7 @@ import pytest
 
 from pgstrata.server.cluster import Cluster
 from pgstrata.server.model import Server
-from support_steps import running
+from support.steps import running
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from pgstrata.server.snapshot import folder_bytes
 from pgstrata.workload.cached import cached
 from pgstrata.workload.fulltext.corpus.build import Synthetic, synthetic
 from pgstrata.workload.vector.data import VectorData
-from support_program import Program
+from support.program import Program
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pgstrata.server.cluster import Cluster
 from pgstrata.server.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
-from support_steps import run_phase, running
+from support.steps import run_phase, running
 
 TINY: dict[str, dict[str, Any]] = {
     "insert": {

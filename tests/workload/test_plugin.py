@@ -16,8 +16,8 @@ from pgstrata.server.model import Server
 from pgstrata.store import Results
 from pgstrata.workload import catalog, plugin
 from pgstrata.workload.core.language import Step
-from support_campaign import server
-from support_program import Program
+from support.campaign import server
+from support.program import Program
 
 COUNTERS = """
 from pydantic import Field

@@ -13,8 +13,8 @@ from pgstrata.errors import UsageError
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from pgstrata.store.record import ServerRecord
-from support_campaign import plan
-from support_records import circumstances
+from support.campaign import plan
+from support.records import circumstances
 
 
 def keys(made: Plan) -> list[tuple[str, int]]:

@@ -15,9 +15,9 @@ from pgstrata.server.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from support_interleaved import by_variant, write
-from support_program import Program
-from support_records import on_disk
+from support.interleaved import by_variant, write
+from support.program import Program
+from support.records import on_disk
 
 
 def test_slices_and_rounds(place: Path, pgstrata: Program, pg17: Server) -> None:

@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from pgstrata.server.model import Server
-from support_disks import small_disk
-from support_interleaved import by_variant, write
-from support_program import Program, Running
+from support.disks import small_disk
+from support.interleaved import by_variant, write
+from support.program import Program, Running
 
 
 def test_a_variant_that_dies_leaves_what_was_measured(place: Path, pgstrata: Program, pg17: Server) -> None:

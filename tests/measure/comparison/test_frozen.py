@@ -21,10 +21,10 @@ from pgstrata.server.freezer import Freezer
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step
-from support_disks import small_disk
-from support_interleaved import by_variant, write
-from support_kills import groups_here
-from support_program import Program, Running
+from support.disks import small_disk
+from support.interleaved import by_variant, write
+from support.kills import groups_here
+from support.program import Program, Running
 
 FROZEN = 'turns = "frozen"\nwindow_seconds = 0.1\nwaits = 50'
 

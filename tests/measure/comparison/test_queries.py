@@ -10,8 +10,8 @@ import pytest
 from pgstrata.driver.events import SqlError, StatementDone
 from pgstrata.measure.comparison.queries import queries_of
 from pgstrata.server.model import Server
-from support_interleaved import by_variant
-from support_program import Program
+from support.interleaved import by_variant
+from support.program import Program
 
 SETUP = (
     "CREATE TABLE events AS SELECT i AS id, i % 50 AS kind FROM generate_series(1, 100000) i; "

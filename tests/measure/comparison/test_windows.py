@@ -34,9 +34,9 @@ from pgstrata.server.features import NEWEST
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Step
-from support_interleaved import by_variant, write
-from support_program import Program, Running, living_in
-from support_records import on_disk
+from support.interleaved import by_variant, write
+from support.program import Program, Running, living_in
+from support.records import on_disk
 
 
 @given(

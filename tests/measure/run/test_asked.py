@@ -14,7 +14,7 @@ from pgstrata.measure.run.settle import run_settle, vacuum_options
 from pgstrata.server.acquire import acquire
 from pgstrata.server.capabilities import catalog_of
 from pgstrata.workload.core.language import Settle
-from support_steps import running
+from support.steps import running
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from support_program import Program
+from support.program import Program
 
 # Partitioned tables have primary keys from 11 on: 10 is to this what 8.1 is to `insert`.
 CAMPAIGN = """

@@ -15,7 +15,7 @@ from pgstrata.bisect.state import Measurement, SetAside
 from pgstrata.measure.two_servers import MeasuredWork
 from pgstrata.report.search.page import write_search
 from pgstrata.report.search.text import headline, record, sentences
-from support_tree import commit, git, repository
+from support.tree import commit, git, repository
 
 CULPRIT = 12
 COMMITS = 20

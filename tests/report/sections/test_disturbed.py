@@ -13,8 +13,8 @@ from pgstrata.page.results import read_results
 from pgstrata.report.disturbance import disturbed_steps
 from pgstrata.report.terminal import print_summary
 from pgstrata.report.write import write_report
-from support_page import PageReader
-from support_runs import make_campaign
+from support.page import PageReader
+from support.runs import make_campaign
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pgstrata.page.blocks import Prose, Section, Table
 from pgstrata.page.results import RunSet, read_results
 from pgstrata.report.sections.machines import machines
 from pgstrata.report.sections.summary import absolute_table, relative_table
-from support_machines import STEP, study
+from support.machines import STEP, study
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from pgstrata.store.record import Sizes, TableSizes
 from pgstrata.workload.custom.report import custom
 from pgstrata.workload.fulltext.report import fulltext
 from pgstrata.workload.tpcds.report import tpcds
-from support_records import circumstances, step_record
+from support.records import circumstances, step_record
 
 
 def row(query: str, seconds: float, **more: Any) -> dict[str, Any]:

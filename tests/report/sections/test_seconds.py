@@ -14,7 +14,7 @@ from pgstrata.page.results import RunSet, read_results
 from pgstrata.report.page import sections
 from pgstrata.report.sections.seconds import seconds_chart
 from pgstrata.store.histogram import decode, merge
-from support_runs import VARIANTS, make_campaign
+from support.runs import VARIANTS, make_campaign
 
 STEP, ROLE = "qr100", "query"
 

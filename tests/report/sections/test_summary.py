@@ -21,9 +21,9 @@ from pgstrata.report.sections.summary import relative_table
 from pgstrata.report.terminal import print_summary
 from pgstrata.report.write import write_report
 from pgstrata.store import RunKey
-from support_page import PageReader, ReadCell, Written
-from support_records import comparison_record
-from support_runs import clone_run, make_run
+from support.page import PageReader, ReadCell, Written
+from support.records import comparison_record
+from support.runs import clone_run, make_run
 
 FACTORS = {
     "base": (1.0, 1.002, 0.998, 1.001),

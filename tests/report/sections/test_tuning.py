@@ -18,7 +18,7 @@ from pgstrata.report.write import write_report
 from pgstrata.store import Results, Run, RunBuilder, RunKey
 from pgstrata.store.read import read_run
 from pgstrata.store.record import ConfigRecord, FragmentRecord
-from support_runs import circumstances_of, clone_run, make_run
+from support.runs import circumstances_of, clone_run, make_run
 
 # Overlay → (rate against the base on l.i1 with 1 client, with 4, settings it changes).
 OVERLAYS: dict[str, tuple[float, float, dict[str, str]]] = {

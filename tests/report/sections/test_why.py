@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pgstrata.report.write import write_report
-from support_runs import make_campaign
+from support.runs import make_campaign
 
 STEP = "qr100"
 EVIL = "<script>alert(1)</script>&]]>"

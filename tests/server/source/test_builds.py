@@ -26,8 +26,8 @@ from pgstrata.server.source import (
     tree_of_folder,
 )
 from pgstrata.server.source.cache import folder_of
-from support_program import environment, living_in
-from support_tree import CONFIGURE, MAIN, small_tree
+from support.program import environment, living_in
+from support.tree import CONFIGURE, MAIN, small_tree
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from pgstrata.errors import PgstrataError
 from pgstrata.server.source import tree_of, tree_of_folder
 from pgstrata.server.source.git import clone
 from pgstrata.server.source.git_command import about, run_git
-from support_tree import commit, git, repository
+from support.tree import commit, git, repository
 
 HOOKS = (
     *("post-checkout", "pre-commit", "post-index-change", "reference-transaction", "post-rewrite"),

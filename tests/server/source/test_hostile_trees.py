@@ -11,9 +11,9 @@ import pytest
 from pgstrata.errors import OwnershipError, PgstrataError
 from pgstrata.server.acquire import acquire
 from pgstrata.server.source import SHIPPED, build, tree_of_folder
-from support_program import Program
-from support_tree import CONFIGURE, repository, small_tree
-from support_users import STRANGER, needs_root
+from support.program import Program
+from support.tree import CONFIGURE, repository, small_tree
+from support.users import STRANGER, needs_root
 
 pytestmark = needs_root
 

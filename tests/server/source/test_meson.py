@@ -9,7 +9,7 @@ import pytest
 
 from pgstrata.errors import UsageError
 from pgstrata.server.source import SHIPPED, Build, build, failures, tree_of_folder
-from support_tree import CONFIGURE, small_tree
+from support.tree import CONFIGURE, small_tree
 
 TOP = """project('postgresql', ['c'], version: '17.5')
 subdir('src/bin')

@@ -11,9 +11,9 @@ import pytest
 
 from pgstrata.server.model import Server
 from pgstrata.server.source import SHIPPED, Build, BuiltServer, build, tree_of_archive
-from support_built import QUICK, quick_build
-from support_program import Program
-from support_sources import debian_archive
+from support.built import QUICK, quick_build
+from support.program import Program
+from support.sources import debian_archive
 
 # For the first that asks for it, who builds it.
 pytestmark = pytest.mark.timeout(3600)

@@ -13,7 +13,7 @@ import pytest
 
 from pgstrata.errors import UsageError
 from pgstrata.server.source import find_tree, tree_of, tree_of_archive, tree_of_folder
-from support_tree import commit, git, repository, small_tree
+from support.tree import commit, git, repository, small_tree
 
 
 def archive(file: Path, members: dict[str, bytes | tarfile.TarInfo]) -> Path:

@@ -32,9 +32,9 @@ from pgstrata.traffic.synthetic.rows import rows_by
 from pgstrata.traffic.synthetic.statistics import Statistics, columns_of, of_server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
-from support_program import Program
-from support_steps import database, run_step, running
-from support_traffic import SCHEMA, Calls, Shop, counted
+from support.program import Program
+from support.steps import database, run_step, running
+from support.traffic import SCHEMA, Calls, Shop, counted
 
 MORE = """
 CREATE TYPE state AS ENUM ('open', 'paid', 'sent');

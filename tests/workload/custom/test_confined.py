@@ -11,9 +11,9 @@ from pgstrata.server.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step, Work
 from pgstrata.workload.custom.reaches import Reaching
-from support_program import Program
-from support_queries import work
-from support_steps import database, run_step, running
+from support.program import Program
+from support.queries import work
+from support.steps import database, run_step, running
 
 REFUSED = (
     "COPY (SELECT 1) TO PROGRAM 'cat > /tmp/pgstrata-never'",

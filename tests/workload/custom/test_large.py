@@ -11,9 +11,9 @@ import pytest
 
 from pgstrata.server.acquire import acquire
 from pgstrata.server.model import Server
-from support_program import Program, environment
-from support_shop import dump, fill_shop, write_files
-from support_steps import running
+from support.program import Program, environment
+from support.shop import dump, fill_shop, write_files
+from support.steps import running
 
 ORDERS = int(os.environ.get("PGSTRATA_SHOP_ORDERS", "4700000"))
 """Rows of the largest table, about 230 bytes each with their indexes."""

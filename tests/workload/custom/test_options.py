@@ -17,8 +17,8 @@ from pgstrata.server.features import Features
 from pgstrata.server.model import Server
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Phase, Step
-from support_campaign import server
-from support_shop import write_files
+from support.campaign import server
+from support.shop import write_files
 
 Write = Callable[[str], Path]
 

@@ -27,10 +27,10 @@ from pgstrata.workload.custom.archive import PgRestore
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.files import read
 from pgstrata.workload.custom.source import CopyBlock
-from support_program import Program
-from support_queries import work
-from support_shop import dump, fill_shop, write_files
-from support_steps import database, run_phase, running
+from support.program import Program
+from support.queries import work
+from support.shop import dump, fill_shop, write_files
+from support.steps import database, run_phase, running
 
 CUSTOMERS, ORDERS = 200, 1000
 FORMATS = {"shop.dump": "-Fc", "shop.tar": "-Ft", "shop.dir": "-Fd", "shop.sql": "-Fp"}

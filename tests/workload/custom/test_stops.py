@@ -10,7 +10,7 @@ import pytest
 
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from support_kills import INT, KILL, TERM, Room, end_when, run
+from support.kills import INT, KILL, TERM, Room, end_when, run
 
 SETUP = (
     "CREATE TABLE t AS SELECT i, i AS v FROM generate_series(1, 2000) AS i;\n"

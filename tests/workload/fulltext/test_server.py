@@ -17,8 +17,8 @@ from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase
 from pgstrata.workload.fulltext.options import FulltextOptions
-from support_queries import digested, step_of, until, work
-from support_steps import database, run_phase
+from support.queries import digested, step_of, until, work
+from support.steps import database, run_phase
 
 FULLTEXT = catalog.find("fulltext")
 

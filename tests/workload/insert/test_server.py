@@ -22,7 +22,7 @@ from pgstrata.server.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step
 from pgstrata.workload.insert.options import InsertOptions
-from support_steps import Outcome, calls, database, forget_calls, run_phase, run_step, running
+from support.steps import Outcome, calls, database, forget_calls, run_phase, run_step, running
 
 INSERT = catalog.find("insert")
 DOCS = Path(__file__).parents[3] / "docs"

@@ -13,7 +13,7 @@ from pgstrata.server.features import Features
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step
 from pgstrata.workload.insert.options import InsertOptions
-from support_sql import role, statements, text, values
+from support.sql import role, statements, text, values
 
 INSERT = catalog.find("insert")
 

@@ -11,7 +11,7 @@ import pytest
 from pgstrata.page.blocks import Chart
 from pgstrata.page.results import read_results
 from pgstrata.workload.pgbench.report import scaling
-from support_runs import make_campaign
+from support.runs import make_campaign
 
 NAMES = {"qr100": "select-only-simple-c1", "qr500": "select-only-simple-c8"}
 

@@ -18,9 +18,9 @@ from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase, Step
 from pgstrata.workload.pgbench import load as pgbench_load
 from pgstrata.workload.pgbench.options import PgbenchOptions
-from support_bench import pgbench_program
-from support_program import Program
-from support_steps import (
+from support.bench import pgbench_program
+from support.program import Program
+from support.steps import (
     EVERY_META_COMMAND,
     calls,
     database,

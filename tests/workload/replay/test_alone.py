@@ -18,9 +18,9 @@ from pgstrata.server.model import Server
 from pgstrata.traffic.captured import Captured, Header, Statement, Writer, name_of
 from pgstrata.workload.replay.alone import alone_statements
 from pgstrata.workload.replay.judged import Judged, judged
-from support_page import PageReader
-from support_program import Program
-from support_steps import database, running
+from support.page import PageReader
+from support.program import Program
+from support.steps import database, running
 
 SLOW = "SELECT note FROM items WHERE id = $1"
 """Needs an index, which one side must not use."""

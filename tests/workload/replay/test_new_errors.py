@@ -13,7 +13,7 @@ from pgstrata.store import Results, RunKey
 from pgstrata.store.record import LatenessRecord, ReplayFailureRecord, ReplayRecord, Slice
 from pgstrata.workload.replay.blocks import error_blocks
 from pgstrata.workload.replay.judged import BY_ORDER, Judged, judged
-from support_records import circumstances, comparison_record, step_record
+from support.records import circumstances, comparison_record, step_record
 
 OLD, NEW = "13", "17"
 STATEMENT = "1 INSERT INTO t VALUES ($1)"

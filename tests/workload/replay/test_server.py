@@ -32,10 +32,10 @@ from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.shapes import shape
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
-from support_page import PageReader
-from support_program import Program
-from support_steps import database, run_step, running
-from support_traffic import SCHEMA, SETTINGS, Calls, Shop, counted, state, take_logs
+from support.page import PageReader
+from support.program import Program
+from support.steps import database, run_step, running
+from support.traffic import SCHEMA, SETTINGS, Calls, Shop, counted, state, take_logs
 
 Json = dict[str, Any]
 

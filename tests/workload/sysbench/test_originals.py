@@ -17,7 +17,7 @@ from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.sysbench.steps import ALL, SysbenchOptions
-from support_steps import database, forget_calls, run_phase, run_step, statement_rows, with_transactions
+from support.steps import database, forget_calls, run_phase, run_step, statement_rows, with_transactions
 
 SYSBENCH = catalog.find("sysbench")
 DOCS = Path(__file__).parents[3] / "docs/sysbench.md"

@@ -17,8 +17,8 @@ from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import FixedRate, Phase, Settle, Step
 from pgstrata.workload.sysbench.steps import ALL, SysbenchOptions
-from support_steps import calls, database, forget_calls, run_phase, run_step, with_transactions
-from support_tap import PORT, Tap, tap
+from support.steps import calls, database, forget_calls, run_phase, run_step, with_transactions
+from support.tap import PORT, Tap, tap
 
 SYSBENCH = catalog.find("sysbench")
 ROWS, TABLES = 2000, 2

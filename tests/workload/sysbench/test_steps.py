@@ -12,7 +12,7 @@ from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step
 from pgstrata.workload.sysbench.steps import ALL, EXTRAS, POST, PRE, WRITES, SysbenchOptions
-from support_sql import role, text, values
+from support.sql import role, text, values
 
 SYSBENCH = catalog.find("sysbench")
 

@@ -16,8 +16,8 @@ from pgstrata.workload.core.language import Phase
 from pgstrata.workload.tpcds import data, schema
 from pgstrata.workload.tpcds.options import TpcdsOptions
 from pgstrata.workload.tpcds.source import tables
-from support_queries import digested, step_of, until
-from support_steps import database
+from support.queries import digested, step_of, until
+from support.steps import database
 
 TPCDS = catalog.find("tpcds")
 QUERIES = "3 7 9 19 42 52 55 98"

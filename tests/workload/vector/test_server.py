@@ -9,8 +9,8 @@ import pytest
 from pgstrata.server.model import Server
 from pgstrata.server.source import BuiltServer
 from pgstrata.store import Results
-from support_program import Program
-from support_sources import debian_archive
+from support.program import Program
+from support.sources import debian_archive
 
 # For the first that asks for it, who builds it.
 pytestmark = pytest.mark.timeout(3600)

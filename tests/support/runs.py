@@ -29,8 +29,8 @@ from pgstrata.store.record import (
     StepRecord,
 )
 from pgstrata.store.tables import TABLES
-from support_insert import GIB, add_step, sizes
-from support_records import circumstances
+from support.insert import GIB, add_step, sizes
+from support.records import circumstances
 
 VARIANTS = ("pg12.22.x10a", "pg17.11.x10a")
 INSERT_STEPS = ("l.i0", "l.x", "l.i1", "l.i2", "qr100", "qp100", "qr500", "qp500", "qr1000", "qp1000")

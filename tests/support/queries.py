@@ -12,7 +12,7 @@ from pgstrata.driver.events import StatementDone
 from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster import Cluster
 from pgstrata.workload.core.language import Digest, Phase, Step, Work, WorkContext
-from support_steps import run_phase
+from support.steps import run_phase
 
 Json = dict[str, Any]
 

@@ -21,8 +21,8 @@ from pathlib import Path
 import psutil
 
 from pgstrata.server import control_groups
-from support_interleaved import text as interleaved
-from support_program import environment, living_in
+from support.interleaved import text as interleaved
+from support.program import environment, living_in
 
 KILL, INT, TERM, HUP = signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 SIGNALS = (KILL, INT, TERM, HUP)

@@ -28,7 +28,7 @@ from pgstrata.fleet.roles import Machine, RetryError
 from pgstrata.fleet.tasks import Look
 from pgstrata.store.record import Qualification
 from pgstrata.store.write import now
-from support_program import environment
+from support.program import environment
 
 
 def present(text: bytes) -> bytes:

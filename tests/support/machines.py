@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pgstrata.store import Results, Run, RunKey
-from support_runs import make_run
+from support.runs import make_run
 
 STEP = "qr100"
 FAST = {"db1": 1.0, "db2": 2.0, "db3": 5.0}

@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-_FILE = Path(__file__).parents[1] / "benchmarks" / "sensitivity" / "simulate.py"
+_FILE = Path(__file__).parents[2] / "benchmarks" / "sensitivity" / "simulate.py"
 _SPEC = importlib.util.spec_from_file_location("sensitivity_simulate", _FILE)
 assert _SPEC is not None and _SPEC.loader is not None
 simulate = importlib.util.module_from_spec(_SPEC)

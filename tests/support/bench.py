@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pgstrata.server.cluster import Cluster
-from support_program import environment
+from support.program import environment
 
 Done = subprocess.CompletedProcess[str]
 Bench = Callable[..., Done]

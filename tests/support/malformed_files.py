@@ -41,10 +41,10 @@ from pgstrata.traffic.synthetic import files as statistics
 from pgstrata.workload.custom import files as setup_files
 from pgstrata.workload.fulltext.corpus import sources
 from pgstrata.workload.vector.data import VectorData
-from support_captured import mutated
-from support_logs import FORMS, START, Told, extended, log, plain
-from support_malformed import NUMBERS, TEXTS, in_bytes, in_json, in_lines
-from support_runs import make_campaign, sum_anew
+from support.captured import mutated
+from support.logs import FORMS, START, Told, extended, log, plain
+from support.malformed import NUMBERS, TEXTS, in_bytes, in_json, in_lines
+from support.runs import make_campaign, sum_anew
 
 Try = Callable[[random.Random], None]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pgstrata.server.model import Server
 from pgstrata.store import Results
-from support_records import on_disk
+from support.records import on_disk
 
 NAME = "interleaved"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pgstrata.server.cache import cache_dir
 from pgstrata.server.source import Build
-from support_sources import debian_source
+from support.sources import debian_source
 
 QUICK = "-O0"
 """Flags of a server on which nothing is timed: the compiler takes four times as long for the usual -O2."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from support_malformed import NUMBERS, TEXTS, in_bytes, in_json
+from support.malformed import NUMBERS, TEXTS, in_bytes, in_json
 
 MAGIC = b"pgstrata traffic"
 HEADER: dict[str, Any] = {

@@ -1,0 +1,1 @@
+"""Servers, folders, programs and records that several tests share."""
