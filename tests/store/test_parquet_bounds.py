@@ -9,8 +9,8 @@ import duckdb
 import polars as pl
 import pytest
 
-from pgstrata.bounded import BoundError
 from pgstrata.errors import StoreError
+from pgstrata.files.bounded import BoundError
 from pgstrata.store import Results, parquet_bounds, tables
 from pgstrata.store.parquet_bounds import check
 from support.runs import make_campaign

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import polars as pl
 
-from pgstrata.bounded import BoundError
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.errors import LONGEST, PgstrataError, StoreError
+from pgstrata.files.bounded import BoundError
 from pgstrata.judge.stacks import in_samples, shares
 from pgstrata.measure.instructions.callgrind import own_processes, read_part
 from pgstrata.report.flames import stacks_in

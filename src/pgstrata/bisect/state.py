@@ -10,10 +10,10 @@ import msgspec
 
 from pgstrata.bisect.line import Range
 from pgstrata.bisect.procedure import Procedure, TaskOutcome, Why
-from pgstrata.bounded import BoundError, json_as
 from pgstrata.errors import StoreError, UsageError
-from pgstrata.store import disk
-from pgstrata.store.disk import read_regular, storing
+from pgstrata.files import disk
+from pgstrata.files.bounded import BoundError, json_as
+from pgstrata.files.disk import read_regular, storing
 
 FILE = "bisect.json"
 VERSION = 1

@@ -11,7 +11,7 @@ import typer
 from pgstrata.cli.arguments import EncodingOption, PrefixOption, TimezoneOption
 from pgstrata.cli.output import TextOrJson
 from pgstrata.errors import UsageError
-from pgstrata.user_files import shown
+from pgstrata.files.user_files import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,9 +116,9 @@ def capture(
       pgstrata capture monday.traffic
     """
     from pgstrata.cli.output import print_json
+    from pgstrata.files.user_files import user_path
     from pgstrata.traffic.captured import Captured
     from pgstrata.traffic.mask import Mask
-    from pgstrata.user_files import user_path
 
     if keep and not mask:
         raise UsageError("--keep says which values --mask leaves as they are", "add --mask")

@@ -40,8 +40,8 @@ from pgstrata.cli import (
 from pgstrata.cli.ending import Interruption, report_error
 from pgstrata.cli.quiet import with_quiet
 from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.files.user_files import shown
 from pgstrata.process_end import allow_process_end
-from pgstrata.user_files import shown
 
 EPILOG = (
     "Exit codes: 0 all went well, 1 something failed, 2 the question was not valid, "

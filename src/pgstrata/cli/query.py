@@ -27,8 +27,8 @@ def query(
     """
     from pgstrata.cli.output import left_out, print_rows
     from pgstrata.errors import StoreError
+    from pgstrata.files.user_files import shown
     from pgstrata.store.ask import stream
-    from pgstrata.user_files import shown
 
     with stream(results, sql) as answer:
         if not answer.runs:
@@ -44,8 +44,8 @@ def query(
 
 def _elsewhere(folder: Path) -> str:
     """A hint: folders of runs that lie near by, as those of `pgstrata upgrade` do below `runs`."""
+    from pgstrata.files.user_files import shown
     from pgstrata.store import Results
-    from pgstrata.user_files import shown
 
     for near in (folder / "runs", folder / "results", folder.parent):
         if near.is_dir() and Results(near).entries():

@@ -26,8 +26,8 @@ def runs(
     """
     from pgstrata.cli.output import left_out, print_rows
     from pgstrata.errors import UsageError
+    from pgstrata.files.user_files import shown
     from pgstrata.store import Results
-    from pgstrata.user_files import shown
 
     if results != RESULTS and not results.is_dir():
         raise UsageError(

@@ -139,13 +139,13 @@ def upgrade(
     from pgstrata.cli.ending import Interruption, stopped
     from pgstrata.cli.output import print_json
     from pgstrata.cli.run import show_plan
+    from pgstrata.files.user_files import real_path
     from pgstrata.measure.interrupt import Interrupted, Interrupts
     from pgstrata.measure.progress import plain_lines
     from pgstrata.report import upgrade as page
     from pgstrata.store import slug
     from pgstrata.upgrade.question import Question, targets_of
     from pgstrata.upgrade.tried import carry_out, prepare
-    from pgstrata.user_files import real_path
 
     targets = targets_of(to)
     question = Question(
@@ -198,7 +198,7 @@ def upgrade(
 def _by_version(given: list[str]) -> dict[str, tuple[str, ...]]:
     """`17=a.sql`, `17=b.sql` → the files of 17, in their order. Raises UsageError."""
     from pgstrata.errors import UsageError
-    from pgstrata.user_files import real_path, shown
+    from pgstrata.files.user_files import real_path, shown
 
     found: dict[str, tuple[str, ...]] = {}
     for text in given:

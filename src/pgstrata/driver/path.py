@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from pgstrata.errors import PgstrataError
-from pgstrata.user_files import user_path
+from pgstrata.files.user_files import user_path
 
 
 def find_driver() -> Path:

@@ -28,6 +28,7 @@ from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.driver.events import Second
 from pgstrata.errors import PgstrataError, StoreError, UsageError
+from pgstrata.files import disk
 from pgstrata.fleet import parcel, servers
 from pgstrata.fleet.portable import drop_old_files, opened
 from pgstrata.fleet.qualify import qualify
@@ -46,7 +47,7 @@ from pgstrata.measure.campaign import CampaignOutcome, Conditions, execute
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import seconds_left
 from pgstrata.measure.run.cause import DISK_FULL
-from pgstrata.store import Results, disk
+from pgstrata.store import Results
 from pgstrata.store.record import StepRecord
 from pgstrata.workload.core.language import Step
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pgstrata.errors import ServerError
+from pgstrata.files.disk import storing, sync_folder, sync_tree
 from pgstrata.fleet import parcel
 from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.tasks import Parcel
 from pgstrata.store import Results, Run, comparisons, kept
-from pgstrata.store.disk import storing, sync_folder, sync_tree
 from pgstrata.store.names import RUN_FOLDER
 from pgstrata.store.read import BrokenRun, read_run
 

@@ -14,11 +14,14 @@ from msgspec import structs
 
 import pgstrata
 from pgstrata import numbers
-from pgstrata.bounded import BoundError, json_as
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.recorded import as_planned
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import StoreError, UsageError
+from pgstrata.files import disk
+from pgstrata.files.bounded import BoundError, json_as
+from pgstrata.files.disk import storing
+from pgstrata.files.ownership import read_small
 from pgstrata.fleet import servers
 from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.home import ARRIVED, bring_home
@@ -46,11 +49,9 @@ from pgstrata.fleet.tasks import (
     encode,
 )
 from pgstrata.judge.compare import compare_all
-from pgstrata.ownership import read_small
 from pgstrata.server.source.spec import is_source
-from pgstrata.store import Results, Run, disk
+from pgstrata.store import Results, Run
 from pgstrata.store.choose import Side
-from pgstrata.store.disk import storing
 from pgstrata.store.read import read_run
 from pgstrata.store.record import (
     MachineRecord,

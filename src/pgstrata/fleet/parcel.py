@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pgstrata.errors import ServerError
+from pgstrata.files import disk
+from pgstrata.files.unpacking import ArchiveError, opened
+from pgstrata.files.unpacking import unpack as unpack_all
 from pgstrata.fleet.tasks import Parcel
-from pgstrata.store import disk
-from pgstrata.unpacking import ArchiveError, opened
-from pgstrata.unpacking import unpack as unpack_all
 
 LEVEL = 1
 """Of compression: most of what travels is compressed already."""

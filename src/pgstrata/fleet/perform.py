@@ -19,8 +19,8 @@ from typing import IO, Any
 from distributed import get_worker
 from distributed.core import Status
 
-from pgstrata.bounded import json_any
 from pgstrata.errors import PgstrataError, ServerError, server_said
+from pgstrata.files.bounded import json_any
 from pgstrata.fleet import machine, servers
 from pgstrata.fleet.child import ANSWER, TASK
 from pgstrata.fleet.tasks import (

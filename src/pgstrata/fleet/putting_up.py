@@ -22,13 +22,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from pgstrata.bounded import BoundError, json_as
 from pgstrata.errors import ServerError, UsageError
+from pgstrata.files import disk
+from pgstrata.files.bounded import BoundError, json_as
+from pgstrata.files.ownership import read_small
+from pgstrata.files.user_files import read_text, user_path
 from pgstrata.fleet.certificates import KEY, Certificates, certificates_in, make_certificates
-from pgstrata.ownership import read_small
 from pgstrata.server.cache import cache_folder
-from pgstrata.store import disk
-from pgstrata.user_files import read_text, user_path
 
 UP_SECONDS = 180.0
 """How long a cluster may take to come up."""

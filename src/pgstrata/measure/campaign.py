@@ -24,13 +24,14 @@ from pgstrata.campaign.plan.runs import Plan, make_plan
 from pgstrata.campaign.plan.stages import units_of
 from pgstrata.driver.client import find_driver
 from pgstrata.errors import ServerError, UsageError
+from pgstrata.files.disk import storing
+from pgstrata.files.ownership import hand_over, own_folder
 from pgstrata.measure.comparison.comparison import Comparison
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import Progress, plain_lines, progress_on
 from pgstrata.measure.quiet import QuietWait
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.observe.doctor import examine
-from pgstrata.ownership import hand_over, own_folder
 from pgstrata.server.acquire import acquire
 from pgstrata.server.cache import clear_unfinished
 from pgstrata.server.guard import ADVICE, clear_leftovers, folder_mode
@@ -38,7 +39,6 @@ from pgstrata.server.model import Server
 from pgstrata.server.source import Build, clear_builds
 from pgstrata.server.storage import find_storage
 from pgstrata.store import Results, comparisons, kept
-from pgstrata.store.disk import storing
 from pgstrata.workload.core.language import Step
 
 AGAIN = (

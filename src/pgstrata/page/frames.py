@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from pgstrata.bounded import BoundError
+from pgstrata.files.bounded import BoundError
 from pgstrata.page.results import Repeats, RunSet
 from pgstrata.store import Run, parquet_bounds
 from pgstrata.store.histogram import BUCKETS, total

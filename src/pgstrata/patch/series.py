@@ -10,11 +10,11 @@ from typing import Any
 
 from pgstrata.bisect.line import commits
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import shown
 from pgstrata.server.source.failure import BuildError
 from pgstrata.server.source.git import commit_of, repository, tree_of
 from pgstrata.server.source.git_command import run_git
 from pgstrata.server.source.patch import apply_patch
-from pgstrata.user_files import shown
 
 Json = dict[str, Any]
 

@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pgstrata.bounded import GZIP, BoundError, inflate
 from pgstrata.driver.path import find_tools
 from pgstrata.errors import PgstrataError
+from pgstrata.files.bounded import GZIP, BoundError, inflate
+from pgstrata.files.disk import read_regular
+from pgstrata.files.ownership import write_private
 from pgstrata.judge.stacks import Stacks, add_up, folded_text, in_samples, parse_folded
-from pgstrata.ownership import write_private
 from pgstrata.page.results import Repeats, RunSet, anchor
-from pgstrata.store.disk import read_regular
 
 FOLDER = "flames"
 

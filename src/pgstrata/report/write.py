@@ -12,7 +12,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from pgstrata.errors import StoreError
-from pgstrata.ownership import own_folder, write_private
+from pgstrata.files.ownership import own_folder, write_private
 from pgstrata.page.blocks import Section
 from pgstrata.page.charts import color
 from pgstrata.page.frames import Frames

@@ -13,7 +13,8 @@ import psycopg
 from msgspec import structs
 
 from pgstrata.errors import ServerError, UsageError, server_said
-from pgstrata.ownership import check_executed
+from pgstrata.files.ownership import check_executed
+from pgstrata.files.user_files import real_path, user_path
 from pgstrata.server import prebuilt as cache
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.cache import cache_dir
@@ -31,7 +32,6 @@ from pgstrata.server.source.progress import BuildProgress, PlainBuildProgress
 from pgstrata.server.source.recipe import DEFAULT, Build, find_build
 from pgstrata.server.source.spec import KINDS, SourceSpec, find_tree, is_source
 from pgstrata.server.source.tree import Tree
-from pgstrata.user_files import real_path, user_path
 
 __all__ = [
     "acquire",

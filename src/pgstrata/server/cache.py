@@ -18,10 +18,10 @@ from pathlib import Path
 
 from pgstrata import numbers
 from pgstrata.errors import ServerError, is_disk_full
-from pgstrata.ownership import hand_over, own_folder
+from pgstrata.files.ownership import hand_over, own_folder
+from pgstrata.files.user_files import user_path
 from pgstrata.server.account import blocked_at, server_account
 from pgstrata.server.alone import alone_in
-from pgstrata.user_files import user_path
 
 ADVICE = "name another place with PGSTRATA_CACHE"
 

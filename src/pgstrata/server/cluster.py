@@ -21,8 +21,8 @@ import psycopg
 
 from pgstrata.driver.spec import Connection
 from pgstrata.errors import OwnershipError, ServerError
+from pgstrata.files.ownership import hand_over, own_folder, read_small, write_into
 from pgstrata.layout import Layout
-from pgstrata.ownership import hand_over, own_folder, read_small, write_into
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.capabilities import Programs
 from pgstrata.server.config.classes import MANAGED

@@ -6,7 +6,7 @@ when the owner ends, in whatever way. So: no marker, not ours, never touched; ma
 use; marker unlocked, a leftover that may be cleared, unless it says that it was kept on purpose.
 
 A marker is believed only where nobody else can have made it: in a folder of one's own
-(`pgstrata.ownership`), a regular file of one's own, small, not writable by others. And it is believed
+(`pgstrata.files.ownership`), a regular file of one's own, small, not writable by others. And it is believed
 only about what pgstrata makes: the data lie in the folder of the marker, the socket in a folder with the
 name of such folders, a process is one of the cluster's (`pgstrata.server.running`).
 
@@ -29,9 +29,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pgstrata.bounded import json_any
 from pgstrata.errors import OwnershipError, PgstrataError, ServerError
-from pgstrata.ownership import own_file, own_folder
+from pgstrata.files.bounded import json_any
+from pgstrata.files.ownership import own_file, own_folder
 from pgstrata.server import ipc
 from pgstrata.server.account import Account, server_account
 from pgstrata.server.alone import alone_in

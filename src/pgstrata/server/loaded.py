@@ -25,13 +25,13 @@ import msgspec
 from msgspec import Struct
 
 from pgstrata import numbers
-from pgstrata.bounded import BoundError, json_as
 from pgstrata.errors import ServerError
-from pgstrata.ownership import hand_over, own_folder, read_small
+from pgstrata.files.bounded import BoundError, json_as
+from pgstrata.files.disk import sync_folder, sync_tree, write
+from pgstrata.files.ownership import hand_over, own_folder, read_small
 from pgstrata.server.account import Account, server_account
 from pgstrata.server.cache import ADVICE, building, cache_dir, cache_folder, discard, publish
 from pgstrata.server.snapshot import WAL_FOLDERS, copy_data, folder_bytes
-from pgstrata.store.disk import sync_folder, sync_tree, write
 
 FOLDER = "loaded"
 SPARE_BYTES = 1 << 30

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.ownership import check_executed
+from pgstrata.files.ownership import check_executed
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.isolation import probe

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pgstrata.bounded import json_any
 from pgstrata.driver.path import find_tools
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.ownership import own_folder, read_small
+from pgstrata.files.bounded import json_any
+from pgstrata.files.ownership import own_folder, read_small
 from pgstrata.server import cache
 from pgstrata.server.account import Account, blocked_at, server_account
 from pgstrata.server.cache import ADVICE, building, cache_dir, cache_folder, discard, publish

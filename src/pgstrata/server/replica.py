@@ -16,7 +16,7 @@ import psycopg
 
 from pgstrata import numbers
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.ownership import read_small, write_into
+from pgstrata.files.ownership import read_small, write_into
 from pgstrata.server.capabilities import Catalog, catalog_of, column, function
 from pgstrata.server.cluster import USER, Cluster
 from pgstrata.server.config.known import KnownSettings

@@ -12,7 +12,7 @@ import psutil
 
 from pgstrata import numbers
 from pgstrata.errors import ServerError
-from pgstrata.ownership import hand_over
+from pgstrata.files.ownership import hand_over
 from pgstrata.server.account import Account
 from pgstrata.server.process import die_with_parent
 

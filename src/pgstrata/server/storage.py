@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.errors import UsageError, is_disk_full
-from pgstrata.ownership import own_folder
+from pgstrata.files.ownership import own_folder
+from pgstrata.files.user_files import user_path
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.delay import Delay, DelayedBy, delay_seconds, find_delay
 from pgstrata.server.guard import folder_mode
 from pgstrata.server.snapshot import WAL_FOLDERS
-from pgstrata.user_files import user_path
 
 LEAST_WAL_BYTES = 64 << 20
 """Free on the disk of the write-ahead log: four segments of the usual size."""

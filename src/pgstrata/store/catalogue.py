@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from pgstrata.bounded import json_any
-from pgstrata.ownership import believed_file
+from pgstrata.files.bounded import json_any
+from pgstrata.files.ownership import believed_file
 from pgstrata.sql_text import literal
 from pgstrata.store import sums
 from pgstrata.store.columns import RUNS, STEPS

@@ -22,8 +22,8 @@ from hdrh.codec import HdrHistogramEncoder
 from hdrh.histogram import HdrHistogram
 from pyhdrh import decode as read_counters
 
-from pgstrata.bounded import inflate
 from pgstrata.errors import StoreError
+from pgstrata.files.bounded import inflate
 
 LOWEST_US, HIGHEST_US, DIGITS = 1, 3_600_000_000, 3
 

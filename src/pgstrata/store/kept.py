@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct, structs
 
-from pgstrata.ownership import believed_file
-from pgstrata.store import disk
+from pgstrata.files import disk
+from pgstrata.files.ownership import believed_file
 from pgstrata.store.names import RunKey, slug
 from pgstrata.store.record import StepRecord, Time
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from pgstrata.store import disk, lock
+from pgstrata.files import disk
+from pgstrata.store import lock
 from pgstrata.store.catalogue import Entry, Survey, survey
 from pgstrata.store.listing import listed
 from pgstrata.store.names import BUILDING_FOLDER, RUN_FOLDER, RunKey, slug

@@ -18,10 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from pgstrata.bounded import json_any
 from pgstrata.errors import StoreError
-from pgstrata.ownership import own_folder, read_small
-from pgstrata.store.disk import storing
+from pgstrata.files.bounded import json_any
+from pgstrata.files.disk import storing
+from pgstrata.files.ownership import own_folder, read_small
 
 _NAME_WAIT_SECONDS = 0.5
 

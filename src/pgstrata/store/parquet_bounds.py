@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata import numbers
-from pgstrata.bounded import BoundError
+from pgstrata.files.bounded import BoundError
 
 MARK = b"PAR1"
 """First and last four bytes of a file."""

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pgstrata.bounded import BoundError, json_any, json_as
 from pgstrata.errors import StoreError
-from pgstrata.store import disk, parquet_bounds, sums
+from pgstrata.files import disk
+from pgstrata.files.bounded import BoundError, json_any, json_as
+from pgstrata.files.user_files import shown
+from pgstrata.store import parquet_bounds, sums
 from pgstrata.store.names import RunKey
 from pgstrata.store.record import FORMAT, RunRecord, StepRecord
 from pgstrata.store.tables import OPTIONAL, TABLES, empty
-from pgstrata.user_files import shown
 
 if TYPE_CHECKING:
     import polars as pl

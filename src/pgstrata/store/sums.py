@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from pgstrata.store.disk import read_regular
+from pgstrata.files.disk import read_regular
 
 NAME = "SHA256SUMS"
 UNREAD = frozenset({"server.log.gz"})

@@ -14,7 +14,8 @@ import msgspec
 from msgspec import structs
 
 from pgstrata.errors import StoreError
-from pgstrata.store import disk, kept, lock, sums, tables
+from pgstrata.files import disk
+from pgstrata.store import kept, lock, sums, tables
 from pgstrata.store.finite import finite
 from pgstrata.store.kept import KeptData, KeptStep
 from pgstrata.store.names import RunKey, new_run_id, slug

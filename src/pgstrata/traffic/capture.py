@@ -12,12 +12,12 @@ from pathlib import Path
 
 from pgstrata import numbers
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import shown
 from pgstrata.traffic.account import NO_PARAMETERS, NO_STATEMENTS, NO_TEXT, largest_first
 from pgstrata.traffic.captured import Header, Writer
 from pgstrata.traffic.logs.files import Log, find
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.sessions import Reader
-from pgstrata.user_files import shown
 
 SETTINGS = (
     "log_min_duration_statement = 0, log_parameter_max_length = -1, log_parameter_max_length_on_error = -1, "

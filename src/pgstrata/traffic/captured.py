@@ -24,9 +24,9 @@ import numpy as np
 from msgspec import Meta
 
 from pgstrata import numbers
-from pgstrata.bounded import BoundError, inflate, json_as
 from pgstrata.errors import PgstrataError, UsageError, is_disk_full
-from pgstrata.user_files import shown
+from pgstrata.files.bounded import BoundError, inflate, json_as
+from pgstrata.files.user_files import shown
 
 MAGIC = b"pgstrata traffic"
 VERSION = 1

@@ -11,13 +11,13 @@ from pgstrata.campaign.file.reading import Overrides, campaign_of
 from pgstrata.campaign.plan.order import AROUND_ROUND_SECONDS, COPIED_BYTES
 from pgstrata.campaign.plan.runs import labels_of_alike
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import shown
 from pgstrata.server.config.settings import major_name, major_of
 from pgstrata.server.model import Server
 from pgstrata.stats.sequential import FIRST
 from pgstrata.traffic.captured import Header
 from pgstrata.upgrade.question import Question, is_version, server_of, spec_of
 from pgstrata.upgrade.servers import Servers
-from pgstrata.user_files import shown
 from pgstrata.workload.replay.options import ReplayOptions
 from pgstrata.workload.replay.steps import NAME, seconds_of
 

@@ -13,10 +13,11 @@ from rich.console import Console
 from pgstrata import numbers
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.errors import ServerError, StoreError, UsageError
+from pgstrata.files.ownership import own_folder
+from pgstrata.files.user_files import shown
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
-from pgstrata.ownership import own_folder
 from pgstrata.server.acquire import acquire
 from pgstrata.server.features import NEWEST
 from pgstrata.server.secrets import without_secrets
@@ -27,7 +28,6 @@ from pgstrata.traffic.captured import MAGIC, Captured, Header
 from pgstrata.upgrade.campaign import campaign, labels
 from pgstrata.upgrade.question import Question, spec_of
 from pgstrata.upgrade.servers import Servers, fit
-from pgstrata.user_files import shown
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.options import CustomOptions
 from pgstrata.workload.custom.setup import setup

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pgstrata.bounded import json_any
-from pgstrata.ownership import read_small
+from pgstrata.files.bounded import json_any
+from pgstrata.files.ownership import read_small
 from pgstrata.server import delay, loaded
 from pgstrata.server.cache import cache_folder, remove
 from pgstrata.server.loaded import LoadedRecord

@@ -21,9 +21,9 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from pgstrata.errors import PgstrataError, UsageError
-from pgstrata.ownership import check_executed
+from pgstrata.files.ownership import check_executed
+from pgstrata.files.user_files import read_text, real_path, shown
 from pgstrata.server.features import Features
-from pgstrata.user_files import read_text, real_path, shown
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work
 from pgstrata.workload.core.options import (
     Divisible,

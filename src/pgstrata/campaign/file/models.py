@@ -25,6 +25,7 @@ from pgstrata import numbers
 from pgstrata.campaign.file.servers import named_server
 from pgstrata.driver.spec import EngineChoice
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import shown
 from pgstrata.server.config.resolve import is_setting
 from pgstrata.server.delay import DelayedBy
 from pgstrata.server.features import Features
@@ -32,7 +33,6 @@ from pgstrata.server.poolers import KINDS
 from pgstrata.server.source.recipe import DEFAULT, Build, find_build
 from pgstrata.server.source.spec import is_source
 from pgstrata.store.record import OTHER_LOAD, MachineRecord
-from pgstrata.user_files import shown
 from pgstrata.workload.core.language import Phase
 from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_SEED, NeedsExtensions, RunCost
 from pgstrata.workload.plugin import source_of

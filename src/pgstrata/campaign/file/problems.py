@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import shown
 from pgstrata.suggest import meant, nearest
-from pgstrata.user_files import shown
 
 LONGEST_MEANING = 200
 """Characters of the first sentence of a description in a hint."""

@@ -21,6 +21,7 @@ from pgstrata.campaign.file.problems import explain
 from pgstrata.campaign.file.servers import named_server
 from pgstrata.campaign.file.toml import parse, parse_value
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import read_text, shown
 from pgstrata.server.acquire import check_spec
 from pgstrata.server.config.classes import check_keep
 from pgstrata.server.config.resolve import find_fragment, is_setting
@@ -29,7 +30,6 @@ from pgstrata.server.pooler import check_through
 from pgstrata.server.source.spec import is_source
 from pgstrata.server.storage import check_storage
 from pgstrata.suggest import meant
-from pgstrata.user_files import read_text, shown
 from pgstrata.workload import catalog
 from pgstrata.workload.core.options import Workload
 from pgstrata.workload.plugin import Plugin, blamed

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import shown, user_path
 from pgstrata.server.source.spec import KINDS as SOURCE_KINDS
-from pgstrata.user_files import shown, user_path
 
 KINDS = ("pg", "path", "dsn", *SOURCE_KINDS)
 """What stands before the colon of a server."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from pgstrata.campaign.file.problems import dotted
 from pgstrata.errors import UsageError
-from pgstrata.user_files import shown
+from pgstrata.files.user_files import shown
 
 DEEPEST = 32
 """Levels of tables and lists; a campaign needs five."""

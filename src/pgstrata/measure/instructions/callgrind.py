@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgstrata.errors import ServerError
-from pgstrata.store.disk import read_regular
-from pgstrata.user_files import shown
+from pgstrata.files.disk import read_regular
+from pgstrata.files.user_files import shown
 
 _NAMED = re.compile(r"\((\d+)\)(?: (.*))?")
 _RECURSION = re.compile(r"'\d+$")

@@ -15,8 +15,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgstrata.bounded import json_any
 from pgstrata.errors import ServerError, server_said
+from pgstrata.files.bounded import json_any
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.server.session import Connectable, catalogs_only, use_catalogs_only
 from pgstrata.workload.core.language import Phase, Step

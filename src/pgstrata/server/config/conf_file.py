@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pgstrata.errors import UsageError, shown
-from pgstrata.user_files import read_text, real_path
-from pgstrata.user_files import shown as visible
+from pgstrata.files.user_files import read_text, real_path
+from pgstrata.files.user_files import shown as visible
 
 MOST_DEPTH = 10
 """Of files that include files, as of the server (guc.h, CONF_FILE_MAX_DEPTH)."""

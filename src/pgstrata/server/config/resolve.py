@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import read_text, shown, user_path
 from pgstrata.server.capabilities import Programs
 from pgstrata.server.config.conf_file import (
     Fragment,
@@ -24,7 +25,6 @@ from pgstrata.server.config.mapping import MappedSetting, fate
 from pgstrata.server.config.settings import plain_number
 from pgstrata.store.record import Change, ConfigRecord, FragmentRecord
 from pgstrata.suggest import nearest
-from pgstrata.user_files import read_text, shown, user_path
 
 __all__ = [
     "Change",

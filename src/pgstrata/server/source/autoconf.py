@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pgstrata.errors import UsageError
-from pgstrata.ownership import read_small, write_into
+from pgstrata.files.ownership import read_small, write_into
 from pgstrata.server.source.failure import BuildError
 from pgstrata.server.source.job import Job
 from pgstrata.server.source.tools import need

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import ServerError, UsageError, is_disk_full
-from pgstrata.ownership import check_executed, read_small
+from pgstrata.files.ownership import check_executed, read_small
+from pgstrata.files.unpacking import ArchiveError, opened, unpack
 from pgstrata.server.account import server_account
 from pgstrata.server.config.settings import major_of
 from pgstrata.server.isolation import becoming, hand_over_tree
@@ -30,7 +31,6 @@ from pgstrata.server.source.shell import Shell, build_environment
 from pgstrata.server.source.tools import Compiler, ccache_command, find_compiler, jobs, machine_for
 from pgstrata.server.source.tree import OWN, Tree
 from pgstrata.store.record import BuiltRecord, ExtensionRecord, PatchRecord
-from pgstrata.unpacking import ArchiveError, opened, unpack
 
 Json = dict[str, Any]
 DEBUG = {"gcc": ("-g",), "clang": ("-g", "-grecord-command-line")}

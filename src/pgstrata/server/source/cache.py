@@ -22,13 +22,13 @@ from typing import Any
 
 import msgspec
 
-from pgstrata.bounded import BoundError, json_any, json_as
 from pgstrata.errors import ServerError
-from pgstrata.ownership import own_folder, read_small
+from pgstrata.files.bounded import BoundError, json_any, json_as
+from pgstrata.files.disk import remove_tree
+from pgstrata.files.ownership import own_folder, read_small
 from pgstrata.server.account import check_reachable, server_account
 from pgstrata.server.cache import cache_dir
 from pgstrata.server.source.failure import BuildError
-from pgstrata.store.disk import remove_tree
 from pgstrata.store.record import BuiltRecord
 
 Json = dict[str, Any]

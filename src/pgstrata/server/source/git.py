@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.ownership import check_executed
+from pgstrata.files.ownership import check_executed
+from pgstrata.files.unpacking import Unpacking, parts_of
+from pgstrata.files.user_files import shown
 from pgstrata.server.source.git_command import about, git_command, git_environment, run_git
 from pgstrata.server.source.tree import NAMES_VERSION, OWN, Tree, no_tree, version_in
 from pgstrata.suggest import several
-from pgstrata.unpacking import Unpacking, parts_of
-from pgstrata.user_files import shown
 
 FETCH_SECONDS = 3600.0
 _URL = re.compile(r"(https?|git|ssh|file)://.+|[\w.-]+@[\w.-]+:.+")

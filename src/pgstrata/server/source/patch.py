@@ -7,11 +7,11 @@ import re
 import subprocess
 from pathlib import Path
 
+from pgstrata.files.user_files import read_bytes, shown
 from pgstrata.server.account import server_account
 from pgstrata.server.isolation import becoming, hand_over_tree
 from pgstrata.server.source.failure import BuildError
 from pgstrata.server.source.tools import need
-from pgstrata.user_files import read_bytes, shown
 
 _UNIFIED = re.compile(rb"^(?:@@ -\d|diff --git )", re.MULTILINE)
 _HUNK = re.compile(r"Hunk #(\d+) FAILED at (\d+)")

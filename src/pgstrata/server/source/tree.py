@@ -13,10 +13,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.ownership import check_executed, read_small
+from pgstrata.files.ownership import check_executed, read_small
+from pgstrata.files.unpacking import Unpacking, members, opened, parts_of
 from pgstrata.server.model import version_number
 from pgstrata.server.source.git_command import about, run_git
-from pgstrata.unpacking import Unpacking, members, opened, parts_of
 
 _VERSION = re.compile(r"\d+(?:\.\d+){0,2}(?:devel|(?:alpha|beta|rc)\d*)?")
 _AC_INIT = re.compile(r"AC_INIT\(\s*\[PostgreSQL\]\s*,\s*\[([^\]]+)\]")

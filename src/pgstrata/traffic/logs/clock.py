@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 
 from pgstrata.errors import UsageError
-from pgstrata.user_files import shown
+from pgstrata.files.user_files import shown
 
 _TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Literal, cast
 
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import shown, user_path
 from pgstrata.traffic.logs import csvlog, incoming, jsonlog, stderr
 from pgstrata.traffic.logs.clock import Clock
 from pgstrata.traffic.logs.foreign import foreign
@@ -21,7 +22,6 @@ from pgstrata.traffic.logs.prefix import ADVICE, Prefix
 from pgstrata.traffic.logs.prefix import prefix as prefix_of
 from pgstrata.traffic.logs.recognize import Recognizer, recognize, sample_of, template
 from pgstrata.traffic.logs.seconds import spread
-from pgstrata.user_files import shown, user_path
 
 Form = Literal["csvlog", "jsonlog", "stderr"]
 _FORMS: tuple[Form, ...] = ("csvlog", "jsonlog", "stderr")

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from pgstrata.errors import UsageError
-from pgstrata.user_files import shown
+from pgstrata.files.user_files import shown
 
 ADVICE = "log_line_prefix = '%m [%c] %e %q%u@%d ' has all that is needed; --prefix names the one of this log"
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import shown
 from pgstrata.traffic.logs.atoms import PATTERNS, atoms, columns
 from pgstrata.traffic.logs.prefix import ADVICE, HOST, SEVERITY, Prefix, lacking, prefix
-from pgstrata.user_files import shown
 
 _SAMPLES = 200
 _FIRST = 20

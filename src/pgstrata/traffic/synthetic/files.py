@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import read_bytes, shown
 from pgstrata.traffic.synthetic.statistics import (
     COLUMNS_QUESTION,
     COUNTED_QUESTION,
@@ -24,7 +25,6 @@ from pgstrata.traffic.synthetic.statistics import (
     columns_of,
     statistics_of,
 )
-from pgstrata.user_files import read_bytes, shown
 
 STATEMENTS, COLUMNS = "statements.csv", "columns.csv"
 """Names of the files that hold what a server knows."""

@@ -14,7 +14,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from pgstrata.errors import UsageError, server_said
-from pgstrata.user_files import shown
+from pgstrata.files.user_files import shown
 
 MARK = "/* pgstrata capture */"
 """In the questions that are asked here, which the server counts as well."""

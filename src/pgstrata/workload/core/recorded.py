@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pgstrata.bounded import json_any
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import ServerError
+from pgstrata.files.bounded import json_any
+from pgstrata.files.disk import read_regular
 from pgstrata.judge.common_queries import rate_of_queries
-from pgstrata.store.disk import read_regular
 from pgstrata.workload.core.language import Digest
 
 Json = dict[str, Any]

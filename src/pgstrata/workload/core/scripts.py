@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 
 from pgstrata.driver.samples import samples
 from pgstrata.errors import DriverError, UsageError
-from pgstrata.user_files import read_text
+from pgstrata.files.user_files import read_text
 from pgstrata.workload.core.language import PgbenchScript, Step
 from pgstrata.workload.core.options import OneOrMore
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import IO
 
 from pgstrata.errors import ServerError, UsageError, server_said
+from pgstrata.files.unpacking import opened
+from pgstrata.files.user_files import shown
 from pgstrata.server.account import blocked_at, server_account
 from pgstrata.server.isolation import becoming, probe
 from pgstrata.server.process import server_env, start
 from pgstrata.server.source.cache import built
-from pgstrata.unpacking import opened
-from pgstrata.user_files import shown
 from pgstrata.workload.custom.source import Check, CopyBlock, Source, folder_of, unpacked
 from pgstrata.workload.custom.sql import SqlStatement, items
 

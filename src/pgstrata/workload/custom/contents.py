@@ -12,9 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from pgstrata.errors import PgstrataError, UsageError
-from pgstrata.ownership import read_small, write_into
+from pgstrata.files.ownership import read_small, write_into
+from pgstrata.files.user_files import real_path, shown
 from pgstrata.server.cache import cache_folder
-from pgstrata.user_files import real_path, shown
 
 MOST_FILES = 100_000
 """Of a folder: a dump in the directory format has one for each table."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import IO
 
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.unpacking import opened
-from pgstrata.user_files import shown
+from pgstrata.files.unpacking import opened
+from pgstrata.files.user_files import shown
 from pgstrata.workload.custom.archive import archive
 from pgstrata.workload.custom.source import Check, CopyBlock, Source, folder_of, unpacked
 from pgstrata.workload.custom.sql import Copy, SqlStatement, items

@@ -9,10 +9,10 @@ from typing import Any
 
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.files.user_files import shown
 from pgstrata.judge.common_queries import rate_of_queries
 from pgstrata.judge.single_queries import in_order
 from pgstrata.server.features import Feature, Features
-from pgstrata.user_files import shown
 from pgstrata.workload.core.language import Digest, Op, Phase, Sql
 from pgstrata.workload.core.queries import READ_ONLY, Digesting, in_own_order, query_step
 from pgstrata.workload.core.recorded import (

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import shown
 from pgstrata.sql_text import identifier, literal
-from pgstrata.user_files import shown
 from pgstrata.workload.custom.source import Check, CopyBlock, Say, folder_of, unpacked
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import ServerError
+from pgstrata.files.user_files import shown
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.settings import history
 from pgstrata.server.features import Feature, Features
 from pgstrata.sql_text import identifier, literal
-from pgstrata.user_files import shown
 from pgstrata.workload.core.language import (
     Admin,
     CopyFile,

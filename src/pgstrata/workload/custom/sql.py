@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.errors import UsageError
-from pgstrata.user_files import shown
+from pgstrata.files.user_files import shown
 
 MOST_STATEMENT_BYTES = 64 << 20
 """Of all statements of a file together, the rows of COPY apart: the driver holds them."""

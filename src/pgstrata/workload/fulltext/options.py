@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from pgstrata.user_files import user_path
+from pgstrata.files.user_files import user_path
 from pgstrata.workload.core.options import OneOrMore, Seconds, WorkloadOptions
 
 MOST_EXECUTIONS = 400_000

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pgstrata.errors import UsageError
-from pgstrata.user_files import read_bytes
+from pgstrata.files.user_files import read_bytes
 from pgstrata.workload.fulltext.corpus import sources
 from pgstrata.workload.fulltext.corpus.mail import parse
 from pgstrata.workload.fulltext.corpus.synthetic import STEADY_ENDS, CorpusShape, vocabulary

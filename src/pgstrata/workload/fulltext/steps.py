@@ -11,10 +11,10 @@ import psycopg
 
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import ServerError, server_said
+from pgstrata.files.user_files import user_path
 from pgstrata.judge.common_queries import rate_of_queries
 from pgstrata.server.features import NEWEST, Feature, Features
 from pgstrata.sql_text import literal
-from pgstrata.user_files import user_path
 from pgstrata.workload.core.language import (
     Admin,
     CopyFile,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from pgstrata.user_files import shown
+from pgstrata.files.user_files import shown
 from pgstrata.workload.core.options import OneOrMore, Seconds, WorkloadOptions
 from pgstrata.workload.core.scripts import beside
 from pgstrata.workload.custom.contents import digest_of

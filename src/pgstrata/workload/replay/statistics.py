@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import shown, user_path
 from pgstrata.server.conninfo import Conninfo
 from pgstrata.traffic.captured import Header
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.synthetic.files import of_folder
 from pgstrata.traffic.synthetic.statistics import Statistics, of_server
-from pgstrata.user_files import shown, user_path
 
 if TYPE_CHECKING:
     from pgstrata.traffic.synthetic.make import TypesOf

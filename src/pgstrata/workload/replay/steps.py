@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pgstrata.errors import UsageError
+from pgstrata.files.user_files import shown
 from pgstrata.server.config.settings import major_name, major_of
 from pgstrata.server.features import NEWEST, Features
 from pgstrata.traffic.captured import Captured, Database, Header
-from pgstrata.user_files import shown
 from pgstrata.workload.core.language import (
     Admin,
     Headline,

@@ -21,7 +21,7 @@ from typing import Any
 
 import duckdb
 
-from pgstrata.bounded import json_any
+from pgstrata.files.bounded import json_any
 from pgstrata.sql_text import literal
 from pgstrata.workload.tpcds import data
 from pgstrata.workload.tpcds.compare import RightAnswer, close

@@ -12,9 +12,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
-from pgstrata.bounded import json_any
 from pgstrata.errors import ServerError
-from pgstrata.ownership import read_small
+from pgstrata.files.bounded import json_any
+from pgstrata.files.ownership import read_small
 from pgstrata.server.cache import cache_folder, keeping, use
 from pgstrata.server.process import start
 from pgstrata.workload.tpcds.source import tables

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from pgstrata.bounded import BoundError, json_as
-from pgstrata.ownership import own_folder
+from pgstrata.files.bounded import BoundError, json_as
+from pgstrata.files.disk import read_regular
+from pgstrata.files.ownership import own_folder
 from pgstrata.server.cache import ADVICE, building
 from pgstrata.server.process import start
-from pgstrata.store.disk import read_regular
 from pgstrata.workload.tpcds import data
 from pgstrata.workload.tpcds.compare import RightAnswer
 

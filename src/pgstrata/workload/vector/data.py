@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pgstrata.bounded import BoundError, json_as
 from pgstrata.errors import ServerError
+from pgstrata.files.bounded import BoundError, json_as
+from pgstrata.files.disk import read_regular
 from pgstrata.server.cache import cache_folder, keeping, use
-from pgstrata.store.disk import read_regular
 from pgstrata.workload.vector.options import Distance, VectorOptions
 
 FOLDER = "vectors"

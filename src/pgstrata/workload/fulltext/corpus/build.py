@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata import numbers
-from pgstrata.bounded import json_any
 from pgstrata.errors import UsageError
-from pgstrata.ownership import read_small
+from pgstrata.files.bounded import json_any
+from pgstrata.files.ownership import read_small
+from pgstrata.files.user_files import shown
 from pgstrata.server.cache import cache_folder, keeping, use
-from pgstrata.user_files import shown
 from pgstrata.workload.fulltext.corpus import rows, sources
 from pgstrata.workload.fulltext.corpus.mail import parse
 from pgstrata.workload.fulltext.corpus.synthetic import CorpusShape

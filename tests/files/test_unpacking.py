@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pgstrata import unpacking
-from pgstrata.unpacking import ArchiveError, opened, unpack
+from pgstrata.files import unpacking
+from pgstrata.files.unpacking import ArchiveError, opened, unpack
 
 FILE, FOLDER, SYMBOLIC, HARD = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
 

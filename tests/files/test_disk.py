@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pgstrata.store.disk import remove_tree
+from pgstrata.files.disk import remove_tree
 
 
 def test_a_tree_goes_and_what_its_links_name_stays(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pgstrata import numbers
 from pgstrata.errors import StoreError, is_disk_full
-from pgstrata.ownership import private_opener
+from pgstrata.files.ownership import private_opener
 
 REMOVED_AT_ONCE = 8
 """Files of a folder's tree that are removed at the same time."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pgstrata import user_files
 from pgstrata.errors import UsageError
+from pgstrata.files import user_files
 
 
 @pytest.fixture(autouse=True)
