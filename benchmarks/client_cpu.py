@@ -26,7 +26,7 @@ from typing import Any
 from peers import ROWS, options, serving
 
 from pgstrata.driver.path import find_driver
-from pgstrata.server.acquire import acquire
+from pgstrata.server.find.acquire import acquire
 
 SCALE = 20
 

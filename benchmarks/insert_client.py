@@ -18,9 +18,9 @@ from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Done, Failure
 from pgstrata.driver.spec import EngineChoice
 from pgstrata.measure.step import driver_spec
-from pgstrata.server.acquire import acquire
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import find_fragment, resolve
+from pgstrata.server.find.acquire import acquire
 from pgstrata.workload.core.language import Admin, Settle, Step
 from pgstrata.workload.insert.options import InsertOptions
 from pgstrata.workload.insert.steps import InsertBenchmark

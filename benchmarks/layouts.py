@@ -27,7 +27,7 @@ from pgstrata.campaign.plan.order import BLOCK_SECONDS
 from pgstrata.judge.pairs import pairs_of
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.self_comparison import LABELS, options_of
-from pgstrata.server.acquire import acquire
+from pgstrata.server.find.acquire import acquire
 from pgstrata.stats.estimate import estimate
 from pgstrata.store import Results
 from pgstrata.store.record import StepRecord

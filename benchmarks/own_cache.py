@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pgstrata.server.cache import cache_dir
+from pgstrata.server.find.cache import cache_dir
 
 
 @contextmanager

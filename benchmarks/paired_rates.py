@@ -31,8 +31,8 @@ from scipy.stats import t as student
 
 from pgstrata.driver.path import find_driver
 from pgstrata.driver.spec import document
-from pgstrata.server.acquire import acquire
 from pgstrata.server.features import NEWEST
+from pgstrata.server.find.acquire import acquire
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 

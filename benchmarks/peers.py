@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import Fragment, resolve
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 
 ROWS = 500_000
 """Of sysbench's one table."""

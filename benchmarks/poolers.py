@@ -26,10 +26,10 @@ from peers import options, serving
 
 from pgstrata.driver.path import find_driver
 from pgstrata.observe.backends import ServerCpu
-from pgstrata.server.acquire import acquire
-from pgstrata.server.cluster import Cluster
-from pgstrata.server.pooler import Pooler, find_through
-from pgstrata.server.poolers import KINDS, PORT
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.connect.pooler import Pooler, find_through
+from pgstrata.server.connect.poolers import KINDS, PORT
+from pgstrata.server.find.acquire import acquire
 
 SCALE = 10
 CLIENTS = (1, 8, 32)

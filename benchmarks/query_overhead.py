@@ -23,9 +23,9 @@ from own_cache import own_cache
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Done, StatementDone
 from pgstrata.measure.step import driver_spec
-from pgstrata.server.acquire import acquire
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import find_fragment, resolve
+from pgstrata.server.find.acquire import acquire
 from pgstrata.workload.core.language import Admin, Step, Work, WorkContext
 from pgstrata.workload.fulltext import Fulltext
 from pgstrata.workload.fulltext.options import FulltextOptions

@@ -25,9 +25,9 @@ from pathlib import Path
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Done, Failure, Second
 from pgstrata.driver.spec import Connection, ReplaySpec, Spec
-from pgstrata.server.acquire import acquire
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
+from pgstrata.server.find.acquire import acquire
 from pgstrata.traffic.captured import EXTENDED, PREPARED, SIMPLE, Header, Statement, Writer
 
 ROOT = Path(__file__).parents[1]

@@ -28,10 +28,10 @@ import pgstrata.cli.main  # noqa: F401  (what a run has in memory, this has)
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Done
 from pgstrata.measure.step import driver_spec
-from pgstrata.server.acquire import acquire
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.features import NEWEST
+from pgstrata.server.find.acquire import acquire
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.tpcds import Tpcds, data, reference, schema, source
 from pgstrata.workload.tpcds.options import TpcdsOptions, numbers_in

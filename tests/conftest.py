@@ -13,8 +13,8 @@ import pytest
 from hypothesis import settings
 
 from pgstrata.errors import PgstrataError
-from pgstrata.server.acquire import acquire
-from pgstrata.server.model import Server
+from pgstrata.server.find.acquire import acquire
+from pgstrata.server.find.model import Server
 from pgstrata.server.source import BuiltServer, build, tree_of_archive
 from support.built import QUICK, pgvector_source, quick_build, write_hello
 from support.disks import small_disk

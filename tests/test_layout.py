@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.layout import Layout, draw, not_randomized
-from pgstrata.server.process import spawn
+from pgstrata.server.system.process import spawn
 
 needed = pytest.mark.skipif(draw() is None, reason="this kernel does not let a program choose its layout")
 

@@ -24,8 +24,8 @@ from pgstrata.cli import main
 from pgstrata.driver.path import find_driver
 from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
-from pgstrata.server import prebuilt
 from pgstrata.server.features import NEWEST
+from pgstrata.server.find import prebuilt
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.fulltext import queries

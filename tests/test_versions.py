@@ -40,11 +40,17 @@ ALLOWED = {
     ("server/config/settings.py", "int(first) <= major"): TABLE,
     ("server/config/settings.py", "major <= int(last)"): TABLE,
     ("server/features.py", "self.version_num >= feature.first"): NOTHING_TO_ASK,
-    ("server/lookup.py", "version is None"): NO_SERVER,
-    ("server/memory.py", "version == 2"): NO_SERVER,
-    ("server/poolers.py", "version >= (1, 24)"): "the pooler's own version, whose configuration is not shown",
-    ("server/poolers.py", "version >= (1, 21)"): "the pooler's own version, whose configuration is not shown",
-    ("server/prebuilt.py", "v == version"): "looks a published release up",
+    ("server/find/lookup.py", "version is None"): NO_SERVER,
+    ("server/system/memory.py", "version == 2"): NO_SERVER,
+    (
+        "server/connect/poolers.py",
+        "version >= (1, 24)",
+    ): "the pooler's own version, whose configuration is not shown",
+    (
+        "server/connect/poolers.py",
+        "version >= (1, 21)",
+    ): "the pooler's own version, whose configuration is not shown",
+    ("server/find/prebuilt.py", "v == version"): "looks a published release up",
     ("server/source/build.py", "major_of(kept.record.version_num) == major_of(tree.version_num)"): (
         "how long a build takes is estimated by the last one of the same version"
     ),
@@ -53,7 +59,10 @@ ALLOWED = {
     ("server/source/mend.py", "compiler.major >= release[0]"): NO_SERVER,
     ("server/source/mend.py", "need.first <= version_num <= need.last"): OLD_TREES,
     ("server/source/tree.py", "version is None"): NO_SERVER,
-    ("server/tls.py", "most.upper() not in (version.upper() for version in get_args(TlsVersion))"): NO_SERVER,
+    (
+        "server/connect/tls.py",
+        "most.upper() not in (version.upper() for version in get_args(TlsVersion))",
+    ): NO_SERVER,
     ("traffic/captured.py", "version != VERSION"): NO_SERVER,
     ("traffic/logs/seconds.py", "len(ends) > 100000"): NO_SERVER,
     ("upgrade/campaign.py", "version not in there"): "versions that the user wrote into the question",

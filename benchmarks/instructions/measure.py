@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pgstrata.server.process import die_with_parent
+from pgstrata.server.system.process import die_with_parent
 
 Json = dict[str, Any]
 

@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pgstrata.server.process import die_with_parent
+from pgstrata.server.system.process import die_with_parent
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from sensitivity.measure import append, begun, build, read

@@ -44,7 +44,7 @@ from typing import Any
 
 from pgstrata.judge.pairs import pairs_of
 from pgstrata.measure.campaign import default_data_dir
-from pgstrata.server.process import die_with_parent
+from pgstrata.server.system.process import die_with_parent
 from pgstrata.stats.estimate import Estimate, estimate
 from pgstrata.store import Results
 from pgstrata.store.record import StepRecord

@@ -17,7 +17,7 @@ import pytest
 
 from pgstrata.bisect.hunt import TRIES
 from pgstrata.cli.main import invoke
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from support.program import Program, Running, living_in
 from support.tree import commit, git, repository
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from support.program import Program
 from support.tree import commit, git, serving
 

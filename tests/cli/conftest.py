@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from support.bench import TABLES, Bench, Done, run_bench
 from support.program import Running
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from support.bench import Bench, json_of, url
 from support.program import environment
 from support.steps import EVERY_META_COMMAND

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from support.bench import Bench, json_of, pgbench, url
 from support.program import environment, living_in
 

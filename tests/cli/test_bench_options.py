@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from support.bench import Bench, json_of, pgbench, run_bench
 
 ANY = r"[\d.]+"

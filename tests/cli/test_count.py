@@ -14,9 +14,9 @@ from pgstrata.measure.instructions.engine import drive
 from pgstrata.measure.instructions.marks import Length, counted
 from pgstrata.measure.instructions.perf import PAGE_FAULTS, PerfEngine, counters_missing
 from pgstrata.measure.step import driver_spec
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.server.source import BuiltServer
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step, Uniform
 from support.built import QUICK

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from support.program import Program, Start, WriteCampaign, living_in
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.acquire import acquire
+from pgstrata.server.find.acquire import acquire
 from support.program import environment
 
 CAMPAIGN = """

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.cache import cache_dir
-from pgstrata.server.model import Server
+from pgstrata.server.find.cache import cache_dir
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from pgstrata.store.ask import query
 from support.program import Program, Start, living_in

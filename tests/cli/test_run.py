@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from support.program import Program, WriteCampaign
 from support.records import on_disk

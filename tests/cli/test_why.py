@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.observe.profile import unavailable
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from support.interleaved import write
 from support.program import Program
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from pgstrata.driver.path import find_driver
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import Resolved
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 
 ROLE = {"name": "query", "clients": 1, "scripts": [{"ops": [{"sql": ["SELECT 1"], "name": "one"}]}]}
 

@@ -31,7 +31,7 @@ from pgstrata.fleet.tasks import (
     decode_task,
     encode,
 )
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.server.source.recipe import Build
 from pgstrata.store import Results
 from pgstrata.store.record import Qualification

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from support.fleet import engine_on_loopback
 from support.program import Program

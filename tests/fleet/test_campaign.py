@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from support.fleet import engine_on_loopback, qualified
 from support.interleaved import write

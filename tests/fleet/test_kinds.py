@@ -10,7 +10,7 @@ from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.errors import UsageError
 from pgstrata.fleet.kinds import divided, kind_of, parts
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from support.fleet import qualified
 from support.interleaved import write

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from support.fleet import engine_on_loopback, qualified
 from support.passwords import CANARY, passwords_only

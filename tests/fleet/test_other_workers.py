@@ -14,7 +14,7 @@ import pytest
 import pgstrata
 from pgstrata.driver.path import find_driver
 from pgstrata.fleet.machine import driver_build
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from support.fleet import engine_on_loopback, qualified
 from support.interleaved import write

@@ -15,9 +15,9 @@ from pgstrata.errors import ServerError
 from pgstrata.fleet.portable import opened, portable
 from pgstrata.fleet.servers import finder, install, packed_tree, provide, without_files
 from pgstrata.fleet.tasks import Provide, Provided, Wanted
-from pgstrata.server.acquire import acquire
-from pgstrata.server.lookup import look_up
-from pgstrata.server.model import Server
+from pgstrata.server.find.acquire import acquire
+from pgstrata.server.find.lookup import look_up
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from support.tree import git, serving
 

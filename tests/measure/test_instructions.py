@@ -18,7 +18,7 @@ from pgstrata.measure.instructions.rows import cycles, function_rows, start_row,
 from pgstrata.measure.instructions.start import CountedPhase, plan_steps, settings_for
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.features import NEWEST
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import (
     FixedRate,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import ServerError
-from pgstrata.server import control_groups
-from pgstrata.server.memory import MemoryGroup
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
+from pgstrata.server.system import control_groups
+from pgstrata.server.system.memory import MemoryGroup
 from support.kills import (
     FROZEN,
     HUP,

@@ -16,7 +16,7 @@ import pytest
 
 from pgstrata.observe import other_load
 from pgstrata.observe.other_load import OtherLoad
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from support.interleaved import write
 from support.program import Program, Running, environment

@@ -14,7 +14,7 @@ from pgstrata.campaign.file.reading import campaign_of
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.placement import busy_connections, draw_cpus, pin
 from pgstrata.server.features import NEWEST
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Step
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from support.program import Running, living_in
 
 needs_valgrind = pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
@@ -160,9 +160,9 @@ import signal, sys, time
 from pathlib import Path
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.process_end import allow_process_end
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
-from pgstrata.server.acquire import acquire
+from pgstrata.server.find.acquire import acquire
 allow_process_end()
 server = acquire("pg:17")
 with Interrupts(lambda text: print(text, flush=True)) as interrupts:

@@ -11,9 +11,9 @@ import pytest
 
 from pgstrata.driver.samples import samples
 from pgstrata.measure.query_plans import step_plans
-from pgstrata.server.acquire import acquire
-from pgstrata.server.cluster import Cluster
-from pgstrata.server.model import Server
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.find.acquire import acquire
+from pgstrata.server.find.model import Server
 from pgstrata.workload.core.language import Expr, Headline, PgbenchScript, Role, Script, Sql, Step
 from support.steps import run_step, running, with_transactions
 

@@ -9,7 +9,7 @@ import pytest
 
 from pgstrata.measure.interrupt import Interrupted
 from pgstrata.measure.quiet import QuietWait
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from support.interleaved import write
 from support.program import Program
 

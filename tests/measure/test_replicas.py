@@ -13,7 +13,7 @@ import polars as pl
 import psutil
 import pytest
 
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from support.program import Program, Running, living_in
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results, Run
 from support.interleaved import text
 from support.kills import KILL, ONE, TERM, Room, end_when, run

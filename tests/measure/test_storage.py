@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 
 from pgstrata.numbers import milliseconds
-from pgstrata.server.delayed_disk import IMAGE
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
+from pgstrata.server.system.delayed_disk import IMAGE
 from pgstrata.store import Results, Run
 from support.delayed_disk import AT_LEAST_SECONDS, DELAY_SECONDS, disks_of, needs_delayed_disk
 from support.program import Program, Running

@@ -14,13 +14,13 @@ from pgstrata.driver.client import Driver
 from pgstrata.driver.spec import EngineChoice
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.measure.step import driver_spec
-from pgstrata.server.acquire import acquire
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.cluster.foreign import ForeignCluster
 from pgstrata.server.config.resolve import resolve
-from pgstrata.server.foreign import ForeignCluster
-from pgstrata.server.model import Server
-from pgstrata.server.pooler import Through, check_through, find_through
-from pgstrata.server.poolers import KINDS, PORT, Place
+from pgstrata.server.connect.pooler import Through, check_through, find_through
+from pgstrata.server.connect.poolers import KINDS, PORT, Place
+from pgstrata.server.find.acquire import acquire
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step
 from support.program import Program, Running
@@ -74,7 +74,7 @@ def test_a_pooler_that_is_not_there_or_is_something_else_is_named(
     with pytest.raises(ServerError, match="is no odyssey"):
         find_through("odyssey:/bin/echo", {})
     monkeypatch.setenv("PATH", str(place))
-    monkeypatch.setattr("pgstrata.server.pooler.SYSTEM", str(place))
+    monkeypatch.setattr("pgstrata.server.connect.pooler.SYSTEM", str(place))
     for kind in KINDS.values():
         with pytest.raises(ServerError, match="the program is not there") as caught:
             find_through(kind.name, {})

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import Resolved
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 
 # Everything is logged, and autovacuum comes within a second or two.
 SETTINGS = {

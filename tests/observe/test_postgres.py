@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pgstrata.observe import old, postgres
 from pgstrata.observe.postgres import CLUSTER_VIEWS, DATABASE_VIEWS, Counters
 from pgstrata.observe.waits import WaitSampler
-from pgstrata.server.acquire import acquire
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.find.acquire import acquire
 from pgstrata.store.record import TableSizes
 from support.steps import running
 

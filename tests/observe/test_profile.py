@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.observe.profile import ProfileOptions, Profiler, explain, unavailable
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 
 needs_perf = pytest.mark.skipif(bool(unavailable()), reason="perf is not installed")
 SHORT = ProfileOptions(seconds=1.0, frequency=199)

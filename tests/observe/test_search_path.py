@@ -10,8 +10,8 @@ from psycopg import Connection
 
 from pgstrata.measure.run import borrowed
 from pgstrata.observe import postgres
-from pgstrata.server.cluster import Cluster
-from pgstrata.server.session import catalogs_only
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.connect.session import catalogs_only
 from pgstrata.traffic.synthetic import statistics
 
 Session = Connection[tuple[object, ...]]

@@ -17,7 +17,7 @@ import pytest
 from pgstrata.errors import ServerError
 from pgstrata.observe import StepObserved, StepWatch
 from pgstrata.observe.host import RATES
-from pgstrata.server.cluster import Cluster, ForeignCluster
+from pgstrata.server.cluster.cluster import Cluster, ForeignCluster
 
 Session = psycopg.Connection[Any]
 

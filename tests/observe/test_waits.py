@@ -9,7 +9,7 @@ import pytest
 
 from pgstrata.observe import StepWatch
 from pgstrata.observe.waits import WaitSampler
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 
 
 def test_who_waits_for_what(cluster: Cluster) -> None:

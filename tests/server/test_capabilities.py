@@ -9,13 +9,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgstrata.server.acquire import acquire
 from pgstrata.server.capabilities import catalog_of, column, function, programs_of, relation, setting
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.known import KnownSettings, known_settings
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.config.settings import names
-from pgstrata.server.model import Server
+from pgstrata.server.find.acquire import acquire
+from pgstrata.server.find.model import Server
 
 NOTHING = Resolved("", (), {}, (), ())
 

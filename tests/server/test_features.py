@@ -8,14 +8,14 @@ import psycopg
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.server.acquire import acquire
 from pgstrata.server.capabilities import catalog_of
+from pgstrata.server.cluster.extensions import lacking
+from pgstrata.server.cluster.replica import Replicas, check_replicas
 from pgstrata.server.config.known import KnownSettings, known_settings
 from pgstrata.server.config.resolve import Resolved
-from pgstrata.server.extensions import lacking
 from pgstrata.server.features import Feature, Features, ask_features
-from pgstrata.server.model import Server
-from pgstrata.server.replica import Replicas, check_replicas
+from pgstrata.server.find.acquire import acquire
+from pgstrata.server.find.model import Server
 from support.steps import running
 
 NOTHING = Resolved("", (), {}, (), ())

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from support.program import environment
 
 Done = subprocess.CompletedProcess[str]

@@ -7,7 +7,7 @@ import shutil
 import tarfile
 from pathlib import Path
 
-from pgstrata.server.cache import cache_dir
+from pgstrata.server.find.cache import cache_dir
 from pgstrata.server.source import Build
 from support.sources import debian_source
 

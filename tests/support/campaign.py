@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.campaign.plan.runs import Plan, make_plan
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.server.source.recipe import Build
 from pgstrata.store import Results
 

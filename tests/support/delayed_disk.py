@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.server.delayed_disk import check_kernel, ticks_per_second
+from pgstrata.server.system.delayed_disk import check_kernel, ticks_per_second
 
 DELAY_SECONDS = math.ceil(3000 / ticks_per_second()) / 1000
 """Three ticks, the shortest that a kernel makes: all of a server's files wait."""

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from support.records import on_disk
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from pgstrata.server import control_groups
+from pgstrata.server.system import control_groups
 from support.interleaved import text as interleaved
 from support.program import environment, living_in
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 
 CANARY = "c4naryPa55"
 

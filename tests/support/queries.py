@@ -10,7 +10,7 @@ from typing import Any
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import StatementDone
 from pgstrata.measure.step import driver_spec
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.workload.core.language import Digest, Phase, Step, Work, WorkContext
 from support.steps import run_phase
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from pgstrata.server.cluster import USER, Cluster
+from pgstrata.server.cluster.cluster import USER, Cluster
 
 SCHEMA = r"""
 CREATE SCHEMA audit;

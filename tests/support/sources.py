@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.cache import cache_dir
+from pgstrata.server.find.cache import cache_dir
 
 APT = Path("/etc/apt")
 

@@ -18,9 +18,9 @@ from pgstrata.driver.events import Failure, Second
 from pgstrata.driver.spec import Connection, EngineChoice
 from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import driver_spec
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import Fragment, resolve
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step
 
 Json = dict[str, Any]

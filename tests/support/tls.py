@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 
 VALID = ("20200101000000Z", "20990101000000Z")
 PAST = ("20200101000000Z", "20210101000000Z")

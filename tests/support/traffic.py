@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.traffic.shapes import shape
 
 SETTINGS: Mapping[str, str] = {

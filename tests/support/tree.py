@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 
 CONFIGURE = """#!/bin/sh
 # --with-lz4 --enable-cassert --without-readline

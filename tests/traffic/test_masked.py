@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.server.features import NEWEST
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import Captured
 from pgstrata.traffic.literals import Purpose

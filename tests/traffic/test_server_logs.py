@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgstrata.server.cluster import Cluster
-from pgstrata.server.model import Server
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.find.model import Server
 from pgstrata.traffic.account import ENDED, MESSAGES, ROWS_OF_COPY
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import Captured, Header, Statement

@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgstrata.server.cluster import Cluster
-from pgstrata.server.model import Server
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.find.model import Server
 from pgstrata.traffic import account
 from pgstrata.traffic.account import CUT_VALUES
 from pgstrata.traffic.capture import capture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from support.shop import dump, pg_dump
 from support.steps import database, running
 from support.traffic import SCHEMA, SETTINGS, Shop, take_logs

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.traffic.captured import Header
 from pgstrata.upgrade.campaign import labels, rounds_in_time
 from pgstrata.upgrade.question import Question, server_of, spec_of, targets_of

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from pgstrata.cli.main import invoke
-from pgstrata.server.cluster import USER
-from pgstrata.server.model import Server
+from pgstrata.server.cluster.cluster import USER
+from pgstrata.server.find.model import Server
 from pgstrata.traffic.captured import Captured
 from support.page import PageReader
 from support.program import Program

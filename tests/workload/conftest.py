@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pgstrata.server.cluster import Cluster
-from pgstrata.server.model import Server
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.find.model import Server
 from support.steps import running
 
 

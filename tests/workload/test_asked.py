@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pgstrata.server.acquire import acquire
 from pgstrata.server.features import Features
+from pgstrata.server.find.acquire import acquire
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase, Step
 from pgstrata.workload.core.options import NotInVersionError

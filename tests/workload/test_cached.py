@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pgstrata import numbers
-from pgstrata.server.cache import cache_dir
-from pgstrata.server.snapshot import folder_bytes
+from pgstrata.server.cluster.snapshot import folder_bytes
+from pgstrata.server.find.cache import cache_dir
 from pgstrata.workload.cached import cached
 from pgstrata.workload.fulltext.corpus.build import Synthetic, synthetic
 from pgstrata.workload.vector.data import VectorData

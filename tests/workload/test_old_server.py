@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pgstrata.server.cluster import Cluster
-from pgstrata.server.model import Server
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.find.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 from support.steps import run_phase, running

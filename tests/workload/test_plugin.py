@@ -12,7 +12,7 @@ from pgstrata.campaign.plan.loaded import data_made_of
 from pgstrata.campaign.plan.runs import make_plan
 from pgstrata.errors import UsageError
 from pgstrata.server.features import NEWEST
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from pgstrata.workload import catalog, plugin
 from pgstrata.workload.core.language import Step

@@ -25,8 +25,8 @@ from pgstrata.measure.progress import plain_lines
 from pgstrata.measure.two_servers import MeasuredRatio, MeasuredWork, OtherFailedError, TwoServers
 from pgstrata.observe.other_load import OtherLoad
 from pgstrata.observe.profile import unavailable
-from pgstrata.server.acquire import acquire
 from pgstrata.server.config.resolve import find_fragment
+from pgstrata.server.find.acquire import acquire
 from pgstrata.server.source import BuildError
 from pgstrata.store.lock import ResultsLock
 from pgstrata.workload.core.options import NamesFiles

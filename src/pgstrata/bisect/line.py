@@ -170,7 +170,7 @@ def about_commit(repo: Path, hash_: str) -> Commit:
 def releases(specs: Sequence[str], variant: Json) -> Range:
     """A series of servers, say `pg:13`, `pg:14`, `pg:15`. Raises UsageError for fewer than two or one
     twice."""
-    from pgstrata.server.acquire import check_spec
+    from pgstrata.server.find.acquire import check_spec
 
     _check_series("--releases", specs)
     for spec in specs:

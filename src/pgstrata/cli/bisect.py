@@ -248,7 +248,7 @@ def _execute(search: SearchSettings, form: TextOrJson) -> int:
     from pgstrata.measure.interrupt import Interrupted
     from pgstrata.report.search.page import write_search
     from pgstrata.report.search.text import record, sentences
-    from pgstrata.server.secrets import shown_words
+    from pgstrata.server.connect.secrets import shown_words
 
     console = progress_console()
     try:

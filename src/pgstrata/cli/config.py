@@ -65,7 +65,7 @@ def explain(
     from pgstrata.cli.output import print_json
     from pgstrata.server.config.classes import check_keep
     from pgstrata.server.config.resolve import find_fragment, resolve
-    from pgstrata.server.lookup import version_of
+    from pgstrata.server.find.lookup import version_of
 
     version, number = version_of(server)
     names = [name for text in fragments for name in text.split("+")]  # as --config takes them

@@ -143,7 +143,7 @@ def _execute(campaign: Campaign, fresh: bool, callers: str | None, form: TextOrJ
     from pgstrata.measure.instructions.count import count_campaign
     from pgstrata.measure.interrupt import Interrupted
     from pgstrata.report.counts import sides_of, text
-    from pgstrata.server.secrets import shown_words
+    from pgstrata.server.connect.secrets import shown_words
     from pgstrata.store import Results
 
     results = Results(campaign.spec.results)

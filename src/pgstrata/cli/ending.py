@@ -25,7 +25,7 @@ class Interruption(BaseException):
 
 def stopped() -> str:
     """What is said when a signal has ended a campaign."""
-    from pgstrata.server.secrets import shown_words
+    from pgstrata.server.connect.secrets import shown_words
 
     again = shlex.join(["pgstrata", *shown_words(sys.argv[1:])])
     return f"stopped; what is finished is kept, the rest is done by the same command: {again}"
@@ -82,7 +82,7 @@ def _print(message: str, hint: str) -> None:
 
 def _safe(text: str, most: int = MOST_TEXT) -> str:
     """Whoever the words come from: no secrets of a connection, nothing that a terminal would obey."""
-    from pgstrata.server.secrets import without_secrets
+    from pgstrata.server.connect.secrets import without_secrets
 
     shown = harmless(without_secrets(text[: 2 * most]))
     return shown if len(shown) <= most else shown[:most] + " …"

@@ -94,7 +94,7 @@ def patch(
     from pgstrata.patch.compare import compare_series, pairs_of
     from pgstrata.patch.series import series_of
     from pgstrata.report import patches as mail
-    from pgstrata.server.secrets import shown_words
+    from pgstrata.server.connect.secrets import shown_words
     from pgstrata.store import slug
 
     if not 0.1 <= max_seconds <= 30 * 86_400:

@@ -331,7 +331,7 @@ def _plan_record(plan: Plan) -> dict[str, object]:
 def show_plan(campaign: Campaign, fresh: bool, form: TextOrJson = TextOrJson.text) -> None:
     from pgstrata.campaign.plan.runs import make_plan
     from pgstrata.cli.output import print_json
-    from pgstrata.server.lookup import look_up
+    from pgstrata.server.find.lookup import look_up
     from pgstrata.store import Results
 
     plan = make_plan(

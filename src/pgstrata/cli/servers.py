@@ -35,7 +35,7 @@ def list_(
       pgstrata servers list --available
     """
     from pgstrata.cli.output import print_rows
-    from pgstrata.server import acquire
+    from pgstrata.server.find import acquire
     from pgstrata.server.source import built, failures
     from pgstrata.server.source.cache import size
 
@@ -75,7 +75,7 @@ def fetch(
       pgstrata servers fetch 12 17
       pgstrata servers fetch latest
     """
-    from pgstrata.server import acquire
+    from pgstrata.server.find import acquire
 
     for version in versions:
         spec = version if version.startswith("pg:") else f"pg:{version}"
@@ -130,7 +130,7 @@ def build(
       pgstrata servers build src:~/postgresql --patch better.patch --contrib pg_prewarm
     """
     from pgstrata.errors import UsageError
-    from pgstrata.server import acquire
+    from pgstrata.server.find import acquire
     from pgstrata.server.source.recipe import DEFAULT
     from pgstrata.server.source.spec import is_source
 
@@ -209,7 +209,7 @@ def remove(
       pgstrata servers remove 12.22
       pgstrata servers remove release9.0.23 git20devel-1a2b3c4d.o3_native
     """
-    from pgstrata.server import acquire
+    from pgstrata.server.find import acquire
     from pgstrata.server.source import cache
 
     for version in versions:

@@ -16,7 +16,7 @@ from pgstrata.errors import PgstrataError, ServerError
 from pgstrata.fleet.tasks import Look, SeenMachine
 from pgstrata.measure.campaign import default_data_dir
 from pgstrata.observe import machine
-from pgstrata.server import prebuilt
+from pgstrata.server.find import prebuilt
 
 NAME = "PGSTRATA_MACHINE"
 """In the environment of a worker: it passes for a machine of this name, to try a fleet on one host."""

@@ -37,7 +37,7 @@ from pgstrata.fleet.tasks import (
     encode,
     unable,
 )
-from pgstrata.server.cache import building, cache_folder
+from pgstrata.server.find.cache import building, cache_folder
 
 PRELOAD = "pgstrata.fleet.restricted"
 """The module that keeps workers and schedulers to typed tasks."""

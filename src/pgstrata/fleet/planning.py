@@ -5,7 +5,7 @@ from __future__ import annotations
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.runs import Plan, make_plan
 from pgstrata.fleet.kinds import divided
-from pgstrata.server.lookup import look_up
+from pgstrata.server.find.lookup import look_up
 from pgstrata.store import Results
 
 

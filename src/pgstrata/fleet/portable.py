@@ -19,9 +19,9 @@ from pgstrata.campaign.plan.model import Variant
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import UsageError
 from pgstrata.fleet.tasks import Portable
-from pgstrata.server.cache import building, cache_folder, publish
-from pgstrata.server.pooler import is_address
-from pgstrata.server.secrets import HIDDEN, shown, shown_spec
+from pgstrata.server.connect.pooler import is_address
+from pgstrata.server.connect.secrets import HIDDEN, shown, shown_spec
+from pgstrata.server.find.cache import building, cache_folder, publish
 from pgstrata.workload.core.options import NamesFiles
 from pgstrata.workload.plugin import source_of
 

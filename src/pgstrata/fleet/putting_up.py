@@ -28,7 +28,7 @@ from pgstrata.files.bounded import BoundError, json_as
 from pgstrata.files.ownership import read_small
 from pgstrata.files.user_files import read_text, user_path
 from pgstrata.fleet.certificates import KEY, Certificates, certificates_in, make_certificates
-from pgstrata.server.cache import cache_folder
+from pgstrata.server.find.cache import cache_folder
 
 UP_SECONDS = 180.0
 """How long a cluster may take to come up."""

@@ -12,14 +12,14 @@ from pgstrata.campaign.file.models import Campaign
 from pgstrata.errors import ServerError
 from pgstrata.fleet import parcel
 from pgstrata.fleet.tasks import Parcel, Provide, Provided, TreeParcel, Wanted
-from pgstrata.server.account import check_reachable, server_account
-from pgstrata.server.acquire import acquire, of_build
-from pgstrata.server.cache import building, cache_folder, publish
-from pgstrata.server.model import Server
+from pgstrata.server.find.acquire import acquire, of_build
+from pgstrata.server.find.cache import building, cache_folder, publish
+from pgstrata.server.find.model import Server
 from pgstrata.server.source.build import build
 from pgstrata.server.source.recipe import Build, find_build
 from pgstrata.server.source.spec import find_tree, is_source
 from pgstrata.server.source.tree import Tree
+from pgstrata.server.system.account import check_reachable, server_account
 
 Say = Callable[[str], None]
 

@@ -32,12 +32,12 @@ from pgstrata.measure.progress import Progress, plain_lines, progress_on
 from pgstrata.measure.quiet import QuietWait
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.observe.doctor import examine
-from pgstrata.server.acquire import acquire
-from pgstrata.server.cache import clear_unfinished
-from pgstrata.server.guard import ADVICE, clear_leftovers, folder_mode
-from pgstrata.server.model import Server
+from pgstrata.server.cluster.storage import find_storage
+from pgstrata.server.find.acquire import acquire
+from pgstrata.server.find.cache import clear_unfinished
+from pgstrata.server.find.model import Server
 from pgstrata.server.source import Build, clear_builds
-from pgstrata.server.storage import find_storage
+from pgstrata.server.system.guard import ADVICE, clear_leftovers, folder_mode
 from pgstrata.store import Results, comparisons, kept
 from pgstrata.workload.core.language import Step
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from pgstrata.process_end import may_end_process
-from pgstrata.server.guard import end_claimed
+from pgstrata.server.system.guard import end_claimed
 
 PATIENCE_SECONDS = 1.0
 """How long the exception of one signal may be on its way before the next one raises another."""

@@ -32,8 +32,8 @@ from pgstrata.measure.step import StepResult, driver_spec, measure
 from pgstrata.observe import StepWatch
 from pgstrata.observe.other_load import LoadReading, OtherLoad
 from pgstrata.observe.step import OwnTime
-from pgstrata.server.cluster import Cluster, ForeignCluster
-from pgstrata.server.secrets import public
+from pgstrata.server.cluster.cluster import Cluster, ForeignCluster
+from pgstrata.server.connect.secrets import public
 from pgstrata.store import RunBuilder
 from pgstrata.store.record import AloneRecords, QueryPairs, TookTurns
 from pgstrata.workload.core.language import Digest, Step

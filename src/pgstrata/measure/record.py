@@ -13,7 +13,7 @@ from pgstrata.driver.events import Done, Ready, Replayed, RoleDone, Second
 from pgstrata.judge.sla import sla
 from pgstrata.observe import StepObserved
 from pgstrata.observe.waits import Waits
-from pgstrata.server.cluster import Cluster, ForeignCluster
+from pgstrata.server.cluster.cluster import Cluster, ForeignCluster
 from pgstrata.stats.metrics import metric_line
 from pgstrata.stats.rates import client_percentiles, per_second, rate_percentiles
 from pgstrata.store.record import (

@@ -20,8 +20,8 @@ from typing import Literal
 from pgstrata import numbers
 from pgstrata.errors import PgstrataError
 from pgstrata.observe import disks, host, machine
-from pgstrata.server.account import server_account
-from pgstrata.server.network import Way, way_to_close
+from pgstrata.server.system.account import server_account
+from pgstrata.server.system.network import Way, way_to_close
 
 State = Literal["ok", "warn", "bad", "unknown"]
 ROOT = Path("/")

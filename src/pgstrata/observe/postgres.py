@@ -19,7 +19,7 @@ from psycopg.rows import RowMaker, dict_row, scalar_row
 
 from pgstrata.observe import old
 from pgstrata.server.capabilities import catalog_of, column, function, setting
-from pgstrata.server.session import use_catalogs_only
+from pgstrata.server.connect.session import use_catalogs_only
 from pgstrata.store.record import Bloat, Sizes, TableRecord, TableSizes
 
 Session = Connection[Any]

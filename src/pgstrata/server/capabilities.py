@@ -25,8 +25,8 @@ from typing import Any, Literal
 import psycopg
 
 from pgstrata.errors import ServerError, server_said
-from pgstrata.server.account import Account, server_account
-from pgstrata.server.process import server_env
+from pgstrata.server.system.account import Account, server_account
+from pgstrata.server.system.process import server_env
 
 _SECONDS = 30.0
 """How long a program may take to answer."""

@@ -16,11 +16,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pgstrata.server.acquire import acquire, available
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.config.settings import COLUMNS, major_name, major_of, names, written
-from pgstrata.server.model import version_number
+from pgstrata.server.find.acquire import acquire, available
+from pgstrata.server.find.model import version_number
 
 _QUERY = """
     SELECT name, vartype, coalesce(unit, ''), coalesce(min_val, ''), coalesce(max_val, ''),

@@ -13,7 +13,7 @@ from pgstrata.campaign.plan.runs import labels_of_alike
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
 from pgstrata.server.config.settings import major_name, major_of
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.stats.sequential import FIRST
 from pgstrata.traffic.captured import Header
 from pgstrata.upgrade.question import Question, is_version, server_of, spec_of

@@ -10,7 +10,7 @@ from pathlib import Path
 from pgstrata.campaign.file.servers import NamedServer, listed_servers, single_server
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
-from pgstrata.server.acquire import check_spec
+from pgstrata.server.find.acquire import check_spec
 from pgstrata.store.record import OTHER_LOAD
 from pgstrata.workload.custom.contents import digest_of
 

@@ -18,9 +18,9 @@ from pgstrata.files.user_files import shown
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
-from pgstrata.server.acquire import acquire
+from pgstrata.server.connect.secrets import without_secrets
 from pgstrata.server.features import NEWEST
-from pgstrata.server.secrets import without_secrets
+from pgstrata.server.find.acquire import acquire
 from pgstrata.store import Results
 from pgstrata.store.lock import ResultsLock
 from pgstrata.traffic.capture import capture

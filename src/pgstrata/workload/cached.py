@@ -13,10 +13,10 @@ from pathlib import Path
 
 from pgstrata.files.bounded import json_any
 from pgstrata.files.ownership import read_small
-from pgstrata.server import delay, loaded
-from pgstrata.server.cache import cache_folder, remove
-from pgstrata.server.loaded import LoadedRecord
-from pgstrata.server.snapshot import folder_bytes
+from pgstrata.server.cluster import delay, loaded
+from pgstrata.server.cluster.loaded import LoadedRecord
+from pgstrata.server.cluster.snapshot import folder_bytes
+from pgstrata.server.find.cache import cache_folder, remove
 from pgstrata.workload.custom import contents, source
 from pgstrata.workload.fulltext.corpus import build as corpus
 from pgstrata.workload.tpcds import data as tpcds

@@ -10,7 +10,7 @@ import pytest
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.campaign.plan.runs import Plan, make_plan
 from pgstrata.errors import UsageError
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from pgstrata.store.record import ServerRecord
 from support.campaign import plan

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from support.disks import small_disk
 from support.interleaved import by_variant, write
 from support.program import Program, Running

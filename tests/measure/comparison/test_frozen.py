@@ -17,8 +17,8 @@ import pytest
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.campaign.plan.order import has_stretches, schedule_of
 from pgstrata.measure.comparison.frozen import ActiveClock, FrozenTurns, _turns
-from pgstrata.server.freezer import Freezer
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
+from pgstrata.server.system.freezer import Freezer
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step
 from support.disks import small_disk

@@ -9,7 +9,7 @@ import pytest
 
 from pgstrata.driver.events import SqlError, StatementDone
 from pgstrata.measure.comparison.queries import queries_of
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from support.interleaved import by_variant
 from support.program import Program
 

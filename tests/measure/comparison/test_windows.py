@@ -31,7 +31,7 @@ from pgstrata.layout import draw
 from pgstrata.observe.profile import unavailable
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.features import NEWEST
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Step
 from support.interleaved import by_variant, write

@@ -11,8 +11,8 @@ from pgstrata.driver.samples import Sample
 from pgstrata.measure.query_plans import step_plans
 from pgstrata.measure.run.modules import create_modules, versions
 from pgstrata.measure.run.settle import run_settle, vacuum_options
-from pgstrata.server.acquire import acquire
 from pgstrata.server.capabilities import catalog_of
+from pgstrata.server.find.acquire import acquire
 from pgstrata.workload.core.language import Settle
 from support.steps import running
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.server.acquire import acquire
-from pgstrata.server.cluster import Cluster, new_database
+from pgstrata.server.cluster.cluster import Cluster, new_database
 from pgstrata.server.config.conf_file import Fragment, quoted
 from pgstrata.server.config.resolve import Resolved, resolve
 from pgstrata.server.config.settings import history
-from pgstrata.server.model import Server
+from pgstrata.server.find.acquire import acquire
+from pgstrata.server.find.model import Server
 
 PRODUCTION = """
 ssl_min_protocol_version = 'TLSv1.2'

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.server.acquire import acquire
 from pgstrata.server.config.classes import CLASSES, check_keep, is_left_out
 from pgstrata.server.config.conf_file import Fragment
 from pgstrata.server.config.resolve import Resolved, resolve
 from pgstrata.server.config.settings import history, names
-from pgstrata.server.model import Server
+from pgstrata.server.find.acquire import acquire
+from pgstrata.server.find.model import Server
 
 
 def made(text: str, server: Server | None = None, keep: tuple[str, ...] = ()) -> Resolved:

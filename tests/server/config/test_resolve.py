@@ -19,7 +19,7 @@ from pgstrata.server.config.resolve import (
     shipped_fragments,
 )
 from pgstrata.server.config.settings import history, major_of, setting
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 
 GB = 1 << 30
 EVERY = [

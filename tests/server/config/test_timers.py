@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.config.timers import PERIODS, TurnLengths, longer_timers
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 
 TWO = TurnLengths(2, 0.5, 30.0)
 

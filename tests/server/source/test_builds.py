@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import PgstrataError, UsageError
-from pgstrata.server.acquire import acquire
+from pgstrata.server.find.acquire import acquire
 from pgstrata.server.source import (
     SHIPPED,
     Build,

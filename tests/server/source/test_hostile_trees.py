@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import OwnershipError, PgstrataError
-from pgstrata.server.acquire import acquire
+from pgstrata.server.find.acquire import acquire
 from pgstrata.server.source import SHIPPED, build, tree_of_folder
 from support.program import Program
 from support.tree import CONFIGURE, repository, small_tree
@@ -176,7 +176,7 @@ def test_a_workload_of_others_is_not_loaded(place: Path, pgstrata: Program, spoi
 
 @WAYS
 def test_a_pooler_of_others_is_not_asked(place: Path, spoil: object) -> None:
-    from pgstrata.server.pooler import find_through
+    from pgstrata.server.connect.pooler import find_through
 
     assert callable(spoil)
     marks = open_folder(place / "marks")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.server.source import SHIPPED, Build, BuiltServer, build, tree_of_archive
 from support.built import QUICK, quick_build
 from support.program import Program

@@ -18,9 +18,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from pgstrata.errors import UsageError
-from pgstrata.server.cluster import USER, Cluster
+from pgstrata.server.cluster.cluster import USER, Cluster
 from pgstrata.server.features import NEWEST
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.traffic.captured import PREPARED, Captured
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.shapes import shape

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step, Work
 from pgstrata.workload.custom.reaches import Reaching

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.acquire import acquire
-from pgstrata.server.model import Server
+from pgstrata.server.find.acquire import acquire
+from pgstrata.server.find.model import Server
 from support.program import Program, environment
 from support.shop import dump, fill_shop, write_files
 from support.steps import running

@@ -14,7 +14,7 @@ from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.campaign.plan.runs import Plan, make_plan
 from pgstrata.errors import UsageError
 from pgstrata.server.features import Features
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from pgstrata.workload.core.language import Phase, Step
 from support.campaign import server

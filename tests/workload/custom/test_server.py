@@ -16,10 +16,10 @@ import polars as pl
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.server.acquire import acquire
-from pgstrata.server.cluster import USER, Cluster
+from pgstrata.server.cluster.cluster import USER, Cluster
 from pgstrata.server.features import NEWEST
-from pgstrata.server.model import Server
+from pgstrata.server.find.acquire import acquire
+from pgstrata.server.find.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase
 from pgstrata.workload.custom import archive

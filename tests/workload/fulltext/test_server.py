@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pgstrata.measure.run.borrowed import borrowed_database
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase

@@ -16,9 +16,9 @@ from hdrh.histogram import HdrHistogram
 from jsonschema import Draft202012Validator
 
 from pgstrata.driver.spec import EngineChoice
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.features import NEWEST
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step
 from pgstrata.workload.insert.options import InsertOptions

@@ -11,9 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.features import NEWEST
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase, Step
 from pgstrata.workload.pgbench import load as pgbench_load

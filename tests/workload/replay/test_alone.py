@@ -14,7 +14,7 @@ from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Done
 from pgstrata.measure.step import driver_spec
 from pgstrata.page.results import read_results
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.traffic.captured import Captured, Header, Statement, Writer, name_of
 from pgstrata.workload.replay.alone import alone_statements
 from pgstrata.workload.replay.judged import Judged, judged

@@ -22,9 +22,9 @@ from pgstrata.driver.events import Done, Event, Failure, Second
 from pgstrata.errors import UsageError
 from pgstrata.judge.costs import step_cost
 from pgstrata.measure.step import driver_spec
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.features import NEWEST
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.store.record import StepRecord
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import Captured, Header, Statement, Writer, text_of

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from msgspec import structs
 
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import FixedRate, Phase, Settle, Step

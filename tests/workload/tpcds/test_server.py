@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pgstrata.judge.common_queries import rate_of_queries
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 from pgstrata.server.source import BuiltServer
 from pgstrata.store import Results
 from support.program import Program

@@ -26,10 +26,10 @@ from pgstrata.campaign.file.servers import named_server
 from pgstrata.driver.spec import EngineChoice
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
+from pgstrata.server.cluster.delay import DelayedBy
 from pgstrata.server.config.resolve import is_setting
-from pgstrata.server.delay import DelayedBy
+from pgstrata.server.connect.poolers import KINDS
 from pgstrata.server.features import Features
-from pgstrata.server.poolers import KINDS
 from pgstrata.server.source.recipe import DEFAULT, Build, find_build
 from pgstrata.server.source.spec import is_source
 from pgstrata.store.record import OTHER_LOAD, MachineRecord

@@ -22,13 +22,13 @@ from pgstrata.campaign.file.servers import named_server
 from pgstrata.campaign.file.toml import parse, parse_value
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import read_text, shown
-from pgstrata.server.acquire import check_spec
+from pgstrata.server.cluster.initdb import check_initdb
+from pgstrata.server.cluster.storage import check_storage
 from pgstrata.server.config.classes import check_keep
 from pgstrata.server.config.resolve import find_fragment, is_setting
-from pgstrata.server.initdb import check_initdb
-from pgstrata.server.pooler import check_through
+from pgstrata.server.connect.pooler import check_through
+from pgstrata.server.find.acquire import check_spec
 from pgstrata.server.source.spec import is_source
-from pgstrata.server.storage import check_storage
 from pgstrata.suggest import meant
 from pgstrata.workload import catalog
 from pgstrata.workload.core.options import Workload

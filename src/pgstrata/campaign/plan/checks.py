@@ -12,10 +12,10 @@ from pgstrata.campaign.plan.model import Variant
 from pgstrata.campaign.plan.order import SHORT_SECONDS, schedule_of
 from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
+from pgstrata.server.cluster.storage import Storage
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.config.settings import size_bytes
-from pgstrata.server.pooler import Through
-from pgstrata.server.storage import Storage
+from pgstrata.server.connect.pooler import Through
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.core.options import NotInVersionError
 

@@ -15,8 +15,8 @@ from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.order import COPIED_BYTES, data_at, seconds_of
 from pgstrata.campaign.plan.resume import phases_of
-from pgstrata.server import loaded
-from pgstrata.server.model import Server
+from pgstrata.server.cluster import loaded
+from pgstrata.server.find.model import Server
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work
 from pgstrata.workload.plugin import source_of
 

@@ -9,12 +9,12 @@ from typing import Any
 from msgspec import structs, to_builtins
 
 from pgstrata.campaign.file.models import ChosenWorkload, VariantSpec
+from pgstrata.server.cluster.replica import Replicas, settings_for
+from pgstrata.server.cluster.storage import Storage
 from pgstrata.server.config.known import known_settings
 from pgstrata.server.config.resolve import Resolved
-from pgstrata.server.model import Server
-from pgstrata.server.pooler import Through
-from pgstrata.server.replica import Replicas, settings_for
-from pgstrata.server.storage import Storage
+from pgstrata.server.connect.pooler import Through
+from pgstrata.server.find.model import Server
 from pgstrata.store.kept import KeptStep
 from pgstrata.store.names import RunKey
 from pgstrata.store.record import DelayRecord, PlaceRecord, ReplicasRecord, StorageRecord, ThroughRecord

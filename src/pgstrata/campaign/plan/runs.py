@@ -27,15 +27,15 @@ from pgstrata.campaign.plan.model import PlannedRun, Variant
 from pgstrata.campaign.plan.order import interleaved_cost, seconds_of
 from pgstrata.campaign.plan.resume import phases_of, with_kept
 from pgstrata.errors import UsageError
+from pgstrata.server.cluster.extensions import lacking
+from pgstrata.server.cluster.replica import Replicas, check_replicas
+from pgstrata.server.cluster.storage import find_storage
 from pgstrata.server.config.known import known_settings
 from pgstrata.server.config.resolve import find_fragment, resolve
-from pgstrata.server.extensions import lacking
-from pgstrata.server.model import Server
-from pgstrata.server.pooler import find_through
-from pgstrata.server.replica import Replicas, check_replicas
-from pgstrata.server.secrets import shown_spec
+from pgstrata.server.connect.pooler import find_through
+from pgstrata.server.connect.secrets import shown_spec
+from pgstrata.server.find.model import Server
 from pgstrata.server.source.recipe import DEFAULT, Build
-from pgstrata.server.storage import find_storage
 from pgstrata.store import Results, comparisons
 from pgstrata.store.names import RunKey
 from pgstrata.suggest import meant

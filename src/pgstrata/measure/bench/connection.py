@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pgstrata.server.conninfo import Conninfo
+from pgstrata.server.connect.conninfo import Conninfo
 
 APPLICATION = "pgstrata bench"
 

@@ -17,7 +17,7 @@ from pgstrata.measure.bench.connection import conninfo
 from pgstrata.measure.bench.options import BenchOptions
 from pgstrata.measure.bench.result import BenchResult
 from pgstrata.measure.interrupt import Ending
-from pgstrata.server.session import answering
+from pgstrata.server.connect.session import answering
 from pgstrata.workload.core.language import FixedRate, PgbenchScript, Role
 from pgstrata.workload.core.scripts import RETRIED
 

@@ -48,8 +48,8 @@ from pgstrata.measure.comparison.windows import WindowTurns
 from pgstrata.measure.placement import draw_cpus
 from pgstrata.measure.run.active import DATABASE, ActiveRun
 from pgstrata.observe.old import database_bytes
+from pgstrata.server.cluster.loaded import find
 from pgstrata.server.config.timers import TurnLengths
-from pgstrata.server.loaded import find
 from pgstrata.stats.estimate import LEAST_BLOCKS
 from pgstrata.store.record import ComparisonRecord, TurnKind
 from pgstrata.workload.core.language import Step

@@ -32,7 +32,7 @@ from pgstrata.measure.comparison.turns import (
     plus,
 )
 from pgstrata.measure.step import StepResult
-from pgstrata.server.freezer import Freezer
+from pgstrata.server.system.freezer import Freezer
 from pgstrata.workload.core.language import Step
 
 WAIT_SECONDS = 0.1

@@ -16,7 +16,7 @@ from pgstrata.measure.comparison.turns import waited_share
 from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.measure.step import StepResult
-from pgstrata.server.cluster import Cluster
+from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.stats import sequential
 from pgstrata.store.kept import KeptData
 from pgstrata.store.record import Slice, TurnKind

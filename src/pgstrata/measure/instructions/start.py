@@ -21,7 +21,7 @@ from pgstrata.measure.run.cause import cause
 from pgstrata.measure.run.modules import create_modules
 from pgstrata.measure.run.settle import run_admin, run_settle
 from pgstrata.measure.step import driver_spec, step_seed
-from pgstrata.server.cluster import Cluster, new_database
+from pgstrata.server.cluster.cluster import Cluster, new_database
 from pgstrata.server.config.known import KnownSettings, known_settings
 from pgstrata.server.config.settings import plain_number, size_bytes
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work, WorkContext

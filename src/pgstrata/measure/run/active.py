@@ -33,11 +33,11 @@ from pgstrata.measure.step import step_seed
 from pgstrata.observe import machine
 from pgstrata.observe.disks import with_devices
 from pgstrata.server.capabilities import catalog_of, column
-from pgstrata.server.cluster import Cluster, ForeignCluster, new_database
-from pgstrata.server.loaded import begin_record, find, held, keep
-from pgstrata.server.replica import ReplicatedCluster
-from pgstrata.server.session import use_catalogs_only
-from pgstrata.server.storage import LEAST_WAL_BYTES
+from pgstrata.server.cluster.cluster import Cluster, ForeignCluster, new_database
+from pgstrata.server.cluster.loaded import begin_record, find, held, keep
+from pgstrata.server.cluster.replica import ReplicatedCluster
+from pgstrata.server.cluster.storage import LEAST_WAL_BYTES
+from pgstrata.server.connect.session import use_catalogs_only
 from pgstrata.store import RunBuilder
 from pgstrata.store.kept import KeptData, data_of
 from pgstrata.store.record import (

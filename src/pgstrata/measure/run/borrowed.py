@@ -17,8 +17,8 @@ from psycopg import sql
 
 from pgstrata.errors import ServerError, server_said
 from pgstrata.files.bounded import json_any
-from pgstrata.server.conninfo import Conninfo
-from pgstrata.server.session import Connectable, catalogs_only, use_catalogs_only
+from pgstrata.server.connect.conninfo import Conninfo
+from pgstrata.server.connect.session import Connectable, catalogs_only, use_catalogs_only
 from pgstrata.workload.core.language import Phase, Step
 
 DATABASE = "pgstrata"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError
-from pgstrata.server.cluster import Cluster, ForeignCluster
-from pgstrata.server.log_end import last_words
-from pgstrata.server.snapshot import WAL_FOLDERS
+from pgstrata.server.cluster.cluster import Cluster, ForeignCluster
+from pgstrata.server.cluster.snapshot import WAL_FOLDERS
+from pgstrata.server.system.log_end import last_words
 
 DISK_FULL = "the disk of the data folder is full"
 """How the sentence begins that says why such a run failed."""

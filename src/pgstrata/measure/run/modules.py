@@ -10,8 +10,8 @@ from psycopg import sql
 
 from pgstrata.errors import ServerError
 from pgstrata.server.capabilities import catalog_of, relation
-from pgstrata.server.model import Server
-from pgstrata.server.session import Connectable
+from pgstrata.server.connect.session import Connectable
+from pgstrata.server.find.model import Server
 
 _EXTENSIONS = relation("pg_extension")
 _CASCADE = "CREATE EXTENSION IF NOT EXISTS plpgsql CASCADE"

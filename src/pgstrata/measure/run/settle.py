@@ -12,7 +12,7 @@ import psycopg
 
 from pgstrata.errors import ServerError, server_said
 from pgstrata.server.capabilities import Catalog, catalog_of, relation
-from pgstrata.server.session import Connectable
+from pgstrata.server.connect.session import Connectable
 from pgstrata.sql_text import identifier
 from pgstrata.workload.core.language import Admin, Settle
 

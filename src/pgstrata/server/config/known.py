@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pgstrata.server.capabilities import Programs
 from pgstrata.server.config.settings import Setting, history, major_of, names, setting
-from pgstrata.server.model import Server
+from pgstrata.server.find.model import Server
 
 UNITS_SINCE = 80200
 """The first version that takes units behind numbers, and `include` in its configuration."""

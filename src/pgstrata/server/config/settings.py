@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pgstrata.server.model import version_number
+from pgstrata.server.find.model import version_number
 from pgstrata.suggest import nearest
 
 COLUMNS = ("name", "first", "last", "type", "unit", "min", "max", "values")

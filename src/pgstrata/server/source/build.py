@@ -16,9 +16,7 @@ from typing import Any
 from pgstrata.errors import ServerError, UsageError, is_disk_full
 from pgstrata.files.ownership import check_executed, read_small
 from pgstrata.files.unpacking import ArchiveError, opened, unpack
-from pgstrata.server.account import server_account
 from pgstrata.server.config.settings import major_of
-from pgstrata.server.isolation import becoming, hand_over_tree
 from pgstrata.server.source import autoconf, cache, meson
 from pgstrata.server.source.extension import add_extensions, copy_extensions, tree_hash
 from pgstrata.server.source.failure import FULL, BuildError
@@ -30,6 +28,8 @@ from pgstrata.server.source.recipe import Build
 from pgstrata.server.source.shell import Shell, build_environment
 from pgstrata.server.source.tools import Compiler, ccache_command, find_compiler, jobs, machine_for
 from pgstrata.server.source.tree import OWN, Tree
+from pgstrata.server.system.account import server_account
+from pgstrata.server.system.isolation import becoming, hand_over_tree
 from pgstrata.store.record import BuiltRecord, ExtensionRecord, PatchRecord
 
 Json = dict[str, Any]

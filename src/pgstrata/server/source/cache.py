@@ -26,9 +26,9 @@ from pgstrata.errors import ServerError
 from pgstrata.files.bounded import BoundError, json_any, json_as
 from pgstrata.files.disk import remove_tree
 from pgstrata.files.ownership import own_folder, read_small
-from pgstrata.server.account import check_reachable, server_account
-from pgstrata.server.cache import cache_dir
+from pgstrata.server.find.cache import cache_dir
 from pgstrata.server.source.failure import BuildError
+from pgstrata.server.system.account import check_reachable, server_account
 from pgstrata.store.record import BuiltRecord
 
 Json = dict[str, Any]
@@ -217,7 +217,7 @@ def remove(name: str) -> list[str]:
 
     Raises ServerError when one is in use; an empty list where nothing is called so.
     """
-    from pgstrata.server.prebuilt import runs_from
+    from pgstrata.server.find.prebuilt import runs_from
 
     done = []
     for kept in built():

@@ -18,9 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pgstrata.server.isolation import probe
-from pgstrata.server.model import version_number
+from pgstrata.server.find.model import version_number
 from pgstrata.server.source.tools import Compiler
+from pgstrata.server.system.isolation import probe
 from pgstrata.store.record import MendRecord
 
 

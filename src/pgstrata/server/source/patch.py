@@ -8,10 +8,10 @@ import subprocess
 from pathlib import Path
 
 from pgstrata.files.user_files import read_bytes, shown
-from pgstrata.server.account import server_account
-from pgstrata.server.isolation import becoming, hand_over_tree
 from pgstrata.server.source.failure import BuildError
 from pgstrata.server.source.tools import need
+from pgstrata.server.system.account import server_account
+from pgstrata.server.system.isolation import becoming, hand_over_tree
 
 _UNIFIED = re.compile(rb"^(?:@@ -\d|diff --git )", re.MULTILINE)
 _HUNK = re.compile(r"Hunk #(\d+) FAILED at (\d+)")

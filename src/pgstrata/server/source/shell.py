@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pgstrata.errors import ServerError
-from pgstrata.server.account import server_account
-from pgstrata.server.isolation import becoming
-from pgstrata.server.process import spawn
 from pgstrata.server.source.failure import FULL, BuildError, first_errors, log_end
+from pgstrata.server.system.account import server_account
+from pgstrata.server.system.isolation import becoming
+from pgstrata.server.system.process import spawn
 
 SILENT_SECONDS = 900.0
 """A command that says nothing for so long hangs."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.errors import UsageError
-from pgstrata.server.cache import cache_dir
+from pgstrata.server.find.cache import cache_dir
 from pgstrata.server.source import git, release
 from pgstrata.server.source.tree import Tree, tree_of_archive, tree_of_folder
 

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 
 from pgstrata.errors import UsageError
-from pgstrata.server.isolation import probe
 from pgstrata.server.source.failure import BuildError
+from pgstrata.server.system.isolation import probe
 
 _PACKAGES = {
     "cc": "gcc libc6-dev",

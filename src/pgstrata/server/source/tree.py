@@ -15,7 +15,7 @@ from typing import Any
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.files.ownership import check_executed, read_small
 from pgstrata.files.unpacking import Unpacking, members, opened, parts_of
-from pgstrata.server.model import version_number
+from pgstrata.server.find.model import version_number
 from pgstrata.server.source.git_command import about, run_git
 
 _VERSION = re.compile(r"\d+(?:\.\d+){0,2}(?:devel|(?:alpha|beta|rc)\d*)?")

@@ -23,10 +23,10 @@ from typing import IO
 from pgstrata.errors import ServerError, UsageError, server_said
 from pgstrata.files.unpacking import opened
 from pgstrata.files.user_files import shown
-from pgstrata.server.account import blocked_at, server_account
-from pgstrata.server.isolation import becoming, probe
-from pgstrata.server.process import server_env, start
 from pgstrata.server.source.cache import built
+from pgstrata.server.system.account import blocked_at, server_account
+from pgstrata.server.system.isolation import becoming, probe
+from pgstrata.server.system.process import server_env, start
 from pgstrata.workload.custom.source import Check, CopyBlock, Source, folder_of, unpacked
 from pgstrata.workload.custom.sql import SqlStatement, items
 

@@ -19,8 +19,8 @@ import psycopg
 
 from pgstrata.errors import ServerError, UsageError, server_said
 from pgstrata.server.config.settings import major_name, major_of
+from pgstrata.server.connect.session import CONFINED
 from pgstrata.server.features import Feature, Features
-from pgstrata.server.session import CONFINED
 from pgstrata.sql_text import identifier
 from pgstrata.workload.core.language import Admin, Work, WorkContext
 from pgstrata.workload.custom.reaches import UNREACHABLE, Reaching, why_extension

@@ -14,7 +14,7 @@ from pathlib import Path
 from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.files.ownership import read_small, write_into
 from pgstrata.files.user_files import real_path, shown
-from pgstrata.server.cache import cache_folder
+from pgstrata.server.find.cache import cache_folder
 
 MOST_FILES = 100_000
 """Of a folder: a dump in the directory format has one for each table."""

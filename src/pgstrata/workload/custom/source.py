@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgstrata.server.cache import cache_folder, keeping, use
+from pgstrata.server.find.cache import cache_folder, keeping, use
 from pgstrata.workload.custom.sql import SqlStatement
 
 FOLDER = "custom"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown, user_path
-from pgstrata.server.conninfo import Conninfo
+from pgstrata.server.connect.conninfo import Conninfo
 from pgstrata.traffic.captured import Header
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.synthetic.files import of_folder

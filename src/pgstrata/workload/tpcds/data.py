@@ -15,8 +15,8 @@ from typing import IO, Any
 from pgstrata.errors import ServerError
 from pgstrata.files.bounded import json_any
 from pgstrata.files.ownership import read_small
-from pgstrata.server.cache import cache_folder, keeping, use
-from pgstrata.server.process import start
+from pgstrata.server.find.cache import cache_folder, keeping, use
+from pgstrata.server.system.process import start
 from pgstrata.workload.tpcds.source import tables
 
 FOLDER = "tpcds"

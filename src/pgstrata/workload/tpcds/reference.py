@@ -15,8 +15,8 @@ from pathlib import Path
 from pgstrata.files.bounded import BoundError, json_as
 from pgstrata.files.disk import read_regular
 from pgstrata.files.ownership import own_folder
-from pgstrata.server.cache import ADVICE, building
-from pgstrata.server.process import start
+from pgstrata.server.find.cache import ADVICE, building
+from pgstrata.server.system.process import start
 from pgstrata.workload.tpcds import data
 from pgstrata.workload.tpcds.compare import RightAnswer
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pgstrata.errors import ServerError
 from pgstrata.files.bounded import BoundError, json_as
 from pgstrata.files.disk import read_regular
-from pgstrata.server.cache import cache_folder, keeping, use
+from pgstrata.server.find.cache import cache_folder, keeping, use
 from pgstrata.workload.vector.options import Distance, VectorOptions
 
 FOLDER = "vectors"

@@ -16,7 +16,7 @@ from pgstrata.errors import UsageError
 from pgstrata.files.bounded import json_any
 from pgstrata.files.ownership import read_small
 from pgstrata.files.user_files import shown
-from pgstrata.server.cache import cache_folder, keeping, use
+from pgstrata.server.find.cache import cache_folder, keeping, use
 from pgstrata.workload.fulltext.corpus import rows, sources
 from pgstrata.workload.fulltext.corpus.mail import parse
 from pgstrata.workload.fulltext.corpus.synthetic import CorpusShape

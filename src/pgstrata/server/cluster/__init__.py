@@ -1,0 +1,1 @@
+"""Clusters: initialised, started, stopped, copied, followed by a standby."""

@@ -1,0 +1,698 @@
+"""A cluster: one initialised, running data folder of a variant."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+
+from pgstrata.driver.spec import Connection
+from pgstrata.errors import OwnershipError, ServerError
+from pgstrata.files.ownership import hand_over, own_folder, read_small, write_into
+from pgstrata.layout import Layout
+from pgstrata.server.capabilities import Programs
+from pgstrata.server.cluster.foreign import ForeignCluster
+from pgstrata.server.cluster.initdb import check_initdb, decides_checksums
+from pgstrata.server.cluster.lag import ReplicaLag
+from pgstrata.server.cluster.snapshot import copy_data, copy_folder, remove_folder
+from pgstrata.server.cluster.storage import Storage, wal_folder
+from pgstrata.server.config.classes import MANAGED
+from pgstrata.server.config.known import KnownSettings, known_settings
+from pgstrata.server.config.resolve import Resolved, quoted
+from pgstrata.server.config.timers import TurnLengths, longer_timers
+from pgstrata.server.connect.conninfo import Conninfo
+from pgstrata.server.connect.pooler import Pooler, Through
+from pgstrata.server.connect.session import CONFINED
+from pgstrata.server.features import Feature
+from pgstrata.server.find.model import Server
+from pgstrata.server.system.account import check_reachable, server_account
+from pgstrata.server.system.control_groups import new_name
+from pgstrata.server.system.delayed_disk import DISK, make_disk
+from pgstrata.server.system.freezer import Freezer
+from pgstrata.server.system.guard import (
+    ClaimedFolder,
+    clear_leftovers,
+    data_folder,
+    end_server,
+    unwritable,
+)
+from pgstrata.server.system.log_end import loader_complaint, problem, tail
+from pgstrata.server.system.memory import MemoryGroup, forget_cached
+from pgstrata.server.system.network import Way, way_to_close
+from pgstrata.server.system.process import children, server_env, settle, spawn
+from pgstrata.server.system.running import started_at
+
+__all__ = ["Cluster", "ForeignCluster", "clear_leftovers", "new_database"]
+
+USER = "postgres"
+PORT = 5432
+"""Of clusters without TCP: it only names the socket, and each cluster has a socket folder of its own."""
+
+WAL = "wal"
+"""Folder of the write-ahead log in the folder that is claimed for it."""
+
+SOCKET_BYTES = 107
+"""Longest path of a Unix socket (sun_path of Linux, less its final NUL)."""
+
+PATH_BYTES = 900
+"""Longest path of a data folder: PostgreSQL cuts paths at 1023 bytes, those of its files included."""
+
+START_SECONDS = 300.0
+FAST_SECONDS = 120.0
+IMMEDIATE_SECONDS = 2.0
+RELOAD_SECONDS = 30.0
+POLL_SECONDS = 0.005
+PORT_ATTEMPTS = 5
+
+_PLAIN_PATH = re.compile(r"[\w./+-]+", re.ASCII)
+
+
+class Cluster:
+    """One data folder with its server, below `folder`, which pgstrata claims for it.
+
+    env: added to the server's environment only; initdb: more options of initdb; tcp: listens on
+    127.0.0.1 too; cpus: the only CPUs its processes use; memory: most bytes they may use together,
+    page cache included; through: a pooler that is started before it; storage: where its write-ahead log lies,
+    and what delays its disk; freezes: all its processes can be stopped for a while (`freezer`); outside: its
+    processes keep the network of this machine.
+    Leaving it as a context manager stops and removes it.
+    """
+
+    user = USER
+
+    def __init__(
+        self,
+        server: Server,
+        config: Resolved,
+        folder: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        initdb: Sequence[str] = (),
+        tcp: bool = False,
+        cpus: Sequence[int] = (),
+        memory: int | None = None,
+        through: Through | None = None,
+        storage: Storage | None = None,
+        freezes: bool = False,
+        outside: bool = False,
+    ) -> None:
+        check_initdb(initdb)
+        self.server, self.config = server, config
+        self.folder = Path(os.path.abspath(folder))  # noqa: PTH100 - keeps the names the user gave
+        self.log_file = self.folder / "server.log"
+        self._storage = storage or Storage()
+        delay = self._storage.delay
+        self._disk_seconds = delay.seconds if delay is not None and delay.library is None else None
+        self.data_dir = data_folder(self.folder, on_a_disk=self._disk_seconds is not None)
+        self.socket_dir = self.folder / "run"
+        self.port = PORT
+        self._initdb_words = tuple(initdb)
+        self._known = known_settings(server)
+        self.pid: int | None = None
+        self._env, self._tcp, self._cpus = dict(env or {}), tcp, tuple(cpus)
+        self._memory, self._group = memory, None if memory is None else MemoryGroup(self.folder.name, memory)
+        self._account = server_account()
+        self.closed: Way | None = None if tcp or outside else way_to_close(self._account)
+        """How its processes are kept off the network; None where they are not."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starting, self._is_ended = threading.Lock(), False
+        self._owner = (self._account.uid, self._account.gid) if self._account else None
+        self._place = ClaimedFolder(self.folder)
+        wal = self._storage.wal
+        self._wal_place = ClaimedFolder(wal / self.folder.name) if wal is not None else None
+        self.pooler = Pooler(self, through, cpus) if through is not None else None
+        self._timers: dict[str, str] = {}
+        self.layout: Layout | None = None
+        """Of its processes when it is started next; None: as the kernel draws it."""
+        self.freezer = Freezer(self.folder.name, self._group_of_version_2) if freezes else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop("immediate")
+        self.remove()
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def create(self, copy_of: Path | None = None) -> None:
+        """initdb and configuration. After a failure `log_tail` still works, until `remove`.
+
+        copy_of: data folder of a stopped server of the same version, which is copied instead of initdb.
+        Raises ServerError when the folder is not empty and not pgstrata's, is in use, cannot be
+        written or reached by the server's account, or when initdb fails.
+        """
+        if len(os.fsencode(self.data_dir)) > PATH_BYTES:
+            raise ServerError(
+                f"the path of the data folder has more than {PATH_BYTES} bytes: {self.data_dir}",
+                "name a shorter one: data_dir in the campaign, or --data-dir",
+            )
+        assert self.server.bin_dir is not None
+        check_reachable(self.server.bin_dir, self._account, "the server")
+        self._place.claim()
+        self._place.record(programs=os.path.realpath(self.server.bin_dir))
+        check_reachable(self.folder, self._account, "the data folder")
+        if self._wal_place is not None:
+            self._claim_wal(self._wal_place)
+        try:
+            self._make_disks()
+            self._make_folders(data=copy_of is None)
+            if copy_of is None:
+                self._initdb()
+            else:
+                copy_data(copy_of, self.data_dir, self._account)
+            self._move_wal()
+            self._configure(again=copy_of is not None)
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+
+    def start(self, under: Sequence[str] = (), settings: Mapping[str, str] | None = None) -> None:
+        """Starts the server and returns when it accepts connections. Raises ServerError if it does not.
+
+        under: a program and its arguments that execute the server; settings: win over those of the config.
+        """
+        for attempt in range(PORT_ATTEMPTS):
+            try:
+                self._start(under, settings or {})
+                break
+            except ServerError as error:
+                # Between the choice of a TCP port and its use somebody else may have taken it.
+                taken = self._tcp and "Address already in use" in error.hint
+                if not taken or attempt == PORT_ATTEMPTS - 1:
+                    raise
+        if self.pooler is not None:
+            try:
+                self.pooler.start()
+            except BaseException:
+                self.stop("immediate")
+                raise
+            if self.freezer is not None and self.pooler.pid is not None:
+                self.freezer.take(self.pooler.pid)
+
+    def _start(self, under: Sequence[str], settings: Mapping[str, str]) -> None:
+        if self._tcp:
+            self.port = _free_port()
+            self._write_conf()
+        begin = self.log_file.stat().st_size if self.log_file.exists() else 0
+        makers = [maker for maker in (self._group, self.freezer) if maker is not None]
+        if makers:
+            # Written down before they are there: whatever ends pgstrata, the next one finds them.
+            self._place.record(groups=[str(path) for maker in makers for path in maker.candidates()])
+        if self._group is not None:
+            self._group.make()
+            forget_cached(self.data_dir)
+        # Before 8.2 `postgres` was a backend on its own unless called by the other name.
+        program = "postgres" if self._programs().postgres_serves else "postmaster"
+        env = self._env
+        if (delay := self._storage.delay) is not None:
+            env = delay.env(self.data_dir, self.wal_dir, env)
+        options = ["-D", str(self.data_dir)]
+        for name, value in settings.items():
+            options += ["-c", f"{name}={value}"]
+        with self.log_file.open("ab") as log:
+            process = self._launch(program, options, log, signal.SIGQUIT, env, under)
+        self._process, self.pid = process, process.pid
+        try:
+            self._place.record(postmaster=[process.pid, started_at(process.pid)])
+            if self._group is not None:
+                self._group.take(process.pid, lambda: children(process.pid))
+            if self.freezer is not None:
+                self.freezer.take(process.pid)
+            self._wait_until_ready(process, begin)
+            self._check_loader(begin)
+            self._make_first_database()
+        except BaseException:
+            self.stop("immediate")
+            raise
+
+    def set_timers(self, turns: TurnLengths | None) -> dict[str, str]:
+        """The running server counts by its clock as it should with such turns from now on; None: as
+        configured. Returns the settings that are others, none for servers before 8.2. Raises ServerError."""
+        if not self._known.takes_units:
+            return {}
+        before = self._timers
+        self._timers = {} if turns is None else longer_timers(self.config.settings, self._known, turns)
+        if self._timers != before:
+            try:
+                self._write_conf()
+            except OSError as error:
+                raise unwritable(self.folder, error) from error
+            assert self._process is not None
+            self._process.send_signal(signal.SIGHUP)
+            # Processes hear of it one by one; new sessions have it when the postmaster does.
+            alone = longer_timers(self.config.settings, self._known, TurnLengths(1, 0.0, 0.0))
+            for name in {**before, **self._timers}:
+                self._await_setting(name, self._timers.get(name, alone[name]))
+        return self._timers
+
+    def _await_setting(self, name: str, value: str) -> None:
+        end = time.monotonic() + RELOAD_SECONDS
+        while True:
+            with self.connect() as session:
+                (now,) = session.execute("SELECT current_setting(%s)", (name,)).fetchone() or ("",)
+            if now == value:
+                return
+            if time.monotonic() > end:
+                raise ServerError(
+                    f"{name} is still {now} and not {value} {RELOAD_SECONDS:.0f} s after a reload",
+                    'see the server\'s log; or take whole rounds: turns = "rounds"',
+                )
+            time.sleep(POLL_SECONDS)
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stops the server: `fast` writes a checkpoint, `immediate` does not. A server that does not
+        end in time is ended the next harder way. Nothing happens when nothing is running."""
+        if self.freezer is not None:
+            self.freezer.end()
+        if self.pooler is not None:
+            self.pooler.stop()
+        if (process := self._process) is not None:
+            ways = [(signal.SIGINT, FAST_SECONDS), (signal.SIGQUIT, IMMEDIATE_SECONDS)]
+            for number, seconds in ways if mode == "fast" else ways[1:]:
+                with contextlib.suppress(subprocess.TimeoutExpired, ProcessLookupError):
+                    process.send_signal(number)
+                    process.wait(seconds)
+                if process.poll() is not None:
+                    break
+            else:
+                process.kill()
+                process.wait()
+            self._process = self.pid = None
+        if self._place.facts:
+            # Also where none is known: an interrupt may have come while one was being started, or initdb.
+            settle()
+            end_server(self.folder, self._place.facts)
+
+    def end(self) -> None:
+        """Kills all processes of the cluster at once and forbids new ones. Called by another thread than the
+        one that works with the cluster: the work fails there, and that thread removes the cluster."""
+        with self._starting:
+            self._is_ended = True
+        if self._place.facts:
+            with contextlib.suppress(OSError):  # it may be about to be removed
+                end_server(self.folder, self._place.facts, at_once=True)
+
+    def remove(self) -> None:
+        """Stops the server if it runs and deletes the cluster, its log included."""
+        self.stop("immediate")
+        self._place.clear()
+        self._place = ClaimedFolder(self.folder)
+        if self._wal_place is not None:
+            self._wal_place.clear()
+            self._wal_place = ClaimedFolder(self._wal_place.folder)
+
+    def keep(self) -> None:
+        """Stops the server and leaves the cluster for people to look at: nothing will clear it."""
+        self.stop("fast")
+        if self._place.facts:
+            self._place.record(kept=True)
+        self._place.release()
+        self._place = ClaimedFolder(self.folder)
+        if self._wal_place is not None:
+            if self._wal_place.facts:
+                self._wal_place.record(kept=True)
+            self._wal_place.release()
+            self._wal_place = ClaimedFolder(self._wal_place.folder)
+
+    # --- questions ----------------------------------------------------------------------------
+
+    @property
+    def wal_dir(self) -> Path | None:
+        """The folder of its write-ahead log, where that lies outside the data folder."""
+        if self._wal_place is None:
+            return None
+        folder = self._wal_place.folder
+        return folder / WAL if self._disk_seconds is None else folder / DISK / WAL
+
+    @property
+    def snapshot_dir(self) -> Path:
+        """Where `save` keeps the data."""
+        return self.folder / "snapshot"
+
+    def save(self) -> None:
+        """Copies the data of the stopped server, in place of an earlier copy. Raises ServerError."""
+        assert self._process is None and not self._timers
+        remove_folder(self.snapshot_dir)
+        copy_data(self.data_dir, self.snapshot_dir, self._account)
+
+    def restore(self) -> None:
+        """Puts the data back as `save` found it; the server is stopped. Raises ServerError."""
+        assert self._process is None
+        remove_folder(self.data_dir)
+        copy_data(self.snapshot_dir, self.data_dir, self._account)
+        self._timers = {}  # as `save` found them
+        self._move_wal()
+
+    def drop_snapshot(self) -> None:
+        """Frees the space of the copy."""
+        remove_folder(self.snapshot_dir)
+
+    failure: ServerError | None = None
+    """Why its replica ended the run."""
+
+    @property
+    def replica_pid(self) -> int | None:
+        """The postmaster of its replica."""
+        return None
+
+    def serving(self, *, reads_only: bool) -> Cluster:
+        """Who serves a step: itself, or a replica. Raises ServerError."""
+        return self
+
+    def await_replayed(self) -> None:
+        """Waits until a replica has replayed what there is. Raises ServerError where it does not in time."""
+
+    def check(self) -> None:
+        """Raises ServerError where something beside the server has failed."""
+
+    def lag_between(self, begin: float, end: float) -> list[ReplicaLag]:
+        """How far a replica was behind between two moments (Unix time)."""
+        return []
+
+    def alive(self) -> bool:
+        """Whether the postmaster runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def ended(self, within: float) -> bool:
+        """Whether the postmaster has ended, or does so within this many seconds."""
+        until = time.monotonic() + within
+        while self.alive() and time.monotonic() < until:
+            time.sleep(0.02)
+        return not self.alive()
+
+    def connect(self, database: str = "postgres", *, confined: bool = False) -> psycopg.Connection[Any]:
+        """A connection of the superuser, or of the confined role, in autocommit. Raises ServerError when
+        there is none to be had."""
+        return self._conninfo(database, user=CONFINED if confined else USER).connect()
+
+    def connection(self, database: str, tcp: bool = False, *, confined: bool = False) -> Connection:
+        """How the driver connects: its spec's `connection`, through the pooler where there is one."""
+        user = CONFINED if confined else USER
+        if self.pooler is not None:
+            return self.pooler.conninfo(database, user).for_driver()
+        return self._conninfo(database, tcp, user).for_driver()
+
+    def _conninfo(self, database: str, tcp: bool = False, user: str = USER) -> Conninfo:
+        host = "127.0.0.1" if tcp else str(self.socket_dir)
+        # Servers before 9.0 refuse a connection that names its application.
+        application = "pgstrata" if self._known.takes_name else ""
+        return Conninfo.of_own(host, self.port, user, database, application)
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the driver's connections end at a pooler, which has backends of its own choice."""
+        return self.pooler is not None
+
+    @property
+    def pooler_pid(self) -> int | None:
+        """The pooler's process."""
+        return self.pooler.pid if self.pooler is not None else None
+
+    def pids(self) -> list[int]:
+        """The postmaster and all its children now."""
+        return [self.pid, *children(self.pid)] if self.pid and self.alive() else []
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines of the server's log."""
+        return tail(self.log_file, lines)
+
+    # --- how ----------------------------------------------------------------------------------
+
+    def _group_of_version_2(self) -> Path | None:
+        path = self._group.path if self._group is not None else None
+        return path if path is not None and (path / "cgroup.freeze").exists() else None
+
+    def _make_disks(self) -> None:
+        for place in filter(None, [self._place, self._wal_place]):
+            if self._disk_seconds is not None:
+                # Written down before it is there: whatever ends pgstrata, the next one finds it.
+                place.record(disk=new_name(place.folder.name))
+                make_disk(place.folder, place.facts["disk"], self._disk_seconds)
+
+    def _make_folders(self, *, data: bool) -> None:
+        # Only the account itself may enter: trust authentication is for nobody else.
+        if data:
+            self._make_private(self.data_dir)
+        longest = f"{self.socket_dir}/.s.PGSQL.{65535}"
+        if len(os.fsencode(longest)) > SOCKET_BYTES or not _PLAIN_PATH.fullmatch(str(self.socket_dir)):
+            self.socket_dir = self._short_folder()
+        else:
+            self._make_private(self.socket_dir)
+
+    def _claim_wal(self, place: ClaimedFolder) -> None:
+        if place.folder == self.folder:
+            raise ServerError(
+                f"the write-ahead log would lie in {self.folder}, where the data lies anyway",
+                "leave wal_dir out, or name a folder of another disk",
+            )
+        place.claim()
+        check_reachable(place.folder, self._account, "the folder of the write-ahead log")
+
+    def _move_wal(self) -> None:
+        """Puts the write-ahead log where it is to lie, and a link to it. Raises ServerError, OSError."""
+        target, inside = self.wal_dir, wal_folder(self.data_dir)
+        if target is None:
+            return
+        assert inside is not None
+        remove_folder(target)
+        copy_folder(inside, target, self._account)
+        remove_folder(inside)
+        inside.symlink_to(target)
+
+    def private_folder(self, name: str) -> Path:
+        """A new folder beside the data, into which the server may write; it goes with the cluster."""
+        path = self.folder / name
+        self._make_private(path)
+        return path
+
+    def _make_private(self, path: Path) -> None:
+        path.mkdir(0o700)
+        hand_over(path, 0o700, self._owner)
+
+    def _short_folder(self) -> Path:
+        """Makes a folder for the socket elsewhere; its name is written down before it is there."""
+        candidates = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]
+        if self._account:
+            del candidates[0]  # root's own, closed to the account
+        for base in candidates:
+            folder = Path(base) / f"pgs-{secrets.token_hex(4)}"
+            name = f"{folder}/.s.PGSQL.{65535}"
+            if base and len(os.fsencode(name)) <= SOCKET_BYTES and _PLAIN_PATH.fullmatch(base):
+                with contextlib.suppress(OSError, OwnershipError):
+                    self._place.record(sockets=str(folder))
+                    own_folder(folder, "the folder for sockets", advice="name another TMPDIR", mode=0o700)
+                    hand_over(folder, 0o700, self._owner)
+                    return folder
+        raise ServerError(
+            f"the path of the Unix socket would be longer than {SOCKET_BYTES} bytes in {self.folder}, and "
+            "no shorter place can be written",
+            "name a shorter data folder, or a short TMPDIR",
+        )
+
+    def _launch(self, *how: Any) -> subprocess.Popen[bytes]:
+        """`_spawn`, unless `end` was called: what it kills must be all that there is."""
+        with self._starting:
+            if self._is_ended:
+                raise ServerError(f"the cluster in {self.folder} was ended")
+            return self._spawn(*how)
+
+    def _spawn(
+        self,
+        program: str,
+        options: Sequence[str],
+        output: Any,
+        death: signal.Signals,
+        env: Mapping[str, str],
+        under: Sequence[str] = (),
+    ) -> subprocess.Popen[bytes]:
+        assert self.server.bin_dir is not None
+        path = self.server.bin_dir / program
+        try:
+            return spawn(
+                [*under, str(path), *options],
+                account=self._account,
+                folder=self.data_dir,
+                env=server_env(env, self.data_dir),
+                output=output,
+                death_signal=death,
+                cpus=self._cpus,
+                layout=self.layout,
+                closed=self.closed,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ServerError(f"{path} cannot be started: {error}") from error
+
+    def _programs(self) -> Programs:
+        programs = self.server.programs
+        if programs is None:
+            raise ServerError(f"the programs of {self.server.label} are not there: {self.server.bin_dir}")
+        return programs
+
+    def _initdb(self) -> None:
+        with self.log_file.open("ab") as log:
+            takes = self._programs().initdb_takes
+            words = initdb_arguments(self.server.features.has(Feature.ROLES), takes, self._initdb_words)
+            options = ["-D", str(self.data_dir), *words]
+            process = self._launch("initdb", options, log, signal.SIGKILL, {})
+        # When this is interrupted, `remove` ends initdb and what it has started (`end_server`).
+        code = process.wait()
+        said = tail(self.log_file, 8)
+        if code != 0:
+            if "No space left on device" in said:
+                raise ServerError(
+                    f"no space left for the data folder {self.data_dir}",
+                    "make room, or name another place: data_dir in the campaign, or --data-dir",
+                )
+            cause = problem(said) or said.strip() or f"exit code {code}"
+            raise ServerError(f"initdb of {self.server.label} failed: {cause}", f"it said:\n{said}")
+        self.log_file.unlink()  # what follows is the server's own log
+
+    def _configure(self, again: bool) -> None:
+        if not again and self._known.takes_units:
+            conf = read_small(self.data_dir / "postgresql.conf") + "\ninclude 'pgstrata.conf'\n"
+            write_into(self.data_dir, "postgresql.conf", conf, mode=0o600, owner=self._owner)
+        self._write_conf()
+
+    def _write_conf(self) -> None:
+        # Without `include` the whole file is ours: what initdb wrote there are the defaults.
+        name = "pgstrata.conf" if self._known.takes_units else "postgresql.conf"
+        write_into(self.data_dir, name, self._conf(), mode=0o644, owner=self._owner)
+
+    def _conf(self) -> str:
+        own = own_settings(self._known, self.port, str(self.socket_dir), self._tcp)
+        lines = [
+            f"{name} = {quoted(value)}"
+            for name, value in own.items()
+            if name not in self.config.settings or name in MANAGED.names
+        ]
+        # The last one counts.
+        lines += [f"{name} = {quoted(value)}" for name, value in self._timers.items()]
+        text = self.config.text(self._known)
+        return text + "\n# set by pgstrata itself\n" + "\n".join(lines) + "\n"
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes], log_begin: int) -> None:
+        end = time.monotonic() + START_SECONDS
+        while not self._ready(process.pid):
+            if process.poll() is not None:
+                raise self._start_failure(log_begin, "ended while it started")
+            if time.monotonic() > end:
+                raise self._start_failure(
+                    log_begin, f"did not accept connections within {START_SECONDS:.0f} s"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def _check_loader(self, log_begin: int) -> None:
+        """A library of LD_PRELOAD that is not there is left out by the loader, and the server is another."""
+        if said := loader_complaint(self.log_file, log_begin):
+            raise ServerError(
+                f"the server {self.server.label} runs without a library it should have: {said}",
+                "mend the path in `env`; the account of the server has to be able to read the file",
+            )
+
+    def _ready(self, pid: int) -> bool:
+        try:
+            lines = read_small(self.data_dir / "postmaster.pid").splitlines()
+        except OSError:
+            return False
+        if not lines or lines[0] != str(pid):
+            return False
+        if self._programs().reports_state:
+            return len(lines) > 7 and lines[7].strip() == "ready"
+        try:
+            self.connect("template1").close()
+        except ServerError:
+            return False
+        return True
+
+    def _make_first_database(self) -> None:
+        """Makes the database to connect to for anything else; initdb does since there are roles (8.1)."""
+        if self.server.features.has(Feature.ROLES):
+            return
+        with self.connect("template1") as session:
+            if not session.execute("SELECT 1 FROM pg_database WHERE datname = 'postgres'").fetchone():
+                session.execute(new_database("postgres"))
+
+    def _start_failure(self, log_begin: int, how: str) -> ServerError:
+        last = tail(self.log_file, 20, log_begin)
+        cause = problem(last)
+        return ServerError(
+            f"the server {self.server.label} {how}" + (f": {cause}" if cause else ""),
+            f"its log ends with:\n{last}" if last else "its log is empty",
+        )
+
+
+def new_database(name: str) -> str:
+    """SQL that makes a database. Of template0, to which nobody can connect: old versions refuse to copy
+    template1 while a session on it is still ending."""
+    return f"CREATE DATABASE {name} TEMPLATE template0"
+
+
+def own_settings(known: KnownSettings, port: int, socket_dir: str, tcp: bool) -> dict[str, str]:
+    """The settings by which pgstrata finds a server and reads its log, under the names of its version."""
+    wanted = {
+        "listen_addresses": "127.0.0.1" if tcp else "",
+        "tcpip_socket": "true" if tcp else "false",
+        "virtual_host": "127.0.0.1",
+        "port": str(port),
+        "unix_socket_directories": socket_dir,
+        "unix_socket_directory": socket_dir,
+        # The log is read for checkpoints and autovacuums, so its form is fixed.
+        "log_destination": "stderr",
+        "logging_collector": "off",
+        "redirect_stderr": "off",
+        "log_line_prefix": "%m [%p] " if known.logs_milliseconds else "%t [%p] ",
+        "log_timestamp": "true",
+        "log_pid": "true",
+        "lc_messages": "C",
+        "log_timezone": "UTC",
+        "timezone": "UTC",
+        # A crash of one backend should end the run and be seen, not be repaired behind its back.
+        "restart_after_crash": "off",
+        # Counted by default from 8.3 on, and autovacuum needs it.
+        "stats_start_collector": "on",
+        "stats_block_level": "on",
+        "stats_row_level": "on",
+    }
+    return {name: value for name, value in wanted.items() if known.has(name)}
+
+
+def initdb_arguments(has_roles: bool, takes: Callable[[str], bool], more: Sequence[str]) -> tuple[str, ...]:
+    """Locale C, UTF-8, trust; then the user's, of which the last counts.
+
+    has_roles: whether the server has CREATE ROLE; takes: whether this initdb has an option. Where checksums
+    can be switched off they are on by default: they are off unless asked for, because a comparison across
+    versions should compare the same thing.
+    """
+    # UTF8 is what 8.1, the first with roles, began to call it; newer servers know the old name, too.
+    # 7.4 trusts local connections without being told.
+    options = ["--encoding=UTF8" if has_roles else "--encoding=UNICODE", "--locale=C"]
+    options.append(f"--username={USER}")
+    if takes("--auth"):
+        options.append("--auth=trust")
+    if takes("-N"):
+        options.append("-N")
+    if takes("--no-data-checksums") and not decides_checksums(more):
+        options.append("--no-data-checksums")
+    return (*options, *more)
+
+
+def _free_port() -> int:
+    """A TCP port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,62 @@
+"""Which extensions a server could create, known before it is started."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import psycopg
+
+from pgstrata.errors import ServerError, server_said
+from pgstrata.server.cluster.foreign import ForeignCluster
+from pgstrata.server.features import Feature
+from pgstrata.server.find.model import Server
+from pgstrata.server.system.isolation import probe
+
+
+def lacking(server: Server, wanted: Sequence[str]) -> list[str]:
+    """Those of the wanted extensions that the server cannot create; none where it is not there yet.
+
+    Raises ServerError where a running server does not answer.
+    """
+    if not wanted:
+        return []
+    if not server.features.has(Feature.EXTENSIONS):
+        return list(wanted)
+    there = _of_running(server) if server.bin_dir is None else _of_folder(server.bin_dir)
+    return [] if there is None else [name for name in wanted if name not in there]
+
+
+def _of_running(server: Server) -> frozenset[str]:
+    try:
+        with ForeignCluster(server).connect() as connection:
+            rows = connection.execute("SELECT name FROM pg_catalog.pg_available_extensions").fetchall()
+    except psycopg.Error as error:
+        raise ServerError(
+            f"{server.label} does not say which extensions it has: {server_said(error)}"
+        ) from error
+    return frozenset(row[0] for row in rows)
+
+
+@cache
+def _of_folder(bin_dir: Path) -> frozenset[str] | None:
+    """The control files of an installation; None where there is none, or not yet."""
+    if not (bin_dir / "postgres").is_file():
+        return None
+    share = [bin_dir.parent / "share"]
+    if (bin_dir / "pg_config").is_file():  # packages keep their files elsewhere
+        command = [str(bin_dir / "pg_config"), "--sharedir"]
+        try:
+            said = probe(command)
+            share.insert(0, Path(said.stdout.strip() or share[0]))
+        except (OSError, subprocess.SubprocessError):
+            pass
+    for folder in share:
+        if found := frozenset(path.stem for path in folder.rglob("extension/*.control")):
+            return found
+    return None
+
+
+__all__ = ["lacking"]

@@ -1,0 +1,106 @@
+"""A server somebody else runs, with the surface of a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psycopg
+
+from pgstrata.driver.spec import Connection
+from pgstrata.errors import ServerError
+from pgstrata.server.cluster.lag import ReplicaLag
+from pgstrata.server.connect.conninfo import Conninfo
+from pgstrata.server.connect.pooler import Through
+from pgstrata.server.find.model import Server
+
+
+class ForeignCluster:
+    """A `dsn:` server: pgstrata neither starts nor stops it and does not see its processes."""
+
+    folder: None = None
+    data_dir: None = None
+    wal_dir: None = None
+    socket_dir: None = None
+    log_file: None = None
+    pid: None = None
+    pooler: None = None
+    pooler_pid: None = None
+    replica_pid: None = None
+    failure: None = None
+
+    def __init__(self, server: Server, through: Through | None = None) -> None:
+        """through: the address of what stands before it, to which the driver connects."""
+        assert server.dsn is not None
+        self.server = server
+        address = through.address if through is not None else None
+        self._through = Conninfo.parse(address) if address is not None else None
+        self._conninfo = Conninfo.parse(server.dsn)
+
+    def __enter__(self) -> ForeignCluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def create(self, copy_of: Path | None = None) -> None:
+        """Nothing: the server is there."""
+
+    def start(self) -> None:
+        """Nothing: the server runs."""
+
+    def stop(self, mode: str = "fast") -> None:
+        """Nothing: the server is not ours."""
+
+    def remove(self) -> None:
+        """Nothing: the server is not ours."""
+
+    def keep(self) -> None:
+        """Nothing: the server is not ours."""
+
+    def ended(self, within: float) -> bool:
+        """Whether no connection can be made; nobody here could say how long that will last."""
+        try:
+            self.connect().close()
+        except ServerError:
+            return True
+        return False
+
+    def connect(self, database: str | None = None, *, confined: bool = False) -> psycopg.Connection[Any]:
+        """A connection of the DSN's user in autocommit, to its database unless one is named. Raises
+        ServerError."""
+        return self._conninfo.with_database(database).connect()
+
+    def connection(
+        self, database: str | None = None, tcp: bool = False, *, confined: bool = False
+    ) -> Connection:
+        """How the driver connects: its spec's `connection`, where libpq finds the server, or what stands
+        before it."""
+        return (self._through or self._conninfo).with_database(database).for_driver()
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the driver's connections end at somebody else than the server."""
+        return self._through is not None
+
+    def serving(self, *, reads_only: bool) -> ForeignCluster:
+        """The server itself: which others follow it is not known here."""
+        return self
+
+    def check(self) -> None:
+        """Nothing: nothing beside it is ours."""
+
+    def lag_between(self, begin: float, end: float) -> list[ReplicaLag]:
+        """Nothing is known of replicas."""
+        return []
+
+    def pids(self) -> list[int]:
+        """None of its processes can be told from here."""
+        return []
+
+    def log_tail(self, lines: int = 20) -> str:
+        """Its log cannot be read from here."""
+        return ""

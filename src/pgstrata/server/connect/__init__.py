@@ -1,0 +1,1 @@
+"""Connections: what describes them, opens them, guards them and stands between."""

@@ -1,0 +1,57 @@
+"""Which server a spec stands for, without fetching it: for plans that are only to be shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pgstrata.errors import ServerError
+from pgstrata.server.find import prebuilt as cache
+from pgstrata.server.find.acquire import acquire, check_spec, of_build
+from pgstrata.server.find.model import Server, version_number
+from pgstrata.server.source.build import find_built
+from pgstrata.server.source.recipe import Build, find_build
+from pgstrata.server.source.spec import find_tree, is_source
+
+
+def look_up(spec: str, how: Build | None = None, *, folder: Path | None = None) -> Server:
+    """The server that `acquire` would fetch or build, with its version and label; it may not be there yet.
+
+    Raises UsageError for what is no spec, ServerError where no version fits.
+    """
+    check_spec(spec)
+    if is_source(spec):
+        tree = find_tree(spec, folder=folder)
+        how = how or find_build("o2")
+        return of_build(tree, how, find_built(tree, how))
+    kind, _, rest = spec.partition(":")
+    if kind != "pg":
+        return acquire(spec)  # nothing to fetch
+    version = _newest(rest)
+    if version is None:
+        return acquire(spec)  # says which versions are near
+    return Server(f"pg:{version}", f"pg{version}", version, version_number(version), "", Path())
+
+
+def _newest(wanted: str) -> str | None:
+    have = [version for version, _ in cache.fetched()]
+    if wanted in have:
+        return wanted
+    try:
+        # The newest of each major version is one question, all of them are many.
+        published = cache.published()
+        if wanted.count(".") == (2 if wanted.startswith("9.") else 1) and wanted not in published:
+            published = cache.published(every=True)
+    except ServerError:
+        published = have
+    fitting = [v for v in published if wanted in ("latest", v) or v.startswith(f"{wanted}.")]
+    return max(fitting, key=version_number, default=None)
+
+
+def version_of(spec: str) -> tuple[str, int]:
+    """Version and its number of a spec; of `pg:11` without asking anybody."""
+    check_spec(spec)
+    kind, _, rest = spec.partition(":")
+    if kind == "pg" and rest != "latest":
+        return rest, version_number(rest)
+    server = look_up(spec)
+    return server.version, server.version_num

@@ -1,0 +1,1 @@
+"""What clusters need of the operating system: accounts, processes, control groups, namespaces, disks."""
