@@ -16,8 +16,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from pgstrata.workload.fulltext.corpus.build import archive_rows
-from pgstrata.workload.fulltext.corpus.synthetic import rows
+from pgstrata.fulltext.corpus.build import archive_rows
+from pgstrata.fulltext.corpus.synthetic import rows
 
 HEADERS = b"""\
 Received: from mail.example.org (mail.example.org [192.0.2.183])

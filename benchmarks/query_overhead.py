@@ -22,13 +22,13 @@ from own_cache import own_cache
 
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Done, StatementDone
+from pgstrata.fulltext.options import FulltextOptions
+from pgstrata.fulltext.steps import Fulltext
 from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.find.acquire import acquire
 from pgstrata.workload.core.language import Admin, Step, Work, WorkContext
-from pgstrata.workload.fulltext import Fulltext
-from pgstrata.workload.fulltext.options import FulltextOptions
 
 
 def prepare(cluster: Cluster, options: FulltextOptions) -> Step:

@@ -32,9 +32,10 @@ from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.features import NEWEST
 from pgstrata.server.find.acquire import acquire
+from pgstrata.tpcds import data, reference, schema, source
+from pgstrata.tpcds.options import TpcdsOptions, numbers_in
+from pgstrata.tpcds.steps import Tpcds
 from pgstrata.workload.core.language import Step
-from pgstrata.workload.tpcds import Tpcds, data, reference, schema, source
-from pgstrata.workload.tpcds.options import TpcdsOptions, numbers_in
 
 MIB = 1 << 20
 

@@ -24,11 +24,11 @@ from pgstrata.cli import main
 from pgstrata.driver.path import find_driver
 from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
+from pgstrata.fulltext import queries
 from pgstrata.server.features import NEWEST
 from pgstrata.server.find import prebuilt
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
-from pgstrata.workload.fulltext import queries
 from support.malformed import NUMBERS, TEXTS, in_bytes, in_file, in_json, in_lines, not_longer
 from support.malformed_files import READERS, SLOW
 from support.runs import make_campaign, sum_anew

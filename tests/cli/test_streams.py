@@ -47,7 +47,7 @@ def test_every_command_has_the_shared_options_by_their_usual_names(name: str) ->
 
 def test_no_command_but_the_terminal_report_opens_a_console_of_its_own() -> None:
     """Progress is printed by `progress_console`, which is standard error."""
-    for file in (ROOT / "src/pgstrata/cli").glob("*.py"):
+    for file in (ROOT / "src/pgstrata").rglob("cli/*.py"):
         if file.name != "quiet.py":
             assert not re.search(r"\bConsole\(", file.read_text()), file.name
 

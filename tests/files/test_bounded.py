@@ -18,8 +18,8 @@ from pgstrata.files.bounded import GZIP, MOST_VALUES, BoundError, inflate, json_
 from pgstrata.measure.instructions.callgrind import read_part
 from pgstrata.store import histogram
 from pgstrata.traffic.synthetic import files
+from pgstrata.vector.data import VectorData
 from pgstrata.workload.core.recorded import explained
-from pgstrata.workload.vector.data import VectorData
 
 DEEP = "[" * 100_000
 

@@ -26,6 +26,7 @@ import polars as pl
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.errors import LONGEST, PgstrataError, StoreError
 from pgstrata.files.bounded import BoundError
+from pgstrata.fulltext.corpus import sources
 from pgstrata.judge.stacks import in_samples, shares
 from pgstrata.measure.instructions.callgrind import own_processes, read_part
 from pgstrata.report.flames import stacks_in
@@ -38,9 +39,8 @@ from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import Captured
 from pgstrata.traffic.logs.files import find
 from pgstrata.traffic.synthetic import files as statistics
+from pgstrata.vector.data import VectorData
 from pgstrata.workload.custom import files as setup_files
-from pgstrata.workload.fulltext.corpus import sources
-from pgstrata.workload.vector.data import VectorData
 from support.captured import mutated
 from support.logs import FORMS, START, Told, extended, log, plain
 from support.malformed import NUMBERS, TEXTS, in_bytes, in_json, in_lines

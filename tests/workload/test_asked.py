@@ -9,10 +9,10 @@ import pytest
 
 from pgstrata.server.features import Features
 from pgstrata.server.find.acquire import acquire
+from pgstrata.tpcds.dialect import understood_by
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Phase, Step
 from pgstrata.workload.core.options import NotInVersionError
-from pgstrata.workload.tpcds.dialect import understood_by
 
 
 def calling_itself(version: str, number: int) -> Features:

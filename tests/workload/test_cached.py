@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from pgstrata import numbers
+from pgstrata.fulltext.corpus.build import Synthetic, synthetic
 from pgstrata.server.cluster.snapshot import folder_bytes
 from pgstrata.server.find.cache import cache_dir
+from pgstrata.vector.data import VectorData
 from pgstrata.workload.cached import cached
-from pgstrata.workload.fulltext.corpus.build import Synthetic, synthetic
-from pgstrata.workload.vector.data import VectorData
 from support.program import Program
 
 

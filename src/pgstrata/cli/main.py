@@ -13,32 +13,8 @@ from collections.abc import Sequence
 
 import typer
 
-from pgstrata.cli import (
-    bench,
-    bisect,
-    capture,
-    compare,
-    config,
-    count,
-    data,
-    doctor,
-    fleet,
-    init,
-    noise,
-    patch,
-    query,
-    report,
-    run,
-    runs,
-    servers,
-    show,
-    steps,
-    study,
-    upgrade,
-    workloads,
-)
+from pgstrata.cli.commands import Program
 from pgstrata.cli.ending import Interruption, report_error
-from pgstrata.cli.quiet import with_quiet
 from pgstrata.errors import PgstrataError, UsageError
 from pgstrata.files.user_files import shown
 from pgstrata.process_end import allow_process_end
@@ -50,6 +26,7 @@ EPILOG = (
 
 app = typer.Typer(
     name="pgstrata",
+    cls=Program,
     help="Did PostgreSQL get slower — where, by how much, is it real, and why?",
     epilog=EPILOG,
     no_args_is_help=True,
@@ -75,37 +52,6 @@ def _root(
     ),
 ) -> None:
     pass
-
-
-app.command("run", short_help="Run a campaign, or go on with one.")(run.run)
-app.command(
-    "bench",
-    short_help="Run pgbench scripts against a running server.",
-    context_settings={"help_option_names": ["--help"]},  # -h names the host, as to pgbench
-)(bench.bench)
-app.command("init", short_help="Write a commented campaign.")(init.init)
-app.command("report", short_help="Write the report of a campaign.")(report.report)
-app.command("runs", short_help="List the runs.")(runs.runs)
-app.command("show", short_help="Show one run.")(show.show)
-app.command("compare", short_help="Slower, faster, same or unclear?")(compare.compare)
-app.command("check", short_help="For scripts: fail where something is slower.")(compare.check)
-app.command("count", short_help="Instructions per operation, not time.")(count.count)
-app.command("bisect", short_help="Find the commit that made it slower.")(bisect.bisect)
-app.command("patch", short_help="What does a patch do to the speed?")(patch.patch)
-app.command("capture", short_help="Your traffic, from a server's logs into one file.")(capture.capture)
-app.command("upgrade", short_help="Your dump and log on old and new: what is slower?")(upgrade.upgrade)
-app.command("noise", short_help="What differences can this machine see?")(noise.noise)
-app.add_typer(study.app, name="study", short_help="Studies of configurations.")
-app.command("query", short_help="Ask the runs anything in SQL.")(query.query)
-app.add_typer(servers.app, name="servers", short_help="List, fetch, remove servers.")
-app.add_typer(data.app, name="data", short_help="List, remove data in the cache.")
-app.add_typer(fleet.app, name="fleet", short_help="Machines for campaigns: up, status, down.")
-app.add_typer(config.app, name="config", short_help="Config fragments, and what a version makes of them.")
-app.command("doctor", short_help="Is this machine fit to measure?")(doctor.doctor)
-app.command("workloads", short_help="List workloads and their options.")(workloads.workloads)
-app.command("steps", short_help="List the steps of a workload.")(steps.steps)
-
-with_quiet(app)
 
 
 def invoke(arguments: Sequence[str] | None = None) -> int:

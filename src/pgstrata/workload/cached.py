@@ -13,26 +13,31 @@ from pathlib import Path
 
 from pgstrata.files.bounded import json_any
 from pgstrata.files.ownership import read_small
+from pgstrata.registry import capabilities
 from pgstrata.server.cluster import delay, loaded
 from pgstrata.server.cluster.loaded import LoadedRecord
 from pgstrata.server.cluster.snapshot import folder_bytes
 from pgstrata.server.find.cache import cache_folder, remove
 from pgstrata.workload.custom import contents, source
-from pgstrata.workload.fulltext.corpus import build as corpus
-from pgstrata.workload.tpcds import data as tpcds
-from pgstrata.workload.vector import data as vectors
 
 LETTERS = 8
 """Of a name that is a digest: so many are shown, and at least so many name it."""
 
 _WHAT: Mapping[str, Callable[[Path], str]] = {
     source.FOLDER: lambda folder: f"rows of {json_any(read_small(folder / source.ABOUT))['file']}",
-    tpcds.FOLDER: lambda folder: "rows and answers of TPC-DS",
-    corpus.FOLDER: lambda folder: "mail",
-    vectors.FOLDER: lambda folder: "vectors",
     delay.FOLDER: lambda folder: "library that delays a disk",
 }
-"""By folder of the cache, what each folder in it is."""
+"""By folder of the cache, what each folder in it is: the core's."""
+
+
+def _kinds() -> dict[str, Callable[[Path], str]]:
+    """Returns the same with what capabilities keep in the cache."""
+
+    def called(what: str) -> Callable[[Path], str]:
+        return lambda folder: what
+
+    offered = {kind: called(what) for offer in capabilities() for kind, what in offer.cached.items()}
+    return {**_WHAT, **offered}
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class Cached:
 def cached() -> list[Cached]:
     """All of it: loaded data, then by kind and name."""
     found = [_loaded(*one) for one in loaded.kept()]
-    for kind, what_of in _WHAT.items():
+    for kind, what_of in _kinds().items():
         for folder in sorted(cache_folder(kind).glob("[!.]*")):
             try:
                 found.append(_cached(folder, what_of(folder)))

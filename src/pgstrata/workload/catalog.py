@@ -1,42 +1,52 @@
-"""The workloads pgstrata knows: its own, what installed packages offer, and files of a user.
+"""The workloads pgstrata knows: the core's, those of capabilities and of installed packages, a user's files.
 
-A new one of its own is a package beside this and a line in `_WORKLOADS`.
+A new one of the core is a package beside this and a line in `_CORE`; one of a capability a line in its
+`CAPABILITY`.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import UsageError
+from pgstrata.registry import capabilities, load
 from pgstrata.suggest import nearest
 from pgstrata.workload import plugin
 from pgstrata.workload.core.options import RunCost, Workload, WorkloadOptions
-from pgstrata.workload.custom import Custom
-from pgstrata.workload.fulltext import Fulltext
-from pgstrata.workload.insert.steps import InsertBenchmark
-from pgstrata.workload.pgbench.steps import Pgbench
-from pgstrata.workload.replay import Replay
-from pgstrata.workload.sysbench.steps import Sysbench
-from pgstrata.workload.tpcds import Tpcds
-from pgstrata.workload.vector import Vector
 
 __all__ = ["RunCost", "Workload", "WorkloadOptions", "find", "is_known", "names", "own_names", "scale"]
 
-_WORKLOADS: dict[str, Workload] = {
-    w.name: w
-    for w in (InsertBenchmark(), Sysbench(), Pgbench(), Tpcds(), Fulltext(), Custom(), Vector(), Replay())
+_CORE = {
+    "insert": "pgstrata.workload.insert.steps:InsertBenchmark",
+    "sysbench": "pgstrata.workload.sysbench.steps:Sysbench",
+    "pgbench": "pgstrata.workload.pgbench.steps:Pgbench",
+    "custom": "pgstrata.workload.custom.steps:Custom",
+    "replay": "pgstrata.workload.replay.steps:Replay",
 }
+
+
+@cache
+def _places() -> dict[str, str]:
+    """Returns where pgstrata's own workloads are, by name."""
+    return _CORE | {name: place for offer in capabilities() for name, place in offer.workloads.items()}
+
+
+@cache
+def _shipped(name: str) -> Workload:
+    workload: Workload = load(_places()[name])()
+    return workload
 
 
 def own_names() -> list[str]:
     """Names of pgstrata's own workloads."""
-    return list(_WORKLOADS)
+    return list(_places())
 
 
 def names() -> list[str]:
     """Names of all workloads, those of installed packages behind pgstrata's own."""
-    return [*_WORKLOADS, *(name for name in plugin.offered() if name not in _WORKLOADS)]
+    return [*_places(), *(name for name in plugin.offered() if name not in _places())]
 
 
 def is_known(name: str) -> bool:
@@ -50,8 +60,8 @@ def find(name: str, folder: Path | None = None) -> Workload:
     folder: where files start that are named relative; None: where pgstrata is started. PluginError says what
     is wrong with a file or a package.
     """
-    if name in _WORKLOADS:
-        return _WORKLOADS[name]
+    if name in _places():
+        return _shipped(name)
     if plugin.is_file(name):
         return plugin.from_file(name, folder or Path.cwd())
     if name in plugin.offered():

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from pgstrata.fulltext.report import fulltext
 from pgstrata.judge.plan_text import MARK, outline, side_by_side
 from pgstrata.judge.queries import Timing, common, faster, geometric_mean, shift, timings, total
 from pgstrata.page.blocks import Chart, Listing, Section, Table
 from pgstrata.page.results import read_results
 from pgstrata.store import Results, RunKey
 from pgstrata.store.record import Sizes, TableSizes
+from pgstrata.tpcds.report import tpcds
 from pgstrata.workload.custom.report import custom
-from pgstrata.workload.fulltext.report import fulltext
-from pgstrata.workload.tpcds.report import tpcds
 from support.records import circumstances, step_record
 
 

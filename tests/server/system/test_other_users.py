@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import OwnershipError, StoreError
+from pgstrata.fulltext.corpus.build import Synthetic, synthetic
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.find.model import Server
@@ -23,8 +24,7 @@ from pgstrata.server.system.account import server_account
 from pgstrata.server.system.guard import MARKER, clear_leftovers
 from pgstrata.server.system.running import processes_of
 from pgstrata.store import Results
-from pgstrata.workload.fulltext.corpus.build import Synthetic, synthetic
-from pgstrata.workload.tpcds import data
+from pgstrata.tpcds import data
 from support.program import Program
 from support.users import STRANGER, needs_root, shell_as
 

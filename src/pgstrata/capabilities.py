@@ -1,0 +1,10 @@
+"""The capabilities: the packages around the core, in the order in which users see them.
+
+A new one is a package with a `CAPABILITY` (`pgstrata.registry.Capability`) and a line here.
+"""
+
+CAPABILITIES = (
+    "pgstrata.tpcds",
+    "pgstrata.fulltext",
+    "pgstrata.vector",
+)

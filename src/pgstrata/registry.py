@@ -1,0 +1,60 @@
+"""What capabilities offer to the core, which imports none of them.
+
+A capability is a package of pgstrata with a `CAPABILITY` in its `__init__.py`; `pgstrata/capabilities.py`
+lists the packages. Commands, workloads and the rest are named as `module:attribute` and imported when they
+are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pkgutil import resolve_name
+from typing import Any
+
+LIST = "pgstrata.capabilities"
+"""Module with the names of the packages, in the order in which users see them."""
+
+CORE = "Commands"
+"""Heading of the core's commands in `pgstrata --help`."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the program `pgstrata`, imported when it is run."""
+
+    name: str
+    place: str
+    """`module:attribute` of the function, or of the Typer object of a command with subcommands."""
+    summary: str
+    heading: str = CORE
+    """The group in `pgstrata --help`."""
+    help_names: tuple[str, ...] = ("-h", "--help")
+
+
+@dataclass(frozen=True)
+class Capability:
+    """What one package offers."""
+
+    commands: tuple[Command, ...] = ()
+    workloads: Mapping[str, str] = field(default_factory=dict)
+    """Workloads by name: `module:attribute` of the class."""
+    cached: Mapping[str, str] = field(default_factory=dict)
+    """Folders of the cache with data that can be made again, and what `pgstrata data list` calls them."""
+
+
+@cache
+def capabilities() -> tuple[Capability, ...]:
+    """Returns what the listed packages offer, in the order of the list."""
+    packages: tuple[str, ...] = import_module(LIST).CAPABILITIES
+    return tuple(import_module(package).CAPABILITY for package in packages)
+
+
+def load(place: str) -> Any:
+    """Imports a module and returns its attribute, both named by `module:attribute`."""
+    return resolve_name(place)
+
+
+__all__ = ["CORE", "LIST", "Capability", "Command", "capabilities", "load"]

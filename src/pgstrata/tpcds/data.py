@@ -1,0 +1,135 @@
+"""The rows of TPC-DS: made once for each scale factor by tpcgen-cli, kept in the cache, read by COPY."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+from pgstrata.errors import ServerError
+from pgstrata.files.bounded import json_any
+from pgstrata.files.ownership import read_small
+from pgstrata.server.find.cache import cache_folder, keeping, use
+from pgstrata.server.system.process import start
+from pgstrata.tpcds.source import tables
+
+FOLDER = "tpcds"
+"""Of the cache."""
+
+ABOUT = "about.json"
+_CHUNK = 1 << 20
+
+Json = dict[str, Any]
+
+
+def raw_bytes(scale: float) -> int:
+    """About how many bytes the generator makes: the small tables have the same size at every scale."""
+    return int(120e6 + scale * 1.15e9)
+
+
+def folder(scale: float) -> Path:
+    """Where the rows of a scale factor lie; another release of the generator has a folder of its own."""
+    return cache_folder(FOLDER) / f"sf{scale:g}-tpcgen{version('tpcgen-cli')}"
+
+
+def file(scale: float, table: str) -> Path:
+    """The rows of one table, ready for COPY."""
+    return folder(scale) / f"{table}.dat"
+
+
+def about(scale: float) -> Json | None:
+    """`{scale, raw_bytes, tables: {name: {rows, bytes}}}`; None where the data is not there yet."""
+    try:
+        data = json_any(read_small(folder(scale) / ABOUT))
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def make(
+    scale: float, say: Callable[[str], None] = lambda text: None, check: Callable[[], None] = lambda: None
+) -> Json:
+    """Makes the data unless it is there. check: called often, may raise to give up.
+
+    It is built in a hidden folder and renamed when whole. Raises ServerError where the disk is too
+    small or the generator fails.
+    """
+    if there := about(scale):
+        use(folder(scale))
+        return there
+    final = folder(scale)
+    with keeping(final, "the data", raw_bytes(scale), "take a smaller scale, ") as place:
+        say(f"  making the data of scale factor {scale:g} (kept in {final})")
+        begun = time.monotonic()
+        made: Json = {"scale": scale, "raw_bytes": 0, "tables": {}}
+        for table in tables():
+            made["tables"][table] = _generate(scale, table, place / f"{table}.dat", check)
+        made["raw_bytes"] = sum(t["bytes"] for t in made["tables"].values())
+        made["seconds"] = round(time.monotonic() - begun, 3)
+        (place / ABOUT).write_text(json.dumps(made, indent=1) + "\n")
+    use(final)
+    return made
+
+
+def _generate(scale: float, table: str, to: Path, check: Callable[[], None]) -> Json:
+    """The rows of one table, as they come out of the generator. Raises ServerError and OSError."""
+    command = [_generator(), "tpcds", "-s", f"{scale:g}", "-T", table, "--stdout", "-q"]
+    with (
+        to.open("wb", buffering=0) as out,
+        start(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as generator,
+    ):
+        assert generator.stdout is not None and generator.stderr is not None
+        try:
+            rows, size = without_last_delimiter(generator.stdout, out.write, check)
+            said = generator.stderr.read().decode(errors="replace").strip()
+        except BaseException:
+            generator.kill()
+            raise
+    if generator.returncode != 0 or rows == 0:
+        raise ServerError(
+            f"tpcgen-cli failed to make table {table} of scale factor {scale:g}", said[-500:] or "no output"
+        )
+    return {"rows": rows, "bytes": size}
+
+
+def without_last_delimiter(
+    source: IO[bytes],
+    write: Callable[[bytes], object],
+    check: Callable[[], None] = lambda: None,
+    chunk_bytes: int = _CHUNK,
+) -> tuple[int, int]:
+    """Copies rows and leaves out the `|` at each row's end, which COPY takes for one more column.
+
+    Returns rows and bytes written. Never holds more than a chunk.
+    """
+    rows = size = 0
+    held = b""
+    while chunk := source.read(chunk_bytes):
+        check()
+        text = held + chunk
+        # A chunk may end between the delimiter and its newline.
+        held = b"|" if text.endswith(b"|") else b""
+        # Half as much time as `replace` and `count` take.
+        parts = text[: len(text) - len(held)].split(b"|\n")
+        text = b"\n".join(parts)
+        rows += len(parts) - 1
+        size += len(text)
+        write(text)
+    if held:
+        write(held)
+        size += len(held)
+    return rows, size
+
+
+def _generator() -> str:
+    beside = Path(sys.executable).parent / "tpcgen-cli"
+    found = str(beside) if beside.exists() else shutil.which("tpcgen-cli")
+    if found is None:
+        raise ServerError("tpcgen-cli, which makes the data of TPC-DS, is missing", "pip install tpcgen-cli")
+    return found
