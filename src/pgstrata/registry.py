@@ -43,6 +43,8 @@ class Capability:
     """Workloads by name: `module:attribute` of the class."""
     cached: Mapping[str, str] = field(default_factory=dict)
     """Folders of the cache with data that can be made again, and what `pgstrata data list` calls them."""
+    machines: str = ""
+    """Module that runs campaigns on many machines (`pgstrata.cli.run.Machines`), for `run --fleet`."""
 
 
 @cache

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.program import environment
 
-ENGINE = ("pgstrata.fleet", "distributed", "dask", "tornado", "statsmodels", "pandas", "asyncssh")
+ENGINE = ("pgstrata.fleet.command", "distributed", "dask", "tornado", "statsmodels", "pandas", "asyncssh")
 
 CODE = """
 import sys
@@ -47,4 +47,4 @@ def test_with_a_fleet_it_is(place: Path) -> None:
     """Else the test above would look for the wrong names."""
     file = place / "tiny.toml"
     file.write_text('servers = ["pg:17"]\n[[workloads]]\nname = "insert"\nscale = "quick"\n')
-    assert "pgstrata.fleet" in loaded(place, "run", str(file), "--dry-run", "--fleet", "3")
+    assert "pgstrata.fleet.command" in loaded(place, "run", str(file), "--dry-run", "--fleet", "3")

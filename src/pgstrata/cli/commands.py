@@ -52,7 +52,6 @@ _CORE = (
         "Your dump and log on old and new: what is slower?",
         "Traffic",
     ),
-    Command("fleet", "pgstrata.cli.fleet:app", "Machines for campaigns: up, status, down.", "Many machines"),
 )
 
 

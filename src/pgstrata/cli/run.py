@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
@@ -28,6 +28,7 @@ from pgstrata.cli.arguments import (
 )
 from pgstrata.cli.output import TextOrJson
 from pgstrata.cli.quiet import progress_console
+from pgstrata.registry import capabilities, load
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,6 +37,25 @@ if TYPE_CHECKING:
     from pgstrata.campaign.plan.model import PlannedRun
     from pgstrata.campaign.plan.runs import Plan
     from pgstrata.measure.campaign import CampaignOutcome
+
+
+class Machines(Protocol):
+    """The part of a capability that runs campaigns on many machines."""
+
+    def show_forecast(self, campaign: Campaign, fleet: str, fresh: bool) -> None:
+        """Prints what a fleet would do."""
+        ...
+
+    def need_engine(self) -> None:
+        """Raises UsageError where a program that fleets need is not installed."""
+        ...
+
+    def run_on_fleet(
+        self, campaign: Campaign, fleet: str, fresh: bool, *, report: bool, form: TextOrJson
+    ) -> int:
+        """Runs a campaign on the machines of a fleet and returns the exit code."""
+        ...
+
 
 MOST_WAITING_SECONDS = 7 * 86_400.0
 """Longest time that `--wait-quiet` accepts."""
@@ -206,22 +226,32 @@ def run(
         compares=fleet is None,
     ).read()
     if fleet is not None:
-        from pgstrata.cli.fleet import need_engine, run_on_fleet, show_forecast
-
+        machines = _machines()
         if dry_run:
-            show_forecast(chosen, fleet, fresh)
+            machines.show_forecast(chosen, fleet, fresh)
             return
-        need_engine()
+        machines.need_engine()
         if wait_quiet:
             raise UsageError(
                 "--wait-quiet with --fleet: machines of a fleet do not wait for a quiet moment",
                 "leave it out",
             )
-        raise typer.Exit(run_on_fleet(chosen, fleet, fresh, report=not no_report, form=form))
+        raise typer.Exit(machines.run_on_fleet(chosen, fleet, fresh, report=not no_report, form=form))
     if dry_run:
         show_plan(chosen, fresh, form)
         return
     raise typer.Exit(_execute(chosen, fresh, quiet_seconds, report=not no_report, form=form))
+
+
+def _machines() -> Machines:
+    """Returns what runs campaigns on many machines. Raises UsageError where no capability does."""
+    from pgstrata.errors import UsageError
+
+    for offer in capabilities():
+        if offer.machines:
+            machines: Machines = load(offer.machines)
+            return machines
+    raise UsageError("--fleet: this installation has no capability that runs campaigns on many machines")
 
 
 def _waiting(text: str) -> float:

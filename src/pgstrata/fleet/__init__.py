@@ -1,1 +1,15 @@
 """Campaigns on many machines: whole comparisons, spread by the engine Dask (docs/fleet.md)."""
+
+from pgstrata.registry import Capability, Command
+
+CAPABILITY = Capability(
+    commands=(
+        Command(
+            "fleet",
+            "pgstrata.fleet.command:app",
+            "Machines for campaigns: up, status, down.",
+            "Many machines",
+        ),
+    ),
+    machines="pgstrata.fleet.command",
+)
