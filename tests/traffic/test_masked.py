@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from pgstrata.server.features import NEWEST
 from pgstrata.server.find.model import Server
+from pgstrata.sql_tokens import tokens
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import Captured
 from pgstrata.traffic.literals import Purpose
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.masked import masked
 from pgstrata.traffic.shapes import shape
-from pgstrata.traffic.tokens import tokens
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 from support.steps import database, run_step, running

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.sql_tokens import tokens
 from pgstrata.traffic import account
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.masked import masked
 from pgstrata.traffic.settings import assignments, in_utf8, sets_only_encoding
 from pgstrata.traffic.shapes import shape
-from pgstrata.traffic.tokens import tokens
 from support.logs import MS, START, Told, extended, plain, taken
 
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgstrata.sql_tokens import tokens
 from pgstrata.traffic import shapes
 from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.masked import masked
 from pgstrata.traffic.shapes import shape
-from pgstrata.traffic.tokens import tokens
 
 PIECES = st.sampled_from(
     """SELECT|from|'it''s'|E'a\\'b'|$$ body $$|$f$ $$ $f$|"a b"|/* a /* b */ c */|/*|'|"|$1|$23|12|1.5e-3|.5

@@ -100,25 +100,6 @@ DataDirOption = Annotated[
     Path | None, typer.Option("--data-dir", metavar="DIR", help="Folder on the disk to be measured.")
 ]
 
-# Of commands that read the log of a server:
-PrefixOption = Annotated[
-    str | None,
-    typer.Option(
-        "--prefix", metavar="PREFIX", help="log_line_prefix of a text log, if it is not recognized."
-    ),
-]
-TimezoneOption = Annotated[
-    str | None,
-    typer.Option(
-        "--timezone",
-        metavar="ZONE",
-        help="Region used to resolve ambiguous time zone abbreviations: Asia/Kolkata.",
-    ),
-]
-EncodingOption = Annotated[
-    str, typer.Option("--encoding", metavar="NAME", help="Of what in the log is not UTF-8.")
-]
-
 # Of commands that measure two servers made from one choice:
 WorkloadOption = Annotated[
     str, typer.Option("--workload", metavar="NAME", help="What to run: see pgstrata workloads.")

@@ -40,18 +40,6 @@ _CORE = (
     Command("count", "pgstrata.cli.count:count", "Instructions per operation, not time.", "Instructions"),
     Command("bisect", "pgstrata.cli.bisect:bisect", "Find the commit that made it slower.", "Searches"),
     Command("patch", "pgstrata.cli.patch:patch", "What does a patch do to the speed?", "Searches"),
-    Command(
-        "capture",
-        "pgstrata.cli.capture:capture",
-        "Your traffic, from a server's logs into one file.",
-        "Traffic",
-    ),
-    Command(
-        "upgrade",
-        "pgstrata.cli.upgrade:upgrade",
-        "Your dump and log on old and new: what is slower?",
-        "Traffic",
-    ),
 )
 
 

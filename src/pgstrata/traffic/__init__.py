@@ -1,1 +1,21 @@
-"""What sessions asked of a server: read from its logs, kept in a captured file."""
+"""What sessions asked of a server: read from its logs, kept in a captured file, and replayed."""
+
+from pgstrata.registry import Capability, Command
+
+CAPABILITY = Capability(
+    commands=(
+        Command(
+            "capture",
+            "pgstrata.traffic.commands.capture:capture",
+            "Your traffic, from a server's logs into one file.",
+            "Traffic",
+        ),
+        Command(
+            "upgrade",
+            "pgstrata.traffic.commands.upgrade:upgrade",
+            "Your dump and log on old and new: what is slower?",
+            "Traffic",
+        ),
+    ),
+    workloads={"replay": "pgstrata.traffic.replay.steps:Replay"},
+)

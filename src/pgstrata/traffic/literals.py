@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from pgstrata.sql_tokens import Token
 from pgstrata.traffic.settings import assignments, data_places
-from pgstrata.traffic.tokens import Token
 
 
 class Purpose(Enum):

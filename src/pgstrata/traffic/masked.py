@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from pgstrata.sql_tokens import Token, tokens
 from pgstrata.traffic.literals import Purpose, purposes
 from pgstrata.traffic.mask import Mask
-from pgstrata.traffic.tokens import Token, tokens
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _ESCAPE = re.compile(

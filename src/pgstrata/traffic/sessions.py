@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pgstrata.sql_tokens import tokens
 from pgstrata.traffic import messages, settings, shapes
 from pgstrata.traffic.account import (
     CUT_VALUES,
@@ -47,7 +48,6 @@ from pgstrata.traffic.mask import Mask
 from pgstrata.traffic.masked import masked
 from pgstrata.traffic.messages import DURATION
 from pgstrata.traffic.pending import NOTHING, Cost, Pending
-from pgstrata.traffic.tokens import tokens
 
 MOST_SESSIONS = 20_000
 """Sessions that are kept in mind at the same time; of more, those are taken for ended that have been silent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pgstrata.traffic.tokens import Token
+from pgstrata.sql_tokens import Token
 
 ENCODING = "client_encoding"
 UTF8 = "UTF8"

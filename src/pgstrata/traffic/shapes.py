@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pgstrata.sql_tokens import Token, tokens
 from pgstrata.traffic.literals import Purpose, may_have_places, purposes
 from pgstrata.traffic.settings import assignments, data_places
-from pgstrata.traffic.tokens import Token, tokens
 
 LONGEST_SHAPE = 4000
 """Letters of a shape that are kept: what differs behind them is one shape."""

@@ -23,7 +23,6 @@ _CORE = {
     "sysbench": "pgstrata.workload.sysbench.steps:Sysbench",
     "pgbench": "pgstrata.workload.pgbench.steps:Pgbench",
     "custom": "pgstrata.workload.custom.steps:Custom",
-    "replay": "pgstrata.workload.replay.steps:Replay",
 }
 
 

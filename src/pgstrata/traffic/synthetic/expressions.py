@@ -9,6 +9,7 @@ from typing import Any
 from pglast import ast
 from pglast.enums import A_Expr_Kind, BoolExprType, SubLinkType
 
+from pgstrata.sql_tokens import tokens
 from pgstrata.traffic.synthetic.functions import (
     AGGREGATES,
     ARITHMETIC,
@@ -26,7 +27,6 @@ from pgstrata.traffic.synthetic.functions import (
 )
 from pgstrata.traffic.synthetic.names import OutputColumn, Scope, Tables
 from pgstrata.traffic.synthetic.use import Kind, NotUnderstoodError, Understood, Use
-from pgstrata.traffic.tokens import tokens
 
 
 class Expressions(ABC):

@@ -10,11 +10,11 @@ from pglast import ast, parse_sql
 from pglast.enums import SetOperation
 from pglast.parser import ParseError
 
+from pgstrata.sql_tokens import tokens
 from pgstrata.traffic.synthetic.expressions import Expressions
 from pgstrata.traffic.synthetic.names import Columns, OutputColumn, Scope, Tables
 from pgstrata.traffic.synthetic.statistics import KnownColumn
 from pgstrata.traffic.synthetic.use import NotUnderstoodError, Understood, Use, numbers_in
-from pgstrata.traffic.tokens import tokens
 
 
 def understand(text: str, known_tables: Tables, *, masked: bool = False) -> Understood:

@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from pgstrata.traffic.tokens import Token, tokens
+from pgstrata.sql_tokens import Token, tokens
 
 OTHER_SERVERS = "connects to other servers"
 LEADS_NOWHERE = "connects to other servers: made, but leads nowhere"

@@ -16,10 +16,10 @@ from pgstrata.server.config.settings import major_name, major_of
 from pgstrata.server.find.model import Server
 from pgstrata.stats.sequential import FIRST
 from pgstrata.traffic.captured import Header
-from pgstrata.upgrade.question import Question, is_version, server_of, spec_of
-from pgstrata.upgrade.servers import Servers
-from pgstrata.workload.replay.options import ReplayOptions
-from pgstrata.workload.replay.steps import NAME, seconds_of
+from pgstrata.traffic.replay.options import ReplayOptions
+from pgstrata.traffic.replay.steps import NAME, seconds_of
+from pgstrata.traffic.upgrade.question import Question, is_version, server_of, spec_of
+from pgstrata.traffic.upgrade.servers import Servers
 
 LEAST_ROUNDS = 4
 """Fewer prove hardly anything: where they do not fit into the time, the log is cut."""

@@ -11,8 +11,8 @@ import pytest
 from pgstrata.page.results import read_results
 from pgstrata.store import Results, RunKey
 from pgstrata.store.record import LatenessRecord, ReplayFailureRecord, ReplayRecord, Slice
-from pgstrata.workload.replay.blocks import error_blocks
-from pgstrata.workload.replay.judged import BY_ORDER, Judged, judged
+from pgstrata.traffic.replay.blocks import error_blocks
+from pgstrata.traffic.replay.judged import BY_ORDER, Judged, judged
 from support.records import circumstances, comparison_record, step_record
 
 OLD, NEW = "13", "17"

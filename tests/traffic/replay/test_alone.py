@@ -16,8 +16,8 @@ from pgstrata.measure.step import driver_spec
 from pgstrata.page.results import read_results
 from pgstrata.server.find.model import Server
 from pgstrata.traffic.captured import Captured, Header, Statement, Writer, name_of
-from pgstrata.workload.replay.alone import alone_statements
-from pgstrata.workload.replay.judged import Judged, judged
+from pgstrata.traffic.replay.alone import alone_statements
+from pgstrata.traffic.replay.judged import Judged, judged
 from support.page import PageReader
 from support.program import Program
 from support.steps import database, running

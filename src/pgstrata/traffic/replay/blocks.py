@@ -11,7 +11,7 @@ from pgstrata.judge.statements import StatementVerdict
 from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Table, missing, words
 from pgstrata.stats.verdict import Word
 from pgstrata.traffic.captured import text_of
-from pgstrata.workload.replay.judged import Judged, NewError
+from pgstrata.traffic.replay.judged import Judged, NewError
 
 MOST_ROWS = 200
 

@@ -10,7 +10,7 @@ from pgstrata.errors import UsageError
 from pgstrata.server.cluster.extensions import lacking
 from pgstrata.server.config.settings import major_of
 from pgstrata.server.find.model import Server, version_number
-from pgstrata.upgrade.question import Question
+from pgstrata.traffic.upgrade.question import Question
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.files import read
 

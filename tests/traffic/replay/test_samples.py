@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pgstrata.driver.samples import Prepared, Sample
 from pgstrata.traffic.captured import EXTENDED, PREPARED, SIMPLE, Header, Statement, Writer, name_of, text_of
+from pgstrata.traffic.replay.samples import replayed_samples
 from pgstrata.traffic.shapes import shape
-from pgstrata.workload.replay.samples import replayed_samples
 
 Asked = tuple[str, int, tuple[str | None, ...], int, str]
 

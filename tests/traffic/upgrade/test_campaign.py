@@ -9,10 +9,10 @@ import pytest
 
 from pgstrata.server.find.model import Server
 from pgstrata.traffic.captured import Header
-from pgstrata.upgrade.campaign import labels, rounds_in_time
-from pgstrata.upgrade.question import Question, server_of, spec_of, targets_of
-from pgstrata.upgrade.servers import Servers
-from pgstrata.workload.replay.options import ReplayOptions
+from pgstrata.traffic.replay.options import ReplayOptions
+from pgstrata.traffic.upgrade.campaign import labels, rounds_in_time
+from pgstrata.traffic.upgrade.question import Question, server_of, spec_of, targets_of
+from pgstrata.traffic.upgrade.servers import Servers
 
 
 def question(**more: Any) -> Question:

@@ -12,12 +12,12 @@ from pgstrata.page.blocks import Cell, Column, Row, Table, words
 from pgstrata.page.results import RunSet, StepResults
 from pgstrata.store.record import ReplayRecord
 from pgstrata.traffic.captured import text_of
+from pgstrata.traffic.replay.blocks import doubt
+from pgstrata.traffic.replay.coverage import Coverage, coverage_in
+from pgstrata.traffic.replay.emptiness import emptiness_in, finds
+from pgstrata.traffic.replay.judged import Judged, reaches_outside, replays_of, rounds_in
+from pgstrata.traffic.replay.totals import StatementTotal, totals_of
 from pgstrata.workload.custom.confined import Outside, outside_in
-from pgstrata.workload.replay.blocks import doubt
-from pgstrata.workload.replay.coverage import Coverage, coverage_in
-from pgstrata.workload.replay.emptiness import emptiness_in, finds
-from pgstrata.workload.replay.judged import Judged, reaches_outside, replays_of, rounds_in
-from pgstrata.workload.replay.totals import StatementTotal, totals_of
 
 MOST_EXAMPLE = 120
 

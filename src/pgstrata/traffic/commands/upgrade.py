@@ -8,17 +8,10 @@ from typing import Annotated
 
 import typer
 
-from pgstrata.cli.arguments import (
-    DataDirOption,
-    EncodingOption,
-    KeepSettingsOption,
-    OtherLoadOption,
-    PrefixOption,
-    SetsOption,
-    TimezoneOption,
-)
+from pgstrata.cli.arguments import DataDirOption, KeepSettingsOption, OtherLoadOption, SetsOption
 from pgstrata.cli.output import TextOrJson
 from pgstrata.cli.quiet import progress_console
+from pgstrata.traffic.commands.arguments import EncodingOption, PrefixOption, TimezoneOption
 
 
 def upgrade(
@@ -142,10 +135,10 @@ def upgrade(
     from pgstrata.files.user_files import real_path
     from pgstrata.measure.interrupt import Interrupted, Interrupts
     from pgstrata.measure.progress import plain_lines
-    from pgstrata.report import upgrade as page
     from pgstrata.store import slug
-    from pgstrata.upgrade.question import Question, targets_of
-    from pgstrata.upgrade.tried import carry_out, prepare
+    from pgstrata.traffic.upgrade import page as page
+    from pgstrata.traffic.upgrade.question import Question, targets_of
+    from pgstrata.traffic.upgrade.tried import carry_out, prepare
 
     targets = targets_of(to)
     question = Question(

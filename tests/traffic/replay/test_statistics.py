@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.workload.replay import statistics
+from pgstrata.traffic.replay import statistics
 
 
 def test_what_the_parser_needs_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pgstrata.sql_tokens import tokens
 from pgstrata.traffic.captured import SIMPLE, Captured, Header, Statement, Writer, name_of, text_of
-from pgstrata.traffic.tokens import tokens
+from pgstrata.traffic.replay.samples import MOST_READ, PLANNED
 from pgstrata.workload.core.language import AloneStatement, Headline, ReplayedSessions, Role, Step
-from pgstrata.workload.replay.samples import MOST_READ, PLANNED
 
 TURN_SECONDS = 0.1
 """In which the executions of one turn end, as far as is known beforehand."""

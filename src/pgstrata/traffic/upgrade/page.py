@@ -25,8 +25,7 @@ from pgstrata.report.write import write_page, write_report_of
 from pgstrata.store.choose import Side
 from pgstrata.store.record import RunRecord, Sizes
 from pgstrata.traffic.captured import text_of
-from pgstrata.upgrade.tried import TriedUpgrade
-from pgstrata.workload.replay.blocks import (
+from pgstrata.traffic.replay.blocks import (
     MARKS,
     ORDER,
     SAID,
@@ -35,9 +34,10 @@ from pgstrata.workload.replay.blocks import (
     judged_table,
     left_out_rounds,
 )
-from pgstrata.workload.replay.emptiness import emptiness_in, emptiness_table
-from pgstrata.workload.replay.gaps import Gap, gap_table, gaps
-from pgstrata.workload.replay.judged import Judged, judged, plans_of
+from pgstrata.traffic.replay.emptiness import emptiness_in, emptiness_table
+from pgstrata.traffic.replay.gaps import Gap, gap_table, gaps
+from pgstrata.traffic.replay.judged import Judged, judged, plans_of
+from pgstrata.traffic.upgrade.tried import TriedUpgrade
 
 Json = dict[str, Any]
 

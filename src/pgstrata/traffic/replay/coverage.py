@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from pgstrata.traffic.captured import Database, Header, Shape, name_of
+from pgstrata.traffic.replay.options import ReplayOptions
 from pgstrata.workload.custom.reaches import Reaching
-from pgstrata.workload.replay.options import ReplayOptions
 
 FACT = "captured"
 

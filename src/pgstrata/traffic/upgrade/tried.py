@@ -25,13 +25,13 @@ from pgstrata.store import Results
 from pgstrata.store.lock import ResultsLock
 from pgstrata.traffic.capture import capture
 from pgstrata.traffic.captured import MAGIC, Captured, Header
-from pgstrata.upgrade.campaign import campaign, labels
-from pgstrata.upgrade.question import Question, spec_of
-from pgstrata.upgrade.servers import Servers, fit
+from pgstrata.traffic.replay.statistics import capture_statistics
+from pgstrata.traffic.upgrade.campaign import campaign, labels
+from pgstrata.traffic.upgrade.question import Question, spec_of
+from pgstrata.traffic.upgrade.servers import Servers, fit
 from pgstrata.workload.custom.contents import digest_of
 from pgstrata.workload.custom.options import CustomOptions
 from pgstrata.workload.custom.setup import setup
-from pgstrata.workload.replay.statistics import capture_statistics
 
 RUNS = "runs"
 

@@ -9,11 +9,11 @@ from pgstrata.page.blocks import Block, Cell, Column, Row, Section, Table, missi
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
 from pgstrata.store.record import ReplayRecord, StepRecord
 from pgstrata.traffic.captured import text_of
-from pgstrata.workload.replay.blocks import error_blocks, judged_blocks
-from pgstrata.workload.replay.emptiness import emptiness_in, emptiness_table
-from pgstrata.workload.replay.gaps import gap_table, gaps
-from pgstrata.workload.replay.judged import judged
-from pgstrata.workload.replay.totals import StatementTotal, totals_of
+from pgstrata.traffic.replay.blocks import error_blocks, judged_blocks
+from pgstrata.traffic.replay.emptiness import emptiness_in, emptiness_table
+from pgstrata.traffic.replay.gaps import gap_table, gaps
+from pgstrata.traffic.replay.judged import judged
+from pgstrata.traffic.replay.totals import StatementTotal, totals_of
 
 MOST_ROWS = 100
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgstrata.cli.arguments import EncodingOption, PrefixOption, TimezoneOption
 from pgstrata.cli.output import TextOrJson
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
+from pgstrata.traffic.commands.arguments import EncodingOption, PrefixOption, TimezoneOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +133,7 @@ def capture(
             raise UsageError("a file is made of logs or of statistics, not of both", "name one of them")
         if to is None:
             raise UsageError("it is not said where the captured file goes", "name it: -o FILE")
-        from pgstrata.workload.replay.statistics import capture_statistics
+        from pgstrata.traffic.replay.statistics import capture_statistics
 
         header = capture_statistics(
             from_statistics,

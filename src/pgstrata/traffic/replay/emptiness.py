@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pgstrata.page.blocks import Column, Row, Table, words
 from pgstrata.page.results import StepResults
 from pgstrata.traffic.captured import text_of
-from pgstrata.workload.replay.blocks import per_round
-from pgstrata.workload.replay.judged import replays_of, rounds_in
-from pgstrata.workload.replay.totals import totals_of
+from pgstrata.traffic.replay.blocks import per_round
+from pgstrata.traffic.replay.judged import replays_of, rounds_in
+from pgstrata.traffic.replay.totals import totals_of
 
 MOST_ROWS = 100
 

@@ -13,6 +13,10 @@ from pgstrata.files.user_files import shown
 from pgstrata.server.config.settings import major_name, major_of
 from pgstrata.server.features import NEWEST, Features
 from pgstrata.traffic.captured import Captured, Database, Header
+from pgstrata.traffic.replay.alone import alone_statements
+from pgstrata.traffic.replay.coverage import coverage_of, facts_of
+from pgstrata.traffic.replay.options import ReplayOptions
+from pgstrata.traffic.replay.samples import replayed_samples
 from pgstrata.workload.core.language import (
     Admin,
     Headline,
@@ -26,10 +30,6 @@ from pgstrata.workload.core.language import (
 from pgstrata.workload.core.options import RunCost, WorkloadOptions
 from pgstrata.workload.custom.setup import setup
 from pgstrata.workload.custom.sql import Copy, items
-from pgstrata.workload.replay.alone import alone_statements
-from pgstrata.workload.replay.coverage import coverage_of, facts_of
-from pgstrata.workload.replay.options import ReplayOptions
-from pgstrata.workload.replay.samples import replayed_samples
 
 if TYPE_CHECKING:
     from pgstrata.page.blocks import Section
@@ -80,7 +80,9 @@ class Replay:
 
     def report(self, results: RunSet, workload: WorkloadResults) -> Section | None:
         """Its section of the report."""
-        from pgstrata.workload.replay.report import replays  # what draws is loaded where something is drawn
+        from pgstrata.traffic.replay.report import (  # what draws is loaded where something is drawn
+            replays,
+        )
 
         return replays(results, workload)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pgstrata.driver.samples import Prepared, Sample
 from pgstrata.sql_text import literal
+from pgstrata.sql_tokens import tokens
 from pgstrata.traffic.captured import PREPARED, Captured, Statement, name_of
-from pgstrata.traffic.tokens import tokens
 
 MOST_READ = 1_000_000
 """Statements that are looked at for the first of each shape: the often asked ones are found long before."""

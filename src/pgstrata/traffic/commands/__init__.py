@@ -1,0 +1,1 @@
+"""The commands `pgstrata capture` and `pgstrata upgrade`."""

@@ -1,0 +1,1 @@
+"""The sessions of a captured file, executed again."""
