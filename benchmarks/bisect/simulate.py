@@ -2,12 +2,12 @@
 
     python benchmarks/bisect/simulate.py [--searches 200] [--commits 3000] [--check]
 
-Arithmetic, no server runs. Every search goes through `pgstrata.bisect.procedure` as a real one does. Measured
-like this: a log ratio has a standard error of its own (`--noise`, drawn within a factor of 1.5: machines have
-better and worse minutes) and an offset that stays with each start of the servers (`--start`). Commits that do
-not build come in runs of 20 on average; the culprit may be one of them, or beside one. Beside it `git bisect`
-with one run of each commit and the rule "5 % slower is bad", whose single runs have the noise that single
-runs have here (`--single`), skips included.
+Arithmetic, no server runs. Every search goes through `pgstrata.search.bisect.procedure` as a real one does.
+Measured like this: a log ratio has a standard error of its own (`--noise`, drawn within a factor of 1.5:
+machines have better and worse minutes) and an offset that stays with each start of the servers (`--start`).
+Commits that do not build come in runs of 20 on average; the culprit may be one of them, or beside one.
+Beside it `git bisect` with one run of each commit and the rule "5 % slower is bad", whose single runs have
+the noise that single runs have here (`--single`), skips included.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from statistics import median
 
 import numpy as np
 
-from pgstrata.bisect.procedure import Procedure, TaskOutcome
+from pgstrata.search.bisect.procedure import Procedure, TaskOutcome
 
 EFFECTS = (0.0, 0.01, 0.02, 0.03, 0.05)
 BROKEN_RUN = 20

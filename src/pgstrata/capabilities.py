@@ -4,6 +4,8 @@ A new one is a package with a `CAPABILITY` (`pgstrata.registry.Capability`) and 
 """
 
 CAPABILITIES = (
+    "pgstrata.count",
+    "pgstrata.search",
     "pgstrata.traffic",
     "pgstrata.fleet",
     "pgstrata.tpcds",

@@ -45,6 +45,10 @@ class Capability:
     """Folders of the cache with data that can be made again, and what `pgstrata data list` calls them."""
     machines: str = ""
     """Module that runs campaigns on many machines (`pgstrata.cli.run.Machines`), for `run --fleet`."""
+    report: str = ""
+    """Module of what it adds to reports (`pgstrata.report.parts.ReportPart`)."""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """Kinds of measuring by the names that `--by` takes: modules (`pgstrata.cli.kinds.Kind`)."""
 
 
 @cache

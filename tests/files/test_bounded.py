@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import pgstrata
+from pgstrata.count.measure.callgrind import read_part
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import ServerError, StoreError, UsageError
 from pgstrata.files.bounded import GZIP, MOST_VALUES, BoundError, inflate, json_any, json_as
-from pgstrata.measure.instructions.callgrind import read_part
 from pgstrata.store import histogram
 from pgstrata.traffic.synthetic import files
 from pgstrata.vector.data import VectorData

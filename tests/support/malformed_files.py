@@ -24,11 +24,11 @@ from pathlib import Path
 import polars as pl
 
 from pgstrata.campaign.file.reading import read_campaign
+from pgstrata.count.measure.callgrind import own_processes, read_part
 from pgstrata.errors import LONGEST, PgstrataError, StoreError
 from pgstrata.files.bounded import BoundError
 from pgstrata.fulltext.corpus import sources
 from pgstrata.judge.stacks import in_samples, shares
-from pgstrata.measure.instructions.callgrind import own_processes, read_part
 from pgstrata.report.flames import stacks_in
 from pgstrata.server.config.conf_file import Fragment, assignments, with_included
 from pgstrata.server.config.resolve import explain

@@ -37,9 +37,6 @@ _CORE = (
     Command("doctor", "pgstrata.cli.doctor:doctor", "Is this machine fit to measure?"),
     Command("workloads", "pgstrata.cli.workloads:workloads", "List workloads and their options."),
     Command("steps", "pgstrata.cli.steps:steps", "List the steps of a workload."),
-    Command("count", "pgstrata.cli.count:count", "Instructions per operation, not time.", "Instructions"),
-    Command("bisect", "pgstrata.cli.bisect:bisect", "Find the commit that made it slower.", "Searches"),
-    Command("patch", "pgstrata.cli.patch:patch", "What does a patch do to the speed?", "Searches"),
 )
 
 

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pgstrata import numbers
 from pgstrata.cli.arguments import RESULTS, ByOption, ResultsOption
+from pgstrata.cli.kinds import kind
+from pgstrata.cli.output import VerdictFormat
 
 if TYPE_CHECKING:
     from pgstrata.judge.compare import SideComparison, StepVerdict
-    from pgstrata.judge.instructions import CountComparison
     from pgstrata.store import Results, Run
     from pgstrata.store.choose import Side
-
-
-class VerdictFormat(StrEnum):
-    """How verdicts are printed."""
-
-    table = "table"
-    json = "json"
-    markdown = "markdown"
-    junit = "junit"
-    github = "github"
 
 
 CampaignOption = Annotated[
@@ -91,11 +81,12 @@ def compare(
 
     store = Results(results)
     first, second = choose(base, store, campaign), choose(other, store, campaign)
-    if by == "instructions":
-        own = share("--margin", margin or "0.2%")
-        counted = _compare_counts(first, [second], step or [], own, confidence)
+    if by != "time":
+        measured = kind(by)
+        own = share("--margin", margin or measured.MARGIN)
+        comparisons = measured.compare(first, [second], step or [], own, confidence)
         left_out(store.broken)
-        _print_counts(first, [second], counted, form, callers)
+        measured.print_comparisons(first, [second], comparisons, form, callers)
         return
     found = _compare(
         first,
@@ -160,10 +151,11 @@ def check(
     left_out(store.broken)
     if not sides:
         raise UsageError("there is nothing to compare with the base", "name it: --other")
-    if by == "instructions":
-        counted = _compare_counts(first, sides, step or [], margin, confidence)
-        _print_counts(first, sides, counted, form, None)
-        raise typer.Exit(_end_of_counts(counted, margin))
+    if by != "time":
+        measured = kind(by)
+        comparisons = measured.compare(first, sides, step or [], margin, confidence)
+        measured.print_comparisons(first, sides, comparisons, form, None)
+        raise typer.Exit(measured.check(comparisons, margin))
     found = _compare(first, sides, step or [], margin, confidence, across_hosts, despite_options, store)
     steps = [s for c in found for s in c.judged]
     slower = [s for s in steps if s.verdict.word == "slower"]
@@ -270,69 +262,3 @@ def _say_end(slower: list[StepVerdict], open_: list[StepVerdict], margin: float)
     else:
         text = f"nothing slower by more than {margin:.3g}"
     print(f"check: {text}", file=sys.stderr)
-
-
-# --- by instructions --------------------------------------------------------------------------
-
-
-def _compare_counts(
-    base: Side, others: list[Side], steps: list[str], margin: float, confidence: float
-) -> list[CountComparison]:
-    from pgstrata.errors import UsageError
-    from pgstrata.judge.instructions import compare_counts, counted_runs
-
-    if not 0 < confidence < 1:
-        raise UsageError(f"--confidence {confidence}: must lie between 0 and 1", "0.95 is usual")
-    for side in (base, *others):
-        if not counted_runs(side.runs):
-            raise UsageError(f"nothing was counted of {side.name}", "pgstrata count does")
-    found = compare_counts(base, others, margin=margin, confidence=confidence, steps=steps)
-    for comparison in found:
-        missing = sorted({s for s in steps if s not in {v.step for v in comparison.steps}})
-        if missing or not comparison.steps:
-            raise UsageError(
-                f"{base.name} has no counted step {', '.join(missing) or 'at all'}",
-                "pgstrata show lists those of a run",
-            )
-    return found
-
-
-def _print_counts(
-    base: Side,
-    others: list[Side],
-    found: list[CountComparison],
-    form: VerdictFormat,
-    callers: str | None,
-) -> None:
-    from pgstrata.cli.output import aligned, print_json
-    from pgstrata.report import counts
-
-    match form:
-        case VerdictFormat.json:
-            print_json([c.record() for c in found])
-        case VerdictFormat.markdown:
-            print(counts.markdown(found), end="")
-        case VerdictFormat.junit:
-            print(counts.junit(found), end="")
-        case VerdictFormat.github:
-            print(counts.github(found), end="")
-        case VerdictFormat.table:
-            for line in counts.text(base, others, found, aligned, callers=callers):
-                print(line)
-
-
-def _end_of_counts(found: list[CountComparison], margin: float) -> int:
-    """Exit code, and the sentence on standard error."""
-    steps = [s for c in found for s in c.steps]
-    more = [s for s in steps if s.word == "more"]
-    open_ = [s for s in steps if s.word == "unclear" and (s.aside or not s.high < 1 / (1 - margin))]
-    if more:
-        text = f"more instructions by more than {margin:.3g}: {', '.join(s.name for s in more)}"
-    elif open_:
-        text = (
-            f"unclear: {', '.join(s.name for s in open_)}; none proven to need more by more than {margin:.3g}"
-        )
-    else:
-        text = f"none needs more instructions by more than {margin:.3g}"
-    print(f"check: {text}", file=sys.stderr)
-    return 1 if more else 3 if open_ else 0

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgstrata import numbers
 from pgstrata.cli.arguments import RESULTS, ByOption, OtherLoadOption, ResultsOption, SettingsOption
+from pgstrata.cli.kinds import kind
 from pgstrata.cli.output import TextOrJson
 from pgstrata.cli.quiet import progress_console
 
@@ -114,8 +114,8 @@ def noise(
         "other_load": load_share(other_load),
     }
     console = progress_console()
-    if by == "instructions":
-        _count(variant, {**options, "load_connections": 1}, step, fields, form)
+    if by != "time":
+        kind(by).show_noise(variant, {**options, "load_connections": 1}, step, fields, form)
         return
 
     def measured(short: dict[str, Any]) -> list[Run]:
@@ -177,47 +177,3 @@ def noise(
 
 def _share(value: float | None) -> str:
     return "none" if value is None else f"{value:.1%}"
-
-
-def _count(
-    variant: dict[str, Any], options: dict[str, Any], step: str, fields: dict[str, Any], form: TextOrJson
-) -> None:
-    """Counts two clusters of one server, and says by how much counts of it differ."""
-    from pgstrata.campaign.file.reading import Overrides, campaign_of
-    from pgstrata.cli.output import print_json
-    from pgstrata.errors import UsageError
-    from pgstrata.judge.instructions import compare_counts
-    from pgstrata.judge.spread import NOISE
-    from pgstrata.measure.instructions.count import count_campaign
-    from pgstrata.report.counts import sides_of, span
-    from pgstrata.store import Results
-
-    document = {
-        "name": f"{NOISE}{step} instructions",
-        "count": {"steps": [step]},
-        "variants": [{**variant, "label": label} for label in ("base", "again")],
-        "workloads": [{"name": "sysbench", "options": options}],
-    }
-    campaign = campaign_of(document, Overrides(fields=fields))
-    results = Results(campaign.spec.results)
-    outcome = count_campaign(campaign, results, progress_console(), fresh=True)
-    for label, _, error in outcome.failed:
-        raise UsageError(f"{label} failed: {error}")
-    base, others = sides_of(Results(campaign.spec.results), campaign.name, "base")
-    found = compare_counts(base, others)[0].steps[0]
-    starts = [
-        one
-        for side in (base, *others)
-        for run in side.runs
-        if run.record.counted is not None
-        for one in run.record.counted.steps[0].headline.instructions
-    ]
-    spread = max(starts) / min(starts) - 1
-    if form is TextOrJson.json:
-        print_json({**found.record(), "start_spread": spread})
-        return
-    print(f"{step}, {len(starts)} fresh starts, the same server twice")
-    print(f"  instructions per operation: {numbers.count(found.base)}")
-    print(f"  largest and smallest start differ by {spread:.4%}")
-    print(f"  the second cluster needs {found.ratio:.5f} times as many, interval {span(found)}: {found.word}")
-    print(f"smallest difference that is called one: {found.margin:.1%}, the margin")

@@ -27,6 +27,16 @@ class Format(StrEnum):
 FITTED_ROWS = 1000
 
 
+class VerdictFormat(StrEnum):
+    """How verdicts are printed."""
+
+    table = "table"
+    json = "json"
+    markdown = "markdown"
+    junit = "junit"
+    github = "github"
+
+
 class TextOrJson(StrEnum):
     """How something that is no table is printed."""
 

@@ -26,13 +26,12 @@ from pgstrata.cli.arguments import (
     WhatArgument,
     WorkloadsOption,
 )
+from pgstrata.cli.kinds import kinds
 from pgstrata.cli.output import TextOrJson
 from pgstrata.cli.quiet import progress_console
 from pgstrata.registry import capabilities, load
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pgstrata.campaign.file.models import Campaign
     from pgstrata.campaign.plan.model import PlannedRun
     from pgstrata.campaign.plan.runs import Plan
@@ -283,25 +282,25 @@ def _execute(campaign: Campaign, fresh: bool, quiet_seconds: float, *, report: b
             fresh=fresh,
             conditions=Conditions(quiet_seconds=quiet_seconds),
         )
-        counted = _count(campaign, console, fresh)
+        beside = [f for kind in kinds() for f in kind.measure_beside(campaign, console, fresh)]
     except Interrupted as interrupted:
         print(stopped(), file=sys.stderr)
         raise Interruption(interrupted.exit_code) from interrupted
-    for variant, workload, error in counted:
+    for variant, workload, error in beside:
         print(f"failed: {variant}, {workload}: {error}", file=sys.stderr)
     for planned, error in outcome.failed:
         print(f"failed: {planned.key.variant}, {planned.key.workload}: {error}", file=sys.stderr)
     readable = len(outcome.failed) < len(outcome.plan.runs)
     if as_json:
         page = write_quietly(outcome.plan, results) if report and readable else None
-        _print_end(campaign, outcome, counted, page)
+        _print_end(campaign, outcome, beside, page)
     elif report and readable:
         write_report(outcome.plan, results)
-    return 1 if outcome.failed or counted else 0
+    return 1 if outcome.failed or beside else 0
 
 
 def _print_end(
-    campaign: Campaign, outcome: CampaignOutcome, counted: list[tuple[str, str, str]], page: Path | None
+    campaign: Campaign, outcome: CampaignOutcome, beside: list[tuple[str, str, str]], page: Path | None
 ) -> None:
     """What came of a campaign as one object: its failures, its verdicts as `compare` has them, its page."""
     from pgstrata.cli.output import print_json
@@ -316,23 +315,12 @@ def _print_end(
         {
             "campaign": campaign.spec.name,
             "results": str(store.root.resolve()),
-            "failed": [{"variant": v, "workload": w, "error": str(e)} for v, w, e in (*failed, *counted)],
+            "failed": [{"variant": v, "workload": w, "error": str(e)} for v, w, e in (*failed, *beside)],
             "comparisons": [c.record() for c in results.comparisons] if results is not None else [],
-            "counts": [c.record() for c in results.count_comparisons] if results is not None else [],
+            "counts": [c for kind in kinds() for c in kind.records(results)] if results is not None else [],
             "report": None if page is None else str(page.resolve()),
         }
     )
-
-
-def _count(campaign: Campaign, console: Console, fresh: bool) -> list[tuple[str, str, str]]:
-    """Counts instructions beside the timed runs where the campaign says so; what failed: variant,
-    workload, why."""
-    if campaign.spec.count is None:
-        return []
-    from pgstrata.measure.instructions.count import count_campaign
-    from pgstrata.store import Results
-
-    return count_campaign(campaign, Results(campaign.spec.results), console, fresh=fresh).failed
 
 
 def _plan_record(plan: Plan) -> dict[str, object]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgstrata.cli.arguments import RESULTS, ByOption, ResultsOption
+from pgstrata.cli.kinds import kind
 from pgstrata.cli.output import Format
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def show(
 
     With --by instructions: what each overlay does to the instructions of every counted step.
     """
-    if by == "instructions":
-        _show_counts(results, campaign, step, format)
+    if by != "time":
+        kind(by).show_study(results, campaign, step, format)
         return
     from pgstrata.cli.output import print_rows
     from pgstrata.page.blocks import Prose
@@ -53,36 +54,6 @@ def show(
     for remark in remarks(found):
         if isinstance(remark, Prose):
             print(remark.text)
-
-
-def _show_counts(results: Path, campaign: str | None, step: str | None, form: Format) -> None:
-    """The base config against each overlay, by counted instructions."""
-    from pgstrata.cli.output import aligned, left_out, print_json
-    from pgstrata.errors import UsageError
-    from pgstrata.judge.instructions import compare_counts
-    from pgstrata.report.counts import sides_of, text
-    from pgstrata.store import Results
-    from pgstrata.store.choose import campaign_runs
-
-    store = Results(results)
-    runs = [run for run in campaign_runs(store, campaign) if run.record.counted is not None]
-    left_out(store.broken)
-    if not runs:
-        raise UsageError("nothing was counted of this study", "pgstrata count CAMPAIGN.toml does")
-    base = min(runs, key=lambda run: (len(run.record.config.fragments), run.record.variant_order))
-    first, others = sides_of(store, base.campaign, base.variant)
-    found = compare_counts(first, others, steps=[step] if step else [])
-    if step and not any(comparison.steps for comparison in found):
-        raise UsageError(
-            f"no step {step} was counted of {base.variant}", "pgstrata show lists those of a run"
-        )
-    if form is Format.json:
-        print_json([comparison.record() for comparison in found])
-        return
-    if form is Format.csv:
-        raise UsageError("counts have no CSV form", "--format json has every number")
-    for line in text(first, others, found, aligned):
-        print(line)
 
 
 @app.command("next")

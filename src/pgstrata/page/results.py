@@ -8,20 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import structs
 
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.judge.common_queries import over_common
 from pgstrata.judge.compare import SideComparison, StepVerdict, compare_all, margin_of
-from pgstrata.judge.instructions import (
-    CountComparison,
-    CountVerdict,
-    compare_counts,
-    counted_runs,
-    plain_workload,
-)
 from pgstrata.judge.latency import over_repeats
 from pgstrata.judge.machines import shown_machine
 from pgstrata.judge.marks import THRESHOLDS, check_thresholds, relative_mark
@@ -32,10 +25,12 @@ from pgstrata.stats.verdict import Word
 from pgstrata.store import BrokenRun, Results, Run
 from pgstrata.store.choose import Side
 from pgstrata.store.comparisons import KnownRun, counted
+from pgstrata.store.counted import counted_runs, plain_workload
 from pgstrata.store.read import MeasuredStep
-from pgstrata.store.record import CountRecord, LatencyRecord
+from pgstrata.store.record import LatencyRecord
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -147,41 +142,19 @@ class RunSet:
     known: Callable[[], Iterable[Run]] = tuple
     _index: Mapping[str, int] = field(default_factory=dict)
     _ratios: Mapping[tuple[str, str, str], SummaryCell] = field(default_factory=dict)
-
-    def counted_side(self, variant: str) -> Side:
-        """The counted runs of a variant."""
-        return Side(variant, tuple(run for run in self.counted if run.variant == variant))
+    _derived: dict[Callable[[RunSet], Any], Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def counted_workloads(self) -> list[str]:
         """Workloads of which something was counted, as the campaign calls them."""
         return list(dict.fromkeys(map(plain_workload, self.counted)))
 
-    def counts_of(self, workload: str) -> dict[str, CountRecord]:
-        """What was counted of a workload, by variant."""
-        return {
-            run.variant: run.record.counted
-            for run in self.counted
-            if plain_workload(run) == workload and run.record.counted is not None
-        }
-
-    @cached_property
-    def count_comparisons(self) -> list[CountComparison]:
-        """Verdicts on the counts of every variant but the base."""
-        others = [side for v in self.others if (side := self.counted_side(v)).runs]
-        return compare_counts(self.counted_side(self.base), others) if others else []
-
-    @cached_property
-    def _count_verdicts(self) -> Mapping[tuple[str, str, str, str], CountVerdict]:
-        return {
-            (s.workload, comparison.other, s.step, s.role): s
-            for comparison in self.count_comparisons
-            for s in comparison.steps
-        }
-
-    def count_verdict(self, workload: str, variant: str, step: str, role: str) -> CountVerdict | None:
-        """None for the base, and where nothing was counted."""
-        return self._count_verdicts.get((workload, variant, step, role))
+    def derived(self, make: Callable[[RunSet], T]) -> T:
+        """Returns what `make` makes of these results; it is called once."""
+        if make not in self._derived:
+            self._derived[make] = make(self)
+        found: T = self._derived[make]
+        return found
 
     def color(self, variant: str) -> int:
         """The variant's place in the order of colours."""

@@ -9,10 +9,10 @@ from pgstrata.page.blocks import Block, Prose, Section, Table
 from pgstrata.page.frames import Frames
 from pgstrata.page.results import RunSet, WorkloadResults, anchor
 from pgstrata.report.flames import Flames
+from pgstrata.report.parts import report_parts
 from pgstrata.report.sections.compared import compared
 from pgstrata.report.sections.failures import failures
 from pgstrata.report.sections.findings import findings
-from pgstrata.report.sections.instructions import counted_section
 from pgstrata.report.sections.machines import machines
 from pgstrata.report.sections.operations import operations
 from pgstrata.report.sections.query_verdicts import query_table
@@ -38,7 +38,7 @@ def sections(
     made += [trends(results, workload) for workload in results.workloads]
     made += [operations(results, workload) for workload in results.workloads]
     made += [why(results, workload, flames or {}, trouble) for workload in results.workloads]
-    made.append(counted_section(results, flames or {}))
+    made += [part.section(results, flames or {}) for part in report_parts()]
     made.append(compared(results))
     made += [steps_section(results, workload, frames) for workload in results.workloads]
     made.append(failures(results))

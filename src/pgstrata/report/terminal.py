@@ -14,8 +14,8 @@ from rich.text import Text
 
 from pgstrata.page.blocks import SIGNS, Cell, Column, Findings, Prose, Row, Table
 from pgstrata.page.results import RunSet
+from pgstrata.report.parts import report_parts
 from pgstrata.report.sections.findings import findings
-from pgstrata.report.sections.instructions import count_table
 from pgstrata.report.sections.query_verdicts import query_table
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
 
@@ -53,8 +53,9 @@ def print_summary(results: RunSet, console: Console | None = None) -> None:
         for table in found:
             if table is not None:
                 _table(table, console)
-    for counted in results.counted_workloads:
-        _table(count_table(results, counted), console)
+    for part in report_parts():
+        for table in part.terminal_tables(results):
+            _table(table, console)
 
 
 def _findings(block: Findings, console: Console) -> None:

@@ -17,13 +17,13 @@ from pgstrata.page.blocks import Section
 from pgstrata.page.charts import color
 from pgstrata.page.frames import Frames
 from pgstrata.page.results import RunSet, read_results
-from pgstrata.report.counted_flames import counted_flames
 from pgstrata.report.export_csv import write_csv
 from pgstrata.report.export_html import Page, Switch, write_html
 from pgstrata.report.export_markdown import write_markdown
 from pgstrata.report.flames import FOLDER as FLAMES
 from pgstrata.report.flames import draw_flames, read_flames
 from pgstrata.report.page import lede, sections, tables
+from pgstrata.report.parts import report_parts
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,10 @@ def write_report_of(run_set: RunSet, out: Path, *, title: str | None = None) -> 
                 mode=0o700,
                 way=False,
             )
-        flames, trouble = draw_flames(run_set, {**read_flames(run_set), **counted_flames(run_set)}, out)
+        stacks = read_flames(run_set)
+        for part in report_parts():
+            stacks |= part.flames_of(run_set)
+        flames, trouble = draw_flames(run_set, stacks, out)
     except OSError as cause:
         raise _unwritable(out, cause) from cause
     made = sections(run_set, Frames(run_set), flames, trouble)

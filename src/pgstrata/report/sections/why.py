@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pgstrata.judge.explain import explain
-from pgstrata.judge.instructions import changes_of, sentence
 from pgstrata.judge.marks import relative_mark
 from pgstrata.page.blocks import Block, Cell, Column, Prose, Row, Section, Table, words
-from pgstrata.page.results import RunSet, StepResults, WorkloadResults, anchor
+from pgstrata.page.results import RunSet, WorkloadResults, anchor
 from pgstrata.report.flames import Flames
+from pgstrata.report.parts import report_parts
 from pgstrata.report.sections.profiles import profile_parts
 from pgstrata.report.sections.statement_plans import plan_blocks
 from pgstrata.report.sections.summary import relative_cell
@@ -56,15 +56,6 @@ def _changed(results: RunSet, cell: Cell) -> bool:
     return cell.mark in ("good", "bad") or relative_mark(cell.value, results.thresholds) in ("good", "bad")
 
 
-def _counted(results: RunSet, workload: str, step: StepResults, variant: str) -> str:
-    """What a count of the same step says of the code path; empty where there is none, or it is the same."""
-    verdict = results.count_verdict(workload, variant, step.name, step.role_names[0])
-    if verdict is None or verdict.word not in ("more", "fewer"):
-        return ""
-    sides = results.counted_side(results.base), results.counted_side(variant)
-    return f"counted: {sentence(verdict, changes_of(*sides, workload, step.name, verdict.role))}"
-
-
 def _sentences(results: RunSet, workload: WorkloadResults) -> list[Block]:
     if not results.others:
         return []
@@ -85,11 +76,11 @@ def _sentences(results: RunSet, workload: WorkloadResults) -> list[Block]:
                 [m.record for m in own.repeats],
                 results.shown_ratio(step, variant),
             )
-            counted = _counted(results, workload.name, step, variant)
-            if found is not None or counted:
+            others = [part.explanation(results, workload.name, step, variant) for part in report_parts()]
+            if found is not None or any(others):
                 where = f"on {base.shown.run.machine}: " if len(workload.machines) > 1 else ""
                 sentence = f"{where}{found.sentence}" if found is not None else ""
-                text = "; ".join(filter(None, (sentence, counted)))
+                text = "; ".join(filter(None, (sentence, *others)))
                 rows.append(Row([words(step.name), words(variant), cell, words(text)], variant=variant))
     if not cells:
         return []

@@ -1,0 +1,13 @@
+"""Counting instead of timing: instructions per operation, exact on any machine."""
+
+from pgstrata.registry import Capability, Command
+
+CAPABILITY = Capability(
+    commands=(
+        Command(
+            "count", "pgstrata.count.command:count", "Instructions per operation, not time.", "Instructions"
+        ),
+    ),
+    report="pgstrata.count.report",
+    kinds={"instructions": "pgstrata.count.by"},
+)

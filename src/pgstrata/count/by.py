@@ -1,0 +1,164 @@
+"""`--by instructions` of the core's commands (`pgstrata.cli.kinds.Kind`)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pgstrata import numbers
+from pgstrata.campaign.file.reading import Overrides, campaign_of
+from pgstrata.cli.output import Format, TextOrJson, VerdictFormat, aligned, left_out, print_json
+from pgstrata.cli.quiet import progress_console
+from pgstrata.count import text as counts
+from pgstrata.count.results import counts_of
+from pgstrata.count.text import sides_of, span, text
+from pgstrata.count.verdicts import CountComparison, compare_counts
+from pgstrata.errors import UsageError
+from pgstrata.judge.spread import NOISE
+from pgstrata.page.results import RunSet
+from pgstrata.store import Results
+from pgstrata.store.choose import Side, campaign_runs
+from pgstrata.store.counted import counted_runs
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pgstrata.campaign.file.models import Campaign
+
+MARGIN = "0.2%"
+"""Smallest difference that counts, where the command line names none."""
+
+
+def measure_beside(campaign: Campaign, console: Console, fresh: bool) -> list[tuple[str, str, str]]:
+    """Counts instructions beside the timed runs where a campaign asks for it. Returns variant, workload and
+    reason of what failed."""
+    if campaign.spec.count is None:
+        return []
+    from pgstrata.count.measure.count import count_campaign
+
+    return count_campaign(campaign, Results(campaign.spec.results), console, fresh=fresh).failed
+
+
+def records(results: RunSet) -> list[dict[str, Any]]:
+    """Returns the verdicts on counts of a campaign as JSON can hold them."""
+    return [comparison.record() for comparison in counts_of(results).comparisons]
+
+
+def compare(
+    base: Side, others: list[Side], steps: list[str], margin: float, confidence: float
+) -> list[CountComparison]:
+    if not 0 < confidence < 1:
+        raise UsageError(f"--confidence {confidence}: must lie between 0 and 1", "0.95 is usual")
+    for side in (base, *others):
+        if not counted_runs(side.runs):
+            raise UsageError(f"nothing was counted of {side.name}", "pgstrata count does")
+    found = compare_counts(base, others, margin=margin, confidence=confidence, steps=steps)
+    for comparison in found:
+        missing = sorted({s for s in steps if s not in {v.step for v in comparison.steps}})
+        if missing or not comparison.steps:
+            raise UsageError(
+                f"{base.name} has no counted step {', '.join(missing) or 'at all'}",
+                "pgstrata show lists those of a run",
+            )
+    return found
+
+
+def print_comparisons(
+    base: Side,
+    others: list[Side],
+    found: list[CountComparison],
+    form: VerdictFormat,
+    callers: str | None,
+) -> None:
+    match form:
+        case VerdictFormat.json:
+            print_json([c.record() for c in found])
+        case VerdictFormat.markdown:
+            print(counts.markdown(found), end="")
+        case VerdictFormat.junit:
+            print(counts.junit(found), end="")
+        case VerdictFormat.github:
+            print(counts.github(found), end="")
+        case VerdictFormat.table:
+            for line in counts.text(base, others, found, aligned, callers=callers):
+                print(line)
+
+
+def check(found: list[CountComparison], margin: float) -> int:
+    """Exit code, and the sentence on standard error."""
+    steps = [s for c in found for s in c.steps]
+    more = [s for s in steps if s.word == "more"]
+    open_ = [s for s in steps if s.word == "unclear" and (s.aside or not s.high < 1 / (1 - margin))]
+    if more:
+        text = f"more instructions by more than {margin:.3g}: {', '.join(s.name for s in more)}"
+    elif open_:
+        text = (
+            f"unclear: {', '.join(s.name for s in open_)}; none proven to need more by more than {margin:.3g}"
+        )
+    else:
+        text = f"none needs more instructions by more than {margin:.3g}"
+    print(f"check: {text}", file=sys.stderr)
+    return 1 if more else 3 if open_ else 0
+
+
+def show_study(results: Path, campaign: str | None, step: str | None, form: Format) -> None:
+    """The base config against each overlay, by counted instructions."""
+
+    store = Results(results)
+    runs = [run for run in campaign_runs(store, campaign) if run.record.counted is not None]
+    left_out(store.broken)
+    if not runs:
+        raise UsageError("nothing was counted of this study", "pgstrata count CAMPAIGN.toml does")
+    base = min(runs, key=lambda run: (len(run.record.config.fragments), run.record.variant_order))
+    first, others = sides_of(store, base.campaign, base.variant)
+    found = compare_counts(first, others, steps=[step] if step else [])
+    if step and not any(comparison.steps for comparison in found):
+        raise UsageError(
+            f"no step {step} was counted of {base.variant}", "pgstrata show lists those of a run"
+        )
+    if form is Format.json:
+        print_json([comparison.record() for comparison in found])
+        return
+    if form is Format.csv:
+        raise UsageError("counts have no CSV form", "--format json has every number")
+    for line in text(first, others, found, aligned):
+        print(line)
+
+
+def show_noise(
+    variant: dict[str, Any], options: dict[str, Any], step: str, fields: dict[str, Any], form: TextOrJson
+) -> None:
+    """Counts two clusters of one server, and says by how much counts of it differ."""
+
+    from pgstrata.count.measure.count import count_campaign
+
+    document = {
+        "name": f"{NOISE}{step} instructions",
+        "count": {"steps": [step]},
+        "variants": [{**variant, "label": label} for label in ("base", "again")],
+        "workloads": [{"name": "sysbench", "options": options}],
+    }
+    campaign = campaign_of(document, Overrides(fields=fields))
+    results = Results(campaign.spec.results)
+    outcome = count_campaign(campaign, results, progress_console(), fresh=True)
+    for label, _, error in outcome.failed:
+        raise UsageError(f"{label} failed: {error}")
+    base, others = sides_of(Results(campaign.spec.results), campaign.name, "base")
+    found = compare_counts(base, others)[0].steps[0]
+    starts = [
+        one
+        for side in (base, *others)
+        for run in side.runs
+        if run.record.counted is not None
+        for one in run.record.counted.steps[0].headline.instructions
+    ]
+    spread = max(starts) / min(starts) - 1
+    if form is TextOrJson.json:
+        print_json({**found.record(), "start_spread": spread})
+        return
+    print(f"{step}, {len(starts)} fresh starts, the same server twice")
+    print(f"  instructions per operation: {numbers.count(found.base)}")
+    print(f"  largest and smallest start differ by {spread:.4%}")
+    print(f"  the second cluster needs {found.ratio:.5f} times as many, interval {span(found)}: {found.word}")
+    print(f"smallest difference that is called one: {found.margin:.1%}, the margin")

@@ -1,0 +1,99 @@
+"""Flame graphs in instructions: a call graph of what was counted, unfolded into stacks.
+
+Callgrind keeps which function called which, not whole stacks. A function with several callers is divided
+among them by what each call cost, as readers of call graphs do: exact wherever a function has one caller, an
+estimate where it has several that use it differently.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pgstrata.count.results import counts_of
+from pgstrata.count.verdicts import line_of
+from pgstrata.errors import StoreError
+from pgstrata.page.results import RunSet
+from pgstrata.report.flames import Flame, Key
+from pgstrata.store import Run
+from pgstrata.store.counted import COUNTED, plain_workload
+
+SMALLEST = 0.001
+"""Share of an operation below which a stack is not divided further: nobody would see it."""
+
+DEEPEST = 200
+"""Frames of a stack: expressions of a query may call each other in circles."""
+
+
+def counted_flames(results: RunSet) -> dict[Key, dict[str, Flame]]:
+    """Of each counted step and role that differs from the base: the stacks of both."""
+    wanted: dict[tuple[str, str, str], set[str]] = {}
+    for comparison in counts_of(results).comparisons:
+        for s in comparison.steps:
+            if s.word in ("more", "fewer"):
+                key = (s.workload, s.step, s.role)
+                wanted.setdefault(key, {results.base}).add(comparison.other)
+    found: dict[Key, dict[str, Flame]] = {}
+    for run in results.counted:
+        for workload, step, role in wanted:
+            if plain_workload(run) != workload or run.variant not in wanted[workload, step, role]:
+                continue
+            stacks = unfolded(_rows(run, "functions", step, role), _rows(run, "calls", step, role))
+            if stacks:
+                whole = round(sum(stacks.values()))
+                flame = Flame(stacks, whole, 1, "instructions", counted=True)
+                found.setdefault((f"{workload}{COUNTED}", step, role), {})[run.variant] = flame
+    return found
+
+
+def _rows(run: Run, table: str, step: str, role: str) -> list[Mapping[str, Any]]:
+    try:
+        rows = run.table(table).iter_rows(named=True)
+    except StoreError:
+        return []  # the tables say it
+    return [row for row in rows if (row["step"], row["role"]) == (step, role)]
+
+
+def unfolded(functions: Iterable[Mapping[str, Any]], calls: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """Stacks (`caller;callee`) with the instructions of their last function, from rows of the run's tables.
+
+    Their sum is that of all functions, but for rounding.
+    """
+    own: Counter[str] = Counter()
+    for row in functions:
+        own[_frame(row["object"], row["function"])] += row["instructions"]
+    arcs: dict[str, Counter[str]] = {}
+    came: Counter[str] = Counter()
+    for row in calls:
+        caller = _frame(row["caller_object"], row["caller"])
+        callee = _frame(row["callee_object"], row["callee"])
+        if caller != callee:
+            arcs.setdefault(caller, Counter())[callee] += row["instructions"]
+            came[callee] += row["instructions"]
+    whole = sum(own.values())
+    inclusive = {name: own[name] + sum(arcs.get(name, {}).values()) for name in {*own, *arcs, *came}}
+    stacks: Counter[str] = Counter()
+
+    def walk(path: tuple[str, ...], cost: float) -> None:
+        name = path[-1]
+        total = inclusive[name]
+        share = min(1.0, cost / total) if total > 0 else 0.0
+        left = cost
+        for callee, spent in arcs.get(name, {}).items():
+            part = spent * share
+            if part >= SMALLEST * whole and callee not in path and len(path) < DEEPEST:
+                walk((*path, callee), part)
+                left -= part
+        if left > 0:
+            stacks[";".join(path)] += round(left)
+
+    for name, total in inclusive.items():
+        begins = total - came[name]
+        if begins >= SMALLEST * whole:
+            walk((name,), begins)
+    return Counter({stack: value for stack, value in stacks.items() if value})
+
+
+def _frame(path: str, function: str) -> str:
+    return line_of(path, function).replace(";", ",")

@@ -1,0 +1,485 @@
+"""Counts the steps of a campaign's workloads on every variant, fresh start after fresh start, and stores
+them."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import psutil
+from msgspec import structs
+from rich.console import Console
+
+import pgstrata
+from pgstrata.campaign.file.models import Campaign, ChosenWorkload, CountSpec
+from pgstrata.campaign.plan.existing import difference
+from pgstrata.campaign.plan.model import Variant
+from pgstrata.campaign.plan.recorded import as_planned
+from pgstrata.campaign.plan.runs import Plan
+from pgstrata.count.measure.callgrind import CallGraph, mean
+from pgstrata.count.measure.choose import find_engine
+from pgstrata.count.measure.engine import Engine
+from pgstrata.count.measure.left_out import timed
+from pgstrata.count.measure.marks import Length
+from pgstrata.count.measure.rows import call_rows, function_rows, start_row, symbols_of
+from pgstrata.count.measure.start import (
+    CountedPhase,
+    CountPlan,
+    FreshStart,
+    StartResult,
+    plan_steps,
+    settings_for,
+)
+from pgstrata.count.verdicts import estimate_counts, precise
+from pgstrata.driver.client import find_driver
+from pgstrata.errors import StoreError, UsageError
+from pgstrata.measure.campaign import clear_places, data_root, plan_campaign
+from pgstrata.measure.interrupt import Interrupted, Interrupts
+from pgstrata.measure.progress import plain_lines
+from pgstrata.observe import machine
+from pgstrata.server.config.known import known_settings
+from pgstrata.store import Results, kept
+from pgstrata.store.comparisons import hide
+from pgstrata.store.counted import COUNTED
+from pgstrata.store.kept import KeptStart, digest, keep_start, kept_starts
+from pgstrata.store.names import RunKey, new_run_id
+from pgstrata.store.read import Run, read_run
+from pgstrata.store.record import (
+    CountedRole,
+    CountedStep,
+    CountRecord,
+    Cpus,
+    RunFailure,
+)
+from pgstrata.store.write import RunBuilder
+from pgstrata.workload.core.options import NotInVersionError
+from pgstrata.workload.plugin import FACT, source_of
+
+PILOT = Length(1, 1)
+"""Operations of the first look, which says how many are counted."""
+
+TARGET = 2e7
+"""Instructions that the counted operations of a step should come to: more does not make a count that repeats
+to a hundredth of a percent any better, and takes longer."""
+
+FEWEST, MOST = 5, 1000
+"""Counted operations of a step."""
+
+COUNTED_AS = 2
+"""Number of the way in which starts are counted; starts that are kept of another way are counted anew."""
+
+DEAR = 2e8
+"""Instructions of an operation, a query of seconds say, that is counted once: what differs from one execution
+to the next is nothing beside it."""
+
+
+@dataclass
+class CountOutcome:
+    """Folders of the runs made now; what failed, by variant and workload, and why."""
+
+    plan: Plan
+    made: list[Path] = field(default_factory=list)
+    failed: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+def count_campaign(
+    campaign: Campaign,
+    results: Results,
+    console: Console,
+    *,
+    fresh: bool = False,
+    lasting: Path | None = None,
+) -> CountOutcome:
+    """Counts what is missing. A variant that cannot be counted is stored as failed, and the others go on.
+
+    lasting: folder in which the starts of the base stay, for other counts with the same base.
+    Raises UsageError where nothing can count here or a step was asked for that is not there, StoreError,
+    Interrupted; nothing is left running then.
+    """
+    find_driver()
+    wanted = campaign.spec.count or CountSpec()
+    engine = find_engine(wanted.engine, simulate=wanted.simulate)
+    root = data_root(campaign)
+    say = plain_lines(console)
+    with Interrupts(say) as interrupts, results.lock():
+        for left in [
+            *results.clean(),
+            *clear_places(campaign, root),
+        ]:
+            say(f"removed what an interrupted run left: {left}")
+        plan = plan_campaign(campaign, results, say, fresh=True)
+        for variant in plan.variants:
+            if not variant.server.managed:
+                raise UsageError(
+                    f"{variant.label}: the instructions of a server that runs already cannot be counted",
+                    "name its binaries: path:DIR",
+                )
+        outcome = CountOutcome(plan)
+        for chosen in campaign.workloads:
+            count = _Count(
+                campaign, plan, chosen, engine, wanted, results, root, interrupts, say, outcome, lasting
+            )
+            count.all(fresh)
+        return outcome
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What a start has counted, as it is kept until all are there."""
+
+    lengths: dict[str, Length]
+    steps: dict[str, dict[str, CallGraph]]
+    rejected: dict[str, str]
+    processes: dict[str, float]
+
+
+class _Count:
+    """The counting of one workload."""
+
+    def __init__(
+        self,
+        campaign: Campaign,
+        plan: Plan,
+        chosen: ChosenWorkload,
+        engine: Engine,
+        wanted: CountSpec,
+        results: Results,
+        root: Path,
+        interrupts: Interrupts,
+        say: Callable[[str], None],
+        outcome: CountOutcome,
+        lasting: Path | None,
+    ) -> None:
+        self._campaign, self._plan, self._chosen, self._engine = campaign, plan, chosen, engine
+        self._wanted, self._results, self._root = wanted, results, root
+        self._interrupts, self._say, self._outcome, self._lasting = interrupts, say, outcome, lasting
+        self._lengths: dict[str, Length] = {}
+        self._keys: dict[str, RunKey] = {}
+        self._open: set[FreshStart] = set()
+        self._ending = threading.Event()
+        self._label = f"{chosen.label}{COUNTED}"
+
+    def all(self, fresh: bool) -> None:
+        variants, unable = self._variants()
+        self._keys = keys = {v.label: RunKey(self._campaign.name, v.label, self._label, 1) for v in variants}
+        self._check_steps(variants[0])
+        if fresh:
+            for key in keys.values():
+                kept.drop(self._results.root, key)
+        elif all(self._is_there(keys[v.label], v) for v in variants):
+            self._say(f"{self._label}: counted already")
+            return
+        with self._interrupts.shield():
+            builders = {label: self._results.begin(key) for label, key in keys.items()}
+        try:
+            self._interrupts.check()
+            starts = self._measure(variants)
+            for variant in variants:
+                self._store(variant, builders[variant.label], starts[variant.label])
+                kept.drop(self._results.root, keys[variant.label])
+        except BaseException:
+            with self._interrupts.shield():
+                for builder in builders.values():
+                    if builder.folder.exists():
+                        builder.abandon()
+            raise
+        for label, why in unable.items():
+            self._say(f"{label}, {self._label}: not counted: {why}")
+
+    def _is_there(self, key: RunKey, variant: Variant) -> bool:
+        """Whether a finished run of this variant has counted all that is asked for, in the same way."""
+        folder = self._results.find(key)
+        found = read_run(folder) if folder is not None else None
+        if not isinstance(found, Run) or found.record.counted is None:
+            return False
+        counted_ = found.record.counted
+        wanted = {phase.step.name for phase in self._planned(variant, lambda name: PILOT).steps}
+        return (
+            wanted <= {step.name for step in counted_.steps} | counted_.left_out.keys()
+            and not difference(variant, self._chosen, found.record)
+            and (counted_.engine, counted_.simulated) == (self._engine.name, self._engine.simulated)
+        )
+
+    def _variants(self) -> tuple[list[Variant], dict[str, str]]:
+        able, unable = [], {}
+        for variant in self._plan.variants:
+            try:
+                self._chosen.workload.phases(self._chosen.options, variant.server.features)
+                able.append(variant)
+            except NotInVersionError as error:
+                unable[variant.label] = error.message
+        # the base first: it says how many operations are counted
+        return sorted(able, key=lambda v: v.label != self._plan.base), unable
+
+    def _wants(self, name: str) -> bool:
+        return not self._wanted.steps or any(fnmatch.fnmatchcase(name, glob) for glob in self._wanted.steps)
+
+    def _planned(self, variant: Variant, length: Callable[[str], Length]) -> CountPlan:
+        phases = self._chosen.workload.phases(self._chosen.options, variant.server.features)
+        return plan_steps(phases, self._wants, length, marks=self._engine.marks)
+
+    def _check_steps(self, variant: Variant) -> None:
+        plan = self._planned(variant, lambda name: PILOT)
+        if plan.steps:
+            return
+        reasons = "; ".join(f"{name}: {why}" for name, why in plan.left_out.items())
+        everything = plan_steps(
+            self._chosen.workload.phases(self._chosen.options, variant.server.features),
+            lambda name: True,
+            lambda name: PILOT,
+            marks=True,
+        )
+        names = ", ".join(phase.step.name for phase in everything.steps)
+        raise UsageError(
+            f"{self._chosen.label}: no step to count" + (f" ({reasons})" if reasons else ""),
+            f"steps that can be counted: {names}" if names else "choose another workload",
+        )
+
+    # --- starts -------------------------------------------------------------------------------
+
+    def _measure(self, variants: Sequence[Variant]) -> dict[str, list[StartResult]]:
+        """All starts of each variant, until every step is known well enough."""
+        starts: dict[str, list[StartResult]] = {v.label: [] for v in variants}
+        # the base comes first
+        for variant in variants:
+            starts[variant.label] = self._kept(variant)
+        if not self._lengths:
+            first = self._together([(variants[0], 0, None)])[0]
+            if first.error is not None:
+                starts[variants[0].label].append(first)
+            self._lengths = {name: _length(roles) for name, roles in first.steps.items()}
+        last: str | None = None
+        for number in range(1, self._wanted.most_starts + 1):
+            work = [
+                v
+                for v in variants
+                if len(starts[v.label]) < number and not any(s.error for s in starts[v.label])
+            ]
+            found = self._together([(v, number, last) for v in work])
+            for variant, result in zip(work, found, strict=True):
+                starts[variant.label].append(result)
+                if result.error is not None:
+                    self._say(f"{variant.label}: {result.error.message}")
+            if work:
+                self._say(f"{self._label}: start {number} of each variant counted")
+            if number < self._wanted.starts:
+                continue
+            planned = self._planned(variants[0], lambda name: PILOT)
+            rejected = {name for all_ in starts.values() for start in all_ for name in start.rejected}
+            open_ = [
+                p
+                for p in planned.steps
+                if p.step.name not in rejected and not self._known(p.step.name, starts, variants)
+            ]
+            if not open_:
+                break
+            # Those before it are done again although they are known: also a step that only reads leaves pages
+            # in memory, hints in rows and dead entries in indexes, which the next one finds.
+            last = open_[-1].step.name
+        return starts
+
+    def _known(
+        self, name: str, starts: Mapping[str, Sequence[StartResult]], variants: Sequence[Variant]
+    ) -> bool:
+        """Whether the interval of every role's ratio to the base is at most the margin wide."""
+        by_label = {label: _per_start(done, name) for label, done in starts.items()}
+        base = by_label[variants[0].label]
+        for variant in variants[1:] or variants[:1]:
+            for role, counts in by_label[variant.label].items():
+                if not precise(estimate_counts(base.get(role, ()), counts), self._wanted.margin):
+                    return False
+        return True
+
+    def _kept(self, variant: Variant) -> list[StartResult]:
+        """The starts of this variant that a count that was stopped has kept. Those of the base say how many
+        operations are counted; those of others with other numbers are of another count."""
+        found = []
+        for data in kept_starts(self._kept_in(variant), self._made_of(variant)):
+            try:
+                start = msgspec.msgpack.decode(data, type=_Kept)
+            except msgspec.DecodeError:
+                break
+            self._lengths = self._lengths or start.lengths
+            if start.lengths != self._lengths:
+                break
+            found.append(StartResult(start.steps, start.rejected, start.processes))
+        if found:
+            of = "other counts" if self._kept_in(variant) == self._lasting else "a stopped count"
+            self._say(f"{variant.label}, {self._label}: starts of {of} are kept: {len(found)}")
+        return found
+
+    def _kept_in(self, variant: Variant) -> Path:
+        """The folder of the starts that are kept of a variant."""
+        if self._lasting is not None and variant.label == self._plan.base:
+            return self._lasting
+        return kept.folder_of(self._results.root, self._keys[variant.label])
+
+    def _made_of(self, variant: Variant) -> str:
+        """Stands for all that decides what is counted."""
+        return digest(
+            {
+                "release": pgstrata.__version__,
+                "counted": COUNTED_AS,
+                "variant": variant.identity(),
+                "workload": self._chosen.identity(),
+                "seed": self._campaign.spec.seed,
+                "engine": [self._engine.name, self._engine.tool, self._engine.simulated],
+                "steps": [phase.step.name for phase in self._planned(variant, lambda name: PILOT).steps],
+                "host": socket.gethostname(),
+            }
+        )
+
+    def _together(self, work: Sequence[tuple[Variant, int, str | None]]) -> list[StartResult]:
+        """Fresh starts side by side, one for each CPU. An interruption ends them all."""
+        with self._interrupts.shield():
+            pool = ThreadPoolExecutor(max(1, min(len(work), psutil.cpu_count() or 1)))
+        try:
+            futures = [pool.submit(self._start, *one) for one in work]
+            wait_for(futures)
+            return [future.result() for future in futures]
+        except BaseException:
+            with self._interrupts.shield():
+                self._ending.set()
+                for start in list(self._open):
+                    start.cluster.end()  # its driver ends with it, and so does its thread
+                pool.shutdown(wait=True, cancel_futures=True)
+            raise
+        finally:
+            pool.shutdown(wait=True)
+
+    def _start(self, variant: Variant, number: int, last: str | None) -> StartResult:
+        """number: from 1; 0 is the first look. last: the step behind which nothing is left to be known."""
+        start = FreshStart(
+            self._campaign,
+            variant,
+            self._chosen,
+            self._engine,
+            (variant.storage.data or self._root) / f"count-{new_run_id()}",
+        )
+        self._open.add(start)
+        try:
+            self._check()
+            lengths = self._lengths if number else {}
+            plan = self._planned(variant, lambda name: lengths.get(name, PILOT))
+            result = start.measure(plan.until(last), self._check)
+        finally:
+            self._open.discard(start)
+        if number and result.error is None:
+            data = msgspec.msgpack.encode(
+                _Kept(self._lengths, result.steps, result.rejected, result.processes)
+            )
+            begun = KeptStart(number=number, made_of=self._made_of(variant), data=msgspec.Raw(data))
+            keep_start(self._kept_in(variant), begun)
+        return result
+
+    def _check(self) -> None:
+        if self._ending.is_set():
+            raise StoreError("the counting was ended")
+
+    # --- the record ---------------------------------------------------------------------------
+
+    def _store(self, variant: Variant, builder: RunBuilder, starts: Sequence[StartResult]) -> None:
+        failed = next((start for start in starts if start.error is not None), None)
+        plan = self._planned(variant, lambda name: self._lengths.get(name, PILOT))
+        steps = [made for phase in plan.steps if (made := self._step(phase, starts, builder)) is not None]
+        names = [start.processes for start in starts if start.processes]
+        error = failed.error if failed else None
+        record = CountRecord(
+            engine=self._engine.name,
+            tool=self._engine.tool,
+            event=self._engine.event,
+            margin=self._wanted.margin,
+            settings=settings_for(known_settings(variant.server), variant.config.settings),
+            symbols=symbols_of(variant.server.bin_dir) if self._engine.marks else "none",
+            steps=tuple(steps),
+            simulated=self._engine.simulated,
+            left_out=dict(plan.left_out)
+            | {name: why for start in starts for name, why in start.rejected.items()},
+            processes={
+                name: tuple(p.get(name, 0.0) for p in names) for name in sorted({n for p in names for n in p})
+            },
+            notes=tuple(plan.notes),
+        )
+        folder = builder.finish(
+            structs.replace(
+                as_planned(self._campaign, variant, self._chosen),
+                status="failed" if error else "done",
+                error=RunFailure(message=error.message, hint=error.hint, log_tail=failed.log_tail)
+                if error and failed
+                else None,
+                cpus=Cpus(server=tuple(self._campaign.spec.server_cpus)),
+                order="sequential",
+                base=self._plan.base,
+                host=machine.facts(self._root),
+                facts={FACT: source} if (source := source_of(self._chosen.workload)) else {},
+                counted=record,
+            )
+        )
+        self._outcome.made.append(folder)
+        for other in folder.parent.glob("1-*"):
+            if other != folder and other.is_dir():
+                hide(other)
+        if error is not None:
+            self._outcome.failed.append((variant.label, self._label, error.message))
+
+    def _step(
+        self, phase: CountedPhase, starts: Sequence[StartResult], builder: RunBuilder
+    ) -> CountedStep | None:
+        name = phase.step.name
+        counted = [start.steps[name] for start in starts if name in start.steps]
+        if not counted:
+            return None
+        roles = {}
+        for role, length in phase.counted.lengths.items():
+            graphs = [roles_[role] for roles_ in counted]
+            rows = [start_row(role, number, length.counted, graph) for number, graph in enumerate(graphs, 1)]
+            builder.rows("instructions", name, rows)
+            whole = mean(graphs)
+            builder.rows("functions", name, function_rows(role, graphs))
+            builder.rows("calls", name, call_rows(role, whole))
+            roles[role] = CountedRole(
+                operations=length.counted,
+                instructions=tuple(g.instructions - timed(g) for g in graphs),
+                timed=tuple(max(0.0, timed(g)) for g in graphs),
+            )
+        step = phase.step
+        warm = phase.counted.lengths[step.headline.role].warm
+        return CountedStep(
+            name=name,
+            order=phase.order,
+            group=step.group,
+            reads_only=step.reads_only,
+            role=step.headline.role,
+            warm=warm,
+            roles=roles,
+        )
+
+
+def _per_start(starts: Sequence[StartResult], name: str) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for start in starts:
+        for role, graph in start.steps.get(name, {}).items():
+            found.setdefault(role, []).append(graph.instructions - timed(graph))
+    return found
+
+
+def _length(roles: Mapping[str, CallGraph]) -> Length:
+    """How many operations come to about TARGET instructions, as a round number: the same one wherever the
+    same thing is counted."""
+    largest = max(graph.instructions for graph in roles.values())
+    if largest > DEAR:
+        return Length(1, 1)
+    exact = min(max(TARGET / max(largest, 1.0), FEWEST), MOST)
+    power = 10 ** math.floor(math.log10(exact))
+    counted = max(step * power for step in (1, 2, 5) if step * power <= exact)
+    return Length(max(3, round(counted / 4)), round(counted))
+
+
+__all__ = ["CountOutcome", "Interrupted", "count_campaign"]

@@ -1,0 +1,78 @@
+"""What a counting engine is, and how a step is driven while it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+from pgstrata.count.measure.callgrind import CallGraph
+from pgstrata.count.measure.marks import Length
+from pgstrata.driver.client import Driver, driver_failure
+from pgstrata.driver.events import Failure
+from pgstrata.driver.spec import Spec
+from pgstrata.errors import DriverError
+from pgstrata.workload.core.language import Step
+
+SILENCE_SECONDS = 600.0
+"""Longest silence of the driver: one operation may take minutes where the server is executed by valgrind."""
+
+
+class Engine(Protocol):
+    """Counts the instructions of backends.
+
+    name, tool, event: as the results say who counted what. marks: whether steps have to carry them. slow:
+    whether the server runs many times slower, so that data are better made without it.
+    """
+
+    name: Literal["valgrind", "perf"]
+    tool: str
+    event: str
+    marks: bool
+    slow: bool
+    simulated: bool
+
+    def under(self, folder: Path) -> Sequence[str]:
+        """What the server is executed by; what it writes goes to `folder`."""
+        ...
+
+    def count(
+        self, step: Step, lengths: Mapping[str, Length], spec: Spec, folder: Path
+    ) -> dict[str, CallGraph]:
+        """By role what all of its counted operations took. spec: of the driver. Raises DriverError,
+        ServerError."""
+        ...
+
+    def processes(self, folder: Path) -> dict[str, float]:
+        """Instructions of the server's own processes, once it has ended."""
+        ...
+
+
+class Steering:
+    """What happens to a counted step's connections before its operations and after them; nothing, as a
+    rule."""
+
+    def ready(self, pids: Mapping[str, int]) -> None:
+        """Connections are open and statements prepared; nothing runs."""
+
+    def done(self) -> None:
+        """All operations are over; connections are still open."""
+
+
+def drive(spec: Spec, steering: Steering | None = None) -> dict[str, int]:
+    """Lets the driver do a step to its end; the process of the one backend of each role. Raises
+    DriverError."""
+    steering = steering or Steering()
+    with Driver(spec, silence=SILENCE_SECONDS) as driver:
+        pids = {role.name: role.pids[0] for role in driver.ready().roles if role.pids}
+        steering.ready(pids)
+        driver.start()
+        failed: DriverError | None = None
+        for event in driver.events():
+            if isinstance(event, Failure):
+                failed = driver_failure(event)
+        steering.done()
+        driver.close()
+    if failed is not None:
+        raise failed
+    return pids

@@ -1,0 +1,113 @@
+"""What was counted, as rows of the run's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pgstrata.count.measure.callgrind import CallGraph, Key, mean
+from pgstrata.count.measure.left_out import timed, untimed
+
+Row = dict[str, Any]
+
+LEAST = 0.5
+"""Instructions per operation of a function or a call that is stored: below, nothing happens at each operation
+or at every other."""
+
+
+def start_row(role: str, start: int, operations: int, graph: CallGraph) -> Row:
+    """One start of a step: table `instructions`, all figures per operation."""
+    row: Row = {
+        "role": role,
+        "start": start,
+        "operations": operations,
+        "instructions": graph.instructions - timed(graph),
+        "timed_instructions": timed(graph),
+    }
+    if "D1mr" in graph.events:
+        l1 = sum(map(graph.count, ("I1mr", "D1mr", "D1mw")))
+        last = sum(map(graph.count, ("ILmr", "DLmr", "DLmw")))
+        wrong = sum(map(graph.count, ("Bcm", "Bim")))
+        row |= {
+            "simulated_l1_misses": l1,
+            "simulated_ll_misses": last,
+            "simulated_mispredicted": wrong,
+            "simulated_cycles": cycles(graph.instructions, l1, last, wrong),
+        }
+    return row
+
+
+def cycles(instructions: float, l1_misses: float, ll_misses: float, mispredicted: float) -> float:
+    """Estimated cycles: instructions + 10 for each first-level miss, 100 for each last-level miss, 10 for
+    each mispredicted branch. Source: KCachegrind's derived event CEst."""
+    return instructions + 10 * l1_misses + 100 * ll_misses + 10 * mispredicted
+
+
+def function_rows(role: str, graphs: Sequence[CallGraph]) -> list[Row]:
+    """Returns the rows of table `functions`, means over the starts of a step: judged instructions per
+    operation in each function itself, and all instructions with those of its callees.
+
+    Instructions that are left out (`left_out`) are in the second figure only, so the first ones account for
+    the difference that is judged.
+    """
+    whole = mean(graphs)
+    inclusive, calls = whole.inclusive(), whole.calls()
+    own: dict[Key, float] = {}
+    for graph in graphs:
+        for key, value in untimed(graph).items():
+            own[key] = own.get(key, 0.0) + value / len(graphs)
+    return [
+        {
+            "role": role,
+            "object": path,
+            "function": function,
+            "instructions": own.get((path, function), 0.0),
+            "inclusive": cost,
+            "calls": calls.get((path, function), 0.0),
+        }
+        for (path, function), cost in sorted(inclusive.items(), key=lambda item: -item[1])
+        if cost >= LEAST
+    ]
+
+
+def call_rows(role: str, graph: CallGraph) -> list[Row]:
+    """Table `calls`: who called whom how often per operation, and what that took."""
+    return [
+        {
+            "role": role,
+            "caller_object": caller[0],
+            "caller": caller[1],
+            "callee_object": callee[0],
+            "callee": callee[1],
+            "calls": arc.calls,
+            "instructions": arc.instructions,
+        }
+        for (caller, callee), arc in graph.arcs.items()
+        if arc.instructions >= LEAST
+    ]
+
+
+def symbols_of(bin_dir: Path | None) -> Literal["all", "exported", "none"]:
+    """What names the server's binary has: those of a table of symbols, or only what it exports."""
+    if bin_dir is None:
+        return "none"
+    kinds = _section_types(bin_dir / "postgres")
+    return "all" if 2 in kinds else "exported" if 11 in kinds else "none"
+
+
+def _section_types(binary: Path) -> set[int]:
+    """Types of the sections of an ELF file of 64 bits: 2 is SHT_SYMTAB, 11 SHT_DYNSYM. Empty for other
+    files."""
+    try:
+        with binary.open("rb") as file:
+            head = file.read(64)
+            if len(head) < 64 or head[:5] != b"\x7fELF\x02":
+                return set()
+            begin = int.from_bytes(head[40:48], "little")
+            size, number = int.from_bytes(head[58:60], "little"), int.from_bytes(head[60:62], "little")
+            file.seek(begin)
+            table = file.read(size * number)
+    except OSError:
+        return set()
+    return {int.from_bytes(table[at + 4 : at + 8], "little") for at in range(0, len(table) - 7, max(size, 1))}

@@ -1,0 +1,278 @@
+"""One fresh start: a new cluster, its data, and every step of a workload counted once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from msgspec import structs
+
+from pgstrata.campaign.file.models import Campaign, ChosenWorkload
+from pgstrata.campaign.plan.model import Variant
+from pgstrata.count.measure.callgrind import CallGraph
+from pgstrata.count.measure.engine import Engine, drive
+from pgstrata.count.measure.marks import CountableStep, Length, NotCountedError, apart, counted
+from pgstrata.driver.spec import Spec
+from pgstrata.errors import DriverError, PgstrataError, ServerError
+from pgstrata.measure.run.active import execute_sql
+from pgstrata.measure.run.cause import cause
+from pgstrata.measure.run.modules import create_modules
+from pgstrata.measure.run.settle import run_admin, run_settle
+from pgstrata.measure.step import driver_spec, step_seed
+from pgstrata.server.cluster.cluster import Cluster, new_database
+from pgstrata.server.config.known import KnownSettings, known_settings
+from pgstrata.server.config.settings import plain_number, size_bytes
+from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work, WorkContext
+
+DATABASE = "pgstrata"
+
+SETTINGS: Mapping[str, str] = {
+    "jit": "off",
+    "max_parallel_workers_per_gather": "0",
+    "autovacuum": "off",
+    "synchronous_commit": "on",
+    "wal_writer_delay": "10s",
+    "checkpoint_timeout": "1h",
+    "checkpoint_segments": "256",
+    "max_wal_size": "16GB",
+}
+"""While counting, whatever the config says: code that is compiled anew at each start has no name; a plan in
+several processes divides its work by the clock; and vacuums and checkpoints come when they are due by the
+clock, after which pages are written into the log whole. Of a commit that does not wait for its log each
+reader asks anew until the WAL writer, by the clock, has written it."""
+
+NOW = datetime(2026, 1, 1)
+"""The local time of a workload's first step, an hour more at each: rows that hold it, and indexes on it, are
+the same at each start."""
+
+MOST_BUFFERS = "1GB"
+"""A server looks at every buffer when it starts and ends: of six gigabytes that takes longer than a count."""
+
+
+_OF_THE_SERVER = frozenset({"", "53", "57", "58", "XX"})
+"""Classes of SQLSTATE that tell of the server, not of a statement: no memory or disk, an end, a defect."""
+
+
+def settings_for(known: KnownSettings, configured: Mapping[str, str]) -> dict[str, str]:
+    """Returns those that the server has, in its units, on top of a config's settings as SHOW writes them."""
+    wanted = dict(SETTINGS)
+    if (size_bytes(configured.get("shared_buffers", "")) or 0) > (size_bytes(MOST_BUFFERS) or 0):
+        wanted["shared_buffers"] = MOST_BUFFERS
+    rows = {name: row for name in wanted if (row := known.get(name))}
+    if known.takes_units:
+        return {name: wanted[name] for name in rows}
+    return {name: plain_number(row, wanted[name]) for name, row in rows.items()}
+
+
+@dataclass(frozen=True)
+class CountPlan:
+    """What is counted of a workload, the same for every variant and start.
+
+    phases: in their order, steps as they are counted or as they are. left_out: steps that are not, and why.
+    """
+
+    phases: Sequence[Phase | CountedPhase]
+    left_out: Mapping[str, str]
+    notes: Sequence[str]
+
+    @property
+    def steps(self) -> list[CountedPhase]:
+        return [phase for phase in self.phases if isinstance(phase, CountedPhase)]
+
+    def until(self, last: str | None) -> CountPlan:
+        """The plan without what comes behind the step of this name; None: all of it."""
+        ends = [
+            n for n, p in enumerate(self.phases, 1) if isinstance(p, CountedPhase) and p.step.name == last
+        ]
+        return replace(self, phases=self.phases[: ends[-1]]) if ends else self
+
+
+@dataclass(frozen=True)
+class CountedPhase:
+    """A step ready to be counted; order: among all steps of the workload, from 1."""
+
+    counted: CountableStep
+    order: int
+
+    @property
+    def step(self) -> Step:
+        return self.counted.step
+
+
+LengthOf = Callable[[str], Length]
+
+
+def plan_steps(
+    phases: Sequence[Phase], wanted: Callable[[str], bool], length: LengthOf, *, marks: bool
+) -> CountPlan:
+    """wanted: whether a step of this name was asked for; length: how many operations of it are counted."""
+    found: list[Phase | CountedPhase] = []
+    left_out: dict[str, str] = {}
+    notes: list[str] = []
+    order = 0
+    for phase in phases:
+        if not isinstance(phase, Step):
+            found.append(phase)
+            continue
+        for step in apart(phase):
+            order += 1
+            if not step.measured:
+                # Warming up and showing plans leave the data as they are; loading does not.
+                if _ends(step) and not step.reads_only:
+                    found.append(step)
+                continue
+            reason = step.uncounted
+            if not reason and wanted(step.name):
+                try:
+                    made = counted(step, length(step.name), marks=marks)
+                    found.append(CountedPhase(made, order))
+                    notes += [f"{step.name}: {made.left}"] if made.left else []
+                    continue
+                except NotCountedError as error:
+                    reason = str(error)
+            if reason:
+                left_out[step.name] = reason
+            if not step.reads_only and _ends(step):
+                found.append(step)  # later steps need what it leaves
+    last = max((n for n, phase in enumerate(found) if isinstance(phase, CountedPhase)), default=-1)
+    return CountPlan(found[: last + 1], left_out, notes)
+
+
+def _ends(step: Step) -> bool:
+    """Whether it ends by itself: a step that goes by the clock would do another number of operations each
+    time."""
+    return step.seconds is None and all(role.operations for role in step.roles)
+
+
+@dataclass
+class StartResult:
+    """By step and role what its counted operations took; steps that the server rejects, and why; by name the
+    server's own processes."""
+
+    steps: dict[str, dict[str, CallGraph]] = field(default_factory=dict)
+    rejected: dict[str, str] = field(default_factory=dict)
+    processes: dict[str, float] = field(default_factory=dict)
+    error: PgstrataError | None = None
+    log_tail: str = ""
+
+
+class FreshStart:
+    """A cluster of a variant from initdb to its end. `close` may be called from another thread."""
+
+    def __init__(
+        self, campaign: Campaign, variant: Variant, chosen: ChosenWorkload, engine: Engine, folder: Path
+    ) -> None:
+        self._campaign, self._variant, self._chosen, self._engine = campaign, variant, chosen, engine
+        self.cluster = Cluster(
+            variant.server,
+            variant.config,
+            folder,
+            env=variant.spec.env,
+            initdb=variant.spec.initdb,
+            cpus=campaign.spec.server_cpus,
+            memory=variant.memory,
+            storage=variant.storage,
+            outside=campaign.spec.allow_outside,
+        )
+        self._counts: Path | None = None
+
+    def measure(
+        self,
+        plan: CountPlan,
+        check: Callable[[], None],
+    ) -> StartResult:
+        """Counts every step of the plan. Nothing is left running.
+
+        check: raises where the end was asked for. What fails is in the result.
+        """
+        result = StartResult()
+        try:
+            self._measure(plan, result, check)
+        except PgstrataError as error:
+            up = isinstance(error, DriverError) and bool(self.cluster.pid)
+            result.error, result.log_tail = cause(error, self.cluster, started=up, log="the run's record")
+        finally:
+            self.close()
+        return result
+
+    def close(self) -> None:
+        """Stops and removes the cluster."""
+        self.cluster.stop("immediate")
+        self.cluster.remove()
+
+    def _measure(
+        self,
+        plan: CountPlan,
+        result: StartResult,
+        check: Callable[[], None],
+    ) -> None:
+        cluster, engine = self.cluster, self._engine
+        cluster.create()
+        cluster.start()
+        execute_sql(cluster, new_database(DATABASE))
+        create_modules(cluster, self._variant.server, DATABASE, self._variant.extensions)
+        under = False
+        for phase in plan.phases:
+            check()
+            if isinstance(phase, CountedPhase):
+                if not under:
+                    self._start_counted()
+                    under = True
+                self._count(phase, result)
+            else:
+                self._do(phase, check)
+        assert self._counts is not None
+        cluster.stop("fast")  # its processes write what they have done when they end
+        result.processes = engine.processes(self._counts)
+
+    def _start_counted(self) -> None:
+        cluster, known = self.cluster, known_settings(self._variant.server)
+        cluster.stop("fast")
+        self._counts = cluster.private_folder("counts")
+        try:
+            cluster.start(
+                self._engine.under(self._counts), settings_for(known, self._variant.config.settings)
+            )
+        except ServerError as error:
+            raise ServerError(
+                f"under {self._engine.name}: {error.message}" if self._engine.slow else error.message,
+                error.hint,
+            ) from error
+
+    def _seed(self, order: int, name: str) -> int:
+        seed = getattr(self._chosen.options, "seed", self._campaign.spec.seed)
+        return step_seed(seed, 1, order, name)
+
+    def _count(self, phase: CountedPhase, result: StartResult) -> None:
+        assert self._counts is not None
+        step, lengths = phase.step, phase.counted.lengths
+        try:
+            graphs = self._engine.count(step, lengths, self._spec(step, phase.order), self._counts)
+        except DriverError as error:
+            if step.reads_only and error.kind == "sql" and (error.sqlstate or "")[:2] not in _OF_THE_SERVER:
+                result.rejected[step.name] = error.message
+                return
+            raise error.worded(f"{step.name}: {error.message}") from error
+        result.steps[step.name] = {role: graph.per(lengths[role].counted) for role, graph in graphs.items()}
+
+    def _spec(self, step: Step, order: int) -> Spec:
+        connection = self.cluster.connection(DATABASE, confined=step.confined)
+        spec = driver_spec(step, connection, self._seed(order, step.name), "blocking")
+        return structs.replace(spec, local_time=f"{NOW + timedelta(hours=order)}")
+
+    def _do(self, phase: Phase, check: Callable[[], None]) -> None:
+        match phase:
+            case Admin():
+                run_admin(self.cluster, phase, DATABASE)
+            case Settle():
+                # A commit that did not wait for the disk leaves rows without hint bits until it is flushed,
+                # which happens by the clock: vacuum would set them at one start and operations at another.
+                run_admin(self.cluster, Admin("flush", ["CHECKPOINT"]), DATABASE)
+                quick = replace(phase, seconds=0.0)
+                run_settle(self.cluster, quick, DATABASE, check)
+            case Work():
+                phase.do(WorkContext(lambda: self.cluster.connect(DATABASE), lambda text: None, check))
+            case Step():
+                drive(self._spec(replace(phase, digest=None), 0))

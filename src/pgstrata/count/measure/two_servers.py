@@ -1,0 +1,75 @@
+"""Two variants counted instead of timed at one step: how many more instructions the second needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+
+from rich.console import Console
+
+from pgstrata.campaign.file.models import CountSpec
+from pgstrata.count.doubts import left_out
+from pgstrata.count.measure.count import count_campaign
+from pgstrata.count.verdicts import estimate_counts
+from pgstrata.errors import UsageError
+from pgstrata.measure.two_servers import MeasuredRatio, TwoServers, normal_error
+from pgstrata.store import Results
+from pgstrata.store.choose import campaign_runs
+from pgstrata.store.counted import counted_runs
+from pgstrata.store.record import CountedRole
+
+UNIT = "instructions/o"
+
+
+def count_two(
+    two: TwoServers, smallest: float, console: Console, lasting: Path | None = None
+) -> MeasuredRatio:
+    """Counts the step of both, unless that was done already: the log ratio is turned over, so that it falls
+    below 0 where the second needs more. The rates are instructions per operation.
+
+    smallest: relative difference that is to be told; starts are added until the interval is small against it.
+    lasting: folder in which the starts of the first stay, so that it is not counted again beside others.
+    Raises UsageError for a step that cannot be counted, ServerError where the first variant fails,
+    OtherFailedError where only the second does, BuildError, StoreError, Interrupted.
+    """
+    campaign = two.campaign()
+    wanted = CountSpec(steps=[two.work.step], margin=max(smallest, 0.0002))
+    campaign = campaign.model_copy(update={"spec": campaign.spec.model_copy(update={"count": wanted})})
+    outcome = count_campaign(campaign, Results(two.results), console, lasting=lasting)
+    two.check(outcome.plan, {variant: error for variant, _, error in outcome.failed})
+    runs = two.both(counted_runs(campaign_runs(Results(two.results), two.name)))
+    sides = []
+    for run in runs:
+        record = run.record.counted
+        assert record is not None
+        step = next((one for one in record.steps if one.name == two.work.step), None)
+        if step is None:
+            why = record.left_out.get(two.work.step, "nothing of it was counted")
+            raise UsageError(f"{two.work.step} cannot be counted: {why}", "search by the rate")
+        sides.append(step.headline)
+    counts = _counts(sides[0], sides[1], wanted.margin)
+    estimate = estimate_counts(*counts)
+    return MeasuredRatio(
+        estimate.log,
+        normal_error(estimate),
+        estimate.n,
+        mean(counts[0]),
+        mean(counts[1]),
+        UNIT,
+        two.name,
+        runs=runs,
+    )
+
+
+def _counts(base: CountedRole, other: CountedRole, margin: float) -> tuple[Sequence[float], Sequence[float]]:
+    """The counts of both sides by which they are compared: those that are judged, or all, where what is left
+    out provenly differs beyond the margin and would be passed over."""
+    beside = left_out(base, other)
+    if beside is None or not beside.is_proven or abs(beside.difference) <= margin:
+        return base.instructions, other.instructions
+    every = [[a + b for a, b in zip(r.instructions, r.timed, strict=True)] for r in (base, other)]
+    return every[0], every[1]
+
+
+__all__ = ["UNIT", "count_two"]

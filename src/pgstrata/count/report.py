@@ -1,0 +1,37 @@
+"""What counted instructions add to a report (`pgstrata.report.parts.ReportPart`)."""
+
+from __future__ import annotations
+
+from pgstrata.count.flames import counted_flames
+from pgstrata.count.results import counts_of
+from pgstrata.count.section import count_table, counted_section
+from pgstrata.count.verdicts import changes_of, sentence
+from pgstrata.page.blocks import Section, Table
+from pgstrata.page.results import RunSet, StepResults
+from pgstrata.report.flames import Flame, Flames, Key
+
+
+def flames_of(results: RunSet) -> dict[Key, dict[str, Flame]]:
+    """Returns flame graphs in instructions of what differs."""
+    return counted_flames(results)
+
+
+def section(results: RunSet, flames: Flames) -> Section | None:
+    """Returns the section on counts; None where nothing was counted."""
+    return counted_section(results, flames)
+
+
+def terminal_tables(results: RunSet) -> list[Table]:
+    """Returns the table of counts of each workload."""
+    return [count_table(results, workload) for workload in results.counted_workloads]
+
+
+def explanation(results: RunSet, workload: str, step: StepResults, variant: str) -> str:
+    """Returns what a count of the same step says of the code path; empty where there is none, or it is the
+    same."""
+    counts = counts_of(results)
+    verdict = counts.verdict(workload, variant, step.name, step.role_names[0])
+    if verdict is None or verdict.word not in ("more", "fewer"):
+        return ""
+    changes = changes_of(counts.side(results.base), counts.side(variant), workload, step.name, verdict.role)
+    return f"counted: {sentence(verdict, changes)}"

@@ -1,0 +1,248 @@
+"""Counted instructions as text: verdicts, the functions behind them, and who calls one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from xml.etree import ElementTree
+
+from pgstrata import numbers
+from pgstrata.count.doubts import spread, spread_note
+from pgstrata.count.verdicts import (
+    CountComparison,
+    CountVerdict,
+    FunctionChange,
+    changes_of,
+    line_of,
+    sentence,
+)
+from pgstrata.report.verdicts import command_text, markdown_text, property_text, xml_text
+from pgstrata.store import Results
+from pgstrata.store.choose import Side, campaign_runs
+from pgstrata.store.counted import counted_runs, plain_workload
+
+COLUMNS = ("workload", "step", "verdict", "instructions", "interval", "base", "other", "left out", "starts")
+FUNCTIONS = 5
+"""Functions named below a step whose instructions differ."""
+
+
+def sides_of(results: Results, campaign: str, base: str) -> tuple[Side, list[Side]]:
+    """The counted runs of a campaign: of the base, and of every other variant in the campaign's order."""
+    runs = counted_runs(campaign_runs(results, campaign))
+    labels = sorted(
+        {run.variant for run in runs},
+        key=lambda v: min(r.record.variant_order for r in runs if r.variant == v),
+    )
+    sides = {v: Side(v, tuple(run for run in runs if run.variant == v)) for v in labels}
+    first = sides.pop(base, Side(base, ()))
+    return first, list(sides.values())
+
+
+def ratio(value: float) -> str:
+    """A ratio of counts, with the digits a count has."""
+    return f"{value:.5f}" if value == value else numbers.UNKNOWN
+
+
+def span(verdict: CountVerdict) -> str:
+    """The interval, or `none`."""
+    if not (verdict.low > 0 and verdict.high < float("inf")):
+        return "none"
+    return f"{verdict.low:.5f} … {verdict.high:.5f}"
+
+
+def instructions(value: float | None) -> str:
+    """Instructions per operation."""
+    return numbers.UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def beside(verdict: CountVerdict) -> str:
+    """Returns the shares of an operation that are left out of the count: of the base, and of the other
+    side."""
+    shares = verdict.left_out
+    return numbers.UNKNOWN if shares is None else f"{shares.base:.2%}, {shares.other:.2%}"
+
+
+def rows(comparison: CountComparison) -> list[list[str]]:
+    """A row for each step, and for each other role of it."""
+    return [
+        [
+            s.workload,
+            s.name,
+            s.word,
+            ratio(s.ratio),
+            span(s),
+            instructions(s.base),
+            instructions(s.other),
+            beside(s),
+            f"{s.starts[0]}+{s.starts[1]}",
+        ]
+        for s in comparison.steps
+    ]
+
+
+def text(
+    base: Side,
+    others: Sequence[Side],
+    found: Sequence[CountComparison],
+    table: Callable[[Sequence[str], Sequence[Sequence[str]]], list[str]],
+    *,
+    callers: str | None = None,
+) -> list[str]:
+    """All comparisons: tables (`table` aligns columns), functions that account for what differs, notes.
+    Raises StoreError."""
+    if not others:
+        return _alone(base, table)
+    lines: list[str] = []
+    for other, comparison in zip(others, found, strict=True):
+        lines += ["", f"{comparison.other} against {comparison.base}, instructions per operation"]
+        lines += table(COLUMNS, rows(comparison))
+        for s in comparison.steps:
+            if s.word in ("more", "fewer"):
+                lines += _functions(s, changes_of(base, other, s.workload, s.step, s.role))
+            if callers:
+                lines += _callers(base, other, s, callers)
+        reasons: dict[str, list[str]] = {}
+        for s in comparison.steps:
+            if s.word == "unclear":
+                reasons.setdefault(s.reason, []).append(s.name)
+        lines += [f"unclear: {', '.join(steps)}: {reason}" for reason, steps in reasons.items()]
+        lines += comparison.notes
+    return lines[1:]
+
+
+def _alone(side: Side, table: Callable[[Sequence[str], Sequence[Sequence[str]]], list[str]]) -> list[str]:
+    cells, notes = [], []
+    for run in counted_runs(side.runs):
+        counted = run.record.counted
+        assert counted is not None
+        for step in counted.steps:
+            for role, count in step.roles.items():
+                name = step.name if role == step.role else f"{step.name}, {role}"
+                mean = fmean(count.instructions)
+                timed = fmean(count.timed) if count.timed else 0.0
+                cells.append(
+                    [
+                        plain_workload(run),
+                        name,
+                        instructions(mean),
+                        f"{timed / (mean + timed):.2%}" if count.timed else numbers.UNKNOWN,
+                        f"{spread(count.instructions):.4%}",
+                        str(len(count.instructions)),
+                    ]
+                )
+                if note := spread_note(run.variant, count.instructions, counted.margin):
+                    notes.append(f"{name}: {note}: they did not do the same work")
+    return table(("workload", "step", "instructions", "left out", "spread", "starts"), cells) + notes
+
+
+def _functions(verdict: CountVerdict, changes: Sequence[FunctionChange]) -> list[str]:
+    if not changes:
+        return []
+    lines = [f"{verdict.name}: {sentence(verdict, changes)}"]
+    for change in changes[:FUNCTIONS]:
+        lines.append(
+            f"  {change.difference:+12,.0f}  {change.share:+7.2%}  {change.function}"
+            f"  ({instructions(change.before)} → {instructions(change.after)}"
+            f"{', ' + change.state if change.state else ''})"
+        )
+    rest = sum(c.difference for c in changes[FUNCTIONS:])
+    if changes[FUNCTIONS:]:
+        lines.append(f"  {rest:+12,.0f}  in {len(changes) - FUNCTIONS} others")
+    return lines
+
+
+def _callers(base: Side, other: Side, verdict: CountVerdict, function: str) -> list[str]:
+    sides = [callers_of(side, verdict, function) for side in (base, other)]
+    names = sorted({*sides[0], *sides[1]}, key=lambda n: -max(s.get(n, (0, 0.0))[1] for s in sides))
+    lines = [f"{verdict.name}: callers of {function}"] if names else []
+    for name in names:
+        before, after = (side.get(name, (0.0, 0.0)) for side in sides)
+        lines.append(
+            f"  {name}: {before[0]:,.2f} → {after[0]:,.2f} calls, "
+            f"{before[1]:,.0f} → {after[1]:,.0f} instructions"
+        )
+    return lines
+
+
+def callers_of(side: Side, verdict: CountVerdict, function: str) -> dict[str, tuple[float, float]]:
+    """By caller: calls per operation of a function, and the instructions of them, callees included."""
+    found: dict[str, tuple[float, float]] = {}
+    for run in counted_runs(side.runs):
+        if plain_workload(run) != verdict.workload:
+            continue
+        for row in run.table("calls").iter_rows(named=True):
+            if (row["step"], row["role"]) != (verdict.step, verdict.role):
+                continue
+            if line_of(row["callee_object"], row["callee"]) == function:
+                caller = line_of(row["caller_object"], row["caller"])
+                calls, cost = found.get(caller, (0.0, 0.0))
+                found[caller] = (calls + row["calls"], cost + row["instructions"])
+    return found
+
+
+# --- for other programs -----------------------------------------------------------------------
+
+
+def sentence_of(comparison: CountComparison, s: CountVerdict) -> str:
+    """One step in one sentence."""
+    return (
+        f"{s.workload}/{s.name}: {comparison.other} against {comparison.base}: {s.word}, instructions per "
+        f"operation {ratio(s.ratio)}, interval {span(s)} ({s.reason})"
+    )
+
+
+def markdown(found: Sequence[CountComparison]) -> str:
+    """A table for each comparison, to paste into a mail or a pull request."""
+    parts = []
+    for comparison in found:
+        head = f"**{markdown_text(comparison.other)}** against **{markdown_text(comparison.base)}**"
+        lines = [
+            f"{head}, instructions per operation",
+            "",
+            f"| {' | '.join(COLUMNS)} |",
+            f"|{'---|' * len(COLUMNS)}",
+        ]
+        lines += [f"| {' | '.join(map(markdown_text, row))} |" for row in rows(comparison)]
+        lines += ["", *(f"- {markdown_text(note)}" for note in comparison.notes)]
+        parts.append("\n".join(lines).rstrip() + "\n")
+    return "\n".join(parts)
+
+
+def junit(found: Sequence[CountComparison]) -> str:
+    """JUnit XML: a test per step; those that need more instructions fail, unclear ones are skipped."""
+    root = ElementTree.Element("testsuites", name="pgstrata")
+    for comparison in found:
+        words = [s.word for s in comparison.steps]
+        suite = ElementTree.SubElement(
+            root,
+            "testsuite",
+            name=xml_text(f"{comparison.other} against {comparison.base}, instructions"),
+            tests=str(len(words)),
+            failures=str(words.count("more")),
+            errors="0",
+            skipped=str(words.count("unclear")),
+        )
+        for s in comparison.steps:
+            group = f"{comparison.base}.{comparison.other}.{s.workload}.instructions"
+            case = ElementTree.SubElement(suite, "testcase", classname=xml_text(group), name=xml_text(s.name))
+            sentence = xml_text(sentence_of(comparison, s))
+            match s.word:
+                case "more":
+                    ElementTree.SubElement(case, "failure", message=sentence, type="more instructions")
+                case "unclear":
+                    ElementTree.SubElement(case, "skipped", message=sentence)
+                case _:
+                    ElementTree.SubElement(case, "system-out").text = sentence
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def github(found: Sequence[CountComparison]) -> str:
+    """Workflow commands of GitHub: an error per step that needs more, a warning per unclear one."""
+    kinds = {"more": "error", "unclear": "warning"}
+    return "".join(
+        f"::{kinds.get(s.word, 'notice')} title={property_text(f'{s.name} {s.word} instructions')}"
+        f"::{command_text(sentence_of(comparison, s))}\n"
+        for comparison in found
+        for s in comparison.steps
+    )

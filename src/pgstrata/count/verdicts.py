@@ -1,0 +1,382 @@
+"""Counted instructions of two sides: more, fewer, same or unclear, and the functions that account for it.
+
+A count is no rate: its words are its own, and its margin is ten times smaller than that of time.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
+from statistics import mean
+from typing import TYPE_CHECKING, Any, Literal
+
+from pgstrata.count.doubts import LeftOut, left_out, left_out_doubt, spread_hides, spread_note
+from pgstrata.judge.differences import other_work
+from pgstrata.stats.estimate import Estimate
+from pgstrata.stats.multiplicity import adjust_verdicts
+from pgstrata.stats.verdict import CONFIDENCE, Verdict, interval, judge, p_value, set_aside
+from pgstrata.store import Run
+from pgstrata.store.choose import Side
+from pgstrata.store.counted import counted_runs, plain_workload
+from pgstrata.store.record import CountedRole, CountedStep
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Json = dict[str, Any]
+CountWord = Literal["more", "fewer", "same", "unclear"]
+
+MARGIN = 0.002
+"""Differences of instructions up to this share are none, unless asked otherwise."""
+
+RESOLUTION = 5e-5
+"""Least standard deviation of the log of a count from start to start that is believed: a few starts may
+agree by chance, and a process that ends in a system call one instruction earlier is no difference of the
+code."""
+
+_WORDS: Mapping[str, CountWord] = {"slower": "more", "faster": "fewer", "same": "same", "unclear": "unclear"}
+
+
+def estimate_counts(base: Sequence[float], other: Sequence[float]) -> Estimate:
+    """Log of (base ÷ other) instructions per operation, from fresh starts of both, which are no pairs.
+
+    Two-sample mean of logs with one variance for both (Student 1908): the noise comes from the same machine
+    and step on both sides. Oriented as rates are: below 0 where the other one needs more.
+    """
+    n, m = len(base), len(other)
+    if not n or not m:
+        return Estimate(0.0, math.inf, 0.0, 0, "mean")
+    x, y = ([math.log(max(value, 1e-9)) for value in side] for side in (base, other))
+    log = mean(x) - mean(y)
+    freedom = n + m - 2
+    if not freedom:
+        return Estimate(log, math.inf, 0.0, 1, "mean")
+    squares = sum((v - mean(side)) ** 2 for side in (x, y) for v in side)
+    deviation = max(math.sqrt(squares / freedom), RESOLUTION)
+    return Estimate(log, deviation * math.sqrt(1 / n + 1 / m), freedom, min(n, m), "mean")
+
+
+def precise(found: Estimate, margin: float) -> bool:
+    """Whether the interval reaches at most half the margin to either side: more starts would tell no more."""
+    low, high = interval(found)
+    return (high - low) / 2 <= margin / 2
+
+
+@dataclass(frozen=True)
+class CountVerdict:
+    """The verdict on one role of a step. base, other: instructions per operation, means over starts; None
+    where a side was not counted. ratio: other ÷ base, above 1 is more. starts: of each side. left_out: what
+    is executed for an operation beside them; None where it is not known."""
+
+    workload: str
+    step: str
+    role: str
+    headline: bool
+    base: float | None
+    other: float | None
+    word: CountWord
+    ratio: float
+    low: float
+    high: float
+    margin: float
+    confidence: float
+    starts: tuple[int, int]
+    p_value: float
+    adjusted_p: float | None
+    reason: str
+    aside: bool = False
+    left_out: LeftOut | None = None
+
+    @property
+    def name(self) -> str:
+        """The step, and the role where it is not the headline's."""
+        return self.step if self.headline else f"{self.step}, {self.role}"
+
+    def record(self) -> Json:
+        """As JSON can hold it."""
+        return {key: _finite(value) for key, value in asdict(self).items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass(frozen=True)
+class CountComparison:
+    """Other against base. notes: what a reader must know beside the table."""
+
+    base: str
+    other: str
+    steps: tuple[CountVerdict, ...]
+    notes: tuple[str, ...]
+
+    def record(self) -> Json:
+        """As JSON can hold it."""
+        return {
+            "base": self.base,
+            "other": self.other,
+            "counted": "instructions per operation",
+            "steps": [step.record() for step in self.steps],
+            "notes": list(self.notes),
+        }
+
+
+_Steps = dict[tuple[str, str], tuple[Run, CountedStep]]
+
+
+def compare_counts(
+    base: Side,
+    others: Sequence[Side],
+    *,
+    margin: float = MARGIN,
+    confidence: float = CONFIDENCE,
+    steps: Iterable[str] = (),
+) -> list[CountComparison]:
+    """Verdicts of each other side, on every counted step of either; adjusted for the number of all of them.
+
+    steps: only these.
+    """
+    wanted = set(steps)
+    here = _by_step(base.runs)
+    verdicts: dict[tuple[int, str, str, str], Verdict] = {}
+    sides = [_by_step(other.runs) for other in others]
+    for number, there in enumerate(sides):
+        for key, (run, step) in here.items():
+            if wanted and step.name not in wanted:
+                continue
+            theirs = there.get(key)
+            for role in step.roles:
+                own = theirs[1].roles.get(role) if theirs else None
+                verdict = _verdict(step.roles[role], own, margin, confidence)
+                if reason := _aside(run, theirs[0] if theirs else None, others[number]):
+                    verdict = set_aside(verdict, reason)
+                elif own is not None and own.operations != step.roles[role].operations:
+                    verdict = set_aside(verdict, "another number of operations was counted")
+                verdicts[number, *key, role] = verdict
+    adjusted = adjust_verdicts(verdicts)
+    return [
+        CountComparison(
+            base.name,
+            other.name,
+            tuple(
+                _made(here[key[1], key[2]], sides[number].get((key[1], key[2])), key, verdict)
+                for key, verdict in adjusted.items()
+                if key[0] == number
+            ),
+            tuple(_notes(base, other)),
+        )
+        for number, other in enumerate(others)
+    ]
+
+
+def _by_step(runs: Sequence[Run]) -> _Steps:
+    found: _Steps = {}
+    for run in counted_runs(runs):
+        assert run.record.counted is not None
+        for step in run.record.counted.steps:
+            found[plain_workload(run), step.name] = (run, step)
+    return found
+
+
+def _verdict(base: CountedRole, other: CountedRole | None, margin: float, confidence: float) -> Verdict:
+    found = estimate_counts(base.instructions, other.instructions if other else ())
+    return judge(found, interval(found, confidence), p_value(found), margin=margin, confidence=confidence)
+
+
+def _aside(run: Run, other_run: Run | None, other: Side) -> str:
+    for one in (run, other_run):
+        if one is not None and not one.done:
+            message = one.record.error.message if one.record.error else "it ended early"
+            return f"{one.variant} failed: {message}"
+    if other_run is None:
+        failed = next((r for r in counted_runs(other.runs) if not r.done and r.record.error), None)
+        if failed is not None and failed.record.error is not None:
+            return f"{failed.variant} failed: {failed.record.error.message}"
+        return f"{other.name} did not count it"
+    ours, theirs = run.record.counted, other_run.record.counted
+    if ours is not None and theirs is not None and ours.engine != theirs.engine:
+        return f"one was counted by {ours.engine}, the other by {theirs.engine}"
+    if other_work(run, other_run) or run.record.seed != other_run.record.seed:
+        return "other work was counted: options or seed differ"
+    return ""
+
+
+def _made(
+    base: tuple[Run, CountedStep],
+    other: tuple[Run, CountedStep] | None,
+    key: tuple[int, str, str, str],
+    v: Verdict,
+) -> CountVerdict:
+    role = key[3]
+    step = base[1]
+    theirs = other[1].roles.get(role) if other else None
+    ours = step.roles[role]
+    reason = v.reason
+    for rate, count in (("slower", "more"), ("faster", "fewer")):
+        reason = re.sub(f"^{rate} by itself", f"{count} by itself", reason)
+    known = theirs is not None
+    word = _WORDS[v.word]
+    beside = None
+    if other is not None and theirs is not None:
+        beside = left_out(ours, theirs, v.confidence)
+        if not v.aside:
+            word, reason = _doubted(word, reason, v, (base[0], ours), (other[0], theirs), beside)
+    return CountVerdict(
+        workload=key[1],
+        step=step.name,
+        role=role,
+        headline=role == step.role,
+        base=mean(ours.instructions) if ours.instructions else None,
+        other=mean(theirs.instructions) if theirs and theirs.instructions else None,
+        word=word,
+        ratio=1 / v.ratio if known else math.nan,
+        low=1 / v.high if known else math.nan,
+        high=(1 / v.low if v.low > 0 else math.inf) if known else math.nan,
+        margin=v.margin,
+        confidence=v.confidence,
+        starts=(len(ours.instructions), len(theirs.instructions) if theirs else 0),
+        p_value=v.p_value,
+        adjusted_p=v.adjusted_p,
+        reason=reason,
+        aside=v.aside,
+        left_out=beside,
+    )
+
+
+def _doubted(
+    word: CountWord,
+    reason: str,
+    v: Verdict,
+    base: tuple[Run, CountedRole],
+    other: tuple[Run, CountedRole],
+    beside: LeftOut | None,
+) -> tuple[CountWord, str]:
+    """The word and its reason, or `unclear` and why the word does not hold."""
+    notes = [
+        note for run, role in (base, other) if (note := spread_note(run.variant, role.instructions, v.margin))
+    ]
+    said = "; ".join(notes)
+    if notes and (word in ("same", "unclear") or spread_hides(base[1].instructions, other[1].instructions)):
+        return "unclear", f"{said}: they did not do the same work"
+    if doubt := left_out_doubt(word, 1 / v.ratio, beside, v.margin):
+        return "unclear", doubt
+    return word, f"{reason}; {said}" if said else reason
+
+
+def _notes(base: Side, other: Side) -> list[str]:
+    said: list[str] = []
+    for side in (base, other):
+        for run in counted_runs(side.runs):
+            counted = run.record.counted
+            assert counted is not None
+            said += [
+                f"not counted: {plain_workload(run)}/{step}: {why}" for step, why in counted.left_out.items()
+            ]
+            said += [f"{plain_workload(run)}/{note}" for note in counted.notes]
+            if counted.engine == "valgrind" and counted.symbols != "all":
+                what = (
+                    "only names of exported functions"
+                    if counted.symbols == "exported"
+                    else "no names: totals only"
+                )
+                said.append(f"the binary of {run.variant} has {what}")
+    tools = {
+        r.record.counted.tool for side in (base, other) for r in counted_runs(side.runs) if r.record.counted
+    }
+    if len(tools) > 1:
+        said.append(f"the sides were counted by different tools: {', '.join(sorted(tools))}")
+    return list(dict.fromkeys(said))
+
+
+# --- functions --------------------------------------------------------------------------------
+
+_LIBRARY = re.compile(r"(lib[^/]*?|ld-linux[^/]*?)\.so[\d.]*")
+_COPY = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|llvm)(?:\.\d+)*")
+_UNNAMED = re.compile(r"0x[0-9a-f]+|\?\?\?")
+
+
+@dataclass(frozen=True)
+class FunctionChange:
+    """Instructions per operation in a function itself, before and after; 0 where it is new or gone.
+
+    share: of the base's instructions per operation.
+    """
+
+    function: str
+    before: float
+    after: float
+    share: float
+
+    @property
+    def difference(self) -> float:
+        return self.after - self.before
+
+    @property
+    def state(self) -> str:
+        """`new` or `gone`, or nothing."""
+        return "new" if not self.before else "gone" if not self.after else ""
+
+
+def line_of(path: str, function: str) -> str:
+    """Under which name instructions are listed: a function of the server or its modules without what a
+    compiler appends to copies of it; a library as a whole; code without a name by where it is."""
+    name = PurePosixPath(path).name
+    if match := _LIBRARY.fullmatch(name):
+        return f"library {match[1]}"
+    if _UNNAMED.fullmatch(function):
+        return f"code without a name in {name}"
+    return _COPY.sub("", function)
+
+
+def by_line(table: pl.DataFrame, step: str, role: str) -> dict[str, float]:
+    """Instructions per operation by function or library, of one run's table `functions`."""
+    found: dict[str, float] = {}
+    for row in table.iter_rows(named=True):
+        if row["step"] == step and row["role"] == role:
+            name = line_of(row["object"], row["function"])
+            found[name] = found.get(name, 0.0) + row["instructions"]
+    return found
+
+
+def function_changes(base: Mapping[str, float], other: Mapping[str, float]) -> list[FunctionChange]:
+    """What accounts for the difference, the largest first; together all of it."""
+    whole = sum(base.values()) or 1.0
+    found = [
+        FunctionChange(
+            name,
+            base.get(name, 0.0),
+            other.get(name, 0.0),
+            (other.get(name, 0.0) - base.get(name, 0.0)) / whole,
+        )
+        for name in {**base, **other}
+    ]
+    return sorted(
+        (change for change in found if change.difference), key=lambda c: (-abs(c.difference), c.function)
+    )
+
+
+def changes_of(base: Side, other: Side, workload: str, step: str, role: str) -> list[FunctionChange]:
+    """The functions behind one verdict; none where a side has none. Raises StoreError for a damaged table."""
+    sides = []
+    for side in (base, other):
+        run = next((r for r in counted_runs(side.runs) if plain_workload(r) == workload), None)
+        sides.append(by_line(run.table("functions"), step, role) if run is not None else {})
+    return function_changes(*sides) if all(sides) else []
+
+
+def sentence(verdict: CountVerdict, changes: Sequence[FunctionChange]) -> str:
+    """`3.1 % more instructions, of them 2.2 % in ExecInitExpr`; empty where nothing is known."""
+    if verdict.base is None or verdict.other is None:
+        return ""
+    percent = (verdict.ratio - 1) * 100
+    text = f"{abs(percent):.2g} % {'more' if percent > 0 else 'fewer'} instructions"
+    along = [c for c in changes if c.difference * percent > 0][:2]
+    parts = [
+        f"{abs(c.share) * 100:.2g} % in {c.function}" for c in along if abs(c.share) * 100 >= abs(percent) / 5
+    ]
+    return text + (f", of them {' and '.join(parts)}" if parts else "")

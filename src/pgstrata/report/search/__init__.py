@@ -1,1 +1,0 @@
-"""What a search over commits, releases or configs found: sentences, JSON, and a page."""

@@ -1,0 +1,386 @@
+"""The page of a search: the way through the history, what was measured on it, and what was found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pgstrata.count.section import function_table
+from pgstrata.count.text import sides_of
+from pgstrata.count.verdicts import compare_counts
+from pgstrata.errors import PgstrataError
+from pgstrata.judge.marks import Mark
+from pgstrata.numbers import duration, moment, rate
+from pgstrata.observe.profile import unavailable
+from pgstrata.page.blocks import (
+    Block,
+    Cell,
+    Chart,
+    Column,
+    Facts,
+    Listing,
+    Prose,
+    Row,
+    Section,
+    Table,
+    Term,
+    words,
+)
+from pgstrata.page.charts import axis, color, label
+from pgstrata.page.results import read_results
+from pgstrata.report.flames import draw_flames, read_flames
+from pgstrata.report.sections.why import why
+from pgstrata.report.write import write_page
+from pgstrata.search.bisect.hunt import RUNS, SearchResult
+from pgstrata.search.bisect.line import about_commit
+from pgstrata.search.bisect.procedure import Group
+from pgstrata.search.bisect.state import Measurement
+from pgstrata.search.bisect.text import (
+    changed,
+    headline,
+    interval,
+    is_worse,
+    named,
+    outcome_of,
+    sentences,
+    shown_probability,
+)
+from pgstrata.store import Results
+
+PAGE = "index.html"
+
+
+def write_search(found: SearchResult) -> Path:
+    """Writes the page into the folder of the search; returns it. Raises StoreError."""
+    out = found.search.folder
+    line = found.search.line
+    lede = (
+        f"A search over {line.n} {line.kind}s, {line.what}: {found.search.work.workload}, "
+        f"{found.search.work.step}, {len(found.state.measured)} measurements."
+    )
+    made = [
+        Section("answer", "Answer", _answer(found)),
+        Section("path", "The way through the history", _charts(found)),
+    ]
+    for number, group in enumerate(_shown(found), 1):
+        made += _culprit(found, group, number, out)
+    made.append(Section("measurements", "Measurements", _tables(found)))
+    title = f"{found.search.work.step}: {line.stops[0].name} … {line.stops[-1].name}"
+    write_page(title, lede, made, out, run_count=2 * len(found.state.measured))
+    return out / PAGE
+
+
+def _answer(found: SearchResult) -> list[Block]:
+    first, *rest = sentences(found)
+    effect = found.conclusion.effect
+    bad = found.conclusion.state == "found" and effect is not None and is_worse(effect)
+    blocks: list[Block] = [Prose(first, "bad" if bad else "")]
+    blocks += [Prose(text) for text in rest]
+    blocks += [Prose(note, "even") for note in found.search.line.notes]
+    return blocks
+
+
+def _shown(found: SearchResult) -> Sequence[Group]:
+    return found.conclusion.groups if found.conclusion.state == "found" else ()
+
+
+# --- the way ----------------------------------------------------------------------------------
+
+
+def _charts(found: SearchResult) -> list[Block]:
+    if not found.state.measured:
+        return [Prose("Nothing has been measured yet.")]
+    charts: list[Block] = [_effects(found)]
+    if found.conclusion.state in ("open", "found"):
+        charts.append(_posterior(found))
+    return charts
+
+
+def _effects(found: SearchResult) -> Chart:
+    stops = found.search.line.stops
+    data = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "x": [m.other for m in some],
+            "y": [100 * interval(outcome_of(found, m), found.search.by)[0] for m in some],
+            "error_y": _bars(found, some),
+            "text": [label(f"{stops[m.other].name} {stops[m.other].subject}".strip()) for m in some],
+            "marker": {"color": color(index), "size": 8, "symbol": symbol},
+            "hovertemplate": "%{x}: %{y:.2f} %<br>%{text}<extra></extra>",
+        }
+        for name, index, symbol, some in (
+            ("the ends", 0, "diamond", [m for m in found.state.measured if m.why == "ends"]),
+            (
+                "between them",
+                1,
+                "circle",
+                [m for m in found.state.measured if m.why != "ends" and m.base == 0],
+            ),
+        )
+        if some
+    ]
+    aside = sorted({one.position for one in found.state.set_aside})
+    if aside:
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "could not be measured",
+                "x": aside,
+                "y": [0.0] * len(aside),
+                "text": [label(stops[p].name) for p in aside],
+                "marker": {"color": color(5), "size": 9, "symbol": "x-thin-open"},
+                "hovertemplate": "%{x}: %{text}<extra>could not be measured</extra>",
+            }
+        )
+    what, better, anew = "Rate", "higher is faster", "servers started anew"
+    if found.search.by == "instructions":
+        what, better, anew = "Instructions", "fewer is better", "which is counted once"
+    return Chart(
+        id="effects",
+        title=f"{what} of {found.search.work.step} against the good end — {better}",
+        data=data,
+        layout={
+            **_layout(found),
+            "yaxis": axis(f"change of the {what.lower()}, %", zeroline=True),
+        },
+        height=380,
+        how=f"Each mark is one comparison with the good end, {anew}, with its 95 % interval. "
+        "The marked stretch is what was found.",
+    )
+
+
+def _bars(found: SearchResult, some: Sequence[Measurement]) -> dict[str, Any]:
+    spans = [interval(outcome_of(found, m), found.search.by) for m in some]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [100 * (high - change) for change, _, high in spans],
+        "arrayminus": [100 * (change - low) for change, low, _ in spans],
+        "thickness": 1.4,
+        "width": 3,
+    }
+
+
+def _layout(found: SearchResult) -> dict[str, Any]:
+    line = found.search.line
+    title = f"{line.kind}s after the good end"
+    x = axis(title, range=[-0.02 * line.n - 0.5, 1.02 * line.n + 0.5])
+    if line.n <= 12:
+        x |= {
+            "tickmode": "array",
+            "tickvals": list(range(line.n + 1)),
+            "ticktext": [label(stop.name) for stop in line.stops],
+        }
+    return {
+        "margin": {"l": 64, "r": 12, "t": 40, "b": 56},
+        "showlegend": True,
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+        "xaxis": x,
+        "shapes": [
+            {
+                "type": "rect",
+                "xref": "x",
+                "yref": "paper",
+                "x0": group.first - 0.5,
+                "x1": group.last + 0.5,
+                "y0": 0,
+                "y1": 1,
+                "line": {"width": 0},
+                "fillcolor": color(5),
+                "opacity": 0.25,
+            }
+            for group in _shown(found)
+        ],
+    }
+
+
+def _posterior(found: SearchResult) -> Chart:
+    procedure = found.state.procedure(math.log1p(found.search.smallest))
+    intervals = procedure.search.knowledge().intervals
+    return Chart(
+        id="posterior",
+        title="Where the change is: probability of each stretch that no measurement divides",
+        data=[
+            {
+                "type": "bar",
+                "name": "probability",
+                "x": [(one.first + one.last) / 2 for one in intervals],
+                "width": [max(one.size, found.search.line.n / 150) for one in intervals],
+                "y": [100 * one.probability for one in intervals],
+                "text": [f"{one.first} … {one.last}" for one in intervals],
+                "textposition": "none",
+                "marker": {"color": color(4)},
+                "hovertemplate": "%{text}: %{y:.1f} %<extra></extra>",
+            }
+        ],
+        layout={**_layout(found), "showlegend": False, "yaxis": axis("probability, %", range=[0, 105])},
+        height=260,
+        how="Of at least one change in it, from all measurements together; a narrow stretch is drawn wider "
+        "than it is so that it can be seen.",
+    )
+
+
+# --- what was found ---------------------------------------------------------------------------
+
+
+def _culprit(found: SearchResult, group: Group, number: int, out: Path) -> list[Section]:
+    line = found.search.line
+    stop = line.stops[group.last]
+    terms = [Term("Probability", shown_probability(group.probability))]
+    if group.against_parent is not None:
+        terms.append(Term("Against what is before it", changed(group.against_parent, found.search.by)))
+    blocks: list[Block] = [Prose(named(found, group))]
+    if line.repo is not None:
+        if group.first != group.last:
+            blocks.append(
+                Prose(
+                    "The others between do not build, or their servers do not start: any of them may be it."
+                )
+            )
+        about = about_commit(line.repo, stop.id)
+        terms += [
+            Term("Commit", about.hash),
+            Term("Author", about.author),
+            Term("Written", moment(about.date)),
+        ]
+        if len(about.parents) > 1:
+            text = f"It is a merge: the change came in with the branch of {about.parents[1][:10]}"
+            command = f"--good {about.parents[0][:10]} --bad {about.parents[1][:10]}"
+            blocks.append(Prose(f"{text}; a search on it: {command}", "even"))
+        blocks += [
+            Facts(terms),
+            Listing("Message", about.message, open=True),
+            Listing("Diffstat", about.diffstat, open=True),
+        ]
+    else:
+        blocks.append(Facts(terms))
+    title = "What was found" if number == 1 else f"What was found ({number})"
+    return [Section(f"found-{number}", title, blocks), *_moved(found, group, number, out)]
+
+
+def _moved(found: SearchResult, group: Group, number: int, out: Path) -> list[Section]:
+    """What moved with the rate from the stop before to this one: CPU, waits, plans, profiles."""
+    pair = (group.first - 1, group.last)
+    measured = [m for m in found.state.measured if (m.base, m.other) == pair]
+    measured = [m for m in measured if m.why == "culprit"] or measured
+    if not measured:
+        return []
+    if found.search.by == "instructions":
+        return [_functions(found, measured[-1], number)]
+    try:
+        results = read_results(found.search.folder / RUNS, measured[-1].campaign, "base")
+    except PgstrataError as error:
+        return [
+            Section("why", "What moved with it", [Prose(f"The runs cannot be read: {error.message}", "bad")])
+        ]
+    flames, trouble = draw_flames(results, read_flames(results), out)
+    sections = [why(results, workload, flames, trouble) for workload in results.workloads]
+    made = [section for section in sections if section is not None]
+    if not flames:
+        reason = unavailable() or "it was switched off, or perf had nothing to record"
+        made.append(Section("no-profile", "No profile", [Prose(f"There is no profile: {reason}", "even")]))
+    return made
+
+
+def _functions(found: SearchResult, measured: Measurement, number: int) -> Section:
+    """The functions that account for the difference in instructions."""
+    base, (other, *_) = sides_of(Results(found.search.folder / RUNS), measured.campaign, "base")
+    stops = found.search.line.stops
+    base, other = (
+        replace(side, name=stops[place].name)
+        for side, place in ((base, measured.base), (other, measured.other))
+    )
+    (comparison,) = compare_counts(base, [other], steps=[found.search.work.step])
+    tables = [function_table(base, other, verdict) for verdict in comparison.steps]
+    return Section(f"functions-{number}", "What accounts for it", [one for one in tables if one is not None])
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def _tables(found: SearchResult) -> list[Block]:
+    stops = found.search.line.stops
+    rows = []
+    for m in found.state.measured:
+        outcome = outcome_of(found, m)
+        change, low, high = interval(outcome, found.search.by)
+        mark: Mark = "" if low <= 0 <= high else "bad" if is_worse(outcome) else "good"
+        rows.append(
+            Row(
+                [
+                    Cell(m.other, str(m.other)),
+                    words(stops[m.other].name, stops[m.other].subject),
+                    words(stops[m.base].name),
+                    Cell(
+                        100 * change,
+                        f"{100 * change:+.2f}",
+                        mark,
+                        small=f"{100 * low:+.2f} … {100 * high:+.2f}",
+                    ),
+                    Cell(m.base_rate, rate(m.base_rate)),
+                    Cell(m.other_rate, rate(m.other_rate)),
+                    Cell(m.build_seconds, duration(m.build_seconds)),
+                    Cell(m.seconds, duration(m.seconds)),
+                    Cell(100 * m.others, f"{100 * m.others:.0f}", "bad" if m.disturbed else ""),
+                    words(moment(m.at)),
+                ]
+            )
+        )
+    unit = found.state.measured[0].unit if found.state.measured else ""
+    blocks: list[Block] = [
+        Table(
+            "measurements",
+            "Every measurement, in its order",
+            [
+                Column("position", "Place"),
+                Column("other", "Measured", align="left"),
+                Column("base", "against", align="left"),
+                Column("change", "Change", "%"),
+                Column("base_rate", "Base", unit, rule=True),
+                Column("other_rate", "Measured", unit),
+                Column("build_seconds", "Build", "", rule=True),
+                Column("seconds", "All"),
+                Column("others", "Others", "%"),
+                Column("at", "When", align="left"),
+            ],
+            rows,
+            "The place is counted from the good end, 0. The interval, 95 %, holds the error of the "
+            "measurement and what stays with one start of the servers. Others is the share of the CPUs' time "
+            "that other programs used meanwhile.",
+            lead=2,
+        )
+    ]
+    if found.state.set_aside:
+        blocks.append(
+            Table(
+                "set-aside",
+                "What could not be measured",
+                [
+                    Column("position", "Place"),
+                    Column("name", found.search.line.kind.capitalize(), align="left"),
+                    Column("why", "Why", align="left"),
+                ],
+                [
+                    Row(
+                        [
+                            Cell(one.position, str(one.position)),
+                            words(stops[one.position].name, stops[one.position].subject),
+                            words(one.why),
+                        ]
+                    )
+                    for one in found.state.set_aside
+                ],
+                "No evidence for or against any of them.",
+                lead=2,
+            )
+        )
+    return blocks
+
+
+__all__ = ["PAGE", "headline", "write_search"]

@@ -1,0 +1,56 @@
+"""One commit judged against the good end, for `git bisect run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+
+from pgstrata.judge.compare import compare_all
+from pgstrata.measure.interrupt import Interrupts
+from pgstrata.measure.progress import plain_lines
+from pgstrata.measure.two_servers import MeasuredWork, OtherFailedError, TwoServers
+from pgstrata.search.bisect.hunt import RUNS, build_server, of_machine
+from pgstrata.server.source import BuildError
+from pgstrata.server.source.git import commit_of, repository
+from pgstrata.store.choose import Side
+
+Word = Literal["slower", "faster", "same", "unclear", "broken"]
+
+
+def judge_head(
+    work: MeasuredWork, repo: Path, good: str, variant: dict[str, Any], folder: Path, console: Console
+) -> tuple[Word, str]:
+    """The verdict on what is checked out, against the good end, and a sentence.
+
+    `broken`: it does not build, or its server does not start. Raises UsageError for a ref that is not there,
+    ServerError where the good end cannot be measured or the machine lacks something, Interrupted.
+    """
+    say = plain_lines(console)
+    repo = repository(repo)
+    first, head = commit_of(repo, good), commit_of(repo, "HEAD")
+    if first == head:
+        return "same", f"{head[:10]} is the good end itself"
+    base, other = ({**variant, "server": f"git:{repo}#{commit}"} for commit in (first, head))
+    with Interrupts(say) as interrupts:
+        build_server(work, base, say, interrupts.check)
+        try:
+            build_server(work, other, say, interrupts.check)
+        except BuildError as error:
+            if of_machine(error):
+                raise
+            return "broken", error.message
+        name = f"{work.step}-{first[:10]}-{head[:10]}"
+        try:
+            found = TwoServers(work, base, other, name, folder / RUNS).measure(console)
+        except OtherFailedError as error:
+            return "broken", error.message
+    one, two = (Side(run.variant, (run,)) for run in found.runs)
+    (comparison,) = compare_all(one, [two], margin=work.margin, steps=[work.step])
+    verdict = comparison.steps[0].verdict
+    text = f"{head[:10]} at {work.step}: {verdict.ratio - 1:+.1%}, {verdict.reason}".replace("%", " %")
+    return verdict.word, text
+
+
+__all__ = ["judge_head"]

@@ -1,0 +1,1 @@
+"""The commands `pgstrata bisect` and `pgstrata patch`."""

@@ -1,0 +1,328 @@
+"""`pgstrata bisect`"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from pgstrata.cli.arguments import (
+    BuildOption,
+    ConfigOption,
+    DataDirOption,
+    OtherLoadOption,
+    SeedOption,
+    SetsOption,
+    SmallScaleOption,
+    WorkloadOption,
+)
+from pgstrata.cli.output import TextOrJson
+from pgstrata.cli.quiet import progress_console
+
+if TYPE_CHECKING:
+    from pgstrata.measure.two_servers import MeasuredWork
+    from pgstrata.search.bisect.hunt import SearchSettings
+    from pgstrata.search.bisect.line import Range
+
+
+def bisect(
+    step: Annotated[str, typer.Option("--step", metavar="NAME", help="The step that got slower.")],
+    repo: Annotated[
+        Path | None, typer.Option("--repo", metavar="DIR", help="A git repository of PostgreSQL.")
+    ] = None,
+    good: Annotated[
+        str | None, typer.Option("--good", metavar="REF", help="Commit before the change.")
+    ] = None,
+    bad: Annotated[str | None, typer.Option("--bad", metavar="REF", help="Commit after it.")] = None,
+    releases: Annotated[
+        str | None,
+        typer.Option(
+            "--releases", metavar="SPEC,…", help="Instead: servers in their order: pg:13,pg:14,pg:15."
+        ),
+    ] = None,
+    configs: Annotated[
+        str | None,
+        typer.Option(
+            "--configs", metavar="NAME,…", help="Instead: configs of --server: base,base+a1,base+a2."
+        ),
+    ] = None,
+    server: Annotated[
+        str | None, typer.Option("--server", metavar="SPEC", help="The server of --configs, say pg:17.")
+    ] = None,
+    workload: WorkloadOption = "sysbench",
+    scale: SmallScaleOption = None,
+    set_: SetsOption = None,
+    config: ConfigOption = "default",
+    build: BuildOption = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", metavar="S", help="Measured of each server in each comparison.")
+    ] = 20.0,
+    by: Annotated[
+        Literal["rate", "instructions"],
+        typer.Option("--by", help="rate: timed, in turns; instructions: counted, exact on any machine."),
+    ] = "rate",
+    smallest: Annotated[
+        str | None,
+        typer.Option(
+            "--smallest",
+            "--margin",
+            metavar="SHARE",
+            help="Smaller differences are not looked for (default: 1%, of instructions 0.2%).",
+        ),
+    ] = None,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--max-seconds", metavar="S", help="Begin nothing new after so long (default: no limit)."
+        ),
+    ] = None,
+    other_load: OtherLoadOption = "25%",
+    seed: SeedOption = 1,
+    data_dir: DataDirOption = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            "--results", metavar="DIR", help="Folder of this search (default: bisect/…, by its ends)."
+        ),
+    ] = None,
+    no_profile: Annotated[
+        bool, typer.Option("--no-profile", help="No flame graphs of what was found.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the line and what comes next; do nothing.")
+    ] = False,
+    runner: Annotated[
+        bool,
+        typer.Option("--runner", help="For `git bisect run`: is HEAD slower than --good? Exit 0, 1 or 125."),
+    ] = False,
+    format: Annotated[TextOrJson, typer.Option("--format", help="How it is printed.")] = TextOrJson.text,
+) -> None:
+    """Find the commit, release or config that made a step slower, or faster.
+
+    Every build is measured against the good end in turns; what it tells is weighed, not taken for sure. The
+    same command goes on after a stop.
+
+    Exit codes: 0 found; 3 no difference between the ends is proven, or it is not down to one yet; 1 something
+    failed; 2 the question was not valid. With --runner: 0 not slower, 1 slower, 125 unclear or does not
+    build, 128 and more: git bisect has to stop.
+
+    \b
+    Examples:
+      pgstrata bisect --repo ~/postgresql --good REL_16_0 --bad REL_17_0 --step point-query
+      pgstrata bisect --repo . --good HEAD~200 --bad HEAD --step read-only-count --set rows=1000000
+      pgstrata bisect --releases pg:13,pg:14,pg:15,pg:16,pg:17 --step point-query
+      pgstrata bisect --releases pg:13,pg:15,pg:17 --step range-covered-pk --by instructions
+      pgstrata bisect --server pg:17 --configs default,default+a1,default+a17 --step point-query
+      git bisect run pgstrata bisect --runner --repo . --good v1 --step point-query
+    """
+    from pgstrata.cli.compare import load_share, share
+    from pgstrata.errors import PgstrataError, UsageError
+
+    if by == "instructions" and runner:
+        raise UsageError("--runner judges rates", "leave --by out")
+    small = "count" if by == "instructions" else "quick"
+    work = work_of(
+        [step],
+        workload,
+        scale,
+        set_,
+        seconds,
+        seed,
+        data_dir,
+        small=small,
+        other_load=load_share(other_load),
+    )
+    variant = variant_of(config, build)
+    if runner:
+        try:
+            raise typer.Exit(_run_runner(work, variant, repo, good, max_seconds, results))
+        except PgstrataError as error:
+            # 1 … 127 mean "bad" to git bisect
+            error.exit_code = 128
+            raise
+    line = _line(repo, good, bad, releases, configs, server, variant)
+    from pgstrata.search.bisect.hunt import SearchSettings, check
+
+    folder = results or _folder(line, work)
+    least = share("--smallest", smallest or ("0.2%" if by == "instructions" else "1%"))
+    search = SearchSettings(line, work, folder, least, max_seconds, not no_profile, by)
+    if dry_run:
+        check(search)
+        _show_plan(search)
+        return
+    raise typer.Exit(_execute(search, format))
+
+
+def work_of(
+    steps: Sequence[str],
+    workload: str,
+    scale: str | None,
+    sets: list[str] | None,
+    seconds: float,
+    seed: int,
+    data_dir: Path | None,
+    *,
+    small: str = "quick",
+    **more: float,
+) -> MeasuredWork:
+    """The work that options of the command line ask for, at the scale `small` where none is asked for and the
+    workload has it. Raises UsageError."""
+    from pgstrata.errors import UsageError
+    from pgstrata.measure.two_servers import MeasuredWork
+    from pgstrata.suggest import meant
+    from pgstrata.workload import catalog
+
+    if not catalog.is_known(workload):
+        raise UsageError(f"there is no workload {workload!r}", meant(workload, catalog.names(), "workloads"))
+    if scale is None and small in catalog.find(workload).scales:
+        scale = small
+    if not 0.1 <= seconds <= 86_400:
+        raise UsageError(f"--seconds {seconds:g}: between 0.1 and 86400")
+    return MeasuredWork(
+        tuple(steps),
+        workload,
+        scale,
+        tuple(sets or ()),
+        seconds=seconds,
+        seed=seed,
+        data_dir=str(data_dir) if data_dir else None,
+        **more,
+    )
+
+
+def variant_of(config: str, build: str | None) -> dict[str, Any]:
+    """What all servers of a search have in common, as a table of a campaign file."""
+    return {"config": config.split("+")} | ({"build": build} if build else {})
+
+
+def _line(
+    repo: Path | None,
+    good: str | None,
+    bad: str | None,
+    releases: str | None,
+    configs: str | None,
+    server: str | None,
+    variant: dict[str, Any],
+) -> Range:
+    from pgstrata.campaign.file.servers import single_server
+    from pgstrata.errors import UsageError
+    from pgstrata.search.bisect import line
+
+    asked = [
+        name for name, value in (("--repo", repo), ("--releases", releases), ("--configs", configs)) if value
+    ]
+    if len(asked) != 1:
+        raise UsageError(
+            f"{' and '.join(asked)} are two searches" if asked else "nothing to search along",
+            "one of --repo DIR --good REF --bad REF, --releases A,B,C, --server SPEC --configs A,B,C",
+        )
+    if (repo is None and (good or bad)) or (configs is None and server):
+        raise UsageError("--good and --bad go with --repo, --server goes with --configs")
+    if releases is not None:
+        return line.releases(line.split_series(releases), variant)
+    if configs is not None:
+        if server is None:
+            raise UsageError("--configs needs a server", "say --server pg:17")
+        named = single_server(server, f"--server {server}: --configs are of one server", "name one")
+        return line.configs(line.split_series(configs), {**variant, "server": named.spec})
+    assert repo is not None
+    if not good or not bad:
+        raise UsageError("--repo needs both ends", "say --good REF --bad REF")
+    return line.commits(repo, good, bad, variant)
+
+
+def _folder(line: Range, work: MeasuredWork) -> Path:
+    from pgstrata.store import slug
+
+    return Path("bisect") / slug(f"{line.stops[0].name}-{line.stops[-1].name}-{work.step}")
+
+
+def _execute(search: SearchSettings, form: TextOrJson) -> int:
+    from pgstrata.cli.ending import Interruption
+    from pgstrata.cli.output import print_json
+    from pgstrata.measure.interrupt import Interrupted
+    from pgstrata.search.bisect.hunt import hunt
+    from pgstrata.search.bisect.page import write_search
+    from pgstrata.search.bisect.text import record, sentences
+    from pgstrata.server.connect.secrets import shown_words
+
+    console = progress_console()
+    try:
+        found = hunt(search, console)
+    except Interrupted as interrupted:
+        again = shlex.join(["pgstrata", *shown_words(sys.argv[1:])])
+        print(
+            f"stopped; what is measured is kept, the same command goes on: {again}",
+            file=sys.stderr,
+        )
+        raise Interruption(interrupted.exit_code) from interrupted
+    page = write_search(found)
+    if form is TextOrJson.json:
+        print_json(record(found))
+    else:
+        print()
+        for text in sentences(found):
+            print(text)
+    print(f"page: {page.resolve()}", file=sys.stderr if form is TextOrJson.json else sys.stdout)
+    return 0 if found.conclusion.state == "found" else 3
+
+
+def _show_plan(search: SearchSettings) -> None:
+    from pgstrata.search.bisect import state as states
+    from pgstrata.search.bisect.procedure import Procedure
+
+    line = search.line
+    state = states.load(search.folder) if search.folder.is_dir() else None
+    procedure = state.procedure(search.smallest) if state else Procedure(line.n)
+    print(f"{line.n} {line.kind}s, {line.what}; state in {search.folder}")
+    for name, stop in (("good", line.stops[0]), ("bad", line.stops[-1])):
+        print(f"  {name}: {stop.name} {stop.subject}".rstrip())
+    for note in line.notes:
+        print(f"note: {note}")
+    if state and (state.measured or state.set_aside):
+        print(f"{len(state.measured)} measurements are there already")
+    task = procedure.next()
+    if task is None:
+        print("nothing is left to measure")
+    else:
+        print(f"next: {line.stops[task.other].name} against {line.stops[task.base].name}")
+    if not procedure.seen:
+        expected = line.n.bit_length() + 3
+        each = (
+            "two starts of each" if search.by == "instructions" else f"{2 * search.work.seconds:.0f} s each"
+        )
+        print(f"about {expected} builds, {expected + 3} comparisons of {each}, beside loading")
+
+
+def _run_runner(
+    work: MeasuredWork,
+    variant: dict[str, Any],
+    repo: Path | None,
+    good: str | None,
+    max_seconds: float | None,
+    results: Path | None,
+) -> int:
+    from dataclasses import replace
+
+    from pgstrata.cli.ending import Interruption
+    from pgstrata.errors import UsageError
+    from pgstrata.measure.interrupt import Interrupted
+    from pgstrata.search.bisect.runner import judge_head
+
+    if repo is None or not good:
+        raise UsageError("--runner needs --repo DIR and --good REF", "its HEAD is what is judged")
+    work = replace(work, verdict_seconds=max_seconds or 240.0)
+    console = progress_console()
+    try:
+        word, text = judge_head(work, repo, good, variant, results or Path("bisect"), console)
+    except Interrupted as interrupted:
+        raise Interruption(interrupted.exit_code) from interrupted
+    print(f"{word}: {text}")
+    return {"slower": 1, "faster": 0, "same": 0}.get(word, 125)
+
+
+__all__ = ["bisect", "variant_of", "work_of"]

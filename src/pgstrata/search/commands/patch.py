@@ -1,0 +1,143 @@
+"""`pgstrata patch`"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pgstrata.cli.arguments import (
+    BuildOption,
+    ConfigOption,
+    DataDirOption,
+    OtherLoadOption,
+    SeedOption,
+    SetsOption,
+    SmallScaleOption,
+    WorkloadOption,
+)
+from pgstrata.cli.quiet import progress_console
+from pgstrata.search.commands.bisect import work_of
+
+
+class MailFormat(StrEnum):
+    """How the tables are printed."""
+
+    text = "text"
+    markdown = "markdown"
+    json = "json"
+
+
+def patch(
+    patches: Annotated[
+        list[str],
+        typer.Argument(metavar="PATCH…|BRANCH", help="Files with patches in their order, or one branch."),
+    ],
+    repo: Annotated[Path, typer.Option("--repo", metavar="DIR", help="A git repository of PostgreSQL.")],
+    base: Annotated[str, typer.Option("--base", metavar="REF", help="The commit they are made on.")],
+    step: Annotated[
+        list[str] | None,
+        typer.Option("--step", metavar="NAME", help="Only this step (default: all). Repeatable."),
+    ] = None,
+    each: Annotated[
+        bool, typer.Option("--each", help="Every commit of the branch against the one before.")
+    ] = False,
+    workload: WorkloadOption = "sysbench",
+    scale: SmallScaleOption = None,
+    set_: SetsOption = None,
+    config: ConfigOption = "default",
+    build: BuildOption = None,
+    margin: Annotated[
+        str, typer.Option("--margin", metavar="SHARE", help="Smallest difference that counts: 2% or 0.02.")
+    ] = "2%",
+    max_seconds: Annotated[
+        float, typer.Option("--max-seconds", metavar="S", help="Measured of a step, both servers together.")
+    ] = 240.0,
+    other_load: OtherLoadOption = "25%",
+    seed: SeedOption = 1,
+    data_dir: DataDirOption = None,
+    results: Annotated[
+        Path | None,
+        typer.Option("--results", metavar="DIR", help="Folder of the runs and pages (default: patch/…)."),
+    ] = None,
+    no_profile: Annotated[bool, typer.Option("--no-profile", help="No flame graphs.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what is built and compared; do nothing.")
+    ] = False,
+    format: Annotated[MailFormat, typer.Option("--format", help="How it is printed.")] = MailFormat.text,
+) -> None:
+    """What a patch does to the speed: base and patched server measured in turns until it is known.
+
+    Of several patches each is measured against the one before it, and the last against the base. The table is
+    made to be pasted into a mail; the page of each comparison has profiles and everything else.
+
+    Exit codes: 0 every step is known not to be slower; 1 one is, or something failed; 3 one is unclear; 2 the
+    question was not valid.
+
+    \b
+    Examples:
+      pgstrata patch faster.patch --repo ~/postgresql --base master --step point-query
+      pgstrata patch v3-0001-a.patch v3-0002-b.patch --repo . --base origin/master --format markdown
+      pgstrata patch my-branch --repo . --base master --each --workload pgbench --set clients=4
+    """
+    from pgstrata.cli.compare import load_share, share
+    from pgstrata.cli.ending import Interruption
+    from pgstrata.cli.output import print_json
+    from pgstrata.errors import UsageError
+    from pgstrata.measure.interrupt import Interrupted
+    from pgstrata.measure.progress import plain_lines
+    from pgstrata.search.commands.bisect import variant_of
+    from pgstrata.search.patch import page as mail
+    from pgstrata.search.patch.compare import compare_series, pairs_of
+    from pgstrata.search.patch.series import series_of
+    from pgstrata.server.connect.secrets import shown_words
+    from pgstrata.store import slug
+
+    if not 0.1 <= max_seconds <= 30 * 86_400:
+        raise UsageError(f"--max-seconds {max_seconds:g}: between 0.1 and 2592000")
+    work = work_of(
+        step or [],
+        workload,
+        scale,
+        set_,
+        20.0,
+        seed,
+        data_dir,
+        margin=share("--margin", margin),
+        verdict_seconds=max_seconds,
+        other_load=load_share(other_load),
+    )
+    variant: dict[str, Any] = variant_of(config, build)
+    series = series_of(repo, base, patches, variant, each=each)
+    folder = results or Path("patch") / slug(f"{base}-{series.members[-1].name}-{workload}")
+    if dry_run:
+        for member in series.members:
+            print(f"build {member.name}: {member.what}")
+        for one, other in pairs_of(series):
+            print(f"compare {other.name} against {one.name}")
+        return
+    console = progress_console()
+    for note in series.notes:
+        plain_lines(console)(f"note: {note}")
+    try:
+        outcome = compare_series(series, work, folder, console, profile=not no_profile)
+    except Interrupted as interrupted:
+        again = shlex.join(["pgstrata", *shown_words(sys.argv[1:])])
+        print(f"stopped; finished comparisons are kept, the same command goes on: {again}", file=sys.stderr)
+        raise Interruption(interrupted.exit_code) from interrupted
+    pages = mail.write_pages(outcome)
+    if format is MailFormat.json:
+        print_json(mail.record(outcome))
+    else:
+        print(mail.text(outcome, markdown=format is MailFormat.markdown), end="")
+    for page in pages:
+        print(f"page: {page.resolve()}", file=sys.stderr)
+    words = [s.verdict.word for one in outcome.compared for s in one.comparison.steps]
+    raise typer.Exit(1 if "slower" in words else 3 if "unclear" in words or not words else 0)
+
+
+__all__ = ["patch"]

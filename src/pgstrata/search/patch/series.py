@@ -1,0 +1,131 @@
+"""What is compared: a base commit and patches upon it, or a base and the commits of a branch."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pgstrata.errors import UsageError
+from pgstrata.files.user_files import shown
+from pgstrata.search.bisect.line import commits
+from pgstrata.server.source.failure import BuildError
+from pgstrata.server.source.git import commit_of, repository, tree_of
+from pgstrata.server.source.git_command import run_git
+from pgstrata.server.source.patch import apply_patch
+
+Json = dict[str, Any]
+
+MOST = 30
+"""Commits of a branch that are compared one by one."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """The base, or one of the series on it. name: its label. variant: table of a campaign file. what: subject
+    or file."""
+
+    name: str
+    variant: Json = field(repr=False)
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class Series:
+    """members: the base first, each with everything of those before it."""
+
+    repo: Path
+    base: str
+    members: Sequence[Member]
+    notes: Sequence[str] = ()
+
+
+def series_of(repo: Path, base: str, names: Sequence[str], variant: Json, *, each: bool = False) -> Series:
+    """From files with patches, in their order, or the name of one branch. each: its commits one by one.
+
+    Raises UsageError for a ref or file that is not there, a branch that does not hold the base, and a patch
+    that does not apply, with its hunk and file.
+    """
+    repo = repository(repo)
+    commit = commit_of(repo, base)
+    first = Member("base", {**variant, "server": f"git:{repo}#{commit}"}, f"{base} ({commit[:10]})")
+    files = [Path(name).expanduser() for name in names]
+    if all(file.is_file() for file in files):
+        return _of_files(repo, base, commit, first, files, variant)
+    if len(names) > 1:
+        missing = next(name for name, file in zip(names, files, strict=True) if not file.is_file())
+        raise UsageError(f"there is no patch {shown(missing)}", "name files, or one branch")
+    return _of_branch(repo, base, commit, first, names[0], variant, each)
+
+
+def _of_files(
+    repo: Path, base: str, commit: str, first: Member, files: Sequence[Path], variant: Json
+) -> Series:
+    patches = [str(file.resolve()) for file in files]
+    twice = next((p for p in patches if patches.count(p) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{shown(twice)} is there twice", "name each patch once, in the order they apply")
+    check_patches(repo, commit, files)
+    names = _labels([file.name.removesuffix(".patch").removesuffix(".diff") for file in files])
+    spec = f"git:{repo}#{commit}"
+    members = [
+        Member(name, {**variant, "server": spec, "patches": patches[: number + 1]}, files[number].name)
+        for number, name in enumerate(names)
+    ]
+    return Series(repo, base, [first, *members])
+
+
+def _of_branch(
+    repo: Path, base: str, commit: str, first: Member, branch: str, variant: Json, each: bool
+) -> Series:
+    tip = commit_of(repo, branch)
+    if tip == commit:
+        raise UsageError(f"{branch} is the base itself", "name a branch with commits of its own")
+    fork = run_git(repo, "merge-base", commit, tip).decode().strip()
+    if fork != commit:
+        raise UsageError(
+            f"{branch} is not made on {base}: other commits would be part of the difference",
+            f"rebase it, or say --base {fork[:10]}, where it began",
+        )
+    line = commits(repo, commit, tip, variant)
+    stops = line.stops[1:] if each else [line.stops[-1]]
+    if len(stops) > MOST:
+        raise UsageError(
+            f"{branch} has {len(stops)} commits, at most {MOST} are compared one by one",
+            "leave out --each, or search: pgstrata bisect",
+        )
+    names = _labels([stop.name for stop in stops] if each else [branch])
+    members = [
+        Member(name, dict(stop.variant), f"{stop.name} {stop.subject}" if each else f"{line.n} commits")
+        for name, stop in zip(names, stops, strict=True)
+    ]
+    return Series(repo, base, [first, *members], line.notes)
+
+
+def check_patches(repo: Path, commit: str, files: Sequence[Path]) -> None:
+    """Applies them to a copy of the tree, before anything is built. Raises UsageError with hunk and file."""
+    tree = tree_of(repo, commit)
+    with tempfile.TemporaryDirectory(prefix="pgstrata-patch-") as folder:
+        tree.write(Path(folder))
+        for file in files:
+            try:
+                apply_patch(Path(folder), file.resolve())
+            except BuildError as error:
+                raise UsageError(error.message, error.hint) from error
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    """Short and unlike each other; `base` is taken."""
+    found: list[str] = []
+    for name in names:
+        plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in name)[:60].strip("-.") or "patch"
+        number = 1
+        while (label := plain if number == 1 else f"{plain}-{number}") in {*found, "base"}:
+            number += 1
+        found.append(label)
+    return found
+
+
+__all__ = ["Member", "Series", "check_patches", "series_of"]

@@ -1,0 +1,29 @@
+"""Runs that counted instructions: another measurement than the timed runs beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pgstrata.store.read import Run
+
+COUNTED = ".counted"
+"""Ends the workload of a run that counted: it is another measurement than the timed one, with runs of its
+own."""
+
+
+def counted_runs(runs: Iterable[Run]) -> list[Run]:
+    """Those that counted; of one variant and workload the newest, a failed one only where there is no
+    other."""
+    newest: dict[tuple[str, str], Run] = {}
+    for run in sorted(runs, key=lambda r: (r.done, r.record.started)):
+        if run.record.counted is not None:
+            newest[run.variant, run.workload] = run
+    return list(newest.values())
+
+
+def plain_workload(run: Run) -> str:
+    """The workload of a counted run as the campaign calls it."""
+    return run.workload.removesuffix(COUNTED)
+
+
+__all__ = ["COUNTED", "counted_runs", "plain_workload"]

@@ -1,0 +1,219 @@
+"""More, fewer, same or unclear of counts, and the functions that account for a difference."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from pgstrata.cli.output import aligned
+from pgstrata.count.text import text
+from pgstrata.count.verdicts import (
+    CountVerdict,
+    by_line,
+    compare_counts,
+    estimate_counts,
+    function_changes,
+    line_of,
+    precise,
+    sentence,
+)
+from pgstrata.stats.verdict import interval, judge, p_value
+from pgstrata.store.choose import Side
+from pgstrata.store.names import RunKey
+from pgstrata.store.read import Run, read_run
+from pgstrata.store.record import CountedRole, CountedStep, CountRecord
+from support.runs import make_run
+
+
+def word(base: list[float], other: list[float], margin: float = 0.002) -> str:
+    found = estimate_counts(base, other)
+    return judge(found, interval(found), p_value(found), margin=margin).word
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "expected"),
+    [
+        ([1000, 1000.1, 999.9], [1005, 1005.1, 1004.9], "slower"),
+        ([1000, 1000.1, 999.9], [995, 995.1, 994.9], "faster"),
+        ([1000, 1000.1, 999.9], [1001, 1001.1, 1000.9], "same"),
+        ([1000, 1010, 990], [1004, 994, 1014], "unclear"),
+        ([1000], [1100], "unclear"),  # one start each has no interval
+    ],
+)
+def test_words_of_counts(base: list[float], other: list[float], expected: str) -> None:
+    assert word(base, other) == expected
+
+
+def test_starts_that_agree_by_chance_do_not_prove_the_last_instruction() -> None:
+    found = estimate_counts([1e6, 1e6], [1e6 + 1, 1e6 + 1])
+    low, high = interval(found)
+    assert low < 0 < high
+    assert p_value(found) > 0.05
+
+
+def test_starts_are_added_until_the_interval_reaches_half_the_margin() -> None:
+    assert precise(estimate_counts([1000, 1000.1], [1000, 1000.1]), 0.002)
+    assert not precise(estimate_counts([1000, 1002], [1000, 1002]), 0.002)
+    assert not precise(estimate_counts([1000], [1000]), 0.002)
+
+
+def test_libraries_are_one_line_and_copies_of_a_function_are_it() -> None:
+    assert line_of("/lib/x86_64-linux-gnu/libc.so.6", "memcpy") == "library libc"
+    assert line_of("/usr/lib/libLLVM-14.so.1", "foo") == "library libLLVM-14"
+    assert line_of("/srv/bin/postgres", "fasthash64.constprop.14") == "fasthash64"
+    assert line_of("/srv/bin/postgres", "0x0000000000123") == "code without a name in postgres"
+    assert line_of("/tmp/burn.so", "burn") == "burn"
+
+
+def test_differences_of_functions_add_up_and_new_and_gone_ones_are_named() -> None:
+    base, other = {"hash_any": 100.0, "scan": 900.0}, {"hash_bytes": 110.0, "scan": 921.0}
+    found = function_changes(base, other)
+    assert sum(c.difference for c in found) == sum(other.values()) - sum(base.values())
+    assert [(c.function, c.state) for c in found] == [
+        ("hash_bytes", "new"),
+        ("hash_any", "gone"),
+        ("scan", ""),
+    ]
+    assert math.isclose(found[2].share, 0.021)
+
+
+def test_functions_of_other_steps_and_roles_do_not_count() -> None:
+    import polars as pl
+
+    rows = [
+        ("a", "query", "f", 1.0),
+        ("a", "insert", "f", 2.0),
+        ("b", "query", "f", 4.0),
+        ("a", "query", "g", 8.0),
+    ]
+    table = pl.DataFrame(rows, schema=["step", "role", "function", "instructions"], orient="row")
+    assert by_line(table.with_columns(object=pl.lit("postgres")), "a", "query") == {"f": 1.0, "g": 8.0}
+
+
+def test_the_sentence_names_what_moved_the_same_way() -> None:
+    verdict = CountVerdict(
+        workload="sysbench", step="point-query", role="query", headline=True, base=1000.0, other=1031.0,
+        word="more", ratio=1.031, low=1.03, high=1.032, margin=0.002, confidence=0.95, starts=(3, 3),
+        p_value=0.0, adjusted_p=0.0, reason="",
+    )  # fmt: skip
+    changes = function_changes({"ExecInitExpr": 100.0, "scan": 900.0}, {"ExecInitExpr": 133.0, "scan": 898.0})
+    assert sentence(verdict, changes) == "3.1 % more instructions, of them 3.3 % in ExecInitExpr"
+
+
+def counted_run(
+    root: Path,
+    variant: str,
+    *,
+    instructions: tuple[float, ...] = (1000.0, 1000.0),
+    timed: tuple[float, ...] = (0.0, 0.0),
+    **how: Any,
+) -> Run:
+    """A run that counted these instructions for each query."""
+    run = read_run(make_run(root, RunKey("mine", variant, "insert.counted", 1), **how))
+    assert isinstance(run, Run)
+    role = CountedRole(operations=100, instructions=instructions, timed=timed)
+    step = CountedStep(
+        name="qr100", order=1, group="", reads_only=True, role="query", warm=25, roles={"query": role}
+    )
+    record = CountRecord(
+        engine="valgrind", tool="", event="", margin=0.002, settings={}, symbols="all", steps=(step,)
+    )
+    return replace(run, record=structs.replace(run.record, steps=(), counted=record))
+
+
+@pytest.mark.parametrize(
+    ("how", "word"),
+    [({}, "same"), ({"options": {"rows": 7}}, "unclear"), ({"seed": 2}, "unclear"), ({"seconds": 9}, "same")],
+)
+def test_counts_of_other_work_are_not_judged(tmp_path: Path, how: dict[str, Any], word: str) -> None:
+    base = Side("base", (counted_run(tmp_path, "pg16.10-base"),))
+    other = Side("other", (counted_run(tmp_path, "pg17.1-base", **how),))
+    verdict = compare_counts(base, [other])[0].steps[0]
+    assert verdict.word == word
+    assert ("other work" in verdict.reason) == (word == "unclear")
+
+
+def verdict_of(root: Path, base: dict[str, Any], other: dict[str, Any]) -> CountVerdict:
+    sides = [
+        Side(name, (counted_run(root, f"pg{name}-base", **what),))
+        for name, what in (("16", base), ("17", other))
+    ]
+    return compare_counts(sides[0], sides[1:])[0].steps[0]
+
+
+SAME = {"instructions": (10_000.0, 10_001.0, 9_999.0)}
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "word"),
+    [
+        # 15 % of an operation in what nobody judges
+        ({**SAME, "timed": (50.0, 52.0, 51.0)}, {**SAME, "timed": (1550.0, 1553.0, 1549.0)}, "unclear"),
+        ({**SAME, "timed": (50.0, 52.0, 51.0)}, {**SAME, "timed": (50.0, 54.0, 51.0)}, "same"),
+        # waiting differs from start to start, so nothing is proven of it
+        ({**SAME, "timed": (50.0, 90.0, 51.0)}, {**SAME, "timed": (90.0, 54.0, 130.0)}, "same"),
+        # more of what is judged, and as many fewer of what is not
+        (
+            {**SAME, "timed": (200.0, 200.0, 201.0)},
+            {"instructions": (10_100.0, 10_101.0, 10_099.0), "timed": (100.0, 101.0, 99.0)},
+            "unclear",
+        ),
+        # both went the same way
+        (
+            {**SAME, "timed": (100.0, 100.0, 101.0)},
+            {"instructions": (10_100.0, 10_101.0, 10_099.0), "timed": (200.0, 201.0, 199.0)},
+            "more",
+        ),
+    ],
+)
+def test_a_difference_in_what_is_left_out_forbids_the_word(
+    tmp_path: Path, base: dict[str, Any], other: dict[str, Any], word: str
+) -> None:
+    verdict = verdict_of(tmp_path, base, other)
+    assert verdict.word == word, verdict.reason
+    assert verdict.left_out is not None and 0 < verdict.left_out.other < 0.2
+    if word == "unclear":
+        assert "left out of the count differs" in verdict.reason
+    json.dumps(verdict.record(), allow_nan=False)
+
+
+def test_the_share_that_is_left_out_stands_beside_the_verdict(tmp_path: Path) -> None:
+    sides = [
+        Side(variant, (counted_run(tmp_path, variant, timed=timed),))
+        for variant, timed in (("pg16.10-base", (10.0, 11.0)), ("pg17.1-base", (20.0, 21.0)))
+    ]
+    lines = text(sides[0], sides[1:], compare_counts(sides[0], sides[1:]), aligned)
+    assert any("left out" in line for line in lines)
+    assert any("1.04%, 2.01%" in line for line in lines), lines
+    (alone,) = [line for line in text(sides[1], [], [], aligned) if "qr100" in line]
+    assert "2.01%" in alone
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "word"),
+    [
+        # the same table at five starts, all-visible to a different degree
+        ((123e6, 142e6, 131e6, 127e6, 140e6), (133e6, 124e6, 141e6, 130e6, 136e6), "unclear"),
+        ((123e6, 142e6, 131e6, 127e6, 140e6), (150e6, 169e6, 160e6, 155e6, 166e6), "unclear"),
+        # many starts make an interval that is narrow enough
+        (
+            tuple(1000.0 + 3 * (n % 2) for n in range(60)),
+            tuple(1000.0 + 3 * (n % 2) for n in range(60)),
+            "unclear",
+        ),
+        # whichever starts are compared, the other needs a third more
+        ((1000.0, 1003.0, 1001.0), (1330.0, 1331.0, 1330.0), "more"),
+    ],
+)
+def test_starts_that_differ_beyond_the_margin_are_not_averaged(
+    tmp_path: Path, base: tuple[float, ...], other: tuple[float, ...], word: str
+) -> None:
+    verdict = verdict_of(tmp_path, {"instructions": base}, {"instructions": other})
+    assert verdict.word == word
+    assert "starts of pg16-base differ by" in verdict.reason

@@ -1,0 +1,216 @@
+"""`pgstrata bisect` on real servers: found, killed and gone on with, two at once; and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pgstrata.cli.main import invoke
+from pgstrata.search.bisect.hunt import TRIES
+from pgstrata.server.find.model import Server
+from support.program import Program, Running, living_in
+from support.tree import commit, git, repository
+
+
+def measured(place: Path) -> int:
+    """How many measurements are on disk."""
+    file = place / "search/bisect.json"
+    return len(json.loads(file.read_text())["measured"]) if file.exists() else 0
+
+
+@contextmanager
+def busy_cpus() -> Iterator[None]:
+    """Something else has work for every CPU."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+@pytest.mark.timeout(3600)  # a dozen servers; the limit is for machines that are busy otherwise
+def test_a_search_that_is_killed_goes_on_and_finds_the_slow_config(
+    delays: list[str], place: Path, pgstrata: Program
+) -> None:
+    with busy_cpus():
+        running = Running(place, delays)
+        running.wait_for(lambda: measured(place) == 1)
+    assert len(json.loads((place / "search/bisect.json").read_text())["disturbed"]) == TRIES - 1
+    second = pgstrata(*delays)
+    assert second.returncode == 1
+    assert f"process {running.process.pid}" in second.stderr
+    assert "Traceback" not in second.stderr
+    running.wait_for_text("2: the bad end slow")
+    running.wait_for(lambda: running.child("postgres"))
+    running.process.send_signal(signal.SIGKILL)
+    running.end()
+    running.output.unlink()
+    assert measured(place) == 1
+    until = time.monotonic() + 60
+    while living_in(place):
+        assert time.monotonic() < until, living_in(place)
+        time.sleep(0.1)
+
+    done = pgstrata(*delays, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert "going on: 1 measurements are there already" in done.stderr
+    found = json.loads(done.stdout)
+    assert found["state"] == "found"
+    assert [(g["first"]["id"], g["last"]["id"]) for g in found["groups"]] == [("./slow.conf", "./slow.conf")]
+    assert found["effect"]["ratio"] < 0.6
+    assert found["groups"][0]["against_parent"]["ratio"] < 0.6
+    assert {m["why"] for m in found["measured"]} >= {"ends", "search", "culprit"}
+    page = (place / "search/index.html").read_text()
+    assert "since slow" in page and "effects" in page and "posterior" in page
+    assert (place / "search/tables/measurements.csv").read_text().count("\n") == len(found["measured"]) + 1
+
+    again = pgstrata(*delays)
+    assert again.returncode == 0 and "since slow" in again.stdout
+    assert "no evidence: others used the CPUs" in again.stdout
+    assert measured(place) == len(found["measured"])
+    other = pgstrata(*delays, "--seed", "2")
+    assert other.returncode == 2 and "differs in seed" in other.stderr
+    (place / "delay.sql").write_text("SELECT 1;\n")
+    edited = pgstrata(*delays)
+    assert edited.returncode == 2 and "differs in files" in edited.stderr
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+@pytest.mark.timeout(3600)
+def test_a_search_by_instructions_finds_the_config_with_the_longer_path(
+    place: Path, pgstrata: Program, pg17: Server
+) -> None:
+    # the same binaries; the second one writes a line of the log for each statement
+    for name, least in (("quiet", -1), ("talks", 0)):
+        (place / f"{name}.conf").write_text(f"log_min_duration_statement = {least}\n")
+    searching = [
+        *("bisect", "--server", pg17.spec, "--configs", "./quiet.conf,./talks.conf"),
+        *("--workload", "pgbench", "--step", "select-only-prepared-c1", "--by", "instructions"),
+        *("--set", 'builtin=["select-only"]', "--set", 'modes=["prepared"]'),
+        *("--data-dir", str(place / "data"), "--results", str(place / "search")),
+    ]
+    done = pgstrata(*searching, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["state"], found["by"]) == ("found", "instructions")
+    assert [group["last"]["position"] for group in found["groups"]] == [1]
+    assert "more instructions" in found["answer"]
+    assert found["effect"]["low"] > 1
+    assert len(found["measured"]) == 2
+    assert "base, pgbench.counted: starts of other counts are kept: " in done.stderr
+    page = (place / "search/index.html").read_text()
+    assert "What accounts for it" in page
+    assert "queries/s" not in page
+    other = pgstrata(*[word for word in searching if word not in ("--by", "instructions")])
+    assert other.returncode == 2, "a search by the rate is another one"
+
+
+def test_what_comes_is_shown_without_doing_it(delays: list[str], place: Path, pgstrata: Program) -> None:
+    done = pgstrata(*delays, "--dry-run")
+    assert done.returncode == 0
+    assert "2 configs, quick1 … slow" in done.stdout
+    assert "next: slow against quick1" in done.stdout
+    assert not (place / "search").exists()
+
+
+def test_a_search_out_of_time_says_that_nothing_is_known_yet(
+    delays: list[str], place: Path, pgstrata: Program
+) -> None:
+    done = pgstrata(*delays, "--max-seconds", "0")
+    assert done.returncode == 3, done.stderr
+    assert "Nothing is known yet of slow against quick1" in done.stdout
+    assert "the same command goes on" in done.stdout
+    assert "Nothing has been measured yet" in (place / "search/index.html").read_text()
+
+
+def test_scripts_of_ones_own_have_no_scale_and_can_be_counted(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    (place / "one.sql").write_text("SELECT 1;\n")
+    line = ["bisect", "--releases", "pg:16,pg:17", "--by", "instructions", "--dry-run"]
+    assert invoke([*line, "--workload", "custom", "--set", 'scripts=["one.sql"]', "--step", "one"]) == 0
+    assert "comparisons of two starts of each" in capsys.readouterr().out
+
+
+@pytest.fixture
+def repo(place: Path) -> Path:
+    """Two commits, tagged v1 and v2, of a tree that is no PostgreSQL to be measured."""
+    folder = repository(place / "repo")
+    git(folder, "tag", "v1")
+    (folder / "file").write_text("2\n")
+    commit(folder, "two")
+    git(folder, "tag", "v2")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "hint"),
+    [
+        ("--repo repo --good v1 --bad v22 --step point-query", "no commit 'v22'", "v2"),
+        ("--repo repo --good v2 --bad v1 --step point-query", "is older than the good end", "--good v1"),
+        ("--repo repo --good v1 --step point-query", "needs both ends", "--bad REF"),
+        ("--repo nowhere --good v1 --bad v2 --step point-query", "there is no folder", ""),
+        ("--step point-query", "nothing to search along", "--releases"),
+        ("--repo repo --good v1 --bad v2 --step point-qery", "no step 'point-qery'", "point-query"),
+        ("--repo repo --good v1 --bad v2 --step x --workload sysbensh", "no workload 'sysbensh'", "sysbench"),
+        ("--repo repo --good v1 --bad v2 --step point-query --build 03", "no build called '03'", "o2"),
+        ("--repo repo --good v1 --bad v2 --step point-query --config a1x", "a1x", ""),
+        ("--repo repo --good v1 --bad v2 --step point-query --set row=1", "no workload here has", "rows"),
+        ("--releases pg:17 --step point-query", "two places", "--releases FIRST,SECOND"),
+        ("--releases pg:13,pg:17 --repo repo --step point-query", "two searches", ""),
+        ("--configs a,b --step point-query", "needs a server", "--server pg:17"),
+        ("--repo repo --good v1 --bad v2 --step point-query --smallest 3", "not a share", "3%"),
+        ("--repo repo --good v1 --bad v2 --step point-query --seconds 0", "between", ""),
+    ],
+)
+def test_what_is_no_search_is_refused_in_a_sentence(
+    options: str,
+    said: str,
+    hint: str,
+    repo: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(repo.parent)
+    assert invoke(["bisect", *options.split()]) == 2
+    told = capsys.readouterr().err
+    assert said in told and hint in told
+    assert told.count("error:") == 1
+
+
+def test_git_bisect_is_told_to_stop_never_that_a_mistake_is_bad(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repo.parent)
+    runner = ["bisect", "--runner", "--repo", "repo", "--step", "point-query"]
+    assert invoke([*runner, "--good", "v9"]) == 128
+    assert invoke(runner) == 128
+    assert invoke([*runner, "--good", "v2"]) == 0
+    assert "the good end itself" in capsys.readouterr().out
+
+
+def test_a_commit_that_does_not_build_is_skipped_by_git_bisect(place: Path, pgstrata: Program) -> None:
+    folder = repository(place / "repo")
+    git(folder, "tag", "v1")
+    (folder / "src/backend/main.c").write_text("this is no C\n")
+    commit(folder, "broken")
+    done = pgstrata(
+        *("bisect", "--runner", "--repo", "repo", "--good", "v1", "--step", "point-query"),
+        *("--data-dir", "data"),
+        PGSTRATA_CACHE=str(place / "cache"),
+    )
+    assert done.returncode == 125, done.stderr
+    assert "broken" in done.stdout

@@ -1,0 +1,120 @@
+"""The page and the words of a search, from a state as a search leaves it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from pgstrata.measure.two_servers import MeasuredWork
+from pgstrata.search.bisect import state as states
+from pgstrata.search.bisect.hunt import SearchResult, SearchSettings
+from pgstrata.search.bisect.line import commits
+from pgstrata.search.bisect.page import write_search
+from pgstrata.search.bisect.procedure import TaskOutcome
+from pgstrata.search.bisect.state import Measurement, SetAside
+from pgstrata.search.bisect.text import headline, record, sentences
+from support.tree import commit, git, repository
+
+CULPRIT = 12
+COMMITS = 20
+EVIL = "</script><script>alert(1)</script>"
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> SearchResult:
+    """A search over 20 commits to its end; one does not build. The culprit's subject is no
+    friend of pages."""
+    return searched(tmp_path, -0.04)
+
+
+def searched(folder: Path, effect: float) -> SearchResult:
+    repo = repository(folder / "repo")
+    git(repo, "tag", "good")
+    for number in range(1, COMMITS + 1):
+        (repo / "file").write_text(f"{number}\n")
+        commit(repo, f"change {number} {EVIL if number == CULPRIT else ''}".strip())
+    line = commits(repo, "good", "main", {})
+    search = SearchSettings(line, MeasuredWork(("point-query",)), folder / "search")
+    search.folder.mkdir()
+    state = states.begin(search.folder, line, search.question())
+    while task := (procedure := state.procedure(0.01)).next():
+        if task.other == 15:
+            state.set_aside.append(
+                SetAside(15, "it did not build: main.c:1: error", "2026-01-01T00:00:00+00:00")
+            )
+            continue
+        value = effect * ((task.other >= CULPRIT) - (task.base >= CULPRIT))
+        seen = TaskOutcome(task.base, task.other, value, 0.003, why=task.why)
+        when = "2026-01-01T00:00:00+00:00"
+        state.measured.append(
+            Measurement(
+                task.base, task.other, task.why, seen.log_ratio, seen.error, 900,
+                10_000.0, 9_600.0, "queries/s", "m", 40.0, 60.0, 110.0, when,
+            )
+        )  # fmt: skip
+    return SearchResult(search, state, procedure.conclusion())
+
+
+def test_the_page_names_the_commit_with_its_message_and_diffstat(found: SearchResult) -> None:
+    page = write_search(found)
+    text = page.read_text()
+    assert EVIL not in text
+    assert "change 12 &lt;/script&gt;" in text
+    assert "3.9 % slower" in text
+    assert "file | 2 +-" in text
+    assert 'id="effects"' in text and 'id="posterior"' in text
+    assert found.search.line.stops[CULPRIT].id in text
+    assert "it did not build: main.c:1: error" in text
+    assert "1 commit could not be measured and is no evidence." in text
+    assert (page.parent / "plotly.min.js").exists()
+    table = (page.parent / "tables/measurements.csv").read_text()
+    assert table.count("\n") == len(found.state.measured) + 1
+
+
+def test_the_answer_is_one_sentence_with_its_interval(found: SearchResult) -> None:
+    stop = found.search.line.stops[CULPRIT]
+    assert headline(found).endswith(f"since {stop.name} (change 12 {EVIL}).")
+    assert "slower (" in headline(found)
+    assert any("tester" in text and "against what is before it" in text for text in sentences(found))
+
+
+def test_a_search_that_is_not_at_its_end_tells_how_many_changes_there_are_and_where(
+    found: SearchResult,
+) -> None:
+    def after(*levels: tuple[int, int, float]) -> str:
+        measured = [
+            structs.replace(found.state.measured[0], base=base, other=place, log_ratio=level)
+            for base, place, level in levels
+        ]
+        state = structs.replace(found.state, measured=measured, set_aside=[])
+        return headline(SearchResult(found.search, state, state.procedure(0.01).conclusion()))
+
+    names = [stop.name for stop in found.search.line.stops]
+    one = after((0, COMMITS, -0.04), (0, COMMITS, -0.04), (0, 4, 0.0))
+    assert f"not down to one commit yet: one of 16 commits, {names[5]} … {names[20]}, made" in one
+    levels = [(0, 4, 0.0), (0, 8, -0.04), (0, 12, -0.04), (0, 13, -0.08)]
+    two = after((0, COMMITS, -0.08), (0, COMMITS, -0.08), *levels)
+    assert "2 changes are suspected" in two
+    assert f"1. one of 4 commits, {names[5]} … {names[8]}; 2. {names[13]} (change 13)" in two
+    ends = [(0, COMMITS, -0.04), (0, COMMITS, -0.04)]
+    doubted = after(*ends, (0, 4, 0.0), (0, 5, -0.04), (4, 5, 0.0))
+    assert f"one change is suspected, in {names[5]} (change 5)." in doubted
+
+
+def test_json_holds_everything_that_was_measured(found: SearchResult) -> None:
+    made = record(found)
+    assert made["state"] == "found"
+    assert made["groups"][0]["first"]["position"] == CULPRIT
+    assert made["groups"][0]["against_parent"]["ratio"] == pytest.approx(0.9608, abs=1e-3)
+    assert len(made["measured"]) == len(found.state.measured)
+    assert made["measured"][0]["low"] < made["measured"][0]["ratio"] < made["measured"][0]["high"]
+
+
+def test_no_difference_is_said_with_what_could_have_been_seen(tmp_path: Path) -> None:
+    found = searched(tmp_path, 0.0)
+    assert headline(found).startswith("No difference is proven: ")
+    assert "would have been found in 9 of 10 cases" in headline(found)
+    assert record(found)["groups"] == []
+    assert "posterior" not in write_search(found).read_text()

@@ -1,0 +1,103 @@
+"""What `pgstrata patch` compares: patches in their order, a branch, its commits; and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pgstrata.cli.main import invoke
+from pgstrata.errors import UsageError
+from pgstrata.search.patch.compare import pairs_of
+from pgstrata.search.patch.series import series_of
+from support.tree import commit, git, repository
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """main with two commits, and a branch `mine` with two more on the first."""
+    folder = repository(tmp_path / "repo")
+    (folder / "file").write_text("1\n2\n3\n")
+    commit(folder, "a file")
+    git(folder, "tag", "v1")
+    git(folder, "checkout", "-q", "-b", "mine")
+    for text, subject in (("1\n2\nthree\n", "three"), ("1\ntwo\nthree\n", "two")):
+        (folder / "file").write_text(text)
+        commit(folder, subject)
+    git(folder, "checkout", "-q", "main")
+    (folder / "other").write_text("x\n")
+    commit(folder, "goes on")
+    return folder
+
+
+@pytest.fixture
+def patches(repo: Path, tmp_path: Path) -> list[str]:
+    """The two commits of `mine` as files."""
+    return git(repo, "format-patch", "-q", "-o", str(tmp_path), "v1..mine").split() or sorted(
+        map(str, tmp_path.glob("*.patch"))
+    )
+
+
+def test_each_patch_is_compared_with_the_one_before_and_the_last_with_the_base(
+    repo: Path, patches: list[str]
+) -> None:
+    series = series_of(repo, "v1", patches, {"config": ["default"]})
+    names = [(base.name, other.name) for base, other in pairs_of(series)]
+    assert names == [("base", "0001-three"), ("0001-three", "0002-two"), ("base", "0002-two")]
+    assert [member.variant.get("patches", []) for member in series.members] == [[], patches[:1], patches]
+    assert len({member.variant["server"] for member in series.members}) == 1
+
+
+def test_a_branch_is_one_and_with_each_its_commits(repo: Path) -> None:
+    assert [m.name for m in series_of(repo, "v1", ["mine"], {}).members] == ["base", "mine"]
+    each = series_of(repo, "v1", ["mine"], {}, each=True)
+    assert [m.what.partition(" ")[2] for m in each.members[1:]] == ["three", "two"]
+    assert len(pairs_of(each)) == 3
+
+
+def test_a_patch_that_does_not_apply_is_named_with_hunk_and_file(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repo.parent)
+    wrong = "--- a/file\n+++ b/file\n@@ -1,3 +1,3 @@\n one\n-nothing like it\n+else\n end\n"
+    Path("wrong.patch").write_text(wrong)
+    assert invoke(["patch", "wrong.patch", "--repo", "repo", "--base", "v1", "--step", "point-query"]) == 2
+    told = capsys.readouterr().err
+    assert "the patch wrong.patch does not apply: hunk 1 does not fit file at line 1" in told
+    assert not Path("patch").exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "base", "message"),
+    [
+        (["mine"], "v11", "no commit 'v11'"),
+        (["mien"], "v1", "no commit 'mien'"),
+        (["v1"], "v1", "is the base itself"),
+        (["mine"], "main", "is not made on main"),
+        (["none.patch", "mine"], "v1", "there is no patch none.patch"),
+    ],
+)
+def test_what_is_no_series_is_refused(repo: Path, names: list[str], base: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        series_of(repo, base, names, {})
+
+
+def test_a_branch_made_elsewhere_is_told_its_base(repo: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        series_of(repo, "main", ["mine"], {})
+    assert f"--base {git(repo, 'rev-parse', '--short=10', 'v1')}" in error.value.hint
+
+
+def test_the_same_patch_twice_is_a_slip(repo: Path, patches: list[str]) -> None:
+    with pytest.raises(UsageError, match="is there twice"):
+        series_of(repo, "v1", [patches[0], patches[0]], {})
+
+
+def test_what_comes_is_shown_without_doing_it(
+    repo: Path, patches: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repo.parent)
+    assert invoke(["patch", *patches, "--repo", "repo", "--base", "v1", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "compare 0002-two against 0001-three" in said
+    assert not (repo.parent / "patch").exists()
