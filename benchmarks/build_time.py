@@ -29,10 +29,10 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from pgstrata.server.source.autoconf import LEAST, MEASURED, PARTS
-from pgstrata.server.source.failure import log_end
-from pgstrata.server.source.shell import NICE
-from pgstrata.server.source.tools import jobs
+from pgstrata.source.autoconf import LEAST, MEASURED, PARTS
+from pgstrata.source.failure import log_end
+from pgstrata.source.shell import NICE
+from pgstrata.source.tools import jobs
 
 MOST_BY_HAND, MOST_NEXT = 1.1, 0.25
 

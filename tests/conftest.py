@@ -15,7 +15,8 @@ from hypothesis import settings
 from pgstrata.errors import PgstrataError
 from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.model import Server
-from pgstrata.server.source import BuiltServer, build, tree_of_archive
+from pgstrata.source.build import BuiltServer, build
+from pgstrata.source.tree import tree_of_archive
 from support.built import QUICK, pgvector_source, quick_build, write_hello
 from support.disks import small_disk
 from support.program import Program, environment, living_in

@@ -51,14 +51,14 @@ ALLOWED = {
         "version >= (1, 21)",
     ): "the pooler's own version, whose configuration is not shown",
     ("server/find/prebuilt.py", "v == version"): "looks a published release up",
-    ("server/source/build.py", "major_of(kept.record.version_num) == major_of(tree.version_num)"): (
+    ("source/build.py", "major_of(kept.record.version_num) == major_of(tree.version_num)"): (
         "how long a build takes is estimated by the last one of the same version"
     ),
-    ("server/source/git.py", "version is None"): NO_SERVER,
-    ("server/source/mend.py", "last < 100000"): FORM,
-    ("server/source/mend.py", "compiler.major >= release[0]"): NO_SERVER,
-    ("server/source/mend.py", "need.first <= version_num <= need.last"): OLD_TREES,
-    ("server/source/tree.py", "version is None"): NO_SERVER,
+    ("source/git.py", "version is None"): NO_SERVER,
+    ("source/mend.py", "last < 100000"): FORM,
+    ("source/mend.py", "compiler.major >= release[0]"): NO_SERVER,
+    ("source/mend.py", "need.first <= version_num <= need.last"): OLD_TREES,
+    ("source/tree.py", "version is None"): NO_SERVER,
     (
         "server/connect/tls.py",
         "most.upper() not in (version.upper() for version in get_args(TlsVersion))",

@@ -4,6 +4,7 @@ A new one is a package with a `CAPABILITY` (`pgstrata.registry.Capability`) and 
 """
 
 CAPABILITIES = (
+    "pgstrata.source",
     "pgstrata.count",
     "pgstrata.search",
     "pgstrata.traffic",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import unicodedata
+from collections.abc import Sequence
 
 LONGEST = 16_000
 """Most characters of a message that are shown or stored: a server may say as much as it likes."""
@@ -64,6 +65,26 @@ class UsageError(PgstrataError):
 
 class ServerError(PgstrataError):
     """A server could not be found, fetched, initialised, started, or it died."""
+
+
+class BuildError(ServerError):
+    """A server that could not be built.
+
+    lasting: it would fail the same way again, so the cache remembers it; not so for a full disk.
+    errors: the first lines that say what is wrong; log_end: the last lines of the log.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        lasting: bool = True,
+        errors: Sequence[str] = (),
+        log_end: str = "",
+    ) -> None:
+        super().__init__(message, hint)
+        self.lasting, self.errors, self.log_end = lasting, list(errors), log_end
 
 
 class DriverError(PgstrataError):

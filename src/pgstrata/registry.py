@@ -45,6 +45,8 @@ class Capability:
     """Folders of the cache with data that can be made again, and what `pgstrata data list` calls them."""
     machines: str = ""
     """Module that runs campaigns on many machines (`pgstrata.cli.run.Machines`), for `run --fleet`."""
+    server_sources: Mapping[str, str] = field(default_factory=dict)
+    """Sources of servers by kind of spec: modules (`pgstrata.server.find.sources.ServerSource`)."""
     report: str = ""
     """Module of what it adds to reports (`pgstrata.report.parts.ReportPart`)."""
     kinds: Mapping[str, str] = field(default_factory=dict)

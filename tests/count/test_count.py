@@ -17,7 +17,7 @@ from pgstrata.measure.step import driver_spec
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.find.model import Server
-from pgstrata.server.source import BuiltServer
+from pgstrata.source.build import BuiltServer
 from pgstrata.workload.core.language import Headline, Role, Script, Sql, Step, Uniform
 from support.built import QUICK
 from support.program import Program, Running, living_in

@@ -36,8 +36,8 @@ UNBOUNDED = {
 
 ALLOWED = {
     "campaign/file/toml.py": "of a text that is bounded, with its depth caught",
-    "server/source/mend.py": "of a file of the package",
-    "server/source/recipe.py": "of a file of the package",
+    "source/mend.py": "of a file of the package",
+    "server/find/recipe.py": "of a file of the package",
     "store/histogram.py": "of at most 64 kB",
     "store/read.py": "of a file that is bounded, with its depth caught",
 }

@@ -32,7 +32,7 @@ from pgstrata.fleet.tasks import (
     encode,
 )
 from pgstrata.server.find.model import Server
-from pgstrata.server.source.recipe import Build
+from pgstrata.server.find.recipe import Build
 from pgstrata.store import Results
 from pgstrata.store.record import Qualification
 from pgstrata.store.write import now

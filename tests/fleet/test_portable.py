@@ -13,7 +13,7 @@ from pgstrata.fleet.portable import opened, portable
 from pgstrata.fleet.tasks import Portable
 from pgstrata.server.features import Features
 from pgstrata.server.find.model import Server
-from pgstrata.server.source.recipe import Build
+from pgstrata.server.find.recipe import Build
 from pgstrata.store import Results
 from pgstrata.traffic.capture import capture
 from support.campaign import server

@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 
 from pgstrata.server.find.cache import cache_dir
-from pgstrata.server.source import Build
+from pgstrata.server.find.recipe import Build
 from support.sources import debian_source
 
 QUICK = "-O0"

@@ -7,7 +7,7 @@ from pathlib import Path
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.campaign.plan.runs import Plan, make_plan
 from pgstrata.server.find.model import Server
-from pgstrata.server.source.recipe import Build
+from pgstrata.server.find.recipe import Build
 from pgstrata.store import Results
 
 VERSIONS = {"pg:12": ("12.22", 120022), "pg:15": ("15.14", 150014), "pg:17": ("17.6", 170006)}

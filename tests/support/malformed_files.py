@@ -32,7 +32,7 @@ from pgstrata.judge.stacks import in_samples, shares
 from pgstrata.report.flames import stacks_in
 from pgstrata.server.config.conf_file import Fragment, assignments, with_included
 from pgstrata.server.config.resolve import explain
-from pgstrata.server.source.patch import apply_patch
+from pgstrata.source.patch import apply_patch
 from pgstrata.store import Results, histogram
 from pgstrata.store.read import Run, read_run
 from pgstrata.traffic.capture import capture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.find.model import Server
-from pgstrata.server.source import BuiltServer
+from pgstrata.source.build import BuiltServer
 from pgstrata.store import Results
 from support.program import Program
 from support.sources import debian_archive

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pgstrata import numbers
+from pgstrata.files.disk import folder_bytes
 from pgstrata.fulltext.corpus.build import Synthetic, synthetic
-from pgstrata.server.cluster.snapshot import folder_bytes
 from pgstrata.server.find.cache import cache_dir
 from pgstrata.vector.data import VectorData
 from pgstrata.workload.cached import cached

@@ -49,7 +49,7 @@ from pgstrata.fleet.tasks import (
     encode,
 )
 from pgstrata.judge.compare import compare_all
-from pgstrata.server.source.spec import is_source
+from pgstrata.server.find.sources import is_source
 from pgstrata.store import Results, Run
 from pgstrata.store.choose import Side
 from pgstrata.store.read import read_run

@@ -12,21 +12,18 @@ from pgstrata.campaign.file.models import Campaign
 from pgstrata.errors import ServerError
 from pgstrata.fleet import parcel
 from pgstrata.fleet.tasks import Parcel, Provide, Provided, TreeParcel, Wanted
-from pgstrata.server.find.acquire import acquire, of_build
+from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.cache import building, cache_folder, publish
 from pgstrata.server.find.model import Server
-from pgstrata.server.source.build import build
-from pgstrata.server.source.recipe import Build, find_build
-from pgstrata.server.source.spec import find_tree, is_source
-from pgstrata.server.source.tree import Tree
-from pgstrata.server.system.account import check_reachable, server_account
+from pgstrata.server.find.recipe import DEFAULT, Build, find_build
+from pgstrata.server.find.sources import Tree, is_source, source_of
 
 Say = Callable[[str], None]
 
 
 def packed_tree(spec: str, folder: Path, say: Say) -> TreeParcel:
     """A source tree of the client's, as it lies there now. Raises UsageError, ServerError, OSError."""
-    tree = find_tree(spec, say, folder)
+    tree = source_of(spec).find_tree(spec, say, folder)
     with TemporaryDirectory(prefix="pgstrata-tree-") as place:
         root = Path(place) / "tree"
         root.mkdir()
@@ -52,10 +49,8 @@ def provide(task: Provide, campaign: Campaign, say: Say, check: Callable[[], Non
     if task.tree is None:
         server = acquire(task.server.spec, how, say=say, folder=campaign.folder)
     else:
-        tree = _tree(task.tree)
-        made = build(tree, how or find_build("o2"), say=say, check=check)
-        check_reachable(made.bin_dir, server_account(), "the server")
-        server = of_build(tree, how or find_build("o2"), made)
+        source = source_of(task.server.spec)
+        server = source.server_of(_tree(task.tree), how or find_build(DEFAULT), say=say, check=check)
     assert server.bin_dir is not None  # what is somebody else's does not travel
     folder = server.bin_dir.parent
     return Provided(

@@ -36,7 +36,8 @@ from pgstrata.server.cluster.storage import find_storage
 from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.cache import clear_unfinished
 from pgstrata.server.find.model import Server
-from pgstrata.server.source import Build, clear_builds
+from pgstrata.server.find.recipe import Build
+from pgstrata.server.find.sources import sources
 from pgstrata.server.system.guard import ADVICE, clear_leftovers, folder_mode
 from pgstrata.store import Results, comparisons, kept
 from pgstrata.workload.core.language import Step
@@ -159,7 +160,7 @@ def execute(
         for text in [
             *clear_places(campaign, root),
             *clear_unfinished(),
-            *clear_builds(),
+            *(text for source in sources() for text in source.clear_unfinished()),
         ]:
             say(f"cleared what an earlier pgstrata left: {text}")
         plan = plan_campaign(campaign, results, say, fresh=fresh, conditions=conditions)

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pgstrata.files.bounded import json_any
+from pgstrata.files.disk import folder_bytes
 from pgstrata.files.ownership import read_small
 from pgstrata.registry import capabilities
 from pgstrata.server.cluster import delay, loaded
 from pgstrata.server.cluster.loaded import LoadedRecord
-from pgstrata.server.cluster.snapshot import folder_bytes
 from pgstrata.server.find.cache import cache_folder, remove
 from pgstrata.workload.custom import contents, source
 

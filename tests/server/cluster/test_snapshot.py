@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import ServerError
+from pgstrata.files.disk import folder_bytes
 from pgstrata.server.cluster.cluster import Cluster
-from pgstrata.server.cluster.snapshot import copy_folder, folder_bytes
+from pgstrata.server.cluster.snapshot import copy_folder
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.find.model import Server
 

@@ -30,8 +30,8 @@ from pgstrata.server.cluster.delay import DelayedBy
 from pgstrata.server.config.resolve import is_setting
 from pgstrata.server.connect.poolers import KINDS
 from pgstrata.server.features import Features
-from pgstrata.server.source.recipe import DEFAULT, Build, find_build
-from pgstrata.server.source.spec import is_source
+from pgstrata.server.find.recipe import DEFAULT, Build, find_build
+from pgstrata.server.find.sources import is_source
 from pgstrata.store.record import OTHER_LOAD, MachineRecord
 from pgstrata.workload.core.language import Phase
 from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_SEED, NeedsExtensions, RunCost

@@ -28,7 +28,7 @@ from pgstrata.server.config.classes import check_keep
 from pgstrata.server.config.resolve import find_fragment, is_setting
 from pgstrata.server.connect.pooler import check_through
 from pgstrata.server.find.acquire import check_spec
-from pgstrata.server.source.spec import is_source
+from pgstrata.server.find.sources import is_source
 from pgstrata.suggest import meant
 from pgstrata.workload import catalog
 from pgstrata.workload.core.options import Workload

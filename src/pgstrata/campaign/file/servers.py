@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown, user_path
-from pgstrata.server.source.spec import KINDS as SOURCE_KINDS
+from pgstrata.server.find.sources import source_kinds
 
-KINDS = ("pg", "path", "dsn", *SOURCE_KINDS)
+KINDS = ("pg", "path", "dsn", *source_kinds())
 """What stands before the colon of a server."""
 
 _KIND = f"(?:{'|'.join(KINDS)}):"

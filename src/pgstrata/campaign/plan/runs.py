@@ -35,7 +35,7 @@ from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.connect.pooler import find_through
 from pgstrata.server.connect.secrets import shown_spec
 from pgstrata.server.find.model import Server
-from pgstrata.server.source.recipe import DEFAULT, Build
+from pgstrata.server.find.recipe import DEFAULT, Build
 from pgstrata.store import Results, comparisons
 from pgstrata.store.names import RunKey
 from pgstrata.suggest import meant

@@ -15,7 +15,7 @@ from rich.console import Console
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.file.reading import campaign_of
 from pgstrata.count.measure.two_servers import count_two
-from pgstrata.errors import ServerError
+from pgstrata.errors import BuildError, ServerError
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.measure.two_servers import MeasuredRatio, MeasuredWork, OtherFailedError, TwoServers
@@ -27,7 +27,6 @@ from pgstrata.search.bisect.procedure import By, Conclusion, Procedure, Task, Ta
 from pgstrata.search.bisect.state import Measurement, SetAside, State
 from pgstrata.server.config.resolve import find_fragment
 from pgstrata.server.find.acquire import acquire
-from pgstrata.server.source import BuildError
 from pgstrata.store.lock import ResultsLock
 from pgstrata.workload.core.options import NamesFiles
 from pgstrata.workload.custom.contents import digest_of

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.server.source.git import commit_of, repository
-from pgstrata.server.source.git_command import run_git
+from pgstrata.source.git import commit_of, repository
+from pgstrata.source.git_command import run_git
 
 Json = dict[str, Any]
 

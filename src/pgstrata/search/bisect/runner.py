@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from rich.console import Console
 
+from pgstrata.errors import BuildError
 from pgstrata.judge.compare import compare_all
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.measure.two_servers import MeasuredWork, OtherFailedError, TwoServers
 from pgstrata.search.bisect.hunt import RUNS, build_server, of_machine
-from pgstrata.server.source import BuildError
-from pgstrata.server.source.git import commit_of, repository
+from pgstrata.source.git import commit_of, repository
 from pgstrata.store.choose import Side
 
 Word = Literal["slower", "faster", "same", "unclear", "broken"]

@@ -17,7 +17,7 @@ from pgstrata.measure.two_servers import MeasuredWork, TwoServers
 from pgstrata.observe.profile import unavailable
 from pgstrata.search.bisect.hunt import build_server
 from pgstrata.search.patch.series import Member, Series
-from pgstrata.server.source.patch import read_patch
+from pgstrata.source.patch import read_patch
 from pgstrata.store import Results, Run
 from pgstrata.store.choose import Side, campaign_runs
 from pgstrata.store.lock import ResultsLock

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pgstrata.errors import UsageError
+from pgstrata.errors import BuildError, UsageError
 from pgstrata.files.user_files import shown
 from pgstrata.search.bisect.line import commits
-from pgstrata.server.source.failure import BuildError
-from pgstrata.server.source.git import commit_of, repository, tree_of
-from pgstrata.server.source.git_command import run_git
-from pgstrata.server.source.patch import apply_patch
+from pgstrata.source.git import commit_of, repository, tree_of
+from pgstrata.source.git_command import run_git
+from pgstrata.source.patch import apply_patch
 
 Json = dict[str, Any]
 

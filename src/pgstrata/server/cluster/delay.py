@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pgstrata.errors import ServerError, UsageError
+from pgstrata.errors import BuildError, ServerError, UsageError
 from pgstrata.server.find.cache import ADVICE, building, cache_dir, cache_folder, publish, use
-from pgstrata.server.source.failure import BuildError
-from pgstrata.server.source.tools import find_compiler
 from pgstrata.server.system.account import check_reachable, server_account
+from pgstrata.server.system.compiler import find_compiler
 from pgstrata.server.system.delayed_disk import FILE_SYSTEM, check_kernel
 
 SOURCE = Path(__file__).with_name("delay.c")

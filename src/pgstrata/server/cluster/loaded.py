@@ -27,9 +27,9 @@ from msgspec import Struct
 from pgstrata import numbers
 from pgstrata.errors import ServerError
 from pgstrata.files.bounded import BoundError, json_as
-from pgstrata.files.disk import sync_folder, sync_tree, write
+from pgstrata.files.disk import folder_bytes, sync_folder, sync_tree, write
 from pgstrata.files.ownership import hand_over, own_folder, read_small
-from pgstrata.server.cluster.snapshot import WAL_FOLDERS, copy_data, folder_bytes
+from pgstrata.server.cluster.snapshot import WAL_FOLDERS, copy_data
 from pgstrata.server.find.cache import ADVICE, building, cache_dir, cache_folder, discard, publish
 from pgstrata.server.system.account import Account, server_account
 

@@ -12,6 +12,7 @@ import psutil
 
 from pgstrata import numbers
 from pgstrata.errors import ServerError
+from pgstrata.files.disk import folder_bytes
 from pgstrata.files.ownership import hand_over
 from pgstrata.server.system.account import Account
 from pgstrata.server.system.process import die_with_parent
@@ -94,8 +95,3 @@ def remove_folder(folder: Path) -> None:
         shutil.rmtree(folder)
     except OSError as error:
         raise ServerError(f"{folder} cannot be removed: {error.strerror}") from error
-
-
-def folder_bytes(folder: Path) -> int:
-    """Bytes of disk that the files of a folder take."""
-    return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))

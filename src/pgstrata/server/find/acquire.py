@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
-from msgspec import structs
 
 from pgstrata.errors import ServerError, UsageError, server_said
 from pgstrata.files.ownership import check_executed
@@ -25,11 +24,9 @@ from pgstrata.server.find.cache import cache_dir
 from pgstrata.server.find.model import Server, version_number
 from pgstrata.server.find.prebuilt import published as available
 from pgstrata.server.find.prebuilt import remove
-from pgstrata.server.source.build import BuiltServer, build
-from pgstrata.server.source.progress import BuildProgress, PlainBuildProgress
-from pgstrata.server.source.recipe import DEFAULT, Build, find_build
-from pgstrata.server.source.spec import KINDS, SourceSpec, find_tree, is_source
-from pgstrata.server.source.tree import Tree
+from pgstrata.server.find.progress import BuildProgress, PlainBuildProgress
+from pgstrata.server.find.recipe import DEFAULT, Build, find_build
+from pgstrata.server.find.sources import is_source, source_of
 from pgstrata.server.system.account import check_reachable, server_account
 from pgstrata.server.system.isolation import probe
 
@@ -39,7 +36,6 @@ __all__ = [
     "cache_dir",
     "check_spec",
     "fetched",
-    "of_build",
     "remove",
     "version_number",
 ]
@@ -60,8 +56,8 @@ def check_spec(spec: str) -> None:
             user_path(rest)
         case "dsn":
             Conninfo.parse(rest).check()
-        case _ if kind in KINDS:
-            SourceSpec.parse(spec)
+        case _ if is_source(spec):
+            source_of(spec).check_spec(spec)
         case _:
             raise _no_spec(spec)
 
@@ -93,35 +89,26 @@ def acquire(
     """The server behind a spec, fetched or built if need be; `say` takes sentences of progress.
 
     how: what a source tree is built with, `o2` unless said. folder: where relative paths of trees start.
-    progress, check, again: as for `source.build`. Raises UsageError for a spec that is not one,
+    progress, check, again: as of the source. Raises UsageError for a spec that is not one,
     ServerError when the server is not to be had.
     """
     check_spec(spec)
     kind, _, rest = spec.partition(":")
     if is_source(spec):
         speak = say or (lambda text: None)
-        tree = find_tree(spec, speak, folder)
-        how = how or find_build("o2")
-        made = build(
-            tree, how, say=speak, progress=progress or PlainBuildProgress(speak), check=check, again=again
+        source = source_of(spec)
+        tree = source.find_tree(spec, speak, folder)
+        return source.server_of(
+            tree,
+            how or find_build(DEFAULT),
+            say=speak,
+            progress=progress or PlainBuildProgress(speak),
+            check=check,
+            again=again,
         )
-        check_reachable(made.bin_dir, server_account(), "the server")
-        return of_build(tree, how, made)
     if kind == "pg":
         return _of_cache(cache.fetch(rest, say))
     return _installed(rest) if kind == "path" else _foreign(rest)
-
-
-def of_build(tree: Tree, how: Build, made: BuiltServer | None) -> Server:
-    """A tree's server as everything else uses it; `made` is None where it is not built yet."""
-    label = tree.label + ("" if how.name == DEFAULT else f".{how.name}")
-    if made is None:
-        return Server(tree.origin, label, tree.version, tree.version_num, "", Path())
-    # The tree as it was named now: the same files can be reached by several names.
-    record = structs.replace(made.record, origin=tree.origin, source=tree.facts, build=how.record())
-    return Server(
-        tree.origin, label, tree.version, tree.version_num, made.configured, made.bin_dir, built=record
-    )
 
 
 def fetched() -> list[Server]:

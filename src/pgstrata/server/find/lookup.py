@@ -6,11 +6,10 @@ from pathlib import Path
 
 from pgstrata.errors import ServerError
 from pgstrata.server.find import prebuilt as cache
-from pgstrata.server.find.acquire import acquire, check_spec, of_build
+from pgstrata.server.find.acquire import acquire, check_spec
 from pgstrata.server.find.model import Server, version_number
-from pgstrata.server.source.build import find_built
-from pgstrata.server.source.recipe import Build, find_build
-from pgstrata.server.source.spec import find_tree, is_source
+from pgstrata.server.find.recipe import DEFAULT, Build, find_build
+from pgstrata.server.find.sources import is_source, source_of
 
 
 def look_up(spec: str, how: Build | None = None, *, folder: Path | None = None) -> Server:
@@ -20,9 +19,7 @@ def look_up(spec: str, how: Build | None = None, *, folder: Path | None = None) 
     """
     check_spec(spec)
     if is_source(spec):
-        tree = find_tree(spec, folder=folder)
-        how = how or find_build("o2")
-        return of_build(tree, how, find_built(tree, how))
+        return source_of(spec).look_up(spec, how or find_build(DEFAULT), folder)
     kind, _, rest = spec.partition(":")
     if kind != "pg":
         return acquire(spec)  # nothing to fetch

@@ -23,7 +23,7 @@ from typing import IO
 from pgstrata.errors import ServerError, UsageError, server_said
 from pgstrata.files.unpacking import opened
 from pgstrata.files.user_files import shown
-from pgstrata.server.source.cache import built
+from pgstrata.server.find.sources import sources
 from pgstrata.server.system.account import blocked_at, server_account
 from pgstrata.server.system.isolation import becoming, probe
 from pgstrata.server.system.process import server_env, start
@@ -73,7 +73,7 @@ def find_pg_restore() -> list[PgRestore]:
 def _find() -> list[PgRestore]:
     places: list[str | None] = [*map(str, Path("/usr/lib/postgresql").glob("*/bin/pg_restore"))]
     places += map(str, Path("/usr").glob("pgsql-*/bin/pg_restore"))
-    places += [str(kept.folder / "bin" / "pg_restore") for kept in built()]
+    places += [str(folder / "pg_restore") for source in sources() for folder in source.program_folders()]
     places.append(
         shutil.which("pg_restore")
     )  # last: with Debian's packages it is a script that looks for one

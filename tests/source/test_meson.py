@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.server.source import SHIPPED, Build, build, failures, tree_of_folder
+from pgstrata.server.find.recipe import SHIPPED, Build
+from pgstrata.source.build import build
+from pgstrata.source.cache import failures
+from pgstrata.source.tree import tree_of_folder
 from support.tree import CONFIGURE, small_tree
 
 TOP = """project('postgresql', ['c'], version: '17.5')

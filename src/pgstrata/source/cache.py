@@ -22,12 +22,11 @@ from typing import Any
 
 import msgspec
 
-from pgstrata.errors import ServerError
+from pgstrata.errors import BuildError, ServerError
 from pgstrata.files.bounded import BoundError, json_any, json_as
 from pgstrata.files.disk import remove_tree
 from pgstrata.files.ownership import own_folder, read_small
 from pgstrata.server.find.cache import cache_dir
-from pgstrata.server.source.failure import BuildError
 from pgstrata.server.system.account import check_reachable, server_account
 from pgstrata.store.record import BuiltRecord
 
@@ -245,18 +244,6 @@ def _names(key: str, label: str, build: Json, origin: str) -> list[str]:
 
 
 # --- files ------------------------------------------------------------------------------------
-
-
-def size(folder: Path) -> int:
-    """Bytes on disk below a folder; files with several names count once."""
-    total, seen = 0, set()
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            about = path.lstat()
-            if (about.st_dev, about.st_ino) not in seen:
-                seen.add((about.st_dev, about.st_ino))
-                total += about.st_blocks * 512
-    return total
 
 
 def write_json(path: Path, value: Json) -> None:

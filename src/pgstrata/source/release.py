@@ -16,7 +16,8 @@ from http.client import HTTPException
 from pathlib import Path
 
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.server.source.tree import Tree, tree_of_archive
+from pgstrata.server.find.sources import Tree
+from pgstrata.source.tree import tree_of_archive
 
 SITE = "https://ftp.postgresql.org/pub/source"
 """Where releases are published; `PGSTRATA_RELEASES` names a mirror."""

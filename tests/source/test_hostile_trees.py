@@ -10,7 +10,9 @@ import pytest
 
 from pgstrata.errors import OwnershipError, PgstrataError
 from pgstrata.server.find.acquire import acquire
-from pgstrata.server.source import SHIPPED, build, tree_of_folder
+from pgstrata.server.find.recipe import SHIPPED
+from pgstrata.source.build import build
+from pgstrata.source.tree import tree_of_folder
 from support.program import Program
 from support.tree import CONFIGURE, repository, small_tree
 from support.users import STRANGER, needs_root

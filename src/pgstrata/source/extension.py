@@ -6,8 +6,8 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from pgstrata.server.source.failure import BuildError
-from pgstrata.server.source.job import Job
+from pgstrata.errors import BuildError
+from pgstrata.source.job import Job
 from pgstrata.store.record import ExtensionRecord
 
 _PRODUCTS = {".o", ".so", ".bc", ".a"}

@@ -7,11 +7,11 @@ import re
 import subprocess
 from pathlib import Path
 
+from pgstrata.errors import BuildError
 from pgstrata.files.user_files import read_bytes, shown
-from pgstrata.server.source.failure import BuildError
-from pgstrata.server.source.tools import need
 from pgstrata.server.system.account import server_account
 from pgstrata.server.system.isolation import becoming, hand_over_tree
+from pgstrata.source.tools import need
 
 _UNIFIED = re.compile(rb"^(?:@@ -\d|diff --git )", re.MULTILINE)
 _HUNK = re.compile(r"Hunk #(\d+) FAILED at (\d+)")

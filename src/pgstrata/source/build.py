@@ -13,23 +13,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pgstrata.errors import ServerError, UsageError, is_disk_full
+from pgstrata.errors import BuildError, ServerError, UsageError, is_disk_full
 from pgstrata.files.ownership import check_executed, read_small
 from pgstrata.files.unpacking import ArchiveError, opened, unpack
 from pgstrata.server.config.settings import major_of
-from pgstrata.server.source import autoconf, cache, meson
-from pgstrata.server.source.extension import add_extensions, copy_extensions, tree_hash
-from pgstrata.server.source.failure import FULL, BuildError
-from pgstrata.server.source.job import Job
-from pgstrata.server.source.mend import Need, apply_edits, needed
-from pgstrata.server.source.patch import apply_patch, read_patch
-from pgstrata.server.source.progress import BuildProgress
-from pgstrata.server.source.recipe import Build
-from pgstrata.server.source.shell import Shell, build_environment
-from pgstrata.server.source.tools import Compiler, ccache_command, find_compiler, jobs, machine_for
-from pgstrata.server.source.tree import OWN, Tree
+from pgstrata.server.find.progress import BuildProgress
+from pgstrata.server.find.recipe import Build
+from pgstrata.server.find.sources import Tree
 from pgstrata.server.system.account import server_account
+from pgstrata.server.system.compiler import Compiler, find_compiler
 from pgstrata.server.system.isolation import becoming, hand_over_tree
+from pgstrata.source import autoconf, cache, meson
+from pgstrata.source.extension import add_extensions, copy_extensions, tree_hash
+from pgstrata.source.failure import FULL
+from pgstrata.source.job import Job
+from pgstrata.source.mend import Need, apply_edits, needed
+from pgstrata.source.patch import apply_patch, read_patch
+from pgstrata.source.shell import Shell, build_environment
+from pgstrata.source.tools import ccache_command, jobs, machine_for
+from pgstrata.source.tree import OWN
 from pgstrata.store.record import BuiltRecord, ExtensionRecord, PatchRecord
 
 Json = dict[str, Any]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from pgstrata.errors import UsageError
 from pgstrata.server.find.cache import cache_dir
-from pgstrata.server.source import git, release
-from pgstrata.server.source.tree import Tree, tree_of_archive, tree_of_folder
+from pgstrata.server.find.sources import Tree
+from pgstrata.source import git, release
+from pgstrata.source.tree import tree_of_archive, tree_of_folder
 
 KINDS = ("release", "tar", "src", "git")
 
@@ -41,11 +42,6 @@ class SourceSpec:
         return cls(kind, rest)
 
 
-def is_source(spec: str) -> bool:
-    """Whether a spec names something that has to be built."""
-    return spec.partition(":")[0] in KINDS
-
-
 def find_tree(spec: str, say: Callable[[str], None] = lambda text: None, folder: Path | None = None) -> Tree:
     """The tree a spec stands for, fetched if need be; relative paths start at `folder`.
 
@@ -69,4 +65,4 @@ def find_tree(spec: str, say: Callable[[str], None] = lambda text: None, folder:
             return git.tree_of(beside / Path(wanted.where).expanduser(), wanted.ref)
 
 
-__all__ = ["KINDS", "SourceSpec", "find_tree", "is_source"]
+__all__ = ["KINDS", "SourceSpec", "find_tree"]

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.find.model import Server
-from pgstrata.server.source import SHIPPED, Build, BuiltServer, build, tree_of_archive
+from pgstrata.server.find.recipe import SHIPPED, Build
+from pgstrata.source.build import BuiltServer, build
+from pgstrata.source.tree import tree_of_archive
 from support.built import QUICK, quick_build
 from support.program import Program
 from support.sources import debian_archive

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-
-from pgstrata.errors import ServerError
 
 END_LINES = 40
 """How much of the end of a log is kept with a failure."""
@@ -16,26 +13,6 @@ _FIRST = re.compile(
 )
 _NOISE = re.compile(r"(?i)(-W(no-)?error|checking |error\.[cho]|elog|warning:)")
 FULL = "No space left on device"
-
-
-class BuildError(ServerError):
-    """A server that could not be built.
-
-    lasting: it would fail the same way again, so the cache remembers it; not so for a full disk.
-    errors: the first lines that say what is wrong; log_end: the last lines of the log.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        hint: str = "",
-        *,
-        lasting: bool = True,
-        errors: Sequence[str] = (),
-        log_end: str = "",
-    ) -> None:
-        super().__init__(message, hint)
-        self.lasting, self.errors, self.log_end = lasting, list(errors), log_end
 
 
 def first_errors(log: str, most: int = 6) -> list[str]:

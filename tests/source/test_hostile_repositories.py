@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import PgstrataError
-from pgstrata.server.source import tree_of, tree_of_folder
-from pgstrata.server.source.git import clone
-from pgstrata.server.source.git_command import about, run_git
+from pgstrata.source.git import clone, tree_of
+from pgstrata.source.git_command import about, run_git
+from pgstrata.source.tree import tree_of_folder
 from support.tree import commit, git, repository
 
 HOOKS = (

@@ -10,11 +10,10 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from pgstrata.errors import UsageError
+from pgstrata.errors import BuildError, UsageError
 from pgstrata.files.ownership import read_small, write_into
-from pgstrata.server.source.failure import BuildError
-from pgstrata.server.source.job import Job
-from pgstrata.server.source.tools import need
+from pgstrata.source.job import Job
+from pgstrata.source.tools import need
 from pgstrata.suggest import nearest
 
 LEAST = ("readline", "zlib", "icu")

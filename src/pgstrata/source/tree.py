@@ -7,16 +7,15 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.files.ownership import check_executed, read_small
 from pgstrata.files.unpacking import Unpacking, members, opened, parts_of
-from pgstrata.server.find.model import version_number
-from pgstrata.server.source.git_command import about, run_git
+from pgstrata.server.find.sources import Tree
+from pgstrata.source.git_command import about, run_git
 
 _VERSION = re.compile(r"\d+(?:\.\d+){0,2}(?:devel|(?:alpha|beta|rc)\d*)?")
 _AC_INIT = re.compile(r"AC_INIT\(\s*\[PostgreSQL\]\s*,\s*\[([^\]]+)\]")
@@ -54,30 +53,6 @@ _PRODUCT_FOLDERS = frozenset(
 
 
 OWN = "copy it to a folder of your own (cp -r): what is built from it runs on this machine"
-
-
-@dataclass(frozen=True)
-class Tree:
-    """A source tree that can be built.
-
-    origin: where it is from, as the user said it; label: short, for results; identity: a hash of what is
-    in it; version: `17.11`, `20devel`; write: writes a copy of it into a folder that exists and is empty.
-    facts: what a run records about it (commit, its date and subject, digests, whether files were changed).
-    """
-
-    origin: str
-    label: str
-    identity: str
-    version: str
-    write: Callable[[Path], None] = field(compare=False, repr=False)
-    facts: dict[str, Any] = field(default_factory=dict, compare=False)
-    has_file: Callable[[str], bool] = field(default=lambda name: True, compare=False, repr=False)
-    """Whether a file of this name is in its uppermost folder."""
-
-    @property
-    def version_num(self) -> int:
-        """As the server counts: 170011."""
-        return version_number(self.version)
 
 
 def version_in(name: str, text: str) -> str | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.server.source import find_tree
+from pgstrata.source.spec import find_tree
 
 Files = dict[str, bytes]
 

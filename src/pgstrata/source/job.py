@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pgstrata.server.source.progress import BuildProgress
-from pgstrata.server.source.recipe import Build
-from pgstrata.server.source.shell import Shell
-from pgstrata.server.source.tools import Compiler
-from pgstrata.server.source.tree import Tree
+from pgstrata.server.find.progress import BuildProgress
+from pgstrata.server.find.recipe import Build
+from pgstrata.server.find.sources import Tree
 from pgstrata.server.system.account import server_account
+from pgstrata.server.system.compiler import Compiler
 from pgstrata.server.system.isolation import hand_over_tree
+from pgstrata.source.shell import Shell
 
 PREFIX = "/usr/local/pgsql"
 """Where every server believes to be installed. The same for all, so that neither the compiler's cache nor

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.errors import UsageError
-from pgstrata.server.source.failure import BuildError
-from pgstrata.server.source.patch import apply_patch
+from pgstrata.errors import BuildError, UsageError
+from pgstrata.source.patch import apply_patch
 
 LINK = """diff --git a/out b/out
 new file mode 120000

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.server.source import find_tree, tree_of, tree_of_archive, tree_of_folder
+from pgstrata.source.git import tree_of
+from pgstrata.source.spec import find_tree
+from pgstrata.source.tree import tree_of_archive, tree_of_folder
 from support.tree import commit, git, repository, small_tree
 
 

@@ -9,13 +9,12 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from pgstrata.errors import UsageError
-from pgstrata.server.source.autoconf import contrib
-from pgstrata.server.source.failure import BuildError
-from pgstrata.server.source.job import Job
-from pgstrata.server.source.recipe import Build
-from pgstrata.server.source.tools import meson_command, need, ninja_command
+from pgstrata.errors import BuildError, UsageError
+from pgstrata.server.find.recipe import Build
 from pgstrata.server.system.account import blocked_at, server_account
+from pgstrata.source.autoconf import contrib
+from pgstrata.source.job import Job
+from pgstrata.source.tools import meson_command, need, ninja_command
 from pgstrata.suggest import nearest
 
 STATIC_PIC = "-Db_staticpic"

@@ -12,20 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.errors import BuildError, PgstrataError, UsageError
 from pgstrata.server.find.acquire import acquire
-from pgstrata.server.source import (
-    SHIPPED,
-    Build,
-    BuildError,
-    BuildProgress,
-    build,
-    built,
-    clear_builds,
-    failures,
-    tree_of_folder,
-)
-from pgstrata.server.source.cache import folder_of
+from pgstrata.server.find.progress import BuildProgress
+from pgstrata.server.find.recipe import SHIPPED, Build
+from pgstrata.source.build import build
+from pgstrata.source.cache import built, clear_builds, failures, folder_of
+from pgstrata.source.tree import tree_of_folder
 from support.program import environment, living_in
 from support.tree import CONFIGURE, MAIN, small_tree
 
@@ -233,7 +226,9 @@ def test_interrupting_a_build_leaves_nothing(place: Path) -> None:
 BUILDS = """
 import sys
 from pathlib import Path
-from pgstrata.server.source import SHIPPED, build, tree_of_folder
+from pgstrata.server.find.recipe import SHIPPED
+from pgstrata.source.build import build
+from pgstrata.source.tree import tree_of_folder
 made = build(tree_of_folder(Path(sys.argv[1])), SHIPPED["o2"], say=lambda text: print(text, flush=True))
 print(made.folder)
 """
@@ -296,7 +291,7 @@ def test_a_folder_to_build_in_that_others_can_write_to_is_refused(place: Path) -
 
 
 def test_an_extension_is_hashed_with_the_build(place: Path) -> None:
-    from pgstrata.server.source.extension import tree_hash
+    from pgstrata.source.extension import tree_hash
 
     (place / "ext").mkdir()
     (place / "ext/Makefile").write_text("EXTENSION = ext\n")

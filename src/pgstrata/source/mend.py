@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.server.find.model import version_number
-from pgstrata.server.source.tools import Compiler
+from pgstrata.server.system.compiler import Compiler
 from pgstrata.server.system.isolation import probe
 from pgstrata.store.record import MendRecord
 

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pgstrata.errors import ServerError
-from pgstrata.server.source.failure import FULL, BuildError, first_errors, log_end
+from pgstrata.errors import BuildError, ServerError
 from pgstrata.server.system.account import server_account
 from pgstrata.server.system.isolation import becoming
 from pgstrata.server.system.process import spawn
+from pgstrata.source.failure import FULL, first_errors, log_end
 
 SILENT_SECONDS = 900.0
 """A command that says nothing for so long hangs."""

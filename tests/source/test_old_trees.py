@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.server.source.mend import apply_edits, needed, needs
-from pgstrata.server.source.tools import Compiler
+from pgstrata.server.system.compiler import Compiler
+from pgstrata.source.mend import apply_edits, needed, needs
 
 GCC = Compiler(("cc",), "gcc", 12, "cc 12.2.0, x86_64-linux-gnu")
 OLD_GCC = Compiler(("cc",), "gcc", 4, "cc 4.4.7, x86_64-linux-gnu")

@@ -14,8 +14,9 @@ from pgstrata.errors import ServerError, UsageError
 from pgstrata.files.ownership import check_executed
 from pgstrata.files.unpacking import Unpacking, parts_of
 from pgstrata.files.user_files import shown
-from pgstrata.server.source.git_command import about, git_command, git_environment, run_git
-from pgstrata.server.source.tree import NAMES_VERSION, OWN, Tree, no_tree, version_in
+from pgstrata.server.find.sources import Tree
+from pgstrata.source.git_command import about, git_command, git_environment, run_git
+from pgstrata.source.tree import NAMES_VERSION, OWN, no_tree, version_in
 from pgstrata.suggest import several
 
 FETCH_SECONDS = 3600.0
