@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import polars as pl
 
+from pgstrata.files import digests
 from pgstrata.store import RunKey, sums
 from pgstrata.store.catalogue import NAME
 from pgstrata.store.tables import parquet
@@ -169,7 +170,7 @@ def fill_campaign(root: Path, runs: int) -> None:
             tables = {path.name: pl.read_parquet(path) for path in model.glob("*.parquet")}
             files = [path.relative_to(model) for path in model.rglob("*") if path.is_file()]
             shared = [file for file in files if file.suffix != ".parquet" and file.name != sums.NAME]
-            known = {str(file): sums.of_file(model / file) for file in shared if file.name != "run.json"}
+            known = {str(file): digests.of_file(model / file) for file in shared if file.name != "run.json"}
             for repeat in range(1, runs // OF_REPORT + 1):
                 run_id = f"20260101T000000-{place:04x}{repeat:04x}"
                 folder = root / "many" / label / "insert" / f"{repeat}-{run_id}"
@@ -177,7 +178,7 @@ def fill_campaign(root: Path, runs: int) -> None:
                 own = {
                     name: parquet(rows.with_columns(run_id=pl.lit(run_id))) for name, rows in tables.items()
                 }
-                digests = known | {name: sums.of(data) for name, data in own.items()}
+                digests = known | {name: digests.of(data) for name, data in own.items()}
                 faster = shaken.gauss(1, 0.02)
                 steps = [step | {"rate": (step["rate"] or 0) * faster} for step in record["steps"]]
                 changed = record | {"run_id": run_id, "repeat": repeat, "steps": steps}

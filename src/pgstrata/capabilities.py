@@ -1,6 +1,6 @@
 """The capabilities: the packages around the core, in the order in which users see them.
 
-A new one is a package with a `CAPABILITY` (`pgstrata.registry.Capability`) and a line here.
+To add a capability, write a package with a `CAPABILITY` (`pgstrata.registry.Capability`) and a line here.
 """
 
 CAPABILITIES = (

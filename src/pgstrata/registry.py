@@ -36,13 +36,13 @@ class Command:
 
 @dataclass(frozen=True)
 class Capability:
-    """What one package offers."""
+    """What a package offers."""
 
     commands: tuple[Command, ...] = ()
     workloads: Mapping[str, str] = field(default_factory=dict)
     """Workloads by name: `module:attribute` of the class."""
     cached: Mapping[str, str] = field(default_factory=dict)
-    """Folders of the cache with data that can be made again, and what `pgstrata data list` calls them."""
+    """Folders of the cache with data that can be produced again, and what `pgstrata data list` calls them."""
     machines: str = ""
     """Module that runs campaigns on many machines (`pgstrata.cli.run.Machines`), for `run --fleet`."""
     server_sources: Mapping[str, str] = field(default_factory=dict)

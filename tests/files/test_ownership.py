@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pgstrata.errors import OwnershipError
-from pgstrata.files.ownership import hand_over, own_folder, read_small, write_into
+from pgstrata.files.disk import write_into
+from pgstrata.files.ownership import hand_over, own_folder, read_small
 from support.users import STRANGER, call_as, needs_root, shell_as
 
 

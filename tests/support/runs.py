@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from msgspec import structs
 
+from pgstrata.files import digests
 from pgstrata.store import Results, Run, RunKey, sums
 from pgstrata.store.read import read_run
 from pgstrata.store.record import (
@@ -185,7 +186,7 @@ def circumstances_of(run: Run) -> Circumstances:
 def sum_anew(folder: Path) -> None:
     """Writes the check sums of a run folder again, for tests that change its files on purpose."""
     names = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
-    kept = {name: sums.of_file(folder / name) for name in names if name not in ("run.json", sums.NAME)}
+    kept = {name: digests.of_file(folder / name) for name in names if name not in ("run.json", sums.NAME)}
     (folder / sums.NAME).write_bytes(sums.text(kept))
 
 

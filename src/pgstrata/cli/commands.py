@@ -80,7 +80,7 @@ def _add(app: typer.Typer, command: Command, function: Any) -> None:
 
 
 class _Commands(MutableMapping[str, Any]):
-    """The commands of the program by name; one is imported when it is looked up."""
+    """The commands of the program by name, each imported when it is looked up."""
 
     def __getitem__(self, name: str) -> Any:
         if name not in self:
@@ -111,11 +111,11 @@ class Program(TyperGroup):
         self.commands = _Commands()
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Returns the names of the commands, without importing one."""
+        """Returns the names of the commands without importing them."""
         return list(self.commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the lists of commands of `--help`, without importing one."""
+        """Writes the lists of commands of `--help` without importing them."""
         groups: dict[str, list[tuple[str, str]]] = {CORE: []}
         for name in self.commands:
             command = offered()[name]

@@ -74,8 +74,8 @@ def kind(name: str) -> Kind:
 
     for offer in capabilities():
         if name in offer.kinds:
-            found: Kind = load(offer.kinds[name])
-            return found
+            offered: Kind = load(offer.kinds[name])
+            return offered
     raise UsageError(f"--by {name}: this installation has no capability that measures it")
 
 

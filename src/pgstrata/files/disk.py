@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import glob
 import gzip
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from pgstrata import numbers
 from pgstrata.errors import StoreError, is_disk_full
@@ -50,17 +53,76 @@ def write(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def replace(path: Path, data: bytes) -> None:
-    """A file with new content, on disk: at every moment the old one or the new one, whole. Raises OSError."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.unlink(missing_ok=True)
+@contextmanager
+def replacing(
+    path: Path,
+    *,
+    mode: int = 0o600,
+    owner: tuple[int, int] | None = None,
+    linked: bool = True,
+    durable: bool = True,
+) -> Iterator[BinaryIO]:
+    """Yields a file that takes the place of `path` at the end: at every moment the old one or the new one is
+    there, whole.
+
+    It lies beside under a hidden name, which goes where the block raises; what another account has put there
+    under either name, a link say, is not followed. mode, owner (uid and gid): of the new file, whatever the
+    umask. linked: the last part of the folder's path may be a symbolic link. durable: the new file survives a
+    power cut. Raises OSError.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if linked else os.O_NOFOLLOW)
+    folder = os.open(path.parent, flags)
+    beside = f".{path.name}.{secrets.token_hex(4)}"
     try:
-        write(beside, data)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(beside, flags, 0o600, dir_fd=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                os.fchmod(descriptor, mode)
+                if owner:
+                    os.fchown(descriptor, *owner)
+                if durable:
+                    os.fsync(descriptor)
+            os.rename(beside, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(beside, dir_fd=folder)
+            raise
+        if durable:
+            os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def replace(
+    path: Path,
+    *data: bytes | memoryview,
+    mode: int = 0o600,
+    owner: tuple[int, int] | None = None,
+    linked: bool = True,
+    durable: bool = True,
+) -> None:
+    """Writes a file anew from its parts, as `replacing` does. Raises OSError."""
+    with replacing(path, mode=mode, owner=owner, linked=linked, durable=durable) as file:
+        for part in data:
+            file.write(part)
+
+
+def write_into(
+    folder: Path, name: str, text: str, *, mode: int, owner: tuple[int, int] | None = None
+) -> None:
+    """Writes a file anew into a folder that may belong to another account, whose links are not followed.
+
+    owner: uid and gid it is given to. Raises OSError.
+    """
+    replace(folder / name, text.encode(), mode=mode, owner=owner, linked=False, durable=False)
+
+
+def left_beside(path: Path) -> Iterator[Path]:
+    """Yields what killed writers of a file left beside it, and what others are writing now."""
+    yield from path.parent.glob(f".{glob.escape(path.name)}.????????")
 
 
 def read_regular(path: Path, most: int) -> bytes:

@@ -8,8 +8,8 @@ belongs to root or this user and is not writable by others, unless it has the st
 which lets nobody touch the entries of others; and every symbolic link on the way is root's or this user's.
 
 Below such a folder plain paths are safe. Where another account owns what lies below (the data folder of a
-server, which root runs as somebody else), files are opened with `read_small` and `write_into`, which follow
-no link.
+server, which root runs as somebody else), files are read with `read_small` and written with
+`disk.write_into`, which follow no link.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import errno
 import grp
 import os
 import pwd
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,31 +160,6 @@ def write_private(path: Path, data: bytes) -> None:
     with open(path, "wb", opener=private_opener) as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(data)
-
-
-def write_into(
-    folder: Path, name: str, text: str, *, mode: int, owner: tuple[int, int] | None = None
-) -> None:
-    """Writes a file anew and renames it into place, so that nothing another account has put there under its
-    name, a link say, is followed. owner: uid and gid it is given to. Raises OSError."""
-    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    temporary = f".{name}.{secrets.token_hex(4)}"
-    try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(temporary, flags, 0o600, dir_fd=place)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                os.fchmod(descriptor, mode)
-                if owner:
-                    os.fchown(descriptor, *owner)
-            os.rename(temporary, name, src_dir_fd=place, dst_dir_fd=place)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=place)
-            raise
-    finally:
-        os.close(place)
 
 
 def hand_over(folder: Path, mode: int, owner: tuple[int, int] | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -10,6 +9,7 @@ from functools import cached_property
 
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan
+from pgstrata.files import digests
 from pgstrata.fleet.kinds import kind_of
 from pgstrata.store import Results
 from pgstrata.store.read import Run, read_run
@@ -33,7 +33,7 @@ class Assignment:
     @cached_property
     def id(self) -> str:
         """The same each time that the campaign is started."""
-        return hashlib.sha256(f"{self.workload}\0{self.repeat}".encode()).hexdigest()[:16]
+        return digests.of(f"{self.workload}\0{self.repeat}")[:16]
 
     def suits(self, kind: str) -> bool:
         """Whether a machine of a kind may have it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 import time
@@ -17,6 +16,7 @@ from pgstrata.campaign.file.models import Campaign
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import PgstrataError
+from pgstrata.files import digests
 from pgstrata.fleet.assignments import assignments_of
 from pgstrata.fleet.conductor import Conductor
 from pgstrata.fleet.dispatch import Dispatcher
@@ -91,7 +91,7 @@ def _address(fleet: str) -> Iterator[str]:
 def _owner(plan: Plan, results: Results) -> str:
     """The same when a client is started again; another one for each campaign and results folder."""
     identity = [plan.campaign.name, socket.gethostname(), str(results.root.resolve()), os.getuid()]
-    return hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
+    return digests.of(repr(identity))[:12]
 
 
 class _Client:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import socket
@@ -13,6 +12,7 @@ from pathlib import Path
 import pgstrata
 from pgstrata.driver.path import find_driver
 from pgstrata.errors import PgstrataError, ServerError
+from pgstrata.files import digests
 from pgstrata.fleet.tasks import Look, SeenMachine
 from pgstrata.measure.campaign import default_data_dir
 from pgstrata.observe import machine
@@ -44,7 +44,7 @@ def look(task: Look) -> SeenMachine:
         name=passes_for or socket.gethostname(),
         host=f"{_boot()}{f'/{passes_for}' if passes_for else ''}",
         kind=f"{host.cpu_model}, {host.cpus} CPUs, {memory}, Linux {host.kernel}, {disk}",
-        fingerprint=hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16],
+        fingerprint=digests.of(json.dumps(facts))[:16],
         trial=bool(passes_for),
         pgstrata=pgstrata.__version__,
         driver=driver_build(),
@@ -69,8 +69,7 @@ def driver_build() -> str:
     driver = find_driver()
     try:
         said = subprocess.run([driver, "--version"], capture_output=True, text=True, timeout=30, check=True)
-        with driver.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = digests.of_file(driver)
     except (OSError, subprocess.SubprocessError) as error:
         raise ServerError(f"{driver} does not run: {error}") from error
     return f"{said.stdout.strip()} (build {digest[:8]})"

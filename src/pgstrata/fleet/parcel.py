@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from pgstrata.errors import ServerError
-from pgstrata.files import disk
+from pgstrata.files import digests, disk
 from pgstrata.files.unpacking import ArchiveError, opened
 from pgstrata.files.unpacking import unpack as unpack_all
 from pgstrata.fleet.tasks import Parcel
@@ -31,7 +30,7 @@ def pack(root: Path, names: Iterable[str], shared: Path | None = None) -> Parcel
         for name in names:
             archive.add(root / name, name, filter=_without_owner)
     data = content.getvalue()
-    digest = hashlib.sha256(data).hexdigest()
+    digest = digests.of(data)
     if shared is None:
         return Parcel(digest=digest, content=data)
     disk.write(shared, data)
@@ -51,7 +50,7 @@ def unpack(parcel: Parcel, folder: Path, *, private: bool = False) -> None:
     MOST_BYTES; OSError where it cannot be written.
     """
     data = parcel.content or disk.read_regular(Path(parcel.shared), MOST_BYTES)
-    if hashlib.sha256(data).hexdigest() != parcel.digest:
+    if digests.of(data) != parcel.digest:
         raise ServerError("a parcel was damaged on its way: its digest is another", "it is sent again")
     name = "a parcel"
     try:

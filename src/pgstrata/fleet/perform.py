@@ -21,6 +21,7 @@ from distributed.core import Status
 
 from pgstrata.errors import PgstrataError, ServerError, server_said
 from pgstrata.files.bounded import json_any
+from pgstrata.files.building import building
 from pgstrata.fleet import machine, servers
 from pgstrata.fleet.child import ANSWER, TASK
 from pgstrata.fleet.tasks import (
@@ -37,7 +38,7 @@ from pgstrata.fleet.tasks import (
     encode,
     unable,
 )
-from pgstrata.server.find.cache import building, cache_folder
+from pgstrata.server.find.cache import cache_folder
 
 PRELOAD = "pgstrata.fleet.restricted"
 """The module that keeps workers and schedulers to typed tasks."""

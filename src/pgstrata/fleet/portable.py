@@ -6,7 +6,6 @@ options, files beside the campaign. Sizes relative to memory stay relative: they
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,10 +17,12 @@ from pgstrata.campaign.file.reading import campaign_of
 from pgstrata.campaign.plan.model import Variant
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import UsageError
+from pgstrata.files import digests
+from pgstrata.files.building import building, publish
 from pgstrata.fleet.tasks import Portable
 from pgstrata.server.connect.pooler import is_address
 from pgstrata.server.connect.secrets import HIDDEN, shown, shown_spec
-from pgstrata.server.find.cache import building, cache_folder, publish
+from pgstrata.server.find.cache import cache_folder
 from pgstrata.workload.core.options import NamesFiles
 from pgstrata.workload.plugin import source_of
 
@@ -164,10 +165,8 @@ def opened(travelled: Portable, results: Path) -> Campaign:
 
 
 def _unpacked(files: dict[str, bytes]) -> Path:
-    digest = hashlib.sha256()
-    for name, content in sorted(files.items()):
-        digest.update(f"{name}\0{len(content)}\0".encode() + content)
-    final = cache_folder("fleet", FILES, make=True) / digest.hexdigest()[:24]
+    parts = (f"{name}\0{len(content)}\0".encode() + content for name, content in sorted(files.items()))
+    final = cache_folder("fleet", FILES, make=True) / digests.of_parts(parts)[:24]
     if not final.exists():
         with building(final) as folder:
             for name, content in files.items():

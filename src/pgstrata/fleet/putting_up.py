@@ -7,7 +7,6 @@ background that holds it, until it is told to end (`pgstrata.fleet.keeper`).
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -25,6 +24,7 @@ from msgspec import Struct
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.files import disk
 from pgstrata.files.bounded import BoundError, json_as
+from pgstrata.files.locks import lock_file
 from pgstrata.files.ownership import read_small
 from pgstrata.files.user_files import read_text, user_path
 from pgstrata.fleet.certificates import KEY, Certificates, certificates_in, make_certificates
@@ -158,14 +158,13 @@ def names() -> list[str]:
 @contextlib.contextmanager
 def keeping(name: str) -> Iterator[None]:
     """Held by a keeper as long as its fleet is up. Raises ServerError where another one has it."""
-    descriptor = os.open(_folder() / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ServerError(
-                f"a fleet called {name} is up already", "pgstrata fleet down ends it"
-            ) from error
+        descriptor = lock_file(_folder() / f"{name}.lock", make=True)
+    except OSError as error:
+        raise ServerError(f"the fleet {name} cannot be locked: {error.strerror}") from error
+    if descriptor is None:
+        raise ServerError(f"a fleet called {name} is up already", "pgstrata fleet down ends it")
+    try:
         yield
     finally:
         os.close(descriptor)

@@ -10,10 +10,11 @@ from msgspec import structs
 
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.errors import ServerError
+from pgstrata.files.building import building, publish
 from pgstrata.fleet import parcel
 from pgstrata.fleet.tasks import Parcel, Provide, Provided, TreeParcel, Wanted
 from pgstrata.server.find.acquire import acquire
-from pgstrata.server.find.cache import building, cache_folder, publish
+from pgstrata.server.find.cache import cache_folder
 from pgstrata.server.find.model import Server
 from pgstrata.server.find.recipe import DEFAULT, Build, find_build
 from pgstrata.server.find.sources import Tree, is_source, source_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.driver.events import Done, Failure, Measuring, Ready, Second, StatementDone, Stretch
 from pgstrata.driver.spec import Connection, EngineChoice, FrozenSpec, Spec, WindowsSpec
 from pgstrata.errors import DriverError
+from pgstrata.files import digests
 from pgstrata.measure.placement import pin
 from pgstrata.measure.record import step_record
 from pgstrata.observe import StepObserved, StepWatch
@@ -31,7 +31,7 @@ def step_seed(seed: int, repeat: int, order: int, name: str) -> int:
     before it left in the cache.
     """
     text = f"{seed}/{repeat}/{order}/{name}"
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
+    return int(digests.of(text)[:12], 16)
 
 
 @dataclass

@@ -153,8 +153,8 @@ class RunSet:
         """Returns what `make` makes of these results; it is called once."""
         if make not in self._derived:
             self._derived[make] = make(self)
-        found: T = self._derived[make]
-        return found
+        value: T = self._derived[make]
+        return value
 
     def color(self, variant: str) -> int:
         """The variant's place in the order of colours."""

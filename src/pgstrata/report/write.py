@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from pgstrata.errors import StoreError
+from pgstrata.files import disk
 from pgstrata.files.ownership import own_folder, write_private
 from pgstrata.page.blocks import Section
 from pgstrata.page.charts import color
@@ -139,9 +139,7 @@ def _unwritable(out: Path, cause: OSError) -> StoreError:
 
 def _write(path: Path, text: str) -> None:
     """Whole or not at all. What is not valid Unicode (names taken from a server's bytes) is replaced."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    write_private(temporary, text.encode("utf-8", "replace"))
-    temporary.replace(path)
+    disk.replace(path, text.encode("utf-8", "replace"), durable=False)
 
 
 def _copy_plotly(path: Path) -> None:

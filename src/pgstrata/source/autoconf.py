@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import shutil
@@ -11,7 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pgstrata.errors import BuildError, UsageError
-from pgstrata.files.ownership import read_small, write_into
+from pgstrata.files import digests
+from pgstrata.files.disk import write_into
+from pgstrata.files.ownership import read_small
 from pgstrata.source.job import Job
 from pgstrata.source.tools import need
 from pgstrata.suggest import nearest
@@ -178,9 +179,9 @@ class _ConfigCache:
             *options,
             job.compiler.version,
             *found,
-            hashlib.sha256(_read(job.source / "configure")).hexdigest(),
+            digests.of(_read(job.source / "configure")),
         ]
-        name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+        name = digests.of("\0".join(parts))[:24]
         self._kept = job.cache / "configure" / f"{name}.cache"
         self._own = job.folder / "config.cache"
         # configure writes its options into a header. A name that differs from build to build would make

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import shlex
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata.errors import BuildError, ServerError, UsageError, is_disk_full
+from pgstrata.files import digests
 from pgstrata.files.ownership import check_executed, read_small
 from pgstrata.files.unpacking import ArchiveError, opened, unpack
 from pgstrata.server.config.settings import major_of
@@ -144,7 +144,7 @@ def _inputs(tree: Tree, recipe: Build, compiler: Compiler, mends: list[Need]) ->
         check_executed(folder, f"the extension {folder}", advice=OWN)
     return {
         "tree": tree.identity,
-        "mends": hashlib.sha256(json.dumps([dataclasses.asdict(m) for m in mends]).encode()).hexdigest(),
+        "mends": digests.of(json.dumps([dataclasses.asdict(m) for m in mends])),
         "system": _system(tree, recipe),
         "cc": compiler.text,
         "compiler": compiler.version,
@@ -183,7 +183,7 @@ def _system(tree: Tree, recipe: Build) -> str:
 def _digest(path: Path) -> str:
     try:
         check_executed(path, f"the patch {path}", advice=OWN)
-        return hashlib.sha256(read_patch(path)).hexdigest()
+        return digests.of(read_patch(path))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 

@@ -9,11 +9,8 @@ configure/, ccache/, repositories/, archives/   what makes the next build quicke
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,7 +20,10 @@ from typing import Any
 import msgspec
 
 from pgstrata.errors import BuildError, ServerError
+from pgstrata.files import digests, disk, locks
 from pgstrata.files.bounded import BoundError, json_any, json_as
+from pgstrata.files.building import discard
+from pgstrata.files.building import publish as put_in_place
 from pgstrata.files.disk import remove_tree
 from pgstrata.files.ownership import own_folder, read_small
 from pgstrata.server.find.cache import cache_dir
@@ -40,7 +40,7 @@ ADVICE = "name another place with PGSTRATA_CACHE"
 def key_of(inputs: Json) -> str:
     """24 hexadecimal digits that stand for everything a build depends on."""
     text = json.dumps({"format": FORMAT, **inputs}, sort_keys=True)
-    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:24]
+    return digests.of(text.encode(errors="surrogateescape"))[:24]
 
 
 def folder_of(key: str) -> Path:
@@ -150,25 +150,14 @@ def workplace(key: str, say: Callable[[str], None], check: Callable[[], None]) -
 
 
 def _lock(path: Path, say: Callable[[str], None], check: Callable[[], None]) -> int:
-    said = False
-    while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Its last owner may have deleted it between open and lock; then it guards nothing.
-            if os.path.samestat(os.fstat(lock), path.stat()):
-                return lock
-        except FileNotFoundError:
-            pass
-        except BlockingIOError:
-            if not said:
-                say("another pgstrata builds the same server: waiting for it")
-                said = True
-            os.close(lock)
-            check()
-            time.sleep(WAIT_SECONDS)
-            continue
-        os.close(lock)
+    waits = False
+    while (lock := locks.lock_file(path, make=True, mode=0o644)) is None:
+        if not waits:
+            say("another pgstrata builds the same server: waiting for it")
+            waits = True
+        check()
+        time.sleep(WAIT_SECONDS)
+    return lock
 
 
 def clear_builds() -> list[str]:
@@ -181,16 +170,17 @@ def clear_builds() -> list[str]:
         own_folder(root, "the folder for builds", advice=ADVICE, linked=False)
     for lock_file in root.glob("*.lock"):
         try:
-            lock = os.open(lock_file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            lock = locks.lock_file(lock_file, make=False)
         except OSError:
             continue
+        if lock is None:  # in use
+            continue
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             remove_tree(lock_file.with_suffix(""))
             lock_file.unlink(missing_ok=True)
             said.append(f"an unfinished build, {lock_file.with_suffix('')}")
         except OSError:
-            pass  # in use
+            pass
         finally:
             os.close(lock)
     return said
@@ -205,8 +195,8 @@ def publish(key: str, installed: Path, record: BuiltRecord) -> Path:
         if path.is_dir() and not path.is_symlink():
             path.chmod(0o755)
     if final.exists():  # a record that could not be read
-        shutil.rmtree(final)
-    installed.rename(final)
+        discard(final)
+    put_in_place(installed, final)
     forget_failure(key)
     return final
 
@@ -223,9 +213,7 @@ def remove(name: str) -> list[str]:
         if name in kept.names:
             if pid := runs_from(kept.folder):
                 raise ServerError(f"{kept.record.label} is in use by process {pid}", "end it first")
-            hidden = kept.folder.with_name(f".{kept.folder.name}.removed-{os.getpid()}")
-            kept.folder.rename(hidden)
-            shutil.rmtree(hidden, ignore_errors=True)
+            discard(kept.folder)
             done.append(f"{kept.record.label} {kept.record.build.get('name')}")
     for failed in failures():
         if name in names_of(failed):
@@ -249,9 +237,8 @@ def _names(key: str, label: str, build: Json, origin: str) -> list[str]:
 def write_json(path: Path, value: Json) -> None:
     """Writes a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.new-{os.getpid()}")
-    new.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    new.replace(path)
+    text = json.dumps(value, indent=1) + "\n"
+    disk.replace(path, text.encode(), mode=0o644, durable=False)
 
 
 def _read(path: Path) -> Json | None:

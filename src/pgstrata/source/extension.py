@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from pathlib import Path
 
 from pgstrata.errors import BuildError
+from pgstrata.files import digests
 from pgstrata.source.job import Job
 from pgstrata.store.record import ExtensionRecord
 
@@ -26,11 +26,10 @@ def _files(folder: Path) -> list[Path]:
 
 def tree_hash(folder: Path) -> str:
     """Stands for an extension's sources."""
-    digest = hashlib.sha256()
-    for path in _files(folder):
-        content = hashlib.sha256(path.read_bytes()).hexdigest()
-        digest.update(f"{path.relative_to(folder)}\0{content}\0".encode(errors="surrogateescape"))
-    return digest.hexdigest()
+    return digests.of_parts(
+        f"{path.relative_to(folder)}\0{digests.of_file(path)}\0".encode(errors="surrogateescape")
+        for path in _files(folder)
+    )
 
 
 def copy_extensions(job: Job) -> None:

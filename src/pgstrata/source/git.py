@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 from pgstrata.errors import ServerError, UsageError
+from pgstrata.files import digests
+from pgstrata.files.building import building, publish
 from pgstrata.files.ownership import check_executed
 from pgstrata.files.unpacking import Unpacking, parts_of
 from pgstrata.files.user_files import shown
@@ -182,7 +182,7 @@ def _export(repo: Path, commit: str, target: Path) -> None:
 def clone(url: str, ref: str, cache: Path, say: Callable[[str], None]) -> Path:
     """The bare copy of a repository in the cache, with `ref` in it; fetched where it is not there yet,
     and where `ref` may have moved. Raises ServerError where it cannot be reached."""
-    folder = cache / "repositories" / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}.git"
+    folder = cache / "repositories" / f"{digests.of(url)[:16]}.git"
     if folder.exists() and re.fullmatch(r"[0-9a-f]{40}", ref):
         try:
             commit_of(folder, ref)
@@ -193,15 +193,12 @@ def clone(url: str, ref: str, cache: Path, say: Callable[[str], None]) -> Path:
         if not folder.exists():
             say(f"fetching {public(url)}, which may take minutes; later only what is new")
             folder.parent.mkdir(parents=True, exist_ok=True)
-            new = folder.with_name(f".{folder.name}.new-{os.getpid()}")
-            try:
+            with building(folder) as new:
                 options = ["--bare", "--quiet", "--end-of-options", url, str(new)]
                 run_git(folder.parent, "clone", *options, seconds=FETCH_SECONDS)
                 # Branches under their own names, so that a later fetch moves them.
                 run_git(new, "config", "remote.origin.fetch", "+refs/heads/*:refs/heads/*")
-                new.rename(folder)
-            finally:
-                shutil.rmtree(new, ignore_errors=True)
+                publish(new, folder)
         else:
             say(f"looking for what is new in {public(url)}")
             run_git(

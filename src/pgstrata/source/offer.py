@@ -37,9 +37,9 @@ def server_of(
 
     again: also where its build failed before. Raises BuildError, UsageError, ServerError.
     """
-    made = build(tree, how, say=say, progress=progress, check=check, again=again)
-    check_reachable(made.bin_dir, server_account(), "the server")
-    return _of_build(tree, how, made)
+    built_server = build(tree, how, say=say, progress=progress, check=check, again=again)
+    check_reachable(built_server.bin_dir, server_account(), "the server")
+    return _of_build(tree, how, built_server)
 
 
 def look_up(spec: str, how: Build, folder: Path | None) -> Server:
@@ -72,15 +72,21 @@ def program_folders() -> list[Path]:
     return [kept.folder / "bin" for kept in built()]
 
 
-def _of_build(tree: Tree, how: Build, made: BuiltServer | None) -> Server:
-    """Returns a tree's server; `made` is None where it is not built yet."""
+def _of_build(tree: Tree, how: Build, built_server: BuiltServer | None) -> Server:
+    """Returns a tree's server; built_server is None where it is not built yet."""
     label = tree.label + ("" if how.name == DEFAULT else f".{how.name}")
-    if made is None:
+    if built_server is None:
         return Server(tree.origin, label, tree.version, tree.version_num, "", Path())
     # The tree as it was named now: the same files can be reached by several names.
-    record = structs.replace(made.record, origin=tree.origin, source=tree.facts, build=how.record())
+    record = structs.replace(built_server.record, origin=tree.origin, source=tree.facts, build=how.record())
     return Server(
-        tree.origin, label, tree.version, tree.version_num, made.configured, made.bin_dir, built=record
+        tree.origin,
+        label,
+        tree.version,
+        tree.version_num,
+        built_server.configured,
+        built_server.bin_dir,
+        built=record,
     )
 
 

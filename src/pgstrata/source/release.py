@@ -16,6 +16,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from pgstrata.errors import ServerError, UsageError
+from pgstrata.files import digests, disk
 from pgstrata.server.find.sources import Tree
 from pgstrata.source.tree import tree_of_archive
 
@@ -80,7 +81,7 @@ def tree_of_release(version: str, cache: Path, say: Callable[[str], None]) -> Tr
 
 def tree_of_url(address: str, cache: Path, say: Callable[[str], None]) -> Tree:
     """The tree in an archive at an address; nothing vouches for it, its hash is in every run."""
-    name = hashlib.sha256(address.encode()).hexdigest()[:16]
+    name = digests.of(address)[:16]
     base = urllib.parse.urlsplit(address).path.rpartition("/")[2]
     if not re.fullmatch(r"[\w.+~-]{1,100}", base):
         base = "archive"
@@ -174,11 +175,10 @@ def _download(address: str, file: Path, say: Callable[[str], None], expected: tu
     """Fetches a file, whole and checked or not at all."""
     say(f"fetching {_public(address)}")
     file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_name(f".{file.name}.new-{os.getpid()}")
     digest = hashlib.new(expected[0], usedforsecurity=False) if expected else None
     begun, size = time.monotonic(), 0
     try:
-        with _open(address) as answer, new.open("xb") as target:
+        with _open(address) as answer, disk.replacing(file, mode=0o644, durable=False) as target:
             length = answer.headers.get("Content-Length")
             while block := answer.read(1 << 18):
                 size += len(block)
@@ -189,14 +189,13 @@ def _download(address: str, file: Path, say: Callable[[str], None], expected: tu
                 target.write(block)
                 if digest:
                     digest.update(block)
-        if length is not None and size != int(length):
-            raise _unreachable(address, f"it ended after {size} of {length} bytes")
-        if digest and expected and digest.hexdigest() != expected[1]:
-            raise ServerError(
-                f"{_public(address)} is not what its {expected[0]} beside it says: {digest.hexdigest()}",
-                "try again; if it stays so, the site or the way to it is not to be trusted",
-            )
-        new.replace(file)
+            if length is not None and size != int(length):
+                raise _unreachable(address, f"it ended after {size} of {length} bytes")
+            if digest and expected and digest.hexdigest() != expected[1]:
+                raise ServerError(
+                    f"{_public(address)} is not what its {expected[0]} beside it says: {digest.hexdigest()}",
+                    "try again; if it stays so, the site or the way to it is not to be trusted",
+                )
     except HTTPException as error:
         raise _unreachable(address, str(error) or type(error).__name__) from error
     except TimeoutError as error:
@@ -207,8 +206,6 @@ def _download(address: str, file: Path, say: Callable[[str], None], expected: tu
         raise ServerError(
             f"{file} cannot be written: {error.strerror}", "PGSTRATA_CACHE names another place"
         ) from error
-    finally:
-        new.unlink(missing_ok=True)
 
 
 __all__ = ["check_version", "is_url", "site", "tree_of_release", "tree_of_url"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import re
@@ -11,6 +10,7 @@ import sys
 from pathlib import Path
 
 from pgstrata.errors import BuildError
+from pgstrata.files import digests
 from pgstrata.server.system.compiler import missing_program
 
 _PACKAGES = {
@@ -72,7 +72,7 @@ def machine_for(cflags: str) -> str:
     except OSError:
         return platform.processor()
     lines = [line for line in text.splitlines() if line.startswith(("model name", "flags", "Features"))]
-    return hashlib.sha256("\n".join(sorted(set(lines))).encode()).hexdigest()[:16]
+    return digests.of("\n".join(sorted(set(lines))))[:16]
 
 
 def jobs() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pgstrata.errors import ServerError, UsageError
+from pgstrata.files import digests
 from pgstrata.files.ownership import check_executed, read_small
 from pgstrata.files.unpacking import Unpacking, members, opened, parts_of
 from pgstrata.server.find.sources import Tree
@@ -80,6 +80,13 @@ def _read_version_file(file: Path) -> str:
         return ""
 
 
+def _entry(folder: Path, name: str) -> bytes:
+    """Returns what a file adds to the digest of a tree: its name, whether it is a program, its content."""
+    is_program = bool((folder / name).lstat().st_mode & stat.S_IXUSR)
+    content = digests.of_file(folder / name)
+    return f"{name}\0{is_program}\0{content}\0".encode(errors="surrogateescape")
+
+
 def tree_of_folder(folder: Path) -> Tree:
     """The tree as it lies in a folder, changed files included; what a build left there is not part of it.
 
@@ -100,14 +107,7 @@ def tree_of_folder(folder: Path) -> Tree:
     try:
         check_executed(folder, f"the source tree {folder}", advice=OWN)
         files = sorted(_files(folder))
-        digest = hashlib.sha256()
-        for name in files:
-            mode = (folder / name).lstat().st_mode
-            with (folder / name).open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").hexdigest()
-            digest.update(
-                f"{name}\0{bool(mode & stat.S_IXUSR)}\0{content}\0".encode(errors="surrogateescape")
-            )
+        digest = digests.of_parts(_entry(folder, name) for name in files)
     except OSError as error:
         raise ServerError(f"{error.filename} cannot be read: {error.strerror}") from error
 
@@ -120,9 +120,7 @@ def tree_of_folder(folder: Path) -> Tree:
     label = f"src{version}"
     if "commit" in facts:
         label += f"-{facts['commit'][:8]}" + ("+" if facts["changed"] else "")
-    return Tree(
-        f"src:{folder}", label, f"files:{digest.hexdigest()}", version, write, facts, files.__contains__
-    )
+    return Tree(f"src:{folder}", label, f"files:{digest}", version, write, facts, files.__contains__)
 
 
 def _files(folder: Path) -> Iterator[str]:
@@ -179,8 +177,7 @@ def tree_of_archive(file: Path, origin: str = "", label: str = "", **facts: Any)
         raise UsageError(f"{file} is no file", "tar: names an archive of a source tree")
     try:
         check_executed(file, f"the archive {file}", advice=OWN)
-        with file.open("rb") as content:
-            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        digest = digests.of_file(file)
         version = _version_in_archive(file)
     except FileNotFoundError:
         raise UsageError(f"there is no file {file}", "tar: names an archive of a source tree") from None

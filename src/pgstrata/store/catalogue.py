@@ -13,10 +13,8 @@ then one per step. It is read into memory of this process first, so that what is
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from pgstrata.files import digests, disk
 from pgstrata.files.bounded import json_any
 from pgstrata.files.ownership import believed_file
 from pgstrata.sql_text import literal
@@ -172,7 +171,7 @@ def _form() -> str:
     except PackageNotFoundError:
         release = ""
     text = repr((release, FORMAT, _PARTS))
-    return f"pgstrata catalogue {hashlib.sha256(text.encode()).hexdigest()}"
+    return f"pgstrata catalogue {digests.of(text)}"
 
 
 # --- all runs of a folder ----------------------------------------------------------------------
@@ -368,7 +367,7 @@ def _payload(path: Path) -> memoryview | None:
 
 
 def _head(body: bytes | memoryview) -> bytes:
-    return f"{_form()}\n{hashlib.sha256(body).hexdigest()}\n".encode()
+    return f"{_form()}\n{digests.of(body)}\n".encode()
 
 
 def _in_memory(payload: memoryview) -> int:
@@ -388,24 +387,12 @@ def _write(path: Path, made: int) -> None:
     with os.fdopen(os.dup(made), "rb") as source:
         source.seek(0)
         body = source.read()
-    descriptor, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)
-            file.write(_head(body))
-            file.write(body)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(temporary, path)  # noqa: PTH105
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)  # noqa: PTH108
-        raise
+    disk.replace(path, _head(body), body)
 
 
 def _remove_left(path: Path) -> None:
     """What writers left that were killed."""
-    for other in path.parent.glob(f"{path.name}.*"):
+    for other in disk.left_beside(path):
         with contextlib.suppress(OSError):
             if time.time() - other.lstat().st_mtime > _LEFT_SECONDS:
                 other.unlink()

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from pgstrata.store.read import Run
 
 COUNTED = ".counted"
-"""Ends the workload of a run that counted: it is another measurement than the timed one, with runs of its
-own."""
+"""Ends the workload of a run that counted: a measurement beside the timed runs of the same workload."""
 
 
 def counted_runs(runs: Iterable[Run]) -> list[Run]:

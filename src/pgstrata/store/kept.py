@@ -8,7 +8,6 @@ the starts of a count (`<nn>.start`).
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct, structs
 
-from pgstrata.files import disk
+from pgstrata.files import digests, disk
 from pgstrata.files.ownership import believed_file
 from pgstrata.store.names import RunKey, slug
 from pgstrata.store.record import StepRecord, Time
@@ -76,7 +75,7 @@ def keep(folder: Path, step: KeptStep, data: KeptData) -> None:
 def _write(folder: Path, name: str, body: bytes, deed: str) -> None:
     with disk.storing(deed, folder):
         folder.mkdir(mode=0o700, exist_ok=True)
-        disk.replace(folder / name, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+        disk.replace(folder / name, digests.of(body).encode() + b"\n" + body)
         disk.sync_folder(folder.parent)
 
 
@@ -137,7 +136,7 @@ def _decoded(path: Path, type: type[T]) -> T | None:
         if not believed_file(path.lstat(), MOST_BYTES):
             return None
         digest, _, body = disk.read_regular(path, MOST_BYTES).partition(b"\n")
-        if hashlib.sha256(body).hexdigest().encode() != digest:
+        if digests.of(body).encode() != digest:
             return None
         return msgspec.msgpack.decode(body, type=type)
     except (OSError, msgspec.DecodeError):
@@ -146,4 +145,4 @@ def _decoded(path: Path, type: type[T]) -> T | None:
 
 def digest(of: Mapping[str, Any] | Sequence[Any]) -> str:
     """What stands for everything in a description."""
-    return hashlib.sha256(msgspec.json.encode(of, order="sorted")).hexdigest()
+    return digests.of(msgspec.json.encode(of, order="sorted"))

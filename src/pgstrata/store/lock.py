@@ -1,13 +1,10 @@
 """Who may write: a lock on a results folder, and a mark of ownership in each folder being built.
 
-Both are flock(2) locks. The kernel gives them back when the process ends, however it ends, so nothing
-has to be guessed from process numbers that may have been handed out again.
+Both are locks of the kernel (`pgstrata.files.locks`), which end with the process.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import socket
@@ -19,6 +16,7 @@ from types import TracebackType
 from typing import IO
 
 from pgstrata.errors import StoreError
+from pgstrata.files import locks
 from pgstrata.files.bounded import json_any
 from pgstrata.files.disk import storing
 from pgstrata.files.ownership import own_folder, read_small
@@ -53,12 +51,13 @@ def try_lock(path: Path) -> IO[str] | None:
     # "a" and not "w": the holder's name in it must not be emptied before the lock is ours
     file = open_own(path)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as cause:
+        taken = locks.take(file.fileno())
+    except OSError:
         file.close()
-        if cause.errno in {errno.EAGAIN, errno.EACCES}:
-            return None
         raise
+    if not taken:
+        file.close()
+        return None
     file.truncate(0)
     file.write(this_process().text())
     file.flush()
@@ -72,25 +71,15 @@ def open_own(path: Path) -> IO[str]:
 
 
 def unlock(file: IO[str]) -> None:
-    """Gives the lock back and closes the file.
-
-    Closing alone is not enough: a program that is just being started has the file open, too, until its
-    exec is through.
-    """
-    fcntl.flock(file, fcntl.LOCK_UN)
+    """Gives the lock back and closes the file."""
+    locks.give_back(file.fileno())
     file.close()
 
 
 def is_held(path: Path) -> bool:
     """Whether a living process holds the lock on this file. Raises OSError, also when it is not there."""
     with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError as cause:
-            if cause.errno in {errno.EAGAIN, errno.EACCES}:
-                return True
-            raise
-    return False
+        return not locks.take(file.fileno(), shared=True)
 
 
 def holder(path: Path) -> Holder | None:

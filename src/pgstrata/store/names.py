@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from pgstrata.files import digests
 
 _LONGEST = 100
 _DIGEST = 12
@@ -30,7 +31,7 @@ def slug(name: str) -> str:
         plain = "_" + plain[1:]
     if plain == name and len(plain) <= _LONGEST:
         return name
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
+    digest = digests.of(name.encode("utf-8", "surrogatepass"))[:_DIGEST]
     return f"{plain[: _LONGEST - _DIGEST - 1]}~{digest}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pgstrata.errors import StoreError
-from pgstrata.files import disk
+from pgstrata.files import digests, disk
 from pgstrata.files.bounded import BoundError, json_any, json_as
 from pgstrata.files.user_files import shown
 from pgstrata.store import parquet_bounds, sums
@@ -195,7 +194,7 @@ class _Spec(msgspec.Struct):
 def _digest(roles: tuple[tuple[str | None, bytes], ...]) -> bytes:
     """Of scripts as they mean the same, however they are written. Runs of a campaign share most of them."""
     parts = [(name, json_any(scripts)) for name, scripts in roles]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()
+    return bytes.fromhex(digests.of(json.dumps(parts, sort_keys=True)))
 
 
 class _BrokenError(Exception):

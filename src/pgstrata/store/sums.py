@@ -7,12 +7,12 @@ the name of a host.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from pgstrata.files import digests
 from pgstrata.files.disk import read_regular
 
 NAME = "SHA256SUMS"
@@ -21,7 +21,6 @@ UNREAD = frozenset({"server.log.gz"})
 
 MOST_BYTES = 16 << 20
 _LINE = re.compile(r"([0-9a-f]{64}) [ *]((?!/)[^\0\n]+)")
-_CHUNK = 1 << 20
 
 # What was found right before, by path: a command looks at a run several times.
 _seen: dict[str, tuple[int, ...]] = {}
@@ -31,20 +30,6 @@ _MOST_SEEN = 20_000
 def text(sums: Mapping[str, str]) -> bytes:
     """The file's content: digest in hexadecimal digits by name relative to the run folder."""
     return "".join(f"{digest}  {name}\n" for name, digest in sorted(sums.items())).encode()
-
-
-def of(data: bytes) -> str:
-    """The digest of a content."""
-    return hashlib.sha256(data).hexdigest()
-
-
-def of_file(path: Path) -> str:
-    """The digest of a file that may be larger than memory. Raises OSError."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while part := file.read(_CHUNK):
-            digest.update(part)
-    return digest.hexdigest()
 
 
 def newest(folder: Path) -> int:
@@ -104,7 +89,7 @@ def _wrong(path: Path, digest: str) -> str | None:
         now = (status.st_ino, status.st_size, status.st_mtime_ns, hash(digest))
         if _seen.get(str(path)) == now:
             return None
-        if of_file(path) != digest:
+        if digests.of_file(path) != digest:
             return "is damaged: it is not what was stored"
     except FileNotFoundError:
         return "is missing"

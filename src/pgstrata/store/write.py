@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from pgstrata.errors import StoreError
-from pgstrata.files import disk
+from pgstrata.files import digests, disk
 from pgstrata.store import kept, lock, sums, tables
 from pgstrata.store.finite import finite
 from pgstrata.store.kept import KeptData, KeptStep
@@ -175,7 +175,7 @@ class RunBuilder:
         """Keeps the server's log, compressed."""
         with disk.storing("store the server log", self._parent):
             disk.compress(path, self.folder / "server.log.gz")
-            self._sums["server.log.gz"] = sums.of_file(self.folder / "server.log.gz")
+            self._sums["server.log.gz"] = digests.of_file(self.folder / "server.log.gz")
 
     def attach(self, name: str, data: bytes) -> None:
         """A further file of the run, say `profile/query.svg`; `/` makes folders."""
@@ -186,7 +186,7 @@ class RunBuilder:
         with disk.storing(f"store {name}", self._parent):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             disk.write(path, data)
-        self._sums["/".join(parts)] = sums.of(data)
+        self._sums["/".join(parts)] = digests.of(data)
         if len(parts) > 1:  # what lies in folders (spec, profile) is of a step, all else of the run
             self._files.append("/".join(parts))
 

@@ -9,7 +9,6 @@ chosen by any right server. So the LIMIT is taken off, and the keys of the ORDER
 from __future__ import annotations
 
 import json
-import os
 import resource
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 
 import duckdb
 
+from pgstrata.files import disk
 from pgstrata.files.bounded import json_any
 from pgstrata.sql_text import literal
 from pgstrata.tpcds import data
@@ -222,10 +222,7 @@ def _keep(scale: float, number: int, connection: duckdb.DuckDBPyConnection) -> N
     except (duckdb.Error, ValueError) as error:
         kept = {"error": str(error)}
     final = place(scale, number)
-    part = final.with_name(f".{final.name}.{os.getpid()}")
-    with part.open("w") as out:
-        json.dump(kept, out)
-    part.rename(final)
+    disk.replace(final, json.dumps(kept).encode(), mode=0o644, durable=False)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from pgstrata.files.bounded import BoundError, json_as
+from pgstrata.files.building import building
 from pgstrata.files.disk import read_regular
 from pgstrata.files.ownership import own_folder
-from pgstrata.server.find.cache import ADVICE, building
+from pgstrata.server.find.cache import ADVICE
 from pgstrata.server.system.process import start
 from pgstrata.tpcds import data
 from pgstrata.tpcds.compare import RightAnswer

@@ -7,7 +7,6 @@ frozen.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgstrata.errors import ServerError
+from pgstrata.files import digests
 from pgstrata.files.bounded import BoundError, json_as
 from pgstrata.files.disk import read_regular
 from pgstrata.server.find.cache import cache_folder, keeping, use
@@ -61,7 +61,7 @@ class VectorData:
     def folder(self) -> Path:
         """Where it lies, or will lie."""
         made_of = json.dumps([FORMAT, asdict(self)], sort_keys=True)
-        return cache_folder(FOLDER) / hashlib.sha256(made_of.encode()).hexdigest()[:24]
+        return cache_folder(FOLDER) / digests.of(made_of)[:24]
 
     @property
     def items(self) -> Path:

@@ -5,7 +5,6 @@ Their code is called through here, so that what it raises is said with its own f
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import sys
 import traceback
@@ -21,6 +20,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.files import digests
 from pgstrata.files.ownership import check_executed
 from pgstrata.files.user_files import read_text, real_path, shown
 from pgstrata.server.features import Features
@@ -178,7 +178,7 @@ def from_file(name: str, folder: Path) -> Plugin:
         check_executed(path, f"the workload {path}", advice=_OWN)
     except OSError as error:
         raise UsageError(f"the workload {path} cannot be looked at: {error.strerror}") from error
-    return _loaded(path, hashlib.sha256(source.encode()).hexdigest(), cls)
+    return _loaded(path, digests.of(source), cls)
 
 
 @cache

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from pgstrata.server.find.cache import building, cache_folder, clear_unfinished, discard, publish
+from pgstrata.files.building import building, discard, publish
+from pgstrata.server.find.cache import cache_folder, clear_unfinished
 
 MAKER = """
 import sys, time
-from pgstrata.server.find.cache import building, cache_folder
+from pgstrata.files.building import building
+from pgstrata.server.find.cache import cache_folder
 with building(cache_folder(*sys.argv[1:], make=True) / "thing") as place:
     (place / "part").write_text("half")
     print("up", flush=True)

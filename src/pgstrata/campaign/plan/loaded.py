@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.order import COPIED_BYTES, data_at, seconds_of
 from pgstrata.campaign.plan.resume import phases_of
+from pgstrata.files import digests
 from pgstrata.server.cluster import loaded
 from pgstrata.server.find.model import Server
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work
@@ -109,8 +109,7 @@ def _server(server: Server) -> list[str] | None:
 
 @lru_cache
 def _digest(program: Path, _size: int, _changed: int) -> str:
-    with program.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return digests.of_file(program)
 
 
 __all__ = ["data_made_of", "with_loaded"]

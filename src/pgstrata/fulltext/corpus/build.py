@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections import Counter
@@ -13,6 +12,7 @@ from typing import Any
 
 from pgstrata import numbers
 from pgstrata.errors import UsageError
+from pgstrata.files import digests
 from pgstrata.files.bounded import json_any
 from pgstrata.files.ownership import read_small
 from pgstrata.files.user_files import shown
@@ -191,5 +191,5 @@ def archive_rows(
 
 
 def _place(what: str) -> Path:
-    digest = hashlib.sha256(f"{FORMAT}/{what}".encode()).hexdigest()[:16]
+    digest = digests.of(f"{FORMAT}/{what}")[:16]
     return cache_folder(FOLDER) / digest

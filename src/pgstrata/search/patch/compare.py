@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from pgstrata.files import digests
 from pgstrata.judge.compare import SideComparison, compare_all
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
@@ -92,13 +92,13 @@ def compare_series(
 def _digest(work: MeasuredWork, base: Member, other: Member) -> str:
     """Of everything that decides what is measured: an edited patch is another comparison."""
     patches = [
-        hashlib.sha256(read_patch(Path(patch))).hexdigest()
+        digests.of(read_patch(Path(patch)))
         for member in (base, other)
         for patch in member.variant.get("patches", [])
     ]
     limits = [work.margin, work.verdict_seconds]
     asked = [work.question(), limits, base.variant, other.variant, patches]
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:8]
+    return digests.of(json.dumps(asked, sort_keys=True))[:8]
 
 
 def _judged(two: TwoServers, whole: bool) -> Compared:

@@ -21,7 +21,8 @@ import psycopg
 
 from pgstrata.driver.spec import Connection
 from pgstrata.errors import OwnershipError, ServerError
-from pgstrata.files.ownership import hand_over, own_folder, read_small, write_into
+from pgstrata.files.disk import write_into
+from pgstrata.files.ownership import hand_over, own_folder, read_small
 from pgstrata.layout import Layout
 from pgstrata.server.capabilities import Programs
 from pgstrata.server.cluster.foreign import ForeignCluster

@@ -7,7 +7,6 @@ The library is compiled from `delay.c` beside this file, which says what is dela
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import platform
 import re
@@ -20,7 +19,9 @@ from pathlib import Path
 from typing import Literal
 
 from pgstrata.errors import BuildError, ServerError, UsageError
-from pgstrata.server.find.cache import ADVICE, building, cache_dir, cache_folder, publish, use
+from pgstrata.files import digests
+from pgstrata.files.building import building, publish
+from pgstrata.server.find.cache import ADVICE, cache_dir, cache_folder, use
 from pgstrata.server.system.account import check_reachable, server_account
 from pgstrata.server.system.compiler import find_compiler
 from pgstrata.server.system.delayed_disk import FILE_SYSTEM, check_kernel
@@ -141,8 +142,8 @@ def _library() -> Path:
             f"io_delay needs a C compiler for the library that delays: {error.message}", error.hint
         ) from error
     text = SOURCE.read_bytes()
-    key = hashlib.sha256(b"\0".join([text, compiler.version.encode(), platform.machine().encode()]))
-    final = cache_folder(FOLDER, make=True) / key.hexdigest()[:16]
+    key = digests.of(b"\0".join([text, compiler.version.encode(), platform.machine().encode()]))
+    final = cache_folder(FOLDER, make=True) / key[:16]
     made_one = final / "delay.so"
     if made_one.is_file():
         # Root's, or this user's: `cache_folder` has looked at what it lies in.

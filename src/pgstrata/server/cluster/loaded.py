@@ -10,8 +10,6 @@ of which nobody can set the time of the last change.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
 import os
 import shutil
 import stat
@@ -26,11 +24,13 @@ from msgspec import Struct
 
 from pgstrata import numbers
 from pgstrata.errors import ServerError
+from pgstrata.files import digests, locks
 from pgstrata.files.bounded import BoundError, json_as
+from pgstrata.files.building import building, discard, publish
 from pgstrata.files.disk import folder_bytes, sync_folder, sync_tree, write
 from pgstrata.files.ownership import hand_over, own_folder, read_small
 from pgstrata.server.cluster.snapshot import WAL_FOLDERS, copy_data
-from pgstrata.server.find.cache import ADVICE, building, cache_dir, cache_folder, discard, publish
+from pgstrata.server.find.cache import ADVICE, cache_dir, cache_folder
 from pgstrata.server.system.account import Account, server_account
 
 FOLDER = "loaded"
@@ -74,7 +74,7 @@ class Loaded:
 def key_of(made_of: Mapping[str, Any]) -> str:
     """Stands for all that decides what data is: other data has another key."""
     whole = {**made_of, "account": _uid(server_account())}
-    return hashlib.sha256(msgspec.json.encode(whole, order="sorted")).hexdigest()[:32]
+    return digests.of(msgspec.json.encode(whole, order="sorted"))[:32]
 
 
 def find(key: str, say: Callable[[str], None] = lambda text: None) -> Loaded | None:
@@ -106,15 +106,15 @@ def held(key: str, say: Callable[[str], None]) -> Iterator[Loaded | None]:
         yield None
         return
     try:
-        lock = os.open(found.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        lock = locks.lock_folder(found.folder, shared=True)
     except OSError:
         yield None  # removed in this moment
         return
+    if lock is None:
+        yield None  # it is being removed
+        return
     try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         yield find(key, say)
-    except BlockingIOError:
-        yield None  # somebody is removing it
     finally:
         os.close(lock)
 
@@ -189,7 +189,7 @@ def _listing(data: Path, *, log_elsewhere: bool = False) -> str:
     about = data.lstat()
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != _uid(server_account()):
         raise NotADirectoryError(str(data))
-    digest = hashlib.sha256()
+    listing = []
     for path in sorted(data.rglob("*")):
         about = path.lstat()
         wal = path.parent == data and path.name in WAL_FOLDERS
@@ -200,5 +200,5 @@ def _listing(data: Path, *, log_elsewhere: bool = False) -> str:
         times = (about.st_mtime_ns, about.st_ctime_ns)
         size = 0 if stat.S_ISDIR(about.st_mode) else about.st_size
         facts = (os.fspath(path.relative_to(data)), about.st_ino, about.st_mode, about.st_uid, size, times)
-        digest.update(repr(facts).encode())
-    return digest.hexdigest()
+        listing.append(repr(facts).encode())
+    return digests.of_parts(listing)

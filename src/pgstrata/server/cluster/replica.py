@@ -16,7 +16,8 @@ import psycopg
 
 from pgstrata import numbers
 from pgstrata.errors import ServerError, UsageError
-from pgstrata.files.ownership import read_small, write_into
+from pgstrata.files.disk import write_into
+from pgstrata.files.ownership import read_small
 from pgstrata.server.capabilities import Catalog, catalog_of, column, function
 from pgstrata.server.cluster.cluster import USER, Cluster
 from pgstrata.server.cluster.lag import ReplicaLag

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgstrata.files.ownership import write_into
+from pgstrata.files.disk import write_into
 from pgstrata.server.connect.session import CONFINED
 
 PORT = 6432

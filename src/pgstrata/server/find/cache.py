@@ -1,36 +1,29 @@
 """The cache: servers, corpora and data that are made or fetched once and then used again and again.
 
-Servers in it are run and data in it is measured, so nobody else may write to it. What is being made lies
-in a hidden folder whose maker holds a lock on it, and is renamed when it is whole; what a killed pgstrata
-has left of it is told by its lock being free.
+Servers in it are run and data in it is measured, so nobody else may write to it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from pgstrata import numbers
 from pgstrata.errors import ServerError, is_disk_full
-from pgstrata.files.ownership import hand_over, own_folder
+from pgstrata.files.building import UNFINISHED, building, discard, publish
+from pgstrata.files.building import clear_unfinished as clear_left
+from pgstrata.files.locks import alone_in, lock_folder
+from pgstrata.files.ownership import own_folder
 from pgstrata.files.user_files import user_path
-from pgstrata.server.alone import alone_in
 from pgstrata.server.system.account import blocked_at, server_account
 
 ADVICE = "name another place with PGSTRATA_CACHE"
 
 SHARED = Path("/var/cache/pgstrata")
 """Cache of root where its home is closed to the account of servers, as it usually is."""
-
-_UNFINISHED = ".*.building-*"
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _used: dict[Path, int] = {}
 """Locks on what this process uses, shared with others that use it."""
@@ -66,30 +59,6 @@ def cache_folder(*names: str, make: bool = False) -> Path:
 
 
 @contextlib.contextmanager
-def building(final: Path) -> Iterator[Path]:
-    """A new hidden folder beside `final`, in which it is made; it is gone afterwards unless `publish` has put
-    it in its place. Raises OSError."""
-    folder = final.with_name(f".{final.name}.building-{secrets.token_hex(4)}")
-    lock = -1
-    try:
-        with alone_in(final.parent) as alone:
-            if alone:
-                _clear(final.parent)
-            folder.mkdir(0o700)
-            lock = _locked(folder)
-        yield folder
-    finally:
-        try:
-            shutil.rmtree(folder, ignore_errors=True)
-        except BaseException:  # a signal has come meanwhile
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        finally:
-            if lock >= 0:
-                os.close(lock)
-
-
-@contextlib.contextmanager
 def keeping(final: Path, what: str, needed: int, smaller: str = "") -> Iterator[Path]:
     """The same for `what`, "the corpus", of about `needed` bytes, which is put in its place at the end; what
     was there, damaged, goes. smaller: advice where there is too little room, before "or …".
@@ -121,44 +90,16 @@ def keeping(final: Path, what: str, needed: int, smaller: str = "") -> Iterator[
         raise ServerError(f"{what} cannot be kept in {final.parent}: {error.strerror}") from error
 
 
-def publish(made: Path, final: Path) -> bool:
-    """Puts what was made in its place; False where another pgstrata was quicker, and its work stays.
-
-    Raises OSError.
-    """
-    hand_over(made, 0o755, None)
-    try:
-        made.rename(final)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        return False
-    return True
-
-
-def discard(folder: Path) -> None:
-    """Removes a folder of the cache: out of sight at once, so that a removal cut short leaves no half of it.
-
-    Raises OSError where it cannot even be renamed.
-    """
-    hidden = folder.with_name(f".{folder.name}.building-{secrets.token_hex(4)}")
-    with alone_in(folder.parent):
-        lock = _locked(folder)
-        folder.rename(hidden)
-    try:
-        shutil.rmtree(hidden, ignore_errors=True)
-    finally:
-        os.close(lock)
-
-
 def use(folder: Path) -> None:
     """Nobody removes a folder of the cache while this process lives. Raises ServerError where somebody is
     removing it."""
+    removed = ServerError(f"{folder} is being removed from the cache", "begin again")
     try:
-        lock = os.open(folder, _FOLDER)
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        lock = lock_folder(folder, shared=True)
     except OSError as error:
-        raise ServerError(f"{folder} is being removed from the cache", "begin again") from error
+        raise removed from error
+    if lock is None:
+        raise removed
     if (before := _used.pop(folder, None)) is not None:
         os.close(before)
     _used[folder] = lock
@@ -179,31 +120,9 @@ def clear_unfinished() -> list[str]:
     root, said = cache_dir(), []
     # As deep as anything is made: the answers of TPC-DS lie in a folder of their own beside its data.
     levels = ("*", "*/*", "*/*/*")
-    parents = {path.parent for level in levels for path in root.glob(f"{level}/{_UNFINISHED}")}
+    parents = {path.parent for level in levels for path in root.glob(f"{level}/{UNFINISHED}")}
     for parent in sorted(parents):
         cache_folder(*parent.relative_to(root).parts)
         with alone_in(parent) as alone:
-            said += _clear(parent) if alone else []
+            said += clear_left(parent) if alone else []
     return [f"unfinished, {folder}" for folder in said]
-
-
-def _clear(parent: Path) -> list[Path]:
-    cleared = []
-    for folder in sorted(parent.glob(_UNFINISHED)):
-        with contextlib.suppress(OSError):  # it is being made
-            lock = _locked(folder)
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock)
-            cleared.append(folder)
-    return cleared
-
-
-def _locked(folder: Path) -> int:
-    """Raises BlockingIOError where somebody else has the lock."""
-    lock = os.open(folder, _FOLDER)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException:
-        os.close(lock)
-        raise
-    return lock

@@ -13,9 +13,10 @@ from typing import Any
 from pgstrata.driver.path import find_tools
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.files.bounded import json_any
+from pgstrata.files.building import building, discard, publish
 from pgstrata.files.ownership import own_folder, read_small
 from pgstrata.server.find import cache
-from pgstrata.server.find.cache import ADVICE, building, cache_dir, cache_folder, discard, publish
+from pgstrata.server.find.cache import ADVICE, cache_dir, cache_folder
 from pgstrata.server.system.account import Account, blocked_at, server_account
 
 _VERSION = re.compile(r"latest|\d{2,}(\.\d+)?|9\.\d+(\.\d+)?", re.ASCII)

@@ -19,7 +19,7 @@ Say = Callable[[str], None]
 class Tree:
     """A source tree that can be built.
 
-    origin: where it is from, as the user said it; label: short, for results; identity: a hash of what is
+    origin: where it is from, in the user's words; label: short, for results; identity: a hash of what is
     in it; version: `17.11`, `20devel`; write: writes a copy of it into a folder that exists and is empty.
     facts: what a run records about it (commit, its date and subject, digests, whether files were changed).
     """
@@ -96,7 +96,7 @@ class ServerSource(Protocol):
         ...
 
     def remove(self, name: str) -> list[str]:
-        """Removes servers by name and returns what was removed. Raises ServerError where one is in use."""
+        """Removes servers by name and returns what was removed. Raises ServerError for a server in use."""
         ...
 
     def clear_unfinished(self) -> list[str]:

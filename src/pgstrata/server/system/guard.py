@@ -17,7 +17,6 @@ written when pgstrata was killed is left out, and what was known before stays kn
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -31,8 +30,8 @@ from typing import Any
 
 from pgstrata.errors import OwnershipError, PgstrataError, ServerError
 from pgstrata.files.bounded import json_any
+from pgstrata.files.locks import alone_in, lock_file
 from pgstrata.files.ownership import own_file, own_folder
-from pgstrata.server.alone import alone_in
 from pgstrata.server.system import ipc
 from pgstrata.server.system.account import Account, server_account
 from pgstrata.server.system.control_groups import remove_group
@@ -345,31 +344,20 @@ def _lock(folder: Path, *, make: bool) -> int | None:
 
     Raises OSError, and OwnershipError where a marker is to be made and a false one is there.
     """
-    flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    while True:
-        try:
-            lock = os.open(folder / MARKER, flags | (os.O_CREAT if make else 0), 0o600)
-        except FileNotFoundError:
-            if make:
-                raise
-            return None
-        keep = False
-        try:
-            if not own_file(about := os.fstat(lock), _MARKER_BYTES):
-                if make:
-                    raise OwnershipError(f"{folder / MARKER} is no marker that pgstrata has made", ADVICE)
-                return None
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # It may have been deleted by its last owner between open and lock; then it guards nothing.
-            with contextlib.suppress(FileNotFoundError):
-                keep = os.path.samestat(about, (folder / MARKER).lstat())
-            if keep:
-                return lock
-        except BlockingIOError:
-            return None
-        finally:
-            if not keep:
-                os.close(lock)
+
+    def accept(about: os.stat_result) -> bool:
+        if own_file(about, _MARKER_BYTES):
+            return True
+        if make:
+            raise OwnershipError(f"{folder / MARKER} is no marker that pgstrata has made", ADVICE)
+        return False
+
+    try:
+        return lock_file(folder / MARKER, make=make, accept=accept)
+    except FileNotFoundError:
+        if make:
+            raise
+        return None
 
 
 def _read(lock: int) -> Json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -13,6 +12,7 @@ from rich.console import Console
 from pgstrata import numbers
 from pgstrata.campaign.file.models import Campaign
 from pgstrata.errors import ServerError, StoreError, UsageError
+from pgstrata.files import digests
 from pgstrata.files.ownership import own_folder
 from pgstrata.files.user_files import shown
 from pgstrata.measure.campaign import execute
@@ -121,7 +121,7 @@ def _captured(question: Question, say: Callable[[str], None], interrupts: Interr
     logs = question.logs
     if question.statements is not None:
         # Statistics change with every second: the same command goes on with those that it began with.
-        source = hashlib.sha256(without_secrets(question.statements).encode()).hexdigest()[:8]
+        source = digests.of(without_secrets(question.statements))[:8]
         file = question.folder / f"statements-{source}.traffic"
         if not file.exists():
             capture_statistics(question.statements, file)
@@ -130,11 +130,9 @@ def _captured(question: Question, say: Callable[[str], None], interrupts: Interr
         return logs[0].absolute()
     if any(_is_captured(log) for log in logs):
         raise UsageError("--log names a captured file beside others", "name it alone, or logs only")
-    digest = hashlib.sha256()
-    for log in logs:
-        digest.update(f"{digest_of(log)}\n".encode())
-    digest.update(repr((question.prefix, question.timezone, question.encoding)).encode())
-    file = question.folder / f"log-{digest.hexdigest()[:8]}.traffic"
+    parts = [f"{digest_of(log)}\n".encode() for log in logs]
+    parts.append(repr((question.prefix, question.timezone, question.encoding)).encode())
+    file = question.folder / f"log-{digests.of_parts(parts)[:8]}.traffic"
     if not file.exists():
         capture(
             logs,
@@ -165,7 +163,7 @@ def _name(question: Question, captured: Path) -> str:
         "logs": digest_of(captured),
         "after_load": {v: [digest_of(Path(f)) for f in files] for v, files in question.after_load.items()},
     }
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()[:8]
+    digest = digests.of(json.dumps(asked, sort_keys=True, default=str))[:8]
     return f"upgrade-{question.base}-to-{'-'.join(question.targets)}-{digest}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -12,7 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from pgstrata.errors import PgstrataError, UsageError
-from pgstrata.files.ownership import read_small, write_into
+from pgstrata.files import digests
+from pgstrata.files.disk import write_into
+from pgstrata.files.ownership import read_small
 from pgstrata.files.user_files import real_path, shown
 from pgstrata.server.find.cache import cache_folder
 
@@ -68,19 +69,18 @@ def _of_file(path: Path, size: int, _changed: int) -> str:
 
 
 def _read(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
+    return digests.of_file(path)[:32]
 
 
 def _unchanged(path: Path) -> str:
     """Stands for a file as it lies there: nobody can set the time of its last change."""
     about = path.stat()
     facts = (os.fspath(path), about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-    return hashlib.sha256(repr(facts).encode(errors="surrogateescape")).hexdigest()[:32]
+    return digests.of(repr(facts).encode(errors="surrogateescape"))[:32]
 
 
 def _of_folder(folder: Path) -> str:
-    whole = hashlib.sha256()
+    parts = []
     for number, path in enumerate(sorted(p for p in folder.rglob("*") if p.is_file())):
         if number == MOST_FILES:
             raise UsageError(
@@ -88,8 +88,8 @@ def _of_folder(folder: Path) -> str:
             )
         about = path.stat()
         digest = _of_file(path, about.st_size, about.st_mtime_ns)
-        whole.update(os.fsencode(path.relative_to(folder)) + b"\0" + digest.encode() + b"\0")
-    return whole.hexdigest()[:32]
+        parts.append(os.fsencode(path.relative_to(folder)) + b"\0" + digest.encode() + b"\0")
+    return digests.of_parts(parts)[:32]
 
 
 __all__ = ["digest_of"]
