@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import pgstrata as package
 from pgstrata.errors import PgstrataError
 from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.model import Server
@@ -21,6 +23,9 @@ from support.built import QUICK, pgvector_source, quick_build, write_hello
 from support.disks import small_disk
 from support.program import Program, environment, living_in
 from support.sources import debian_archive
+
+# Programs that tests start import the same code as the tests, whatever folder they are started in.
+os.environ["PYTHONPATH"] = str(Path(package.__file__).parents[1])
 
 # how long one example takes says more about what else the machine is doing than about the code
 settings.register_profile("pgstrata", deadline=None)

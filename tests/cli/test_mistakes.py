@@ -81,6 +81,11 @@ patch x.patch                                   | 2 | '--repo'; --help
 compare pg:16 pg:17                             | 2 | pg:16 is a server; pgstrata run
 compare a                                       | 2 | 'OTHER'; --help
 compare a b                                     | 1 | no runs in results; pgstrata run
+compare-queries study.toml                      | 2 | no server to execute the queries on; --config
+compare-queries --server pg:14,pg:17            | 2 | 'QUERY…'; --help
+compare-queries pg:14 pg:17 slow.sql            | 2 | pg:14 is a server; --server pg:14
+compare-queries --server pg:14,pg:17 slow.sql   | 2 | no file; slow.sql; check the path
+compare-queries --server pg:14,pg:17 results --limit 0 | 2 | time_limit` must be at least 0.001
 check --base a --fail-slower 3                  | 2 | --fail-slower 3: not a share; 3%
 check --base a                                  | 2 | '--fail-slower'; --help
 show 123                                        | 2 | no run 123; pgstrata runs

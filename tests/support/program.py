@@ -12,6 +12,8 @@ from typing import Any
 
 import psutil
 
+import pgstrata
+
 
 def living_in(folder: Path) -> list[psutil.Process]:
     """Processes with this folder in their command line or as working directory."""
@@ -29,8 +31,17 @@ def living_in(folder: Path) -> list[psutil.Process]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment of a pgstrata that tests start: no terminal, plain output."""
-    return {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "PGSTRATA_TRACE": "", **more}
+    """Returns the environment of a pgstrata that tests start: no terminal, plain output, and the code that
+    the tests import, whatever folder it is started in."""
+    paths = [str(Path(pgstrata.__file__).parents[1]), *filter(None, [more.get("PYTHONPATH")])]
+    return {
+        **os.environ,
+        "COLUMNS": "120",
+        "NO_COLOR": "1",
+        "PGSTRATA_TRACE": "",
+        **more,
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
 
 
 class Running:

@@ -22,6 +22,11 @@ _CORE = (
         "Run pgbench scripts against a running server.",
         help_names=("--help",),  # -h names the host, as to pgbench
     ),
+    Command(
+        "compare-queries",
+        "pgstrata.cli.compare_queries:compare_queries",
+        "Your queries, each judged by itself.",
+    ),
     Command("init", "pgstrata.cli.init:init", "Write a commented campaign."),
     Command("report", "pgstrata.cli.report:report", "Write the report of a campaign."),
     Command("runs", "pgstrata.cli.runs:runs", "List the runs."),

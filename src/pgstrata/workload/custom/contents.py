@@ -42,7 +42,8 @@ def digest_of(path: Path) -> str:
             return _of_folder(real)
     except FileNotFoundError:
         raise UsageError(
-            f"there is no file {shown(path)}", "paths are relative to the campaign file"
+            f"there is no file {shown(path)}",
+            "check the path; within a campaign file it is relative to that file",
         ) from None
     except OSError as error:
         raise UsageError(f"{shown(path)} cannot be read: {error.strerror}") from error

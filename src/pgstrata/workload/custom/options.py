@@ -203,9 +203,10 @@ class CustomOptions(WorkloadOptions):
     )
     settle_seconds: Wait = Field(0, description="seconds that VACUUM, checkpoint and waiting take at least")
 
-    queries: str | None = Field(
+    queries: str | tuple[str, ...] | None = Field(
         None,
-        description="a folder of .sql files, one query each, executed one by one in the order of their names",
+        description="a folder of .sql files, one query each, executed one by one in the order of their "
+        "names; or a list of folders and files",
     )
     passes: int = Field(
         1, ge=0, le=1000, description="times step `queries` executes each of them; 0: no such step"
@@ -255,8 +256,12 @@ class CustomOptions(WorkloadOptions):
 
     @field_validator("queries")
     @classmethod
-    def _queries(cls, value: str | None, info: ValidationInfo) -> str | None:
-        return value if value is None else beside(value, info)
+    def _queries(
+        cls, value: str | tuple[str, ...] | None, info: ValidationInfo
+    ) -> str | tuple[str, ...] | None:
+        if value is None or isinstance(value, str):
+            return value if value is None else beside(value, info)
+        return tuple(beside(path, info) for path in value)
 
     @model_validator(mode="after")
     def _one_way(self, info: ValidationInfo) -> CustomOptions:
@@ -286,6 +291,13 @@ class CustomOptions(WorkloadOptions):
         numbers = self.clients_of(step)
         return [f"{step.title}-c{n}" for n in numbers] if len(numbers) > 1 else [step.title]
 
+    @property
+    def query_paths(self) -> tuple[str, ...]:
+        """The files and folders of `queries`."""
+        if self.queries is None:
+            return ()
+        return (self.queries,) if isinstance(self.queries, str) else self.queries
+
     def files(self) -> Iterator[str]:
         """Every file and folder that the options name."""
         for item in self.setup:
@@ -293,5 +305,4 @@ class CustomOptions(WorkloadOptions):
         for step in self.script_steps:
             lists: Sequence[Sequence[str]] = [step.scripts, *(role.scripts for role in step.roles)]
             yield from (weighted(name)[0] for names in lists for name in names)
-        if self.queries is not None:
-            yield self.queries
+        yield from self.query_paths

@@ -41,25 +41,24 @@ class QueryFiles:
     broken: dict[str, str]
 
 
-def read_queries(folder: Path) -> QueryFiles:
-    """The queries in the order of their files' names, numbers within as numbers.
+def read_queries(paths: Sequence[Path]) -> QueryFiles:
+    """Reads the queries of files and folders, in the order of their files' names (q2 before q10).
 
-    Raises UsageError where there is none.
+    Raises UsageError if there is no query, or if two files have the same name.
     """
-    try:
-        files = sorted(
-            (p for p in folder.iterdir() if p.suffix.lower() == ".sql"), key=lambda file: in_order(file.stem)
-        )
-    except NotADirectoryError:
-        raise UsageError(
-            f"{shown(folder)} is no folder", "`queries` names one, with a .sql file for each"
-        ) from None
-    if not files:
-        raise UsageError(f"the folder of queries {shown(folder)} has no .sql file")
+    files: dict[str, Path] = {}
+    for path in paths:
+        for file in [path] if path.is_file() else _files_in(path):
+            if file.stem in files:
+                raise UsageError(
+                    f"two queries are called {shown(file.stem)}: {shown(files[file.stem])} and {shown(file)}",
+                    "rename one: results name queries by their files",
+                )
+            files[file.stem] = file
     if len(files) > MOST_QUERIES:
-        raise UsageError(f"{shown(folder)} has more than {MOST_QUERIES:,} .sql files")
+        raise UsageError(f"there are more than {MOST_QUERIES:,} .sql files", "compare parts of them")
     texts, broken = {}, {}
-    for file in files:
+    for file in sorted(files.values(), key=lambda file: in_order(file.stem)):
         try:
             texts[file.stem] = _query(file)
         except PgstrataError as error:
@@ -67,8 +66,26 @@ def read_queries(folder: Path) -> QueryFiles:
         except OSError as error:
             broken[file.stem] = f"{file.name} cannot be read: {error.strerror}"
     if not texts:
-        raise UsageError(f"no file of {shown(folder)} holds a query: {next(iter(broken.values()))}")
+        where = ", ".join(map(shown, paths))
+        raise UsageError(
+            f"no file of {where} holds a query: {next(iter(broken.values()))}",
+            "write each query into a file of its own; settings go into the config",
+        )
     return QueryFiles(texts, broken)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    try:
+        files = [path for path in folder.iterdir() if path.suffix.lower() == ".sql"]
+    except NotADirectoryError:
+        raise UsageError(
+            f"{shown(folder)} is no folder", "`queries` names one, with a .sql file for each"
+        ) from None
+    if not files:
+        raise UsageError(
+            f"the folder of queries {shown(folder)} has no .sql file", "write each query into a file NAME.sql"
+        )
+    return files
 
 
 def _query(file: Path) -> str:
@@ -83,9 +100,9 @@ def _query(file: Path) -> str:
 
 def query_phases(o: CustomOptions, server: Features, tables: Sequence[str]) -> list[Phase]:
     """The steps of the folder of queries; none where there is no folder."""
-    if o.queries is None:
+    if not o.query_paths:
         return []
-    queries = read_queries(Path(o.queries))
+    queries = read_queries([Path(path) for path in o.query_paths])
     names = list(queries.texts)
     made: list[Phase] = []
 

@@ -1,0 +1,140 @@
+"""`pgstrata compare-queries`"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgstrata.cli import run
+from pgstrata.cli.arguments import (
+    BaseOption,
+    BuildsOption,
+    ConfigsOption,
+    DataDirOption,
+    KeepSettingsOption,
+    NameOption,
+    RunsOption,
+    ServersOption,
+    SettingsOption,
+)
+from pgstrata.cli.output import TextOrJson
+
+
+def compare_queries(
+    query: Annotated[
+        list[Path],
+        typer.Argument(metavar="QUERY…", help="Files of one query each, and folders of such .sql files."),
+    ],
+    server: ServersOption = None,
+    build: BuildsOption = None,
+    config: ConfigsOption = None,
+    set_guc: SettingsOption = None,
+    keep_setting: KeepSettingsOption = None,
+    setup: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--setup",
+            metavar="FILE",
+            help="Loads the data: SQL files, dumps of pg_dump, files of rows, in this order. Repeatable.",
+        ),
+    ] = None,
+    limit: Annotated[
+        float | None,
+        typer.Option("--limit", metavar="S", help="Cancel a query after S seconds (default: 300)."),
+    ] = None,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option("--max-seconds", metavar="S", help="Most seconds for all queries (default: 240)."),
+    ] = None,
+    margin: Annotated[
+        str | None,
+        typer.Option(
+            "--margin", metavar="SHARE", help="Smallest difference that counts: 0.5% or 0.005 (default: 2%)."
+        ),
+    ] = None,
+    other_load: Annotated[
+        str | None,
+        typer.Option(
+            "--other-load",
+            metavar="SHARE",
+            help="Share of the CPUs that other programs may use (default: 25%).",
+        ),
+    ] = None,
+    base: BaseOption = None,
+    name: NameOption = None,
+    results: RunsOption = None,
+    data_dir: DataDirOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show runs, order, time and disk; do nothing.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure anew what is there already.")] = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Do not write the HTML report.")] = False,
+    form: Annotated[
+        TextOrJson,
+        typer.Option("--format", help="json: one object; progress on standard error."),
+    ] = TextOrJson.text,
+) -> None:
+    """Tell for each query whether it is slower, faster or the same on another server or configuration.
+
+    Loads the data into each server, then executes the queries one at a time, taking turns between the
+    servers, until each is known. Also compares the answers.
+
+    \b
+    Examples:
+      pgstrata compare-queries --server pg:14,pg:17 --setup app.dump slow.sql
+      pgstrata compare-queries --server pg:14,pg:17 --setup schema.sql --setup orders.csv queries/
+      pgstrata compare-queries --server pg:17 --config default --config default+jit=off slow.sql
+    """
+    _check_servers(query, server)
+    sets = [
+        # JSON's lists of text are TOML's
+        f"{option}={json.dumps([os.path.abspath(path) for path in paths])}"  # noqa: PTH100
+        for option, paths in (("queries", query), ("setup", setup or []))
+    ]
+    if limit is not None:
+        sets.append(f"time_limit={limit}")
+    run.run(
+        server=server,
+        build=build,
+        config=config,
+        set_guc=set_guc,
+        keep_setting=keep_setting,
+        workload=["custom"],
+        set_=sets,
+        results=results,
+        name=name or "queries",
+        base=base,
+        data_dir=data_dir,
+        until="verdict",
+        max_seconds=max_seconds,
+        margin=margin,
+        other_load=other_load,
+        dry_run=dry_run,
+        fresh=fresh,
+        no_report=no_report,
+        form=form,
+    )
+
+
+def _check_servers(queries: list[Path], servers: list[str] | None) -> None:
+    """Raises UsageError if a server stands among the queries, or if there is no server."""
+    from pgstrata.campaign.file.servers import KINDS
+    from pgstrata.errors import UsageError
+    from pgstrata.files.user_files import shown
+
+    for query in map(str, queries):
+        kind, colon, _ = query.partition(":")
+        if colon and kind in KINDS:
+            raise UsageError(
+                f"{shown(query)} is a server, where a file of a query is expected",
+                f"write --server {shown(query)}",
+            )
+    if not servers:
+        raise UsageError(
+            "no server to execute the queries on",
+            "name two (--server pg:14 --server pg:17), or one server with two --config",
+        )
