@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from pgstrata.server.find.model import Server
-
 from support.program import Program
 
 SETUP = """

@@ -115,6 +115,14 @@ def run(
             "--margin", metavar="SHARE", help="Smallest difference that counts: 0.5% or 0.005 (default: 2%)."
         ),
     ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge",
+            metavar="TIMES",
+            help="Judge response times beside the rate: p50, p90, p95, p99, p99.9, max; with commas between.",
+        ),
+    ] = None,
     other_load: Annotated[
         str | None,
         typer.Option(
@@ -214,6 +222,7 @@ def run(
             "turns": turns,
             "max_seconds": max_seconds,
             "margin": share("--margin", margin) if margin else None,
+            "judge": [name.strip() for name in judge.split(",")] if judge else None,
             "other_load": load_share(other_load) if other_load else None,
             "profile": profile or None,
             "waits": waits,
@@ -307,13 +316,13 @@ def _print_end(
     from pgstrata.page.results import read_results
     from pgstrata.store import Results
 
-    store = Results(Path(campaign.spec.results))
-    done = any(run.campaign == campaign.spec.name for run in store.entries())
-    results = read_results(store, campaign.spec.name, outcome.plan.base) if done else None
+    store, name = Results(Path(campaign.spec.results)), outcome.plan.campaign.name
+    done = any(run.campaign == name for run in store.entries())
+    results = read_results(store, name, outcome.plan.base) if done else None
     failed = [(p.key.variant, p.key.workload, error) for p, error in outcome.failed]
     print_json(
         {
-            "campaign": campaign.spec.name,
+            "campaign": name,
             "results": str(store.root.resolve()),
             "failed": [{"variant": v, "workload": w, "error": str(e)} for v, w, e in (*failed, *beside)],
             "comparisons": [c.record() for c in results.comparisons] if results is not None else [],

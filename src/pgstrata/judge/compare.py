@@ -5,6 +5,7 @@ Which evidence is taken, best first:
 - **machines**: several, each with pairs of its own of the kinds below (`judge.machines`);
 - **slices** of an interleaved comparison: pairs taken next to each other in time;
 - **repeats**: the runs of one repeat on both sides are a pair;
+- **times**: response times of such slices, where the campaign asks for them (`judge.times`);
 - **queries** of a step, executed alone in pairs (`judge.single_queries`): each has a verdict of its own;
 - **runs** that are no pairs, one on each side as a rule: an interval only where it is known how much runs
   differ from one to the next on this host (`judge.spread`), else unclear.
@@ -27,6 +28,7 @@ from pgstrata.judge.pairs import Pairs, pairs_of, together
 from pgstrata.judge.recall import recall_of, unequal
 from pgstrata.judge.single_queries import UNIT, QueryVerdict, judge_queries
 from pgstrata.judge.spread import spread_of
+from pgstrata.judge.times import QUANTILES, TimesVerdict, judge_time, side_of
 from pgstrata.stats import sequential
 from pgstrata.stats.bootstrap import estimate_series
 from pgstrata.stats.estimate import Estimate, estimate
@@ -41,7 +43,7 @@ from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import ComparisonRecord
 
 Json = dict[str, Any]
-Evidence = Literal["machines", "slices", "repeats", "runs", "queries"]
+Evidence = Literal["machines", "slices", "repeats", "runs", "queries", "times"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class StepVerdict:
     machine: str = ""
     disturbance: str = ""
     queries: tuple[StepVerdict, ...] = ()
+    times: tuple[StepVerdict, ...] = ()
+    """The verdicts on its response times, each named `STEP.p99`; their rates are 1 ÷ seconds."""
     ends: tuple[str, str] = ("", "")
     """Of a query: `rejected` or `limited` for base and other where that side executes it no more."""
 
@@ -93,12 +97,11 @@ class StepVerdict:
                 {
                     "base_seconds": _inverse(self.base_rate),
                     "other_seconds": _inverse(self.other_rate),
-                    "base_end": self.ends[0],
-                    "other_end": self.ends[1],
                 }
-                if self.evidence == "queries"
+                if self.evidence in ("queries", "times")
                 else {}
             ),
+            **({"base_end": self.ends[0], "other_end": self.ends[1]} if self.evidence == "queries" else {}),
         }
 
 
@@ -120,8 +123,9 @@ class SideComparison:
 
     @property
     def judged(self) -> tuple[StepVerdict, ...]:
-        """The verdicts on steps, and on each query in the place of a step whose queries have their own."""
-        return tuple(one for step in self.steps for one in (step.queries or (step,)))
+        """The verdicts on steps and on their response times, and on each query in the place of a step whose
+        queries have their own."""
+        return tuple(each for step in self.steps for each in (step.queries or (step, *step.times)))
 
     @property
     def title(self) -> str:
@@ -175,6 +179,7 @@ def compare_all(
     verdicts: dict[tuple[int, str, str], Verdict] = {}
     evidence: dict[tuple[int, str, str], tuple[Evidence, Across | None, str]] = {}
     of_queries: dict[tuple[int, str, str], dict[str, QueryVerdict]] = {}
+    of_times: dict[tuple[int, str, str], dict[str, TimesVerdict]] = {}
     for number, there in enumerate(sides):
         for workload, step in here:
             if (workload, step) not in there:
@@ -200,6 +205,12 @@ def compare_all(
             if part := shared.get((workload, step)):
                 verdict = replace(verdict, reason=f"{verdict.reason}; {part}")
             verdicts[key] = _set_aside(verdict, [*ours.values(), *theirs.values()], reason)
+            for time in [] if of == "machines" else _times(ours, theirs, confidence):
+                name = f"{step}.{time.name}"
+                verdicts[number, workload, name] = _set_aside(
+                    time.verdict, [*ours.values(), *theirs.values()], reason
+                )
+                of_times.setdefault(key, {})[name] = time
     found = adjust_verdicts(verdicts)
     return [
         SideComparison(
@@ -211,6 +222,10 @@ def compare_all(
                     queries=tuple(
                         _query(key[1], name, query, found[number, key[1], name])
                         for name, query in of_queries.get(key, {}).items()
+                    ),
+                    times=tuple(
+                        _time(key[1], name, time, found[number, key[1], name])
+                        for name, time in of_times.get(key, {}).items()
                     ),
                 )
                 for key in evidence
@@ -250,6 +265,33 @@ def _query(workload: str, name: str, query: QueryVerdict, verdict: Verdict) -> S
     """verdict: that of the query, adjusted for the number of all."""
     rates = query.base_rate, query.other_rate
     return StepVerdict(workload, name, UNIT, *rates, "queries", verdict, ends=query.ends)
+
+
+def _times(
+    base: Mapping[int, MeasuredStep], other: Mapping[int, MeasuredStep], confidence: float
+) -> list[TimesVerdict]:
+    """The verdicts on the response times that the campaign asks for."""
+    common = [
+        (base[repeat], other[repeat], comparison)
+        for repeat in sorted(base.keys() & other.keys())
+        if (comparison := _together(base[repeat].run, other[repeat].run)) is not None
+    ]
+    if not common or not any(comparison.judge for _, _, comparison in common):
+        return []
+    asked = common[-1][2]
+    sides = [(side_of(ours), side_of(theirs)) for ours, theirs, _ in common]
+    watched = any(comparison.until == "verdict" for _, _, comparison in common)
+    each = (
+        judge_time(name, sides, watched=watched, margin=asked.times_margin, confidence=confidence)
+        for name in asked.judge
+        if name in QUANTILES
+    )
+    return [verdict for verdict in each if verdict is not None]
+
+
+def _time(workload: str, name: str, time: TimesVerdict, verdict: Verdict) -> StepVerdict:
+    """verdict: that on the response time, adjusted for the number of all."""
+    return StepVerdict(workload, name, UNIT, _inverse(time.base), _inverse(time.other), "times", verdict)
 
 
 def _inverse(rate: float | None) -> float | None:

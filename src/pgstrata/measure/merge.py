@@ -42,6 +42,7 @@ def merged_parts(step: Step, order: int, parts: Sequence[StepResult]) -> StepRes
     record = structs.replace(
         record,
         started=parts[0].record.started,
+        part_seconds=tuple(len(part.seconds) for part in parts),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.record.notes)),
         error=last.error.message if last.error is not None else None,
     )

@@ -19,6 +19,7 @@ from pgstrata.report.sections.query_verdicts import query_table
 from pgstrata.report.sections.relative import relative_charts
 from pgstrata.report.sections.steps import steps_section
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
+from pgstrata.report.sections.times import times_table
 from pgstrata.report.sections.trend import trends
 from pgstrata.report.sections.tuning import tuning
 from pgstrata.report.sections.why import why
@@ -66,6 +67,7 @@ def summary(results: RunSet) -> Section:
                 query_table(results, workload),
                 absolute_table(results, workload),
                 relative_table(results, workload),
+                times_table(results, workload),
                 *relative_charts(results, workload),
                 background_table(results, workload),
             ]

@@ -18,6 +18,7 @@ from pgstrata.report.parts import report_parts
 from pgstrata.report.sections.findings import findings
 from pgstrata.report.sections.query_verdicts import query_table
 from pgstrata.report.sections.summary import absolute_table, background_table, relative_table
+from pgstrata.report.sections.times import times_table
 
 WIDTH = 100
 _GAP = 2
@@ -48,6 +49,7 @@ def print_summary(results: RunSet, console: Console | None = None) -> None:
             query_table(results, workload),
             absolute_table(results, workload),
             relative_table(results, workload),
+            times_table(results, workload),
             background_table(results, workload),
         )
         for table in found:

@@ -12,7 +12,7 @@ Cells = list[str]
 
 COLUMNS = ("workload", "step", "verdict", "relative", "95 %", "base", "other", "evidence")
 
-PAIRS = {"slices": "of slices", "repeats": "of repeats", "queries": "of executions"}
+PAIRS = {"slices": "of slices", "repeats": "of repeats", "queries": "of executions", "times": "of blocks"}
 
 SINGLE = (
     "one run on each side proves nothing: take turns (run --until verdict), repeat (run --repeats 5), or "
@@ -152,7 +152,7 @@ def _confidence(comparison: SideComparison) -> str:
 def _rate(s: StepVerdict, rate: float | None) -> str:
     if rate is None:
         return numbers.UNKNOWN
-    if s.evidence == "queries":
+    if s.evidence in ("queries", "times"):
         return f"{numbers.significant(1000 / rate)} ms"
     return f"{numbers.rate(rate)} {s.unit}"
 

@@ -163,6 +163,12 @@ def mean_of(logs: Array) -> Estimate:
     return _from_batches(_finish(float(logs.mean()), logs - logs.mean(), "mean", 0))
 
 
+def estimate_of_blocks(values: Array) -> Estimate:
+    """Returns the mean of one value per block with the error of `estimate`: the two orders in which servers
+    start have levels of their own, and neighbouring blocks may be alike."""
+    return _of_values(values, ORDERS)
+
+
 @dataclass(frozen=True)
 class _WithInfluence:
     """An estimate, and what each pair had a part in it, as a difference of the log."""

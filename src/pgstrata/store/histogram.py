@@ -94,6 +94,12 @@ class Histogram:
         low, high = _slots(*self.geometry)
         return float(np.dot(self.counts.astype(np.float64), (low + high) / 2.0)) / total / 1e6
 
+    @property
+    def edges_seconds(self) -> npt.NDArray[np.float64]:
+        """The ends of all slots in seconds, rising: slot i lies from edge i to edge i + 1."""
+        low, high = _slots(*self.geometry)
+        return np.append(low, high[-1] + 1).astype(np.float64) / 1e6
+
     def percentile(self, percent: float) -> float | None:
         """The time in seconds that `percent` of the responses (0 … 100) did not exceed.
 

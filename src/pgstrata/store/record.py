@@ -384,6 +384,8 @@ class StepRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     slices: tuple[Slice, ...] = ()
     blocks: tuple[Ordinal, ...] = ()
     span: NotNegative | None = None
+    part_seconds: tuple[Count, ...] = ()
+    """How many rows of each role the table `series` has of each part in which the step was measured."""
     disturbance: Disturbance | None = None
     cpus: tuple[Count, ...] = ()
     """That driver and backends of all variants shared, in one block or another; empty: left to the kernel, or
@@ -552,6 +554,10 @@ class ComparisonRecord(Struct, frozen=True, kw_only=True):
     freezer: Literal["cgroup2", "cgroup1", "signals"] | None = None
     timers: dict[str, str] = {}
     layout: Literal["own", "shared"] = "own"
+    judge: tuple[str, ...] = ()
+    """Response times that have verdicts of their own, beside the rate: `p99`, `max`."""
+    times_margin: NotNegative = 0.05
+    """Up to this share they are not called slower or faster."""
 
 
 class CountedRole(Struct, frozen=True, kw_only=True, omit_defaults=True):

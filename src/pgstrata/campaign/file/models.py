@@ -52,6 +52,7 @@ def _share(value: object) -> object:
 
 
 Share = Annotated[float, BeforeValidator(_share)]
+JudgedTime = Literal["rate", "p50", "p90", "p95", "p99", "p99.9", "max"]
 Stack = Annotated[list[str], BeforeValidator(_stack), Field(max_length=100)]
 Names = Annotated[list[str], BeforeValidator(_stack), Field(max_length=100)]
 
@@ -475,6 +476,19 @@ class CampaignSpec(Strict):
         description='Differences up to this share are none (0.005, also "0.5%"): decides when '
         '`until = "verdict"` ends. Below 0.01 servers start anew between blocks of short slices (see '
         "docs/verdicts.md).",
+    )
+    judge: list[JudgedTime] = Field(
+        default=[],
+        max_length=10,
+        description="Response times that are judged beside the rate of each step at which variants take "
+        'turns: `["p99"]`, also `["rate", "p99"]`; p50, p90, p95, p99, p99.9, max (the longest of each '
+        'block). With `until = "verdict"` a step goes on until they are known, too.',
+    )
+    times_margin: Share = Field(
+        default=0.05,
+        ge=0.001,
+        lt=1,
+        description="Response times that differ by up to this share are not called slower or faster.",
     )
     other_load: Share = Field(
         default=OTHER_LOAD,

@@ -81,6 +81,8 @@ class Comparison:
             turns=settings.turns,
             window_seconds=settings.window_seconds if settings.turns == "frozen" else None,
             layout="shared" if self._alike else "own",
+            judge=tuple(name for name in settings.judge if name != "rate"),
+            times_margin=settings.times_margin,
         )
         for run in runs:
             run.comparison = comparison
@@ -431,7 +433,9 @@ class Comparison:
         return used < self.settings.max_seconds and not (may_end and self._known())
 
     def _known(self) -> bool:
-        return known(self.here, self.base, self.settings.margin)
+        settings = self.settings
+        times = [name for name in settings.judge if name != "rate"]
+        return known(self.here, self.base, settings.margin, times, settings.times_margin)
 
 
 def _balanced(pairs: int) -> bool:

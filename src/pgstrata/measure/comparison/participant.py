@@ -12,6 +12,7 @@ from pgstrata.errors import PgstrataError, ServerError
 from pgstrata.judge.disturbance import LEFT_OUT
 from pgstrata.judge.pairs import disturbed_pairs, left_out, pairs_of
 from pgstrata.judge.statements import Executions, RoundKey, Rounds, enough_known
+from pgstrata.judge.times import TimesSide, judge_time
 from pgstrata.measure.comparison.turns import waited_share
 from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
 from pgstrata.measure.run.active import ActiveRun
@@ -219,6 +220,22 @@ class Participant:
             for part in parts
         }
 
+    def times(self) -> TimesSide:
+        """The response times of the parts of the present step."""
+        parts = self.measurement.parts if self.measurement is not None else []
+        return TimesSide(
+            self,
+            [
+                [
+                    role.histogram
+                    for second in part.seconds
+                    for role in second.roles
+                    if role.name == part.record.role
+                ]
+                for part in parts
+            ],
+        )
+
     def _next_step(self) -> Step:
         step = self.phase
         assert isinstance(step, Step)
@@ -248,9 +265,16 @@ class Participant:
         return folder, self.error.message if self.error else None
 
 
-def known(here: Sequence[Participant], base: str, margin: float) -> bool:
+def known(
+    here: Sequence[Participant],
+    base: str,
+    margin: float,
+    times: Sequence[str] = (),
+    times_margin: float = 0.05,
+) -> bool:
     """Whether every variant has its verdict on the present step against the base (against the first, without
-    the base), and of a replay every statement that weighs something has its own."""
+    the base), on these response times, too, and of a replay every statement that weighs something has its
+    own."""
     first = next((one for one in here if one.label == base), here[0])
     for other in here:
         if other is first:
@@ -259,6 +283,13 @@ def known(here: Sequence[Participant], base: str, margin: float) -> bool:
         if out > LEFT_OUT * pairs:
             return False
         if not sequential.look(*pairs_of(first, other), margin=margin, span=first.span).decided:
+            return False
+        if not all(
+            (time := judge_time(name, [(first.times(), other.times())], watched=True, margin=times_margin))
+            is not None
+            and time.verdict.decided
+            for name in times
+        ):
             return False
     others = [other for other in here if other is not first]
     disturbed = {other.label: other.disturbed_rounds(first) for other in others}

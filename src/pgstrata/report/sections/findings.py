@@ -5,10 +5,12 @@ Where nothing is proven, it says so, and what would settle it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pgstrata import numbers
 from pgstrata.judge.builds import unlike
+from pgstrata.judge.compare import StepVerdict
 from pgstrata.judge.marks import Mark
 from pgstrata.page.blocks import Block, Cell, Finding, Findings, Prose
 from pgstrata.page.results import RunSet, StepResults, WorkloadResults
@@ -108,7 +110,11 @@ def _finding(results: RunSet, workload: WorkloadResults, variant: str) -> Findin
             (judged := results.verdict(step, variant)) is not None and judged.queries
             for step in workload.compared
         )
-        noun = ("query", "queries") if alone else ("step", "steps")
+        timed = any(
+            (judged := results.verdict(step, variant)) is not None and judged.times
+            for step in workload.compared
+        )
+        noun = ("query", "queries") if alone else ("verdict", "verdicts") if timed else ("step", "steps")
         headline = _proven_headline(results, noun, len(slower), len(faster), len(same or []), unclear)
         return Finding(variant, results.color(variant), headline, items)
     words = [
@@ -120,20 +126,26 @@ def _finding(results: RunSet, workload: WorkloadResults, variant: str) -> Findin
 
 
 def _cells(results: RunSet, step: StepResults, variant: str) -> list[tuple[StepResults, Cell]]:
-    """A step and its relative rate; each query in its place where these have verdicts of their own."""
+    """A step and its relative rate, and its response times where these are judged; each query in its place
+    where these have verdicts of their own."""
     judged = results.verdict(step, variant)
     if judged is None or not judged.queries:
-        return [(step, relative_cell(results, step, variant))]
+        times = [] if judged is None else _relative(step, judged.times)
+        return [(step, relative_cell(results, step, variant)), *times]
+    return _relative(step, judged.queries)
+
+
+def _relative(step: StepResults, verdicts: Sequence[StepVerdict]) -> list[tuple[StepResults, Cell]]:
     return [
         (
-            replace(step, name=query.step),
+            replace(step, name=each.step),
             Cell(
-                query.ratio,
-                numbers.UNKNOWN if query.ratio is None else numbers.ratio(query.ratio),
-                verdict_cell(query).mark,
+                each.ratio,
+                numbers.UNKNOWN if each.ratio is None else numbers.ratio(each.ratio),
+                verdict_cell(each).mark,
             ),
         )
-        for query in judged.queries
+        for each in verdicts
     ]
 
 
@@ -162,7 +174,7 @@ def _settled(results: RunSet, workload: WorkloadResults) -> list[Block]:
         for step in workload.compared
         for variant in results.others
         if (verdict := results.verdict(step, variant)) is not None
-        for judged in (verdict.queries or (verdict,))
+        for judged in (verdict.queries or (verdict, *verdict.times))
     ]
     if results.by_thresholds or any(word in ("slower", "faster", "same") for word in words):
         return []
