@@ -107,7 +107,7 @@ def test_tables_of_setup_are_those_it_makes_without_partitions(campaign: Write) 
         ),
         ('[[workloads.options.steps]]\nscripts = "look.sql"\nclient = 3', "unknown key .*client"),
         ('setup = [{table = "t", files = ["t.xls"]}]', "'t.xls' is no file of rows"),
-        ('queries = "look.sql"', "is no folder"),
+        ('queries = "look.sql"', "no file of .*look.sql holds a query"),
         ("seconds = 1", "has nothing to do"),
     ],
 )

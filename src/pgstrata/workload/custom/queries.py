@@ -75,12 +75,7 @@ def read_queries(paths: Sequence[Path]) -> QueryFiles:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    try:
-        files = [path for path in folder.iterdir() if path.suffix.lower() == ".sql"]
-    except NotADirectoryError:
-        raise UsageError(
-            f"{shown(folder)} is no folder", "`queries` names one, with a .sql file for each"
-        ) from None
+    files = [path for path in folder.iterdir() if path.suffix.lower() == ".sql"]
     if not files:
         raise UsageError(
             f"the folder of queries {shown(folder)} has no .sql file", "write each query into a file NAME.sql"
