@@ -14,7 +14,7 @@ of measured seconds (240) and otherwise a campaign's defaults:
 
 Every comparison has new clusters, and the kinds take turns. One line of JSON per finished comparison goes
 to --out; the same command again goes on where it was stopped, in whatever way. --print makes the table for
-docs/performance.md of what is there, without measuring.
+benchmarks/results/sensitivity.md of what is there, without measuring.
 
 How long: 80 comparisons of the field's procedure take 5.6 h of one lane, whatever they find; --field says how
 many of each kind are made of it. Those of pgstrata take what they need, and 15 s around each.

@@ -2,10 +2,11 @@
 
     python benchmarks/sensitivity/simulate.py [--comparisons 400] [--seed 1] [--check]
 
-Prints the tables of docs/verdicts.md. Everything here is arithmetic: no server runs. A simulated machine
-has slice noise (standard deviation drawn from 1–3 % for each comparison, AR(1) with 0.3 from slice to
-slice), drift of ± 5 % that neighbouring slices share (a slow wave and a wandering level), and rare
-outliers (2 % of slices lose 15 % on average). `--check` exits 1 where a target of the design is missed.
+Prints the tables of benchmarks/results/simulated.md. Everything here is arithmetic: no server
+runs. A simulated machine has slice noise (standard deviation drawn from 1–3 % for each comparison,
+AR(1) with 0.3 from slice to slice), drift of ± 5 % that neighbouring slices share (a slow wave and a
+wandering level), and rare outliers (2 % of slices lose 15 % on average).
+`--check` exits 1 where a target of the design is missed.
 """
 
 from __future__ import annotations

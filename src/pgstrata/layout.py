@@ -1,7 +1,7 @@
 """Where the memory of a measured process lies: drawn by the kernel at each start, or here for several alike.
 
 Code that lies elsewhere runs at another speed: the same server started again was faster or slower by a
-percent on a machine where that was tried (docs/performance.md), for as long as its processes lived
+percent on a machine where that was tried (benchmarks/results/layouts.md), for as long as its processes lived
 (Mytkowicz, Diwan, Hauswirth and Sweeney, Producing wrong data without doing anything obviously wrong, 2009).
 Processes of the same program that are compared get the same layout, so that it cancels.
 

@@ -24,6 +24,12 @@ NOT_COMMANDS = {"pgstrata traffic"}
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = ROOT / "src" / "pgstrata"
 
+PAGES = [
+    *(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),
+    *ROOT.glob("docs/**/*.md"),
+    *ROOT.glob("benchmarks/results/*.md"),
+]
+
 COMMAND = typer.main.get_command(app)
 
 _INDENTED = re.compile(r"^(?:#?\s{3,}|\s*\$ |\s{4,})(pgstrata .+)$")
@@ -59,9 +65,7 @@ def lines_of(text: str) -> Iterator[str]:
 
 def shown() -> Iterator[tuple[str, str]]:
     """Where and what."""
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("campaigns/**/*.toml")]:
-        if path.name == "CHANGELOG.md":
-            continue
+    for path in [*PAGES, *ROOT.glob("campaigns/**/*.toml")]:
         for line in lines_of(path.read_text(encoding="utf-8")):
             yield path.relative_to(ROOT).as_posix(), line
     for path in SOURCE.rglob("*.py"):
@@ -110,7 +114,8 @@ def understood(words: list[str]) -> None:
 
 def test_many_commands_are_shown() -> None:
     assert len(COMMANDS) > 150
-    assert {"docs/upgrade.md", "README.md", "campaigns/got-slower.toml"} <= {where for where, _ in COMMANDS}
+    pages = {where for where, _ in COMMANDS}
+    assert {"docs/guides/upgrade.md", "README.md", "campaigns/got-slower.toml"} <= pages
 
 
 @pytest.mark.parametrize(("where", "line"), COMMANDS)
@@ -182,7 +187,7 @@ def test_what_only_lists_lists(words: list[str]) -> None:
 def _names() -> set[tuple[str, str]]:
     return {
         (path.name, name)
-        for path in [*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+        for path in PAGES
         for name in _DOTTED.findall(path.read_text(encoding="utf-8"))
         if name.rpartition(".")[2]
         not in ("org", "md", "toml", "com", "sock", "conf", "sql", "dump", "yaml", "json")

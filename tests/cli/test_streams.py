@@ -104,8 +104,8 @@ def test_quiet_leaves_out_progress_and_keeps_warnings(capsys: pytest.CaptureFixt
 
 
 def test_the_page_of_the_command_line_is_current() -> None:
-    written = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
-    assert written == reference.page(), "run: python -m pgstrata.cli.reference > docs/cli.md"
+    written = (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
+    assert written == reference.page(), "run: python -m pgstrata.cli.reference > docs/reference/cli.md"
 
 
 def test_steps_are_listed_with_a_sentence_each(capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,7 +166,7 @@ def test_no_password_travels(place: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_no_code_travels(place: Path) -> None:
-    source = Path(__file__).parents[2] / "docs" / "adding-a-workload.md"
+    source = Path(__file__).parents[2] / "docs/guides/adding-a-workload.md"
     code = source.read_text().partition("```python\n")[2].partition("```")[0]
     (place / "mine.py").write_text(code)
     name = code.partition("class ")[2]

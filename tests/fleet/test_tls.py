@@ -16,7 +16,7 @@ TLS = "DASK_DISTRIBUTED__COMM__TLS__"
 
 
 def certificates(authority: Authority, trusted: Authority | None = None) -> dict[str, str]:
-    """As docs/fleet.md has it: one certificate for everybody."""
+    """As docs/guides/fleet.md has it: one certificate for everybody."""
     signed = authority.sign("fleet", "IP:127.0.0.1")
     who = {
         f"{TLS}{role}__{part}": str(file)

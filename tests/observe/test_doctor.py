@@ -13,7 +13,7 @@ from pgstrata.observe.doctor import Check
 
 CPU = "sys/devices/system/cpu"
 CLOCK = "sys/devices/system/clocksource/clocksource0"
-DOCS = Path(__file__).parents[2] / "docs/results.md"
+DOCS = Path(__file__).parents[2] / "docs/reference/results.md"
 
 
 def tree(root: Path, **files: str) -> Path:

@@ -104,7 +104,8 @@ def missed(ar: float, seconds: int, comparisons: int) -> float:
 
 @pytest.mark.parametrize("ar", [0.0, 0.5])
 def test_intervals_miss_the_truth_about_as_rarely_as_they_say(ar: float) -> None:
-    # Nominal 5 %; dependence is underestimated in short series (docs/verdicts.md). Without blocks: 27 %.
+    # Nominal 5 %; dependence is underestimated in short series (docs/explanation/verdicts.md).
+    # Without blocks: 27 %.
     assert missed(ar, 180, 150) <= 0.13
 
 

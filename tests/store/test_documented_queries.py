@@ -9,7 +9,7 @@ from pgstrata.stats.metrics import METRICS
 from pgstrata.store.ask import query
 from support.runs import make_campaign
 
-TEXT = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs/reference/results.md").read_text()
 QUERIES = [sql for block in re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL) for sql in block.split("\n\n")]
 
 

@@ -15,7 +15,7 @@ from pgstrata.store.ask import plain, query
 from pgstrata.store.views import connect
 from support.runs import INSERT_STEPS, VARIANTS, clone_run, make_campaign, make_run, sum_anew
 
-# docs/results.md promises these, in this order; more may follow
+# docs/reference/results.md promises these, in this order; more may follow
 CONTRACT = {
     "runs": "run_id campaign variant server version config workload repeat status started finished host "
     "error path",
@@ -84,7 +84,7 @@ def test_types(root: Path, view: str, column: str, kind: str) -> None:
 
 
 def test_documented_columns_are_the_tested_ones() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/reference/results.md").read_text()
     for view, columns in CONTRACT.items():
         assert f"`{view}({', '.join(columns.split())}" in text
 

@@ -1,4 +1,4 @@
-//! What the driver says: JSON lines on standard output, described in `docs/driver.md`.
+//! What the driver says: JSON lines on standard output, described in `docs/reference/driver.md`.
 //!
 //! `docs/driver-events.schema.json` is made from these types, their comments included.
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::spec::VERSION;
 
-/// What pgstrata-driver says: one line of its output. docs/driver.md explains every key.
+/// What pgstrata-driver says: one line of its output. docs/reference/driver.md explains every key.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[schemars(deny_unknown_fields)]

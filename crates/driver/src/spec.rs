@@ -1,4 +1,4 @@
-//! What the driver is told: one JSON document, described in `docs/driver.md`.
+//! What the driver is told: one JSON document, described in `docs/reference/driver.md`.
 //!
 //! `docs/driver-spec.schema.json` is made from these types, their comments included.
 
@@ -13,7 +13,7 @@ pub const VERSION: u32 = 1;
 /// What a variable may be called.
 const NAME: &str = r"^\w+$";
 
-/// What pgstrata-driver is told: one step. docs/driver.md explains every key.
+/// What pgstrata-driver is told: one step. docs/reference/driver.md explains every key.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
@@ -92,7 +92,7 @@ pub struct FrozenSpec {
     pub role: String,
 }
 
-/// The sessions of a captured file (docs/capture.md).
+/// The sessions of a captured file (docs/reference/captured-file.md).
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplaySpec {

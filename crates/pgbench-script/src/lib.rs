@@ -24,7 +24,7 @@
 //!
 //! The authority is the documentation of pgbench in the newest PostgreSQL release
 //! (<https://www.postgresql.org/docs/current/pgbench.html>); what this module does where the
-//! documentation is silent was checked against a running pgbench. `docs/pgbench-scripts.md` lists
+//! documentation is silent was checked against a running pgbench. `docs/reference/pgbench-scripts.md` lists
 //! the differences.
 
 mod command;

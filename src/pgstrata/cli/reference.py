@@ -1,4 +1,7 @@
-"""Makes `docs/cli.md` from the program: `python -m pgstrata.cli.reference > docs/cli.md`."""
+"""Makes `docs/reference/cli.md` from the program.
+
+python -m pgstrata.cli.reference > docs/reference/cli.md
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ SHARED_BY = 3
 HEAD = """\
 # The command line
 
-<!-- Made from the program: `python -m pgstrata.cli.reference > docs/cli.md` -->
+<!-- Made from the program: `python -m pgstrata.cli.reference > docs/reference/cli.md` -->
 
 `--help` behind a command shows the same with examples. Results go to standard output, progress, warnings and
 errors to standard error; `--quiet` leaves out progress, `--format json` prints results for programs. An error

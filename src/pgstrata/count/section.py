@@ -130,8 +130,9 @@ def count_table(results: RunSet, workload: str) -> Table:
         rows=rows,
         how=f"In the first column the instructions per operation of {results.base}, beside it the others as "
         "a multiple of them: above 1 is more. Behind each its 95 % interval over fresh starts. Coloured is "
-        "what is proven to be beyond the margin of the count (docs/count.md). Left out: the largest share of "
-        "an operation, of any variant, that is not in these figures, because time decides whether it runs.",
+        "what is proven to be beyond the margin of the count (docs/guides/count.md). Left out: the largest "
+        "share of an operation, of any variant, that is not in these figures, because time decides whether "
+        "it runs.",
         keys=(("workload", workload),),
         legend=(("bad", "more instructions"), ("good", "fewer instructions"), ("same", "the same")),
     )

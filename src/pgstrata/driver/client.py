@@ -1,4 +1,4 @@
-"""Starts `pgstrata-driver` and speaks its two dialects (docs/driver.md); nothing else.
+"""Starts `pgstrata-driver` and speaks its two dialects (docs/reference/driver.md); nothing else.
 
     with Driver(spec) as driver:
         ready = driver.ready()

@@ -1,4 +1,4 @@
-"""Campaigns on many machines: whole comparisons, spread by the engine Dask (docs/fleet.md)."""
+"""Campaigns on many machines: whole comparisons, spread by the engine Dask (docs/guides/fleet.md)."""
 
 from pgstrata.registry import Capability, Command
 

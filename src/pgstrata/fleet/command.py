@@ -166,7 +166,8 @@ def up(
     if not (tls or without_tls):
         raise UsageError(
             "the scheduler would listen on the network without TLS, and do what anybody who reaches it asks",
-            "give the engine certificates (docs/fleet.md), or say --without-tls in a network of your own",
+            "give the engine certificates (docs/guides/fleet-security.md), or say --without-tls in a network "
+            "of your own",
         )
     wish = Wish(
         name=name,

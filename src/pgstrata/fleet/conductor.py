@@ -355,7 +355,7 @@ class Conductor:
         said = [f"{m.name}: {m.why}" for m in self.machines.values() if m.state == "out"]
         if said and waited > 2 * LOOK_SECONDS:
             raise UsageError(
-                f"no machine can take part: {'; '.join(said)}", "docs/fleet.md says what each must be"
+                f"no machine can take part: {'; '.join(said)}", "docs/guides/fleet.md says what each must be"
             )
         if waited > ALONE_SECONDS:
             raise UsageError(

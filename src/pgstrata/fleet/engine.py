@@ -111,7 +111,7 @@ def security_for(address: str) -> Security | None:
     if not has_certificates():
         raise UsageError(
             f"{address} speaks TLS, and the engine has no certificates here",
-            "name them in its configuration, say DASK_DISTRIBUTED__COMM__TLS__CA_FILE (docs/fleet.md)",
+            "name them in its configuration, say DASK_DISTRIBUTED__COMM__TLS__CA_FILE (docs/guides/fleet.md)",
         )
     return security
 

@@ -1,4 +1,4 @@
-"""The record of one step as docs/results.md has it, from what the driver said and StepWatch saw."""
+"""The record of one step as docs/reference/results.md has it, from what the driver said and StepWatch saw."""
 
 from __future__ import annotations
 

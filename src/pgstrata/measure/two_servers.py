@@ -35,7 +35,8 @@ from pgstrata.workload.core.options import NotInVersionError, Selectable
 Json = dict[str, Any]
 
 SLICE_SECONDS = 0.02
-"""Pairs of so short slices tell the smallest differences in the shortest time (docs/verdicts.md)."""
+"""Pairs of such short slices tell the smallest differences in the shortest time
+(docs/explanation/verdicts.md)."""
 
 SECONDS = 20.0
 """Measured of each variant, unless more is asked for."""

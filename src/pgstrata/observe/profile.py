@@ -4,7 +4,7 @@ The product is the text of `perf script` per role, which stack collapsers read. 
 where perf cannot work, `Profile.note` says what is missing and how to mend it.
 
 Stacks are unwound with DWARF tables (`.eh_frame`) by default, because the usual builds of PostgreSQL
-have no frame pointers: with `fp` their stacks end after one or two frames (docs/observations.md).
+have no frame pointers: with `fp` their stacks end after one or two frames (docs/explanation/observations.md).
 """
 
 from __future__ import annotations

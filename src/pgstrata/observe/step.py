@@ -66,8 +66,8 @@ class StepObserved:
 
     backends: role, client (from 1), pid, cpu_seconds. host: the columns of the view host but run_id and
     step. pgstat: view, object, counter, before, after. sizes, tables, events: as in a step record of
-    docs/results.md. disk: reads, read_bytes, writes, write_bytes, context_switches and cpu_seconds of
-    the host over the step; where others are measured in between (`of_processes`), of the cluster's own
+    docs/reference/results.md. disk: reads, read_bytes, writes, write_bytes, context_switches and cpu_seconds
+    of the host over the step; where others are measured in between (`of_processes`), of the cluster's own
     processes, without reads and writes. rss_bytes: of all server processes at the end (see `resident_bytes`).
     sampler_cpu_seconds: CPU the per-second sampling used. observe_seconds: time `before` and `after` took.
     waits: shares of time by wait event, None unless asked for. pooler_cpu_seconds: of a pooler that pgstrata

@@ -1,4 +1,4 @@
-"""Run folders, and SQL over them (`store.ask`). docs/results.md describes both."""
+"""Run folders, and SQL over them (`store.ask`). docs/reference/results.md describes both."""
 
 from pgstrata.store.layout import Results, RunKey, slug
 from pgstrata.store.read import BrokenRun, Run

@@ -215,7 +215,9 @@ def _explained(cause: duckdb.Error, root: Path) -> UsageError | StoreError:
     # DuckDB does not say which file its decoder stumbled over, so look
     if not isinstance(cause, mistaken) and (damaged := _damaged(root)):
         return damaged
-    return UsageError(f"the query failed: {text}", "docs/results.md lists the views and their columns")
+    return UsageError(
+        f"the query failed: {text}", "docs/reference/results.md lists the views and their columns"
+    )
 
 
 def _too_much() -> UsageError:

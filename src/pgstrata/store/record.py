@@ -1,4 +1,4 @@
-"""What run.json holds (docs/results.md): one set of types for who writes it and for who reads it.
+"""What run.json holds (docs/reference/results.md): one set of types for who writes it and for who reads it.
 
 Reading checks every type and bound (`store.read`). Times are ISO 8601 in UTC, durations seconds, sizes bytes,
 rates in the unit beside them (`rate_unit`), else per second; None is what was not observed. A key with a
@@ -194,7 +194,7 @@ class RatePercentiles(Struct, frozen=True, kw_only=True):
 
 
 class Metrics(Struct, frozen=True, kw_only=True):
-    """The metric line of the field: `stats.metrics` computes it, docs/results.md says what each is."""
+    """The metric line of the field: `stats.metrics` computes it, docs/reference/results.md explains it."""
 
     ips: float | None = None
     qps: float | None = None
@@ -563,8 +563,8 @@ class ComparisonRecord(Struct, frozen=True, kw_only=True):
 class CountedRole(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """User-mode instructions of the backend of one role, per operation. `instructions`: that are judged, of
     each fresh start; `operations`: that were counted in each. `timed`: that are left out of the verdict,
-    because time decides whether they run (docs/count.md), in each start; none where they cannot be told
-    apart."""
+    because time decides whether they run (docs/guides/count.md), in each start; none where they cannot be
+    told apart."""
 
     operations: Ordinal
     instructions: tuple[NotNegative, ...]

@@ -28,7 +28,7 @@ def _schema(table: str) -> dict[str, Any]:
     return {name: types[kind] for name, kind in TABLES[table].items()}
 
 
-# file stem → columns and their types; docs/results.md has their meaning
+# file stem → columns and their types; docs/reference/results.md has their meaning
 TABLES: dict[str, dict[str, str]] = {
     "series": _columns(
         "run_id:text step:text role:text second:int seconds:float operations:int transactions:int "

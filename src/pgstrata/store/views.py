@@ -1,4 +1,4 @@
-"""SQL over run folders: DuckDB with the views of docs/results.md, reading and nothing else."""
+"""SQL over run folders: DuckDB with the views of docs/reference/results.md, reading and nothing else."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ FACT = "plugin"
 
 _PARTS = ("name", "summary", "Options", "scales", "phases", "estimate")
 _OWN = "copy it to a folder of your own: it is executed as you"
-_HELP = "docs/adding-a-workload.md shows what a workload consists of"
+_HELP = "docs/guides/adding-a-workload.md shows what a workload consists of"
 
 
 class PluginError(UsageError):

@@ -17,8 +17,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_page_is_current() -> None:
-    written = (ROOT / "docs/campaign.md").read_text()
-    assert written == reference.page(), "run: python -m pgstrata.campaign.file.reference > docs/campaign.md"
+    written = (ROOT / "docs/reference/campaign.md").read_text()
+    command = "python -m pgstrata.campaign.file.reference > docs/reference/campaign.md"
+    assert written == reference.page(), f"run: {command}"
 
 
 def test_the_page_has_every_key() -> None:

@@ -20,7 +20,7 @@ from pgstrata.workload.sysbench.steps import ALL, SysbenchOptions
 from support.steps import database, forget_calls, run_phase, run_step, statement_rows, with_transactions
 
 SYSBENCH = catalog.find("sysbench")
-DOCS = Path(__file__).parents[3] / "docs/sysbench.md"
+DOCS = Path(__file__).parents[3] / "docs/reference/sysbench.md"
 ROWS, EVENTS = 50_000, 20
 
 Statements = list[tuple[float, str, float]]

@@ -1,6 +1,6 @@
 """The campaign file as typed models: what a key is called, what it may hold, what it means.
 
-The descriptions of the fields are the reference: `docs/campaign.md` is made from them
+The descriptions of the fields are the reference: `docs/reference/campaign.md` is made from them
 (`python -m pgstrata.campaign.file.reference`).
 """
 
@@ -190,7 +190,7 @@ class VariantSpec(BuildKeys):
         min_length=1,
         max_length=LONGEST_TEXT,
         description="Folder below which this variant's clusters live, instead of that of the campaign: on "
-        "another disk or file system. It has to be there (docs/storage.md).",
+        "another disk or file system. It has to be there (docs/guides/storage.md).",
     )
     wal_dir: str | None = Field(
         default=None,
@@ -204,7 +204,7 @@ class VariantSpec(BuildKeys):
         min_length=1,
         max_length=100,
         description='How much longer this variant waits for its disk, say `"2ms"`: storage that one does not '
-        "have, by a device of the kernel's or a preloaded library (docs/storage.md).",
+        "have, by a device of the kernel's or a preloaded library (docs/guides/storage.md).",
     )
     io_delay_by: DelayedBy | None = Field(
         default=None,
@@ -216,7 +216,7 @@ class VariantSpec(BuildKeys):
         ge=0,
         le=1,
         description="Standbys that follow this variant's server by streaming, on the same machine: 0 or 1 "
-        "(docs/replicas.md). From 9.6 on.",
+        "(docs/guides/replicas.md). From 9.6 on.",
     )
     replication: Literal["async", "sync"] = Field(
         default="async",
@@ -405,20 +405,20 @@ class CampaignSpec(Strict):
         default=False,
         description="Let servers under test reach beyond their sockets: they keep the network of this "
         "machine, and what workloads `custom` and `replay` leave out otherwise (foreign servers, programs, "
-        "files, untrusted languages) is executed, by a superuser. See docs/replay.md.",
+        "files, untrusted languages) is executed, by a superuser. See docs/explanation/security.md.",
     )
     keep_loaded: bool = Field(
         default=False,
         description="Keep loaded data in the cache, and begin from a copy of it wherever the same server, "
         "options of `initdb` and data options come again: in every repeat, config and later campaign (see "
-        "docs/servers.md). The steps of a load are measured in the runs that load. `pgstrata data list` "
-        "shows what is kept.",
+        "docs/guides/loaded-data.md). The steps of a load are measured in the runs that load. "
+        "`pgstrata data list` shows what is kept.",
     )
     keep_settings: list[str] = Field(
         default_factory=list,
         max_length=100,
         description="Settings of configs that are not left out although they reach outside, name a place or "
-        "need another server, say `archive_command` (see docs/config.md).",
+        "need another server, say `archive_command` (see docs/guides/config.md).",
     )
     repeats: int = Field(default=1, ge=1, le=1000, description="Runs of every variant × workload.")
     order: Order = Field(
@@ -427,8 +427,9 @@ class CampaignSpec(Strict):
         "`shuffled`: one repeat of everything after the other, variants in a random order (from `seed`) "
         "within each, so that what drifts on the machine does not always hit the same variant. "
         "`interleaved`: all variants are up at the same time and take turns, A B B A …: steps that only read "
-        "in slices, steps that write whole, from a snapshot of the data folder (see docs/verdicts.md). With "
-        '`until = "verdict"` `interleaved` is the default.',
+        "in slices, steps that write whole, from a snapshot of the data folder (see "
+        "docs/explanation/verdicts.md). "
+        'With `until = "verdict"` `interleaved` is the default.',
     )
     slice_seconds: float = Field(
         default=2.0,
@@ -436,7 +437,8 @@ class CampaignSpec(Strict):
         le=600,
         description='Length of a slice in `interleaved`; with `until = "verdict"` the default is 0.02. '
         "Below 0.25 the connections stay open from slice to "
-        "slice: the finer, the less of the machine's own noise is in the ratio (see docs/verdicts.md).",
+        "slice: the finer, the less of the machine's own noise is in the ratio (see "
+        "docs/explanation/verdicts.md).",
     )
     rounds: int = Field(
         default=4,
@@ -450,7 +452,7 @@ class CampaignSpec(Strict):
         description="How steps that write take turns in `interleaved`. `frozen`: all clusters are up with "
         "the same data, each works in windows, and every process of whoever has not the turn is stopped "
         "meanwhile; pairs are the same stretch of the step. `rounds`: one after the other, with no other "
-        "cluster up; the default where a variant has `replicas` (see docs/verdicts.md).",
+        "cluster up; the default where a variant has `replicas` (see docs/explanation/verdicts.md).",
     )
     window_seconds: float = Field(
         default=0.1,
@@ -475,7 +477,7 @@ class CampaignSpec(Strict):
         lt=1,
         description='Differences up to this share are none (0.005, also "0.5%"): decides when '
         '`until = "verdict"` ends. Below 0.01 servers start anew between blocks of short slices (see '
-        "docs/verdicts.md).",
+        "docs/explanation/verdicts.md).",
     )
     judge: list[JudgedTime] = Field(
         default=[],
@@ -502,7 +504,7 @@ class CampaignSpec(Strict):
         default="auto",
         description="`auto`: where variants take turns in short slices, driver and backends of all of them "
         "share the same CPUs: one CPU, drawn anew for each block, where one connection works at a time "
-        "(docs/verdicts.md). `free`: left to the kernel. `server_cpus` and `driver_cpus` win.",
+        "(docs/explanation/verdicts.md). `free`: left to the kernel. `server_cpus` and `driver_cpus` win.",
     )
     server_cpus: list[Cpu] = Field(
         default=[],
@@ -538,12 +540,12 @@ class CampaignSpec(Strict):
     count: Annotated[CountSpec | None, BeforeValidator(_switched)] = Field(
         default=None,
         description="`true`, or a table with the keys below: beside the timed runs instructions per "
-        "operation are counted, on clusters of their own (`docs/count.md`).",
+        "operation are counted, on clusters of their own (`docs/guides/count.md`).",
     )
     fleet: FleetSpec = Field(
         default=FleetSpec(),
         description="A table with the keys below: how the campaign is spread over many machines "
-        "(`docs/fleet.md`).",
+        "(`docs/guides/fleet.md`).",
     )
     waits: Annotated[float, AfterValidator(_hertz)] = Field(
         default=0.0,

@@ -1,6 +1,6 @@
-"""The reference of the campaign file, docs/campaign.md, made from the models.
+"""The reference of the campaign file, docs/reference/campaign.md, made from the models.
 
-python -m pgstrata.campaign.file.reference > docs/campaign.md
+python -m pgstrata.campaign.file.reference > docs/reference/campaign.md
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pgstrata.workload import catalog
 HEAD = """\
 # The campaign file
 
-<!-- Made from the models: `python -m pgstrata.campaign.file.reference > docs/campaign.md` -->
+<!-- Made from the models: `python -m pgstrata.campaign.file.reference > docs/reference/campaign.md` -->
 
 A campaign is a TOML file: variants × workloads × repeats, and how to run them. The smallest one:
 

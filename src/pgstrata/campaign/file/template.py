@@ -18,8 +18,8 @@ TEMPLATE = """\
 #          "release:9.0.23", "tar:FILE", "src:DIR", "git:DIR#REF" (built from source, once).
 servers = ["pg:12", "pg:17"]
 
-# What servers from source are built with (docs/builds.md): "o2", "o2_nofp", "o3_native", "debug-asserts", or
-# tables of your own; the keys can also stand in a variant.
+# What servers from source are built with (docs/guides/builds.md): "o2", "o2_nofp", "o3_native",
+# "debug-asserts", or tables of your own; the keys can also stand in a variant.
 # build = ["o2", "patched"]
 #
 # [builds.patched]
@@ -45,11 +45,11 @@ servers = ["pg:12", "pg:17"]
 # env = { LD_PRELOAD = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2" }
 # initdb = ["--data-checksums"]
 # memory = "2GB"                                        # at most, page cache included (cgroup)
-# data_dir = "/mnt/disks/pgstrata"                      # a disk of its own (docs/storage.md)
+# data_dir = "/mnt/disks/pgstrata"                      # a disk of its own (docs/guides/storage.md)
 # wal_dir = "/mnt/ssd/pgstrata"                         # and one for its write-ahead log
 # io_delay = "2ms"                                      # or one that answers later than it does
 # io_delay_by = "library"                               # or by the kernel: "device"
-# replicas = 1                                          # a standby that follows it (docs/replicas.md)
+# replicas = 1                                          # a standby that follows it (docs/guides/replicas.md)
 # replication = "sync"                                  # commits wait for it
 # reads = "replica"                                     # steps that only read go to it
 # through = "pgbouncer"                                 # measured through a pooler, started for it
@@ -100,7 +100,7 @@ keep_data = false
 # Keep loaded data for all repeats, configs and later campaigns that need the same.
 keep_loaded = false
 
-# Let servers under test reach beyond their sockets (docs/replay.md).
+# Let servers under test reach beyond their sockets (docs/explanation/security.md).
 allow_outside = false
 # Settings of configs that are kept although they reach outside, name a place or need another server.
 keep_settings = []
@@ -117,8 +117,8 @@ engine = "auto"
 # Whether a code path got longer: instructions per operation, counted on clusters of their own.
 # count = true
 
-# On many machines (pgstrata run THIS-FILE --fleet tcp://scheduler:8786, docs/fleet.md): which take part,
-# what is kept to one kind of machine, and how often a comparison is begun at most.
+# On many machines (pgstrata run THIS-FILE --fleet tcp://scheduler:8786, docs/guides/fleet.md): which take
+# part, what is kept to one kind of machine, and how often a comparison is begun at most.
 # fleet = { machines = ["db*"], kinds = { insert = "*EPYC*" }, attempts = 3 }
 
 # --- what to run -------------------------------------------------------------------------------

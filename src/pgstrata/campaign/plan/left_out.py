@@ -32,7 +32,7 @@ def left_out_lines(variants: Sequence[Variant]) -> list[str]:
             if class_of(change.name) is not None:
                 lines.append(f"config: {variant.label}: {change.name} = {change.to_value}: {change.reason}")
     if can_be_kept:
-        lines.append("config: keep one nevertheless with --keep-setting NAME (docs/config.md)")
+        lines.append("config: keep one nevertheless with --keep-setting NAME (docs/guides/config.md)")
     return lines
 
 

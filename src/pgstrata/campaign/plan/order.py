@@ -148,7 +148,7 @@ ORDERS = 256
 
 @dataclass(frozen=True)
 class WindowSchedule:
-    """The schedule of slices without new connections, as docs/driver.md has it (`windows`).
+    """The schedule of slices without new connections, as docs/reference/driver.md has it (`windows`).
 
     Every second pair is the one before it backwards; the order of the first is drawn from `seed`. A regular
     order would make an enemy of everything on the machine that comes in a beat near to its own: another

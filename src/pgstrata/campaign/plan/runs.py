@@ -166,7 +166,7 @@ def _check_extensions(chosen: ChosenWorkload, variant: Variant) -> None:
         raise NotInVersionError(
             f"{chosen.label} needs the {numbers.plural('extension', len(names))} {', '.join(names)}, which "
             f"{variant.server.label} lacks",
-            "leave out this server, or build one with it (docs/builds.md: `contrib`, `extensions`)",
+            "leave out this server, or build one with it (docs/guides/builds.md: `contrib`, `extensions`)",
         )
 
 
@@ -219,7 +219,7 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
             raise UsageError(
                 f"{label} lacks the {numbers.plural('extension', len(names))} {', '.join(names)}",
                 "install its package, or build a server with it: extensions = [FOLDER OF ITS SOURCE] "
-                "(docs/builds.md)",
+                "(docs/guides/builds.md)",
             )
         number = len(variants)
         variants.append(

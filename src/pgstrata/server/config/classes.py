@@ -175,7 +175,7 @@ def check_keep(names: Iterable[str]) -> None:
             near = nearest(name, can)
             raise UsageError(
                 f"keep setting {name}: no setting of that name is ever left out",
-                f"did you mean {near}?" if near else "docs/config.md lists those that are",
+                f"did you mean {near}?" if near else "docs/guides/config.md lists those that are",
             )
 
 

@@ -113,8 +113,8 @@ def upgrade(
     The dump is loaded into every version, the log's sessions are replayed on each in turns, until it is known
     of every statement that matters whether it is slower, faster or the same, or the time is over. The page
     says that, with changed plans, new errors, settings with another default, sizes, and what it did not
-    cover. What the log needs: docs/capture.md. Without one, --statements draws statements from what the
-    server has counted of them.
+    cover. What the log needs: docs/guides/capture.md. Without one, --statements draws statements from
+    what the server has counted of them.
 
     Exit codes: 0 nothing that matters is slower; 1 something is proven slower, or fails on the new version
     only; 3 of something that matters it is not known; 2 the question was not valid.

@@ -68,7 +68,7 @@ def _lacks(text: str, server: Server, names: Sequence[str]) -> UsageError:
         f"PostgreSQL {server.version} ({text}) lacks the {numbers.plural('extension', len(names))} "
         f"{', '.join(names)}, which the dump creates",
         "name an installation that has it, path:/usr/lib/postgresql/17/bin; or build one with it "
-        "(docs/builds.md)",
+        "(docs/guides/builds.md)",
     )
 
 

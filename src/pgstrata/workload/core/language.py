@@ -2,7 +2,7 @@
 
 A workload is a function from its options to a list of phases. A phase is data: what the driver
 or the administrator's connection is to do, never the doing. `Step.spec()` turns a step into the
-part of the driver's spec that describes it (docs/driver.md); everything about *where* it runs
+part of the driver's spec that describes it (docs/reference/driver.md); everything about *where* it runs
 (connection, seed, engine) is added by whoever starts the driver.
 
     def point_query(tables: int, rows: int, clients: int, seconds: float) -> Step:
@@ -363,8 +363,8 @@ class Headline:
 class Digest:
     """What a step's recorded statements came to.
 
-    queries: rows of the run's table `queries` (docs/results.md). plans: `{name, plan}`, plan as EXPLAIN
-    (FORMAT JSON) gives it. rate: takes the place of the headline's, where statements count otherwise
+    queries: rows of the run's table `queries` (docs/reference/results.md). plans: `{name, plan}`, plan as
+    EXPLAIN (FORMAT JSON) gives it. rate: takes the place of the headline's, where statements count otherwise
     than the driver counted them (a query over its limit).
     """
 

@@ -142,8 +142,8 @@ class CustomOptions(WorkloadOptions):
         (),
         max_length=1000,
         description="what makes the data, in this order: SQL files, dumps of pg_dump in any format, files of "
-        "rows (`orders.csv` goes into table `orders`; a table says more, see docs/custom.md). Nothing: it is "
-        "there, or none is needed",
+        "rows (`orders.csv` goes into table `orders`; a table says more, see docs/guides/custom.md). "
+        "Nothing: it is there, or none is needed",
     )
     load_connections: int = Field(
         4, ge=1, le=64, description="connections that load rows, and make indexes, at the same time"
@@ -163,7 +163,7 @@ class CustomOptions(WorkloadOptions):
 
     scripts: Scripts = Field((), description="short for one step: files in pgbench's language, `mine.sql@3`")
     steps: tuple[ScriptStep, ...] = Field(
-        (), max_length=1000, description="steps of scripts, one table each: see docs/custom.md"
+        (), max_length=1000, description="steps of scripts, one table each: see docs/guides/custom.md"
     )
     clients: Annotated[tuple[Clients, ...], OneOrMore] = Field(
         (1,), min_length=1, max_length=100, description="connections; a list: a step for each number"

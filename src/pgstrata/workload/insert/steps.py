@@ -1,7 +1,7 @@
 """The Insert Benchmark: a table used as a queue, written at its head and deleted at its tail.
 
 The pattern is hard on the planner (the smallest key sits behind dead index entries), on vacuum and
-on checkpoints. docs/insert-benchmark.md explains each step and where it comes from.
+on checkpoints. docs/reference/insert-benchmark.md explains each step and where it comes from.
 """
 
 from __future__ import annotations

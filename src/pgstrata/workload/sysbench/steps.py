@@ -1,9 +1,9 @@
 """The sysbench microbenchmarks: most of them one SQL statement, all against the same tables.
 
 `PRE`, `WRITES`, `POST`, `EXTRAS` and `LAST` below are the suite; each entry is what one event of a
-microbenchmark does. docs/sysbench.md explains them. As with sysbench integers are declared as int8 although
-the columns are int4, and texts as varchar although they are char: with long IN lists it decides between a
-generic and a custom plan, and an update converts the text.
+microbenchmark does. docs/reference/sysbench.md explains them. As with sysbench integers are declared as int8
+although the columns are int4, and texts as varchar although they are char: with long IN lists it decides
+between a generic and a custom plan, and an update converts the text.
 """
 
 from __future__ import annotations
