@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support.runs import make_campaign
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "benchmarks/results").glob("*.md")])
@@ -55,3 +57,73 @@ def test_pages_that_code_and_messages_name_are_there() -> None:
     named = {(name(path), page) for path in _texts() for page in _PATH.findall(path.read_text("utf-8"))}
     assert len(named) > 50
     assert not [(where, page) for where, page in sorted(named) if not (ROOT / page).is_file()]
+
+
+def words(text: str) -> int:
+    """Counts words: what stands between blanks and has a letter or a digit."""
+    return sum(1 for word in text.split() if re.search(r"\w", word))
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 80
+
+
+INDEX = DOCS / "README.md"
+
+
+def test_every_page_is_one_click_from_the_index() -> None:
+    linked = {(INDEX.parent / link.partition("#")[0]).resolve() for link in links(INDEX)}
+    pages = {page for page in DOCS.rglob("*.md") if page != INDEX}
+    assert not sorted(name(page) for page in pages - linked)
+
+
+def test_every_measurement_is_one_click_from_its_index() -> None:
+    index = ROOT / "benchmarks/results/README.md"
+    linked = {(index.parent / link).resolve() for link in links(index)}
+    assert not sorted(name(page) for page in set(index.parent.glob("*.md")) - linked - {index})
+
+
+def test_a_measurement_has_its_date_and_machine() -> None:
+    for page in (ROOT / "benchmarks/results").glob("*.md"):
+        if page.name != "README.md":
+            text = page.read_text(encoding="utf-8")
+            assert re.search(r"^Date: .*\d{4}-\d\d-\d\d.* Machine: ", text, re.MULTILINE), page.name
+            assert re.search(r"^ {4}\S", text, re.MULTILINE), f"{page.name} has no command"
+
+
+QUESTIONS = (
+    "Two builds of mine",
+    "RDS",
+    "only my own query",
+    "Is 2 % real",
+    "every night and get an alert",
+    "to CI",
+    "Small Datum's tables",
+    "plot a rate over versions",
+    "from Python",
+    "changed setting",
+)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_first_question_is_answered_by_one_link(question: str) -> None:
+    rows = re.findall(r"^\| (.+) \| \[[^]]+\]\(([^)]+)\) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    (page,) = (target for asked, target in rows if question in asked)
+    commands = re.findall(r"^(?: {4})?pgstrata \w+", (ROOT / page).read_text(), re.MULTILINE)
+    assert commands or "from pgstrata" in (ROOT / page).read_text()
+
+
+def test_the_glossary_is_short_and_defines_each_word_once() -> None:
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^\| \*\*([^*]+)\*\* \| (.+) \|$", text, re.MULTILINE)
+    assert len(entries) == text.count("| **") <= 60
+    assert len({word for word, _ in entries}) == len(entries)
+    assert all(re.match(r"[A-Z].*\.$", meaning) for _, meaning in entries)
+
+
+def test_the_examples_in_python_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_campaign(tmp_path / "results", seconds=2)
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / "guides/python.md").read_text(encoding="utf-8")
+    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(code, "python.md", "exec"), {"__name__": "example"})

@@ -1,4 +1,4 @@
-"""The commands that docs/guides/fleet.md has for Kubernetes: the operator's part is not here, ours is."""
+"""The commands that docs/guides/fleet-kubernetes.md has for Kubernetes: the operator's part is not here, ours is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import yaml
 from support.fleet import engine_on_loopback
 from support.program import Program, environment
 
-DOCUMENT = Path(__file__).parents[2] / "docs/guides/fleet.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/guides/fleet-kubernetes.md"
 
 
 @pytest.fixture(scope="module")

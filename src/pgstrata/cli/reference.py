@@ -6,7 +6,9 @@ python -m pgstrata.cli.reference > docs/reference/cli.md
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import typer
@@ -34,13 +36,17 @@ is one sentence and what to do next.
 | 130, 143 | ended by Ctrl-C, by SIGTERM |
 """
 
+SHARED = """\
+Commands with another meaning or default of such an option explain it in their own table."""
+
 
 def page() -> str:
     """Returns the page as Markdown."""
     commands = dict(_commands(typer.main.get_command(app), ()))
-    parts = [HEAD, "## Options of several commands\n", *_shared(commands), ""]
+    shared = _shared(commands)
+    parts = [HEAD, "## Options of several commands\n", SHARED, "", *_shared_table(shared, len(commands)), ""]
     for name, command in commands.items():
-        parts += [f"## pgstrata {name}\n", _sentence(command), "", *_options(command), ""]
+        parts += [f"## pgstrata {name}\n", _sentence(command), "", *_options(command, shared), ""]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -66,38 +72,71 @@ def _long(option: Any) -> str:
     return str(next((name for name in option.opts if name.startswith("--")), option.opts[0]))
 
 
-def _shared(commands: dict[str, Any]) -> Iterator[str]:
-    """Yields the options that several commands have, with the names of these commands."""
+@dataclass(frozen=True)
+class SharedOption:
+    """An option of several commands."""
+
+    help: str
+    commands: tuple[str, ...]
+
+
+def _shared(commands: dict[str, Any]) -> dict[str, SharedOption]:
+    """Returns the options that several commands have, by name, with their help.
+
+    The help is that of most commands where more than half agree, else of the first command.
+    """
     users: dict[str, list[str]] = {}
-    texts: dict[str, str] = {}
+    texts: dict[str, list[str]] = {}
     for name, command in commands.items():
         for option in _only_options(command):
             for long in (text for text in option.opts if text.startswith("--")):
                 users.setdefault(long, []).append(name)
-                texts.setdefault(long, option.help or "")
+                texts.setdefault(long, []).append(_cell(option.help or ""))
+    return {
+        long: SharedOption(_usual(texts[long]), tuple(users[long]))
+        for long in sorted(users)
+        if len(users[long]) >= SHARED_BY
+    }
+
+
+def _usual(texts: list[str]) -> str:
+    text, count = Counter(texts).most_common(1)[0]
+    return text if 2 * count > len(texts) else texts[0]
+
+
+def _shared_table(shared: dict[str, SharedOption], number_of_commands: int) -> Iterator[str]:
     yield "| option | meaning | commands |"
     yield "|---|---|---|"
-    for long in sorted(users):
-        if len(users[long]) == len(commands):
-            yield f"| `{long}` | {_cell(texts[long])} | all |"
-        elif len(users[long]) >= SHARED_BY:
-            yield f"| `{long}` | {_cell(texts[long])} | {', '.join(users[long])} |"
+    for long, option in shared.items():
+        everywhere = len(option.commands) == number_of_commands
+        yield f"| `{long}` | {option.help} | {'all' if everywhere else ', '.join(option.commands)} |"
 
 
 def _only_options(command: Any) -> list[Any]:
     return [p for p in command.params if p.param_type_name == "option" and not getattr(p, "hidden", False)]
 
 
-def _options(command: Any) -> Iterator[str]:
-    arguments = [p for p in command.params if p.param_type_name == "argument"]
+def _options(command: Any, shared: dict[str, SharedOption]) -> Iterator[str]:
+    """Yields a table of arguments and options, and a line with those that stand in the shared table."""
     context = command.make_context(command.name or "", [], resilient_parsing=True)
-    yield "| option | value | meaning |"
-    yield "|---|---|---|"
-    for argument in arguments:
-        yield f"| {_cell(_value(argument, context))} | | {_cell(argument.help or '')} |"
+    rows = [
+        f"| {_cell(_value(argument, context))} | | {_cell(argument.help or '')} |"
+        for argument in command.params
+        if argument.param_type_name == "argument"
+    ]
+    elsewhere = []
     for option in _only_options(command):
-        names = ", ".join(f"`{name}`" for name in _names(option))
-        yield f"| {names} | {_cell(_value(option, context))} | {_cell(option.help or '')} |"
+        text = _cell(option.help or "")
+        long = _long(option)
+        if len(_names(option)) == 1 and long in shared and shared[long].help == text:
+            elsewhere.append(long)
+        else:
+            names = ", ".join(f"`{name}`" for name in _names(option))
+            rows.append(f"| {names} | {_cell(_value(option, context))} | {text} |")
+    if rows:
+        yield from ("| option | value | meaning |", "|---|---|---|", *rows)
+    if elsewhere:
+        yield ("\n" if rows else "") + f"Also {', '.join(f'`{long}`' for long in elsewhere)}."
 
 
 def _value(parameter: Any, context: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import types
 import typing
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -39,22 +40,21 @@ name = "insert"
 scale = "quick"
 ```
 
-`pgstrata init` writes a commented one, `pgstrata run FILE --dry-run` shows what it means, and
-`campaigns/` holds ready ones. Unknown keys, wrong types and numbers outside the limits below are errors
-that name the key and what was probably meant. A file may be a pipe; one of more than a megabyte, or a pipe
-that says nothing for ten seconds, is refused, and so are config fragments.
+`pgstrata init` writes a commented file, `pgstrata run FILE --dry-run` shows what it means, and
+`campaigns/` has ready ones. Unknown keys, wrong types and numbers outside the limits below are errors
+that name the key and the nearest known one. A file may be a pipe. A file of more than a megabyte, or a
+pipe without a byte for ten seconds, is refused; so are config files.
 
-What the command line says replaces what the file says: `--server`, `--config`,
-`--workload`, `--scale`, `--set key=value`, `--name`, `--results`, `--repeats`, `--base`, `--data-dir`,
-`--seed`, `--until`, `--order`, `--slice` (for `slice_seconds`), `--max-seconds`,
-`--margin`, `--turns`, `--profile`, `--waits`. A value of `--set` is TOML; a bare word is text; `--set
-insert.rows=1000` is for one workload where there are several. `--config a+b` is a stack of two fragments.
-`--set-guc work_mem=64MB` adds a setting of PostgreSQL to the config of every variant.
+The command line wins over the file: `--server`, `--config`, `--workload`, `--scale`, `--set key=value`,
+`--name`, `--results`, `--repeats`, `--base`, `--data-dir`, `--seed`, `--until`, `--order`, `--slice` (for
+`slice_seconds`), `--max-seconds`, `--margin`, `--turns`, `--profile`, `--waits`. A value of `--set` is
+TOML; a bare word is text; `--set insert.rows=1000` is for a workload by its name. `--set-guc
+work_mem=64MB` adds a setting of PostgreSQL to every variant.
 
-A run that is there and finished is never made again; a failed one is. If a campaign of the same name
-was measured with other options, pgstrata says so and stops: choose another name, another results
-folder, or `--fresh`, which measures anew and sets the older runs aside (renamed to a hidden
-`.<repeat>-<run id>.superseded`, which no table counts).
+A finished run is never measured again; a failed run is. If a campaign of the same name was measured with
+other options, pgstrata stops with a message: choose another name, another results folder, or `--fresh`,
+which measures anew and renames the older runs to a hidden `.<repeat>-<run id>.superseded` that no table
+counts.
 
 The report of a campaign is written to `<results>/<campaign>.report/`.
 """
@@ -73,7 +73,10 @@ def page() -> str:
     parts.append("\n## `[profile]`\n\n" + _table(ProfileSpec))
     parts.append("\n## `[count]`\n\n" + _table(CountSpec))
     parts.append("\n## `[fleet]`\n\n" + _table(FleetSpec))
-    parts.append("\n## `[[variants]]`\n\n" + _table(VariantSpec))
+    parts.append(
+        "\n## `[[variants]]`\n\nEvery key of a build may stand here, too.\n\n"
+        + _table(VariantSpec, BuildKeys)
+    )
     parts.append("\n## `[builds.NAME]`\n\n" + _table(BuildKeys))
     parts.append("\n## `[[workloads]]`\n\n" + _table(WorkloadSpec))
     parts.append(MIDDLE)
@@ -84,12 +87,32 @@ def page() -> str:
         for scale, values in workload.scales.items():
             parts.append(f"| `{scale}` | {', '.join(f'`{k} = {_value(v)}`' for k, v in values.items())} |\n")
         parts.append("\n" * bool(workload.scales) + _table(workload.Options))
+        for key, inner in _inner_tables(workload.Options):
+            parts.append(f"\n#### `{key}` of `{name}`\n\n" + _table(inner))
     return "".join(parts)
 
 
-def _table(model: type[BaseModel]) -> str:
+def _inner_tables(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+    """Yields the models of keys that are lists of tables, with those within them."""
+    for name, field in model.model_fields.items():
+        for inner in _models(field.annotation):
+            yield name, inner
+            yield from _inner_tables(inner)
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in typing.get_args(annotation):
+        yield from _models(part)
+
+
+def _table(model: type[BaseModel], without: type[BaseModel] | None = None) -> str:
+    """Returns the table of a model's keys; those of `without` stand elsewhere."""
     rows = ["| key | type | default | meaning |\n|---|---|---|---|\n"]
     for name, field in model.model_fields.items():
+        if without is not None and name in without.model_fields:
+            continue
         meaning = " ".join((field.description or "").split()).replace("|", "\\|")
         kind = " ".join(filter(None, (_type(field.annotation), limits(field))))
         rows.append(f"| `{name}` | {kind} | {_default(field)} | {meaning} |\n")
