@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.campaign.file.reading import read_campaign
 from support.runs import make_campaign
 
 ROOT = Path(__file__).parents[1]
@@ -127,3 +128,41 @@ def test_the_examples_in_python_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     text = (DOCS / "guides/python.md").read_text(encoding="utf-8")
     for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(code, "python.md", "exec"), {"__name__": "example"})
+
+
+MOST_WORDS = 600
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "guides").glob("*.md")), ids=name)
+def test_a_guide_is_short_and_begins_with_a_command(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert words(text) <= MOST_WORDS
+    assert "## Limits" in text or "## Different from pgbench" in text
+    assert re.search(r"^(?: {4})?(?:pgstrata|helm|pip|openssl) ", text, re.MULTILINE)
+
+
+def campaigns() -> Iterator[tuple[str, str]]:
+    """Yields the campaign files that guides show, with the names of their pages."""
+    for page in sorted((DOCS / "guides").glob("*.md")):
+        for text in re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            if "[[workloads]]" in text:
+                yield page.name, text
+
+
+@pytest.mark.parametrize(("page", "text"), campaigns(), ids=lambda text: text.partition("\n")[0])
+def test_a_shown_campaign_is_valid(page: str, text: str, tmp_path: Path) -> None:
+    for extension in ("pgvector", "my-extension"):
+        (tmp_path / extension).mkdir()
+        (tmp_path / extension / "Makefile").write_text("EXTENSION = mine\n")
+    place = tmp_path / "study"
+    (place / "queries").mkdir(parents=True)
+    (place / "queries/q1.sql").write_text("SELECT 1")
+    for named in re.findall(r"[\w/]+\.(?:sql|dump|traffic|patch|py)\b", text):
+        (place / named).write_text("SELECT 1;\n")
+    for code in re.findall(r"```python\n(.*?)```", (DOCS / "guides" / page).read_text(), re.DOTALL):
+        (place / "mine.py").write_text(code)
+    file = place / "campaign.toml"
+    whole = "servers" in text or "[[variants]]" in text
+    file.write_text(text if whole else 'servers = ["pg:17"]\n' + text)
+    campaign = read_campaign(file)
+    assert campaign.variants and campaign.workloads

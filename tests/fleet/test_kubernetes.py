@@ -1,4 +1,4 @@
-"""The commands that docs/guides/fleet-kubernetes.md has for Kubernetes: the operator's part is not here, ours is."""
+"""The commands of docs/guides/fleet-kubernetes.md: the operator's part is not here, ours is."""
 
 from __future__ import annotations
 
