@@ -17,7 +17,7 @@ KILLS ?= 300
 MALFORMED ?= 100000
 ARCHIVES ?= 10000
 
-.PHONY: help demo test test-python test-rust slow check format schemas setup clean
+.PHONY: help demo test test-python test-rust slow check format schemas reference setup clean
 
 help:
 	@echo "make demo    compare PostgreSQL 12 and 17 with a small Insert Benchmark (three to five minutes)"
@@ -25,6 +25,7 @@ help:
 	@echo "make slow    run the long studies that 'make test' leaves out (KILLS=300 random kills, MALFORMED=100000 files of each kind, ARCHIVES=10000)"
 	@echo "make check   formatters and linters"
 	@echo "make schemas write docs/driver-*.schema.json anew"
+	@echo "make reference  write docs/reference/*.md anew from the program"
 	@echo "make setup   only set up: $(BIN)/pgstrata"
 	@echo "make clean   remove what setup and builds made (not results, not fetched servers)"
 
@@ -61,6 +62,14 @@ schemas:
 	cargo build --release --locked --bin pgstrata-driver
 	for dialect in spec events; do \
 	  target/release/pgstrata-driver schema $$dialect >docs/driver-$$dialect.schema.json || exit 1; done
+
+# The reference pages are made from the program, its models, types and schemas; tests hold them equal.
+reference: setup
+	$(BIN)/python -m pgstrata.cli.reference >docs/reference/cli.md.new
+	$(BIN)/python -m pgstrata.campaign.file.reference >docs/reference/campaign.md.new
+	$(BIN)/python -m pgstrata.report.reference >docs/reference/results.md.new
+	$(BIN)/python -m pgstrata.driver.reference >docs/reference/driver.md.new
+	for page in cli campaign results driver; do mv docs/reference/$$page.md.new docs/reference/$$page.md; done
 
 setup: $(VENV)/.ready
 

@@ -1,0 +1,224 @@
+"""Makes `docs/reference/driver.md` from the JSON Schemas of the driver's messages.
+
+python -m pgstrata.driver.reference > docs/reference/driver.md
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Node = dict[str, Any]
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+HEAD = """\
+# The driver: spec and events
+
+<!-- Made from the schemas: `python -m pgstrata.driver.reference > docs/reference/driver.md` -->
+
+`pgstrata-driver` is the only program on the measured path. It reads one JSON document, the **spec**, and
+answers with JSON lines, the **events**. Both carry `"version": 1`; a driver refuses another version. The
+JSON Schemas ([spec](../driver-spec.schema.json), [events](../driver-events.schema.json)) are made from
+the Rust types that read and write them (`make schemas`), and this page from the schemas.
+
+    pgstrata-driver run          runs a step: spec and commands on standard input, events on standard output
+    pgstrata-driver check FILE   parses a pgbench script; prints its error as an `error` event, exit code 1
+    pgstrata-driver sample       spec in, statements with sample values out, to ask a server for plans
+    pgstrata-driver schema NAME  prints the JSON Schema of a dialect, `spec` or `events`
+
+## Conversation
+
+    driver ←  the spec, as the first line of standard input
+    driver →  ready       connections open, statements prepared, backend pids per role
+    driver ←  {"command":"start"}
+    driver →  measuring   the barrier has opened and the warm-up is over: the clock of the step starts
+    driver →  second      once per second and in order; the last may be shorter
+    driver →  statement   for each execution of a statement marked "record"
+    driver →  done        totals; connections are still open, so that the backends' CPU can be read
+    driver ←  {"command":"close"}
+
+- `{"command":"start","at":N}` starts in turns: N is the zero of all drivers in nanoseconds of the
+  monotonic clock.
+- `{"command":"stop"}` ends the step as if its time were over; with `"within":s` statements under way
+  after s seconds are cancelled and not counted.
+- `{"command":"stretch","operations":n}` sets the length of a stretch of frozen turns.
+- End of file on standard input ends the driver at once. Whatever goes wrong is an `error` event; if the
+  clock had started, `done` follows with what was measured.
+
+Exit codes: 0 the step ended as asked, 1 an `error` event was written, 2 the spec is not valid.
+
+## Semantics
+
+**Latency** runs from the intended start where the role has a rate, else from the real start, to the last
+byte of the answer. `rows` are those of command tags. The counts of the seconds add up to the totals, and
+their histograms (HDR, 3 significant digits, 1 µs … 1 h) merge to the step's, exactly.
+
+**Values**: in simple mode parts of a statement become literals (text quoted), else parameters `$1`, `$2`,
+…. Every role has the variables `client_id` (from 0 over the role), `client` (from 1), and pgbench's
+`scale`, `random_seed`, `default_seed` where `variables` has them.
+
+**Windows**: time is cut into slices of `slice_seconds` with a gap of `gap_seconds` behind each. Window k
+of a driver is slice k × `participants` + `positions`[k mod its length]. Inside its window a connection
+starts transactions, outside it waits; what was under way at the end counts to its window. Seconds and
+rates are *active* time.
+
+**Frozen**: the process that started the driver stops it together with its server. The driver's clock is the
+monotonic clock less the pauses in `clock`. A stretch is n operations of each connection of the role;
+`windows` of that role are its stretches. Neither windows, a replay, a log nor roles with `reconnect` go
+with it.
+
+**Replay**: each session has a connection, opened up to half a second before the original's began. An
+operation is a statement. A statement that fails ends nothing; a lost connection ends its session. It runs
+on threads with epoll(7).
+
+**Scheduling**: with four connections or more on a thread of the io_uring engine and no role with a rate,
+that thread runs under `SCHED_BATCH` (sched(7)): an answer does not take the CPU from a server process
+([client-cpu](../../benchmarks/results/client-cpu.md)).
+
+**Hostile servers**: no message may be longer than 64 KiB before authentication, 1 MiB until the first
+ReadyForQuery, 1 GiB ever. Of an error or notice the first 64 KiB are kept. A server that ends SCRAM
+before it has proved that it knows the password is refused, and so is one that asks for more than a
+million rounds of its hash.
+"""
+
+MEANINGS = {
+    "Connection.port": "As libpq's.",
+    "Connection.user": "As libpq's.",
+    "Connection.database": "As libpq's.",
+    "Connection.application_name": "`pgstrata` where null.",
+    "RoleSpec.name": "`insert`, `delete`, `query`, …",
+    "RoleSpec.mode": "Protocol of its statements, unless a statement has another.",
+    "RoleSpec.counts": "The unit of an operation.",
+    "RoleSpec.scripts": "A transaction is one of them, drawn by weight.",
+    "SqlSpec.sql": "Its text, in parts.",
+    "SqlSpec.on_error": "`record`: note the message and go on; only with `record`.",
+    "EverySpec.every": "Does `ops` at every n-th time it is reached.",
+    "NowPiece.now": "Local time as `YYYY-MM-DD HH:MM:SS`, one value per statement.",
+    "RepeatPiece.repeat": "The parts of `of` n times, values drawn anew each time.",
+    "SplicePiece.from": "Smallest value; a statement is prepared for each value up to `to`.",
+    "RateSpec.arrivals": "Equal distances, or a Poisson process.",
+    "statement.error": "The server's error, or null.",
+    "error.kind": "Which part failed.",
+    "RoleDone.statements_by_name": "In the order of the scripts.",
+}
+"""Meanings of keys that their types say too little of."""
+
+
+def _names(text: str) -> list[str]:
+    return text.split()
+
+
+SPEC = _names(
+    "Connection TlsSpec Keepalives RoleSpec RateSpec RetrySpec OpsScript TextScript LockstepSpec LogSpec "
+    "WindowsSpec FrozenSpec ReplaySpec"
+)
+OPERATIONS = _names("SetSpec SqlSpec CopyRowsSpec CopyFileSpec EverySpec IfSpec SleepSpec PipelineSpec")
+PARTS = _names("ExprPiece SplicePiece DigitsPiece FillPiece FillSpec NowPiece RepeatPiece")
+EVENT_OBJECTS = _names(
+    "ReadyRole RoleSecond RoleDone Latency Lag Outcomes Connects StatementTotals ScriptTotals SqlError "
+    "Replayed ReplayLag ReplayFailure"
+)
+UNIONS = {
+    "OpSpec": "[operation](#operations-of-a-script)",
+    "PieceSpec": "[part](#parts-of-a-statement)",
+}
+"""Types that are one of many objects, which have a section together."""
+
+
+def page() -> str:
+    """Returns the page as Markdown."""
+    spec, events = _schema("spec"), _schema("events")
+    parts = [HEAD, "## Spec\n", *_object("Spec", spec, spec)]
+    parts += _objects("### ", SPEC, spec)
+    parts += ["## Operations of a script\n", *_objects("### ", OPERATIONS, spec)]
+    parts += ["## Parts of a statement\n", "A text stands for itself.\n", *_objects("### ", PARTS, spec)]
+    parts += ["## Events\n"]
+    for event in events["oneOf"]:
+        name = event["properties"]["event"]["const"]
+        inner = _resolved(event, events)
+        parts += [f"### `{name}`\n", *_object(name, inner, events)]
+    parts += ["## Objects of events\n", *_objects("### ", EVENT_OBJECTS, events)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def names() -> set[str]:
+    """Returns the names of all objects with keys that the schemas define."""
+    found = set()
+    for dialect in ("spec", "events"):
+        found |= {name for name, node in _schema(dialect)["$defs"].items() if "properties" in node}
+    return found
+
+
+def _schema(dialect: str) -> Node:
+    schema: Node = json.loads((DOCS / f"driver-{dialect}.schema.json").read_text(encoding="utf-8"))
+    return schema
+
+
+def _objects(mark: str, names: list[str], schema: Node) -> Iterator[str]:
+    for name in names:
+        yield f"{mark}{name}\n"
+        yield from _object(name, schema["$defs"][name], schema)
+
+
+def _resolved(event: Node, schema: Node) -> Node:
+    """Returns an event whose keys stand in a type of their own together with them."""
+    if "$ref" not in event:
+        return event
+    inner = schema["$defs"][event["$ref"].rpartition("/")[2]]
+    return {**inner, **event, "properties": {**inner["properties"], **event["properties"]}}
+
+
+def _object(name: str, node: Node, schema: Node) -> Iterator[str]:
+    if node.get("description") and name != "Spec":
+        yield f"{_line(node['description'])}\n"
+    explained, plain = [], []
+    for key, value in node["properties"].items():
+        if key in ("event", "version"):
+            continue
+        meaning = _line(MEANINGS.get(f"{name}.{key}") or value.get("description") or "")
+        kind = _kind(value, schema)
+        if meaning:
+            explained.append(f"| `{key}` | {kind} | {meaning} |")
+        else:
+            plain.append(f"`{key}` ({kind})")
+    if explained:
+        yield "\n".join(("| key | type | meaning |", "|---|---|---|", *explained)) + "\n"
+    if plain:
+        yield f"{'Also' if explained else 'Keys:'} {', '.join(plain)}.\n"
+
+
+_SIMPLE = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean", "null": "null"}
+
+
+def _kind(node: Node, schema: Node) -> str:
+    """Returns the type of a value in words."""
+    if "$ref" in node:
+        name = node["$ref"].rpartition("/")[2]
+        if name in UNIONS:
+            return UNIONS[name]
+        inner = schema["$defs"][name]
+        return f"[{name}](#{name.lower()})" if "properties" in inner else _kind(inner, schema)
+    if "const" in node:
+        return f"`{node['const']}`"
+    if "enum" in node:
+        return ", ".join(f"`{value}`" for value in node["enum"] if value is not None)
+    if branches := node.get("anyOf") or node.get("oneOf"):
+        kinds = dict.fromkeys(_kind(branch, schema) for branch in branches)
+        return " or ".join(kind for kind in kinds if kind != "null")
+    types = node.get("type", "any")
+    (kind, *_) = [kind for kind in types if kind != "null"] if isinstance(types, list) else [types]
+    if kind == "array":
+        items = node.get("items")
+        return f"list of {_kind(items, schema)}" if isinstance(items, dict) else "list"
+    return _SIMPLE.get(kind, str(kind))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(page(), end="")
