@@ -107,34 +107,40 @@ class BuildKeys(Strict):
     cc: str | None = Field(
         default=None,
         min_length=1,
-        description="The compiler, say `clang`. Default: the first of cc, gcc, clang.",
+        description="The compiler, for example `clang`. Default: the first of cc, gcc, clang.",
     )
     cflags: str | None = Field(
         default=None,
-        description="Flags of the compiler instead of `-O2`. `-g` is always added: it changes no code, and "
-        "profiles need it.",
+        description="Flags of the compiler instead of `-O2`. `-g` is always added; it changes no code.",
     )
     system: Literal["auto", "autoconf", "meson"] | None = Field(
         default=None,
-        description="What builds it. `auto`: autoconf; meson (16 and later) where only `meson` has options.",
+        description=(
+            "The build system. `auto`: autoconf; meson (16 and later) where only `meson` has options."
+        ),
     )
     configure: list[str] | None = Field(
         default=None,
-        description="Options of configure, say `--with-lz4`; readline, zlib and ICU are left out.",
+        description="Options of configure, for example `--with-lz4`. Readline, zlib and ICU are left out.",
     )
-    meson: list[str] | None = Field(default=None, description="Options of meson, say `-Dlz4=enabled`.")
+    meson: list[str] | None = Field(
+        default=None, description="Options of meson, for example `-Dlz4=enabled`."
+    )
     patches: list[str] | None = Field(
         default=None,
-        description="Files with patches, applied in this order to a copy of the tree (`patch -p1`).",
+        description="Patches, applied in this order to a copy of the tree (`patch -p1`).",
     )
     contrib: list[str] | None = Field(
         default=None,
-        description="Modules of the tree's contrib/ that are built and created in the database.",
+        description="Modules of contrib/ that are built and created in the database.",
     )
     extensions: list[str] | None = Field(
         default=None,
-        description="Folders of extensions with a Makefile for PGXS, built against this server and created "
-        "in the database. In a variant also names of those that its server has anyway, say `pgvector`.",
+        description=(
+            "Folders of extensions with a Makefile for PGXS, built against this server and "
+            "created in the database. In a variant also names of extensions that its server has, "
+            "for example `pgvector`."
+        ),
     )
 
     def build_keys(self) -> dict[str, Any]:
@@ -148,75 +154,94 @@ class VariantSpec(BuildKeys):
     server: str = Field(
         min_length=1,
         max_length=LONGEST_TEXT,
-        description="Where the binaries come from: `pg:17`, `pg:17.11`, `pg:latest`, `path:DIR` of an "
-        "installation, `dsn:URL` of a running server; or a source tree: `release:9.0.23`, `tar:FILE-or-URL`, "
-        "`src:DIR`, `git:DIR-or-URL#REF`.",
+        description=(
+            "`pg:17`, `pg:17.11`, `pg:latest`, `path:DIR` of an installation, `dsn:URL` of a "
+            "running server; or a source tree: `release:9.0.23`, `tar:FILE-or-URL`, `src:DIR`, "
+            "`git:DIR-or-URL#REF`."
+        ),
     )
     build: str | None = Field(
         default=None,
-        description="What a source tree is built with: a table under `[builds]`, or one of those that come "
-        "with pgstrata (`o2`, `o2_nofp`, `o3_native`, `debug-asserts`). Default: `o2`. Keys of a build that "
-        "stand beside it win.",
+        description=(
+            "Build of a source tree: a table under `[builds]`, or `o2` (default), `o2_nofp`, "
+            "`o3_native`, `debug-asserts`. Keys of a build beside it win."
+        ),
     )
     config: Stack = Field(
         default=["default"],
-        description="Stack of config fragments, later ones win: shipped names (`pgstrata config list`), "
-        "paths of .conf files, relative to the campaign file, or settings (`work_mem=64MB`). `[]`: the "
-        "server's own defaults. A `dsn:` server keeps the settings it has.",
+        description=(
+            "Config files, later ones win: names of `pgstrata config list`, .conf files relative "
+            "to the campaign file, or settings (`work_mem=64MB`). `[]`: the server's defaults. A "
+            "`dsn:` server keeps its settings."
+        ),
     )
     label: str | None = Field(
         default=None,
         min_length=1,
         max_length=LONGEST_NAME,
-        description="Name in results and reports. Default: label of the server and the names of the "
-        "stack with dots between, say `pg17.11.cached-by-pg`; without `default`.",
+        description=(
+            "Name in results. Default: label of the server and names of the config files with "
+            "dots between, for example `pg17.11.cached-by-pg`; without `default`."
+        ),
     )
     env: Annotated[dict[str, str], AfterValidator(_environment)] = Field(
         default={},
-        description="Environment of the server's processes, say `LD_PRELOAD` of another malloc; one that "
-        "cannot be loaded ends the run.",
+        description=(
+            "Environment of the server's processes, for example `LD_PRELOAD` of another malloc; a"
+            " library that cannot be loaded ends the run."
+        ),
     )
     initdb: list[str] = Field(
         default=[],
-        description="Further options of initdb, say `--data-checksums`. Locale C and UTF-8 unless said here.",
+        description=(
+            "Further options of initdb, for example `--data-checksums`. Default: locale C and UTF-8."
+        ),
     )
     memory: str | None = Field(
         default=None,
-        description="Most memory the server's processes may use, page cache included: `2GB`. By a cgroup, "
-        "which needs root or a cgroup that is yours. A study of what does not fit, on a small data set.",
+        description=(
+            "Most memory of the server's processes, page cache included: `2GB`. Needs root or a "
+            "control group that is yours."
+        ),
     )
     data_dir: str | None = Field(
         default=None,
         min_length=1,
         max_length=LONGEST_TEXT,
-        description="Folder below which this variant's clusters live, instead of that of the campaign: on "
-        "another disk or file system. It has to be there (docs/guides/storage.md).",
+        description=(
+            "Existing folder below which this variant's clusters live, instead of that of the "
+            "campaign (docs/guides/storage.md)."
+        ),
     )
     wal_dir: str | None = Field(
         default=None,
         min_length=1,
         max_length=LONGEST_TEXT,
-        description="Folder for the write-ahead logs of this variant's clusters, on a disk of their own. It "
-        "has to be there.",
+        description="Existing folder for the write-ahead logs of this variant's clusters.",
     )
     io_delay: str | None = Field(
         default=None,
         min_length=1,
         max_length=100,
-        description='How much longer this variant waits for its disk, say `"2ms"`: storage that one does not '
-        "have, by a device of the kernel's or a preloaded library (docs/guides/storage.md).",
+        description=(
+            'Additional time of each wait for the disk, for example `"2ms"` (docs/guides/storage.md).'
+        ),
     )
     io_delay_by: DelayedBy | None = Field(
         default=None,
-        description="Who delays: `device` (the kernel's device mapper, below the page cache; needs root) or "
-        "`library` (above it). Left out, the device where this kernel makes such a delay, else the library.",
+        description=(
+            "`device`: the kernel's device mapper, below the page cache; needs root. `library`: "
+            "above it. Default: the device where the kernel can make the delay, else the library."
+        ),
     )
     replicas: int = Field(
         default=0,
         ge=0,
         le=1,
-        description="Standbys that follow this variant's server by streaming, on the same machine: 0 or 1 "
-        "(docs/guides/replicas.md). From 9.6 on.",
+        description=(
+            "Standbys that follow this variant's server by streaming, on the same machine: 0 or "
+            "1, from 9.6 on (docs/guides/replicas.md)."
+        ),
     )
     replication: Literal["async", "sync"] = Field(
         default="async",
@@ -224,7 +249,7 @@ class VariantSpec(BuildKeys):
     )
     reads: Literal["primary", "replica"] = Field(
         default="primary",
-        description="Who serves steps that only read.",
+        description="Server that steps which only read use.",
     )
     through: str | None = Field(
         default=None,
@@ -238,8 +263,11 @@ class VariantSpec(BuildKeys):
     pooler: dict[str, str | int | float] = Field(
         default={},
         max_length=100,
-        description='Settings of that pooler, say `{ pool_mode = "transaction", default_pool_size = 8 }`. '
-        "Default: its own; pgbouncer's with room for 10,000 clients.",
+        description=(
+            "Settings of that pooler, for example "
+            '`{ pool_mode = "transaction", default_pool_size = 8 }`. Default: the pooler\'s; '
+            "pgbouncer's with room for 10,000 clients."
+        ),
     )
 
     @property
@@ -251,13 +279,12 @@ class VariantSpec(BuildKeys):
 class WorkloadSpec(Strict):
     """One benchmark and its options."""
 
-    name: str = Field(description="Which one: see `pgstrata workloads`; or `FILE.py:CLASS`.")
+    name: str = Field(description="A name that `pgstrata workloads` lists, or `FILE.py:CLASS`.")
     label: str | None = Field(
         default=None,
         min_length=1,
         max_length=LONGEST_NAME,
-        description="Name in results, needed where a campaign has one workload more than once with "
-        "different options. Default: its name.",
+        description="Name in results, needed where a workload is listed twice. Default: its name.",
     )
     scale: str | None = Field(
         default=None,
@@ -276,8 +303,10 @@ class ProfileSpec(Strict):
         default=10.0,
         ge=0.1,
         le=3600,
-        description="How long, in the middle of each step; a shorter step: all. In `interleaved` whole "
-        "slices of every variant, from the second pair on, until there are so many seconds.",
+        description=(
+            "Seconds in the middle of each step. In `interleaved` whole slices of every variant, "
+            "from the second pair on."
+        ),
     )
     frequency: int = Field(
         default=99, ge=1, le=10_000, description="Samples per second of CPU that a backend uses."
@@ -285,13 +314,13 @@ class ProfileSpec(Strict):
     event: str = Field(
         default="auto",
         min_length=1,
-        description="What perf counts, by perf's name. `auto`: `cycles` where the hardware counts them, "
-        "else `cpu-clock`.",
+        description=(
+            "Event by perf's name. `auto`: `cycles` where the hardware counts them, else `cpu-clock`."
+        ),
     )
     call_graph: Literal["dwarf", "fp"] = Field(
         default="dwarf",
-        description="How stacks are found: `fp` is cheaper, and right only for servers built with frame "
-        "pointers.",
+        description="`fp` is cheaper, and right only for servers built with frame pointers.",
     )
     stack_bytes: int = Field(
         default=16384, ge=1024, le=65528, multiple_of=8, description="Stack copied per sample for `dwarf`."
@@ -303,15 +332,18 @@ class CountSpec(Strict):
 
     engine: Literal["auto", "valgrind", "perf"] = Field(
         default="auto",
-        description="Who counts: `perf`, the hardware's counters; `valgrind`, on any machine. `auto`: perf "
-        "where there are counters.",
+        description=(
+            "`perf`: the hardware's counters; `valgrind`: any machine. `auto`: perf where there are counters."
+        ),
     )
     margin: Share = Field(
         default=0.002,
         ge=0.0001,
         lt=1,
-        description='Differences up to this share are none (0.001, also "0.1%"); starts are added until '
-        "intervals reach half of it to either side.",
+        description=(
+            'Smallest difference that counts (also "0.1%"). Starts are added until intervals '
+            "reach half of it to either side."
+        ),
     )
     starts: int = Field(default=2, ge=2, le=100, description="Fewest fresh starts of each variant.")
     most_starts: int = Field(default=8, ge=2, le=100, description="Most fresh starts of each variant.")
@@ -333,20 +365,26 @@ class FleetSpec(Strict):
         default=3,
         ge=1,
         le=100,
-        description="How often a comparison is begun at most: one whose machine is lost in the middle begins "
-        "again on another, and after so many it is a failed run.",
+        description=(
+            "How often a comparison begins at most; after a lost machine it begins again on another."
+        ),
     )
     machines: Names = Field(
         default=[],
-        description="Names or globs of the only machines that take part. `[]`: all. A campaign with `dsn:` "
-        "servers names the one machine that they are measured from.",
+        description=(
+            "Names or globs of the machines that take part. `[]`: all. A campaign with `dsn:` "
+            "servers names a single machine."
+        ),
     )
     kinds: dict[str, str | dict[str, str]] = Field(
         default={},
         max_length=MOST_WORKLOADS,
-        description="By label of a workload the kind of machine it is measured on, a glob: `{ sysbench = "
-        '"*EPYC*" }`; or of its steps, by their names or globs: `{ sysbench = { point-query = "*EPYC*" } }`. '
-        "`pgstrata fleet status` shows the kinds.",
+        description=(
+            "By label of a workload the kind of machine it is measured on, a glob: "
+            '`{ sysbench = "*EPYC*" }`; or by its steps: '
+            '`{ sysbench = { point-query = "*EPYC*" } }`. `pgstrata fleet status` shows the '
+            "kinds."
+        ),
     )
     qualify_hours: float = Field(
         default=12.0,
@@ -358,13 +396,15 @@ class FleetSpec(Strict):
         default=8.0,
         ge=2,
         le=3600,
-        description="Measured of each of the two clusters of the base that qualify a machine.",
+        description="Measured seconds of each of the two clusters that qualify a machine.",
     )
     silent_seconds: float = Field(
         default=60.0,
         ge=5,
         le=3600,
-        description="A machine that is not heard of for so long is lost, and its comparison begins again.",
+        description=(
+            "Seconds without a sign after which a machine is lost, and its comparison begins again."
+        ),
     )
 
 
@@ -382,88 +422,99 @@ class CampaignSpec(Strict):
         default=None,
         min_length=1,
         max_length=LONGEST_NAME,
-        description="Names the campaign in results and reports. Default: the file's name without `.toml`.",
+        description="Name of the campaign. Default: the file's name without `.toml`.",
     )
     results: str = Field(
         default="results",
         min_length=1,
         max_length=LONGEST_TEXT,
-        description="Folder that receives the runs, relative to where pgstrata is started.",
+        description="Folder for the runs, relative to the current folder.",
     )
     data_dir: str | None = Field(
         default=None,
         min_length=1,
         max_length=LONGEST_TEXT,
-        description="Folder on the disk to be measured: the clusters live below it while they run. "
-        "Default: `$TMPDIR` or `/var/tmp`, there `pgstrata-<user>`.",
+        description=(
+            "Folder on the disk to be measured; clusters live below it while they run. Default: "
+            "`pgstrata-<user>` in `$TMPDIR` or `/var/tmp`."
+        ),
     )
     keep_data: bool = Field(
         default=False,
-        description="Leave the data folder of each run behind (stopped), to look at it.",
+        description="Leave the stopped data folder of each run behind, to look at it.",
     )
     allow_outside: bool = Field(
         default=False,
-        description="Let servers under test reach beyond their sockets: they keep the network of this "
-        "machine, and what workloads `custom` and `replay` leave out otherwise (foreign servers, programs, "
-        "files, untrusted languages) is executed, by a superuser. See docs/explanation/security.md.",
+        description=(
+            "Let servers under test reach beyond their sockets: they keep the network, and "
+            "foreign servers, programs, files and untrusted languages of workloads `custom` and "
+            "`replay` are executed, by a superuser (docs/explanation/security.md)."
+        ),
     )
     keep_loaded: bool = Field(
         default=False,
-        description="Keep loaded data in the cache, and begin from a copy of it wherever the same server, "
-        "options of `initdb` and data options come again: in every repeat, config and later campaign (see "
-        "docs/guides/loaded-data.md). The steps of a load are measured in the runs that load. "
-        "`pgstrata data list` shows what is kept.",
+        description=(
+            "Keep loaded data in the cache, and begin from a copy of it wherever the same data is"
+            " needed (docs/guides/loaded-data.md). Steps of a load are measured only in the runs "
+            "that load."
+        ),
     )
     keep_settings: list[str] = Field(
         default_factory=list,
         max_length=100,
-        description="Settings of configs that are not left out although they reach outside, name a place or "
-        "need another server, say `archive_command` (see docs/guides/config.md).",
+        description=(
+            "Settings of configs to keep although they reach outside, name a place or need "
+            "another server, for example `archive_command` (docs/guides/config.md)."
+        ),
     )
     repeats: int = Field(default=1, ge=1, le=1000, description="Runs of every variant × workload.")
     order: Order = Field(
         default="sequential",
-        description="`sequential`: all workloads and repeats of one variant, then the next variant. "
-        "`shuffled`: one repeat of everything after the other, variants in a random order (from `seed`) "
-        "within each, so that what drifts on the machine does not always hit the same variant. "
-        "`interleaved`: all variants are up at the same time and take turns, A B B A …: steps that only read "
-        "in slices, steps that write whole, from a snapshot of the data folder (see "
-        "docs/explanation/verdicts.md). "
-        'With `until = "verdict"` `interleaved` is the default.',
+        description=(
+            "`sequential`: a variant after the other. `shuffled`: one repeat of everything after "
+            "the other, variants in a random order within each. `interleaved`: variants take "
+            "turns, A B B A … (docs/explanation/verdicts.md); the default with "
+            '`until = "verdict"`.'
+        ),
     )
     slice_seconds: float = Field(
         default=2.0,
         ge=0.005,
         le=600,
-        description='Length of a slice in `interleaved`; with `until = "verdict"` the default is 0.02. '
-        "Below 0.25 the connections stay open from slice to "
-        "slice: the finer, the less of the machine's own noise is in the ratio (see "
-        "docs/explanation/verdicts.md).",
+        description=(
+            'Length of a slice in `interleaved`; with `until = "verdict"` 0.02. Below 0.25 '
+            "connections stay open from slice to slice."
+        ),
     )
     rounds: int = Field(
         default=4,
         ge=1,
         le=1000,
-        description="How often `interleaved` repeats a whole step of each variant where it cannot be cut "
-        "into slices, and in how many pairs it executes each recorded query.",
+        description=(
+            "Rounds in `interleaved` of steps that cannot be cut into slices, and pairs of each "
+            "recorded query."
+        ),
     )
     turns: Literal["rounds", "frozen"] = Field(
         default="frozen",
-        description="How steps that write take turns in `interleaved`. `frozen`: all clusters are up with "
-        "the same data, each works in windows, and every process of whoever has not the turn is stopped "
-        "meanwhile; pairs are the same stretch of the step. `rounds`: one after the other, with no other "
-        "cluster up; the default where a variant has `replicas` (see docs/explanation/verdicts.md).",
+        description=(
+            "How steps that write take turns in `interleaved`. `frozen`: in windows, with all "
+            "processes of the other variants stopped. `rounds`: whole steps, with no other "
+            "cluster up; the default with `replicas` (docs/explanation/verdicts.md)."
+        ),
     )
     window_seconds: float = Field(
         default=0.1,
         ge=0.05,
         le=10,
-        description='About how long a turn is with `turns = "frozen"`.',
+        description='Approximate length of a turn with `turns = "frozen"`.',
     )
     until: Literal["time", "verdict"] = Field(
         default="time",
-        description="`verdict`: an interleaved step goes on until each variant is known to be slower, "
-        "faster or the same, or `max_seconds` is reached. `time`: for as long as the step says.",
+        description=(
+            "`verdict`: an interleaved step goes on until each variant is known to be slower, "
+            "faster or the same, or `max_seconds` is reached. `time`: for the time of the step."
+        ),
     )
     max_seconds: float = Field(
         default=240.0,
@@ -475,9 +526,10 @@ class CampaignSpec(Strict):
         default=0.02,
         ge=0.0001,
         lt=1,
-        description='Differences up to this share are none (0.005, also "0.5%"): decides when '
-        '`until = "verdict"` ends. Below 0.01 servers start anew between blocks of short slices (see '
-        "docs/explanation/verdicts.md).",
+        description=(
+            'Smallest difference that counts (0.005, also "0.5%"). Below 0.01 servers start anew '
+            "between batches of short slices (docs/explanation/verdicts.md)."
+        ),
     )
     judge: list[JudgedTime] = Field(
         default=[],
@@ -496,84 +548,94 @@ class CampaignSpec(Strict):
         default=OTHER_LOAD,
         ge=0.01,
         le=1,
-        description='Share of the CPUs that other programs may use beside a step (also "25%"). Beyond it a '
-        "step that cannot tell which slices waited for a CPU is disturbed, and its verdict unclear. `1`: "
-        "nothing is disturbed, and no slice is left out because it waited.",
+        description=(
+            'Share of the CPUs that other programs may use beside a step (also "25%"). Beyond it '
+            "a step that cannot tell which slices waited is disturbed, and unclear. `1`: nothing "
+            "is disturbed, and no slice is left out because it waited."
+        ),
     )
     placement: Literal["auto", "free"] = Field(
         default="auto",
-        description="`auto`: where variants take turns in short slices, driver and backends of all of them "
-        "share the same CPUs: one CPU, drawn anew for each block, where one connection works at a time "
-        "(docs/explanation/verdicts.md). `free`: left to the kernel. `server_cpus` and `driver_cpus` win.",
+        description=(
+            "`auto`: variants that take turns in short slices share their CPUs: one, drawn anew "
+            "for each batch, where a single connection works at a time. `free`: left to the "
+            "kernel. `server_cpus` and `driver_cpus` win."
+        ),
     )
     server_cpus: list[Cpu] = Field(
         default=[],
-        description="Numbers of the only CPUs that servers use. `[]`: all.",
+        description="Numbers of the CPUs that servers use. `[]`: all.",
     )
     driver_cpus: list[Cpu] = Field(
         default=[],
-        description="Numbers of the only CPUs that the driver uses. `[]`: all.",
+        description="Numbers of the CPUs that the driver uses. `[]`: all.",
     )
     seed: int = Field(
         default=1,
         ge=0,
         le=MOST_SEED,
-        description="Of all random streams. Same seed: same rows, same keys, same order of operations.",
+        description="Seed of all random streams: the same seed gives the same rows, keys and operations.",
     )
     base: str | None = Field(
         default=None,
         min_length=1,
         max_length=LONGEST_NAME,
-        description="Label of the variant that the others are compared with, or a beginning of it that fits "
-        "only one, say `pg12`. Default: the first.",
+        description=(
+            "Label of the variant that the others are compared with, or an unambiguous beginning "
+            "of it, for example `pg12`. Default: the first."
+        ),
     )
     engine: EngineChoice = Field(
         default="auto",
-        description="Who moves the driver's bytes: `blocking` or `io_uring`; `auto` takes what fits.",
+        description="How the driver moves bytes.",
     )
     profile: Annotated[ProfileSpec | None, BeforeValidator(_switched)] = Field(
         default=None,
-        description="`true`, or a table with the keys below: perf samples the backends of each role in the "
-        "middle of every compared step, and the report has flame graphs. Needs perf and, as a rule, root; "
-        "where it cannot work the runs say why and go on.",
+        description=(
+            "`true`, or a table with the keys below: flame graphs by perf, as a rule as root. "
+            "Where perf cannot work the runs say why and go on."
+        ),
     )
     count: Annotated[CountSpec | None, BeforeValidator(_switched)] = Field(
         default=None,
-        description="`true`, or a table with the keys below: beside the timed runs instructions per "
-        "operation are counted, on clusters of their own (`docs/guides/count.md`).",
+        description=(
+            "`true`, or a table with the keys below: count instructions per operation beside the "
+            "timed runs, on clusters of their own (docs/guides/count.md)."
+        ),
     )
     fleet: FleetSpec = Field(
         default=FleetSpec(),
-        description="A table with the keys below: how the campaign is spread over many machines "
-        "(`docs/guides/fleet.md`).",
+        description="How the campaign is spread over many machines (docs/guides/fleet.md).",
     )
     waits: Annotated[float, AfterValidator(_hertz)] = Field(
         default=0.0,
         ge=0,
         le=1000,
-        description="How often per second wait events are sampled from pg_stat_activity on a connection of "
-        "its own, say 10; 0: never.",
+        description="Samples of wait events per second, for example 10; 0: none.",
     )
     servers: list[str] = Field(
         default=[],
         max_length=MOST_VARIANTS,
-        description="Short for variants: every server here with every stack of `configs`. A label may stand "
-        'behind a server, say `"path:/opt/patched=patched"`; of a `dsn:` server before it.',
+        description=(
+            "Servers, each with every stack of `configs`. A label stands behind a server, "
+            '`"path:/opt/patched=patched"`; of a `dsn:` server before it.'
+        ),
     )
     configs: list[Stack] = Field(
         default=[],
         max_length=MOST_VARIANTS,
-        description='Stacks of fragments for `servers`: `["cached-by-pg", ["cached-by-pg", "a1"]]` are two. '
-        "Nothing: `default`.",
+        description=(
+            'Stacks for `servers`: `["cached-by-pg", ["cached-by-pg", "a1"]]` are two. Default: `default`.'
+        ),
     )
     variants: list[VariantSpec] = Field(
         default=[],
         max_length=MOST_VARIANTS,
-        description="What to compare, one table each; they come after those of `servers`.",
+        description="What to compare, a table each, after those of `servers`.",
     )
     builds: dict[str, BuildKeys] = Field(
         default={},
-        description="Named builds for `build` of a variant, one table each: `[builds.NAME]`.",
+        description="Named builds: `[builds.NAME]`.",
     )
     build: Names = Field(
         default=[],
@@ -582,7 +644,7 @@ class CampaignSpec(Strict):
     workloads: list[WorkloadSpec] = Field(
         default=[],
         max_length=MOST_WORKLOADS,
-        description="What to run on each variant, one table each.",
+        description="What to run on each variant, a table each.",
     )
 
     @model_validator(mode="before")

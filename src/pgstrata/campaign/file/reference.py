@@ -24,6 +24,7 @@ from pgstrata.campaign.file.models import (
     WorkloadSpec,
 )
 from pgstrata.workload import catalog
+from pgstrata.workload.core.options import WorkloadOptions
 
 HEAD = """\
 # The campaign file
@@ -62,7 +63,8 @@ The report of a campaign is written to `<results>/<campaign>.report/`.
 MIDDLE = """
 ## Options of the workloads
 
-They go under `[workloads.options]`, or into `--set`. `scale` names a set of options to start from.
+They go under `[workloads.options]`, or into `--set`. `scale` names a set of options to start from. Every
+workload also has `seed`, the seed of its random streams.
 """
 
 
@@ -86,7 +88,7 @@ def page() -> str:
         parts.append("| scale | options |\n|---|---|\n" if workload.scales else "")
         for scale, values in workload.scales.items():
             parts.append(f"| `{scale}` | {', '.join(f'`{k} = {_value(v)}`' for k, v in values.items())} |\n")
-        parts.append("\n" * bool(workload.scales) + _table(workload.Options))
+        parts.append("\n" * bool(workload.scales) + _table(workload.Options, WorkloadOptions))
         for key, inner in _inner_tables(workload.Options):
             parts.append(f"\n#### `{key}` of `{name}`\n\n" + _table(inner))
     return "".join(parts)
