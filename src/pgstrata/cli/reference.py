@@ -37,7 +37,7 @@ is one sentence and what to do next.
 """
 
 SHARED = """\
-Commands with another meaning or default of such an option explain it in their own table."""
+A command repeats such an option below only where it means something else there."""
 
 
 def page() -> str:
@@ -117,26 +117,21 @@ def _only_options(command: Any) -> list[Any]:
 
 
 def _options(command: Any, shared: dict[str, SharedOption]) -> Iterator[str]:
-    """Yields a table of arguments and options, and a line with those that stand in the shared table."""
+    """Yields a table of arguments and options, without those that the shared table explains."""
     context = command.make_context(command.name or "", [], resilient_parsing=True)
     rows = [
         f"| {_cell(_value(argument, context))} | | {_cell(argument.help or '')} |"
         for argument in command.params
         if argument.param_type_name == "argument"
     ]
-    elsewhere = []
     for option in _only_options(command):
         text = _cell(option.help or "")
         long = _long(option)
-        if len(_names(option)) == 1 and long in shared and shared[long].help == text:
-            elsewhere.append(long)
-        else:
+        if len(_names(option)) > 1 or long not in shared or shared[long].help != text:
             names = ", ".join(f"`{name}`" for name in _names(option))
             rows.append(f"| {names} | {_cell(_value(option, context))} | {text} |")
     if rows:
         yield from ("| option | value | meaning |", "|---|---|---|", *rows)
-    if elsewhere:
-        yield ("\n" if rows else "") + f"Also {', '.join(f'`{long}`' for long in elsewhere)}."
 
 
 def _value(parameter: Any, context: Any) -> str:

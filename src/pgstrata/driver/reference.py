@@ -60,10 +60,8 @@ their histograms (HDR, 3 significant digits, 1 µs … 1 h) merge to the step's,
 …. Every role has the variables `client_id` (from 0 over the role), `client` (from 1), and pgbench's
 `scale`, `random_seed`, `default_seed` where `variables` has them.
 
-**Windows**: time is cut into slices of `slice_seconds` with a gap of `gap_seconds` behind each. Window k
-of a driver is slice k × `participants` + `positions`[k mod its length]. Inside its window a connection
-starts transactions, outside it waits; what was under way at the end counts to its window. Seconds and
-rates are *active* time.
+**Windows**: inside its window a connection starts transactions, outside it waits; what was under way at the
+end counts to its window. Seconds and rates are *active* time.
 
 **Frozen**: the process that started the driver stops it together with its server. The driver's clock is the
 monotonic clock less the pauses in `clock`. A stretch is n operations of each connection of the role;
@@ -174,7 +172,8 @@ def _resolved(event: Node, schema: Node) -> Node:
 def _object(name: str, node: Node, schema: Node) -> Iterator[str]:
     if node.get("description") and name != "Spec":
         yield f"{_line(node['description'])}\n"
-    explained, plain = [], []
+    explained: list[str] = []
+    plain: dict[str, list[str]] = {}
     for key, value in node["properties"].items():
         if key in ("event", "version"):
             continue
@@ -183,11 +182,12 @@ def _object(name: str, node: Node, schema: Node) -> Iterator[str]:
         if meaning:
             explained.append(f"| `{key}` | {kind} | {meaning} |")
         else:
-            plain.append(f"`{key}` ({kind})")
+            plain.setdefault(kind, []).append(f"`{key}`")
     if explained:
         yield "\n".join(("| key | type | meaning |", "|---|---|---|", *explained)) + "\n"
     if plain:
-        yield f"{'Also' if explained else 'Keys:'} {', '.join(plain)}.\n"
+        groups = "; ".join(f"{', '.join(keys)} ({kind})" for kind, keys in plain.items())
+        yield f"{'Also' if explained else 'Keys:'} {groups}.\n"
 
 
 _SIMPLE = {"string": "text", "integer": "integer", "number": "number", "boolean": "boolean", "null": "null"}

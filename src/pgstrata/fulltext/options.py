@@ -23,34 +23,38 @@ class FulltextOptions(WorkloadOptions):
     corpus: str = Field(
         "synthetic",
         min_length=1,
-        description="`synthetic`, or the path of a mail archive: an mbox file, an .mbox.gz, a maildir or a "
-        "folder of them",
+        description="`synthetic`, or the path of an mbox, .mbox.gz, maildir or a folder of them",
     )
     damaged: Literal["refuse", "use"] = Field(
         "refuse",
-        description="`use`: what could be read of an archive is used where some of its files break off or "
-        "cannot be read; `refuse`: the run fails and says how much was read",
+        description=(
+            "files of an archive that break off or cannot be read: fail the run, or use what could be read"
+        ),
     )
     messages: int = Field(200_000, ge=1, le=100_000_000, description="messages of a synthetic corpus")
     shortest: int = Field(
         200,
         ge=1,
         le=20_000,
-        description="words of its shortest messages; lengths have a heavy tail, and the average is three to "
-        "four times that: 700 words, 3.5 kB, with 200",
+        description=(
+            "words of its shortest messages; the average is three to four times that (700 words, "
+            "3.5 kB, with 200)"
+        ),
     )
     indexes: Annotated[tuple[Index, ...], OneOrMore] = Field(
         ("gin", "gist"), min_length=1, description="kinds of index to compare: `gin`, `gist`"
     )
     build: Literal["both", "before", "after"] = Field(
         "both",
-        description="loads with the index in place (`before`), builds it when all rows are there (`after`), "
-        "or measures each",
+        description=(
+            "index in place while loading (`before`), built when all rows are there (`after`), or both"
+        ),
     )
     queries: str | None = Field(
         None,
-        description="file of queries, one tsquery a line as in `backup & !dump`; null: made up from the "
-        "words of the corpus",
+        description=(
+            "file with a tsquery in each line, such as `backup & !dump`; null: made up from the corpus"
+        ),
     )
     query_count: int = Field(
         2000, ge=1, le=100_000, description="queries that are made up, or read of the file at most"
@@ -60,7 +64,7 @@ class FulltextOptions(WorkloadOptions):
     clients: int = Field(1, ge=1, le=1000, description="connections that share the queries")
     time_limit: Seconds = Field(
         60,
-        description="seconds a query may take; then it is cancelled on the server and counted at twice that",
+        description="seconds a query may take; a cancelled query counts twice that",
     )
     language: str = Field(
         "english", description="text search configuration that makes the tsvectors, say `simple`"

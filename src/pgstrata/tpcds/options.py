@@ -21,7 +21,7 @@ class TpcdsOptions(WorkloadOptions):
     )
     time_limit: Seconds = Field(
         1800,
-        description="seconds a query may take; then it is cancelled on the server and counted at twice that",
+        description="seconds a query may take; a cancelled query counts twice that",
     )
     passes: int = Field(
         1, ge=0, le=100, description="times the power run (one stream) executes each query; 0: no power run"
@@ -35,14 +35,18 @@ class TpcdsOptions(WorkloadOptions):
     warmup: int = Field(0, ge=0, le=100, description="passes over the queries before those that are measured")
     plans: Literal["analyze", "estimate", "none"] = Field(
         "analyze",
-        description="keeps the plan of each query: executed once more with its buffers and temporary I/O "
-        "before the measured passes (which warms the caches), only planned, or not at all",
+        description=(
+            "keeps the plan of each query: executed once more with buffers before the measured "
+            "passes, only planned, or not at all"
+        ),
     )
     answers: bool = Field(True, description="compares each answer with that of DuckDB on the same data")
     indexes: Literal["keys", "primary", "none"] = Field(
         "keys",
-        description="primary keys and an index on each column that fact tables are joined by most; primary "
-        "keys alone; none",
+        description=(
+            "`keys`: primary keys and an index on each column that fact tables are joined by "
+            "most; `primary`: primary keys"
+        ),
     )
     vacuum: Literal["freeze", "full", "none"] = Field(
         "freeze", description="how the loaded tables are vacuumed"

@@ -140,11 +140,11 @@ def _marks(field: FieldInfo) -> list[Any]:
 
 
 def limits(field: FieldInfo) -> str:
-    """Both as text, `1 … 1,000`; empty where there are none."""
+    """Both as text, `1–1,000`; empty where there are none."""
     low, high = limits_of(field)
     if low is None and high is None:
         return ""
-    return f"{_number(low)} … {_number(high)}"
+    return f"{_number(low)}–{_number(high)}"
 
 
 def _number(value: float | None) -> str:

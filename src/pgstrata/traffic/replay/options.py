@@ -25,19 +25,19 @@ class ReplayOptions(WorkloadOptions):
     setup: Annotated[tuple[str, ...], OneOrMore] = Field(
         (),
         max_length=1000,
-        description="what makes the data, as in workload `custom`: SQL files and dumps of pg_dump. Nothing: "
-        "it is there",
+        description="what makes the data, as in workload `custom`; empty: the data is there",
     )
     after_load: dict[str, Annotated[tuple[str, ...], OneOrMore]] = Field(
         default_factory=dict,
-        description="by major version SQL files that only servers of it execute after `setup`, say what a "
-        'migration does: `{ "17" = "migrate.sql" }`',
+        description=(
+            "by major version SQL files that only its servers execute after `setup`: "
+            '`{ "17" = "migrate.sql" }`'
+        ),
     )
     load_connections: int = Field(4, ge=1, le=64, description="connections that load rows and make indexes")
     allow_outside: bool = Field(
         False,
-        description="everything is executed as it stands, by a superuser on a server with a network, also "
-        "what reaches other servers, files and programs. Set by `allow_outside` of the campaign",
+        description="set by `allow_outside` of the campaign: everything is executed, by a superuser",
     )
     speed: float = Field(
         1.0,

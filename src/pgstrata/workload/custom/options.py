@@ -141,23 +141,22 @@ class CustomOptions(WorkloadOptions):
     setup: tuple[Rows | str, ...] = Field(
         (),
         max_length=1000,
-        description="what makes the data, in this order: SQL files, dumps of pg_dump in any format, files of "
-        "rows (`orders.csv` goes into table `orders`; a table says more, see docs/guides/custom.md). "
-        "Nothing: it is there, or none is needed",
+        description=(
+            "what makes the data, in this order: SQL files, dumps of pg_dump, files of rows "
+            "(`orders.csv` for table `orders`; docs/guides/custom.md); empty: the data is there"
+        ),
     )
     load_connections: int = Field(
         4, ge=1, le=64, description="connections that load rows, and make indexes, at the same time"
     )
     allow_outside: bool = Field(
         False,
-        description="everything is executed as it stands, by a superuser on a server with a network, also "
-        "what reaches other servers, files and programs. Set by `allow_outside` of the campaign",
+        description="set by `allow_outside` of the campaign: everything is executed, by a superuser",
     )
     load_limit: Seconds = Field(6 * 3600.0, description="seconds that one statement of `setup` may take")
     extensions: Names = Field(
         (),
-        description="extensions that are created first; they and those of a dump are looked for in every "
-        "server",
+        description="extensions that are created first, and looked for in every server",
     )
     tables: Names | None = Field(None, description="whose sizes are recorded; null: those that `setup` makes")
 
@@ -179,9 +178,11 @@ class CustomOptions(WorkloadOptions):
     mode: Mode = Field("simple", description="protocol: `simple`, `extended` or `prepared`")
     reads_only: bool = Field(
         False,
-        description="scripts leave the data as it is, and the server holds them to it "
-        "(`default_transaction_read_only`): variants can take turns at them in slices, and they are kept "
-        "when a run is stopped",
+        description=(
+            "scripts leave the data as it is, and the server holds them to it "
+            "(`default_transaction_read_only`): variants take turns at them in slices, and they "
+            "are kept after a stop"
+        ),
     )
     define: Variables = Field(
         default_factory=dict, description="variables of the scripts, as pgbench's -D name=value"
@@ -194,19 +195,21 @@ class CustomOptions(WorkloadOptions):
     )
     allow_shell: bool = Field(False, description="scripts may start programs on this machine (`\\shell`)")
     overtime: Seconds = Field(
-        60, description="seconds that statements under way at a step's end may still take; then it has failed"
+        60, description="seconds that statements under way at a step's end may take; then it has failed"
     )
     settle: Literal["vacuum", "checkpoint", "none"] = Field(
         "checkpoint",
-        description="before each step of scripts: VACUUM (ANALYZE) of all tables and a checkpoint, the "
-        "checkpoint alone, or nothing. After `setup` always both, unless `none`",
+        description=(
+            "before each step of scripts: VACUUM (ANALYZE) and a checkpoint, the checkpoint, or "
+            "nothing; after `setup` always both, unless `none`"
+        ),
     )
     settle_seconds: Wait = Field(0, description="seconds that VACUUM, checkpoint and waiting take at least")
 
     queries: str | tuple[str, ...] | None = Field(
         None,
-        description="a folder of .sql files, one query each, executed one by one in the order of their "
-        "names; or a list of folders and files",
+        description="folder of .sql files, a query each, executed in the order of their names; or a list of "
+        "files and folders",
     )
     passes: int = Field(
         1, ge=0, le=1000, description="times step `queries` executes each of them; 0: no such step"
@@ -222,17 +225,20 @@ class CustomOptions(WorkloadOptions):
     )
     time_limit: Seconds = Field(
         300,
-        description="seconds a query may take; then it is cancelled on the server and counted at twice that",
+        description="seconds a query may take; a cancelled query counts twice that",
     )
     plans: Literal["analyze", "estimate", "none"] = Field(
         "estimate",
-        description="keeps the plan of each query: only planned; executed once more with its buffers before "
-        "the measured passes; or not at all",
+        description=(
+            "keeps the plan of each query: only planned; executed once more with buffers; or not at all"
+        ),
     )
     answers: Literal["any-order", "ordered", "exact"] = Field(
         "any-order",
-        description="how answers of variants are compared, by digest: rows in any order, in their order, "
-        "both with fractions to 12 digits; or every letter",
+        description=(
+            "how answers are compared, by digest: rows in any order or in theirs, both with "
+            "fractions to 12 digits; or every letter"
+        ),
     )
 
     contents: dict[str, str] = Field(

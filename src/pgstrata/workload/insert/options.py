@@ -36,8 +36,7 @@ class InsertOptions(WorkloadOptions):
     )
     rows_per_partition: Rows | None = Field(
         None,
-        description="rows in each partition but the last, which has no end; "
-        "null: rows of l.i0 in a table ÷ partitions",
+        description="rows in each partition but the last; null: rows of l.i0 in a table ÷ partitions",
     )
 
     rows: Rows = Field(20_000_000, description="rows inserted by l.i0, all clients together")
@@ -53,15 +52,18 @@ class InsertOptions(WorkloadOptions):
     batch_q: int = Field(50, ge=1, le=10_000, description="rows per transaction behind the queries")
     indexes: Literal["after-load", "before-load"] = Field(
         "after-load",
-        description="when the three secondary indexes are made: by l.x after l.i0, or on the empty table "
-        "(then there is no l.x)",
+        description=(
+            "when the three secondary indexes are made: by l.x after l.i0, or on the empty table, without l.x"
+        ),
     )
 
     steps: Annotated[tuple[str, ...], OneOrMore] = Field(
         ("100:range", "100:point", "500:range", "500:point", "1000:range", "1000:point"),
         max_length=1000,
-        description="query steps in order, each `R:range` or `R:point` with R inserts/s and R deletes/s per "
-        "client behind the queries (0: none); a list, or one text with spaces between",
+        description=(
+            "query steps in order, each `R:range` or `R:point` with R inserts/s and R deletes/s "
+            "per client behind it (0: none); a list, or a text with spaces"
+        ),
     )
     seconds: Seconds = Field(1800, description="seconds of each query step")
 
@@ -82,8 +84,10 @@ class InsertOptions(WorkloadOptions):
     point_ids: int = Field(10, ge=1, le=10_000, description="ids in the IN list of a point query")
     query_protocol: Literal["execute", "extended"] = Field(
         "execute",
-        description="how queries are sent: `execute`, prepared in SQL for int parameters and sent as text "
-        "over the simple protocol, as the original does; `extended`, prepared and bound by messages",
+        description=(
+            "`execute`: prepared in SQL and sent as text, as the original does; `extended`: "
+            "prepared and bound by messages"
+        ),
     )
     min_refresh: int = Field(
         1000,
@@ -101,8 +105,10 @@ class InsertOptions(WorkloadOptions):
         0,
         ge=0,
         le=86_400,
-        description="an extra client per client that opens a transaction, reads one row, holds it this many "
-        "seconds, commits, again and again, in l.i1, l.i2 and the query steps; 0: none",
+        description=(
+            "an extra client per client that opens a transaction, reads a row and holds it this "
+            "many seconds, in l.i1, l.i2 and query steps; 0: none"
+        ),
     )
 
     settle_base: Wait = Field(

@@ -26,8 +26,9 @@ class PgbenchOptions(WorkloadOptions):
         10,
         ge=1,
         le=2_000_000,
-        description="size: 100,000 rows of pgbench_accounts (about 15 MB) each; or the share of this "
-        "machine's memory the data should have, as in `50%` and `200%`",
+        description=(
+            "size: 100,000 accounts (about 15 MB) each; or a share of memory, such as `50%` and `200%`"
+        ),
     )
     initialise: bool = Field(
         True, description="make and fill pgbench's tables; false: they are there, or none is needed"
@@ -39,13 +40,17 @@ class PgbenchOptions(WorkloadOptions):
 
     builtin: Annotated[tuple[BuiltIn, ...] | None, OneOrMore] = Field(
         None,
-        description="pgbench's own scripts, one after another: `select-only`, `simple-update`, `tpcb-like`; "
-        "null: all three, or none where `scripts` are given; a list, or one text with spaces between",
+        description=(
+            "pgbench's scripts, one after another; null: all three, or none with `scripts`; a "
+            "list, or a text with spaces"
+        ),
     )
     scripts: Scripts = Field(
         (),
-        description="files in pgbench's script language, drawn by weight for each transaction: "
-        "`mine.sql@3` runs three times as often as `other.sql`",
+        description=(
+            "files in pgbench's language, drawn by weight: `mine.sql@3` runs three times as often"
+            " as `other.sql`"
+        ),
     )
     define: Variables = Field(
         default_factory=dict, description="variables of the scripts, as pgbench's -D name=value"
@@ -55,8 +60,10 @@ class PgbenchOptions(WorkloadOptions):
     )
     reads_only: bool = Field(
         False,
-        description="`scripts` leave the data as it is: variants can take turns at them in slices, and they "
-        "are kept when a run is stopped",
+        description=(
+            "`scripts` leave the data as it is: variants take turns at them in slices, and they "
+            "are kept after a stop"
+        ),
     )
     modes: Annotated[tuple[Mode, ...], OneOrMore] = Field(
         ("simple", "extended", "prepared"),
@@ -67,8 +74,7 @@ class PgbenchOptions(WorkloadOptions):
         (1, 2, 4, 8, 16, 32),
         min_length=1,
         max_length=100,
-        description="numbers of connections, one after another; a list, one number, or one text with spaces "
-        "between",
+        description="numbers of connections, one after another; a list, a number, or a text with spaces",
     )
     seconds: Seconds = Field(60, description="seconds of each step")
     warmup: Wait = Field(2, description="seconds each step runs before it is measured")
@@ -86,8 +92,7 @@ class PgbenchOptions(WorkloadOptions):
     )
     vacuum: bool = Field(
         True,
-        description="before each step of a built-in script, as pgbench does: vacuum tellers and branches, "
-        "empty the history",
+        description=("before each step of a built-in script: vacuum tellers and branches, empty the history"),
     )
     checkpoint: bool = Field(
         True, description="checkpoint before each step, so that none pays for the one before"

@@ -19,18 +19,20 @@ class TableOptions(WorkloadOptions):
         ("standard",),
         min_length=1,
         max_length=1000,
-        description="what to run, in the order of the suite: `standard` (27), `full` (42, with the reads "
-        "before the writes), `extras` (read-only-simple … read-only-count), and names or globs, as in "
-        "`point-query`, `random-points`, `random-points=100`, `*.pre`, `update-*`; a list, or one text with "
-        "spaces between",
+        description=(
+            "what to run, in the order of the suite: `standard` (27), `full` (42), `extras`, and "
+            "names or globs such as `point-query`, `random-points=100`, `*.pre`, `update-*`; a "
+            "list, or a text with spaces"
+        ),
     )
     read_seconds: Seconds = Field(180, description="seconds of each microbenchmark that reads")
     write_seconds: Seconds = Field(300, description="seconds of each microbenchmark that writes")
     warmup: Wait = Field(5, description="seconds each microbenchmark runs before it is measured")
     cache_seconds: Wait | None = Field(
         None,
-        description="seconds of point-query.warm after the load and of points-covered-si.warm; "
-        "null: read_seconds; 0: nothing is warmed, by scans neither",
+        description=(
+            "seconds of point-query.warm and points-covered-si.warm; null: read_seconds; 0: nothing is warmed"
+        ),
     )
     warm_scan_seconds: Seconds = Field(
         60, description="seconds of scan.warmpre and scan.warm; with `scans` one scan per connection"
@@ -39,8 +41,7 @@ class TableOptions(WorkloadOptions):
         None,
         ge=1,
         le=10**9,
-        description="scans each connection makes in step scan, for tables that take long to read; "
-        "null: as many as end within read_seconds",
+        description="scans of each connection in step scan; null: as many as end within read_seconds",
     )
     prepared: bool = Field(True, description="statements are prepared on the server; false: sent as text")
     secondary: bool = Field(False, description="a secondary index on column id instead of a primary key")
@@ -50,8 +51,7 @@ class TableOptions(WorkloadOptions):
 
     settle_base: Wait = Field(
         60,
-        description="seconds of settling after the load and between writes and reads: base + per_million × "
-        "millions of rows loaded",
+        description="seconds of each settling: base + per_million × millions of rows loaded",
     )
     settle_per_million: WaitPerMillion = Field(1, description="seconds of settling per million rows loaded")
     settle_max: Wait = Field(1200, description="most seconds of settling")
