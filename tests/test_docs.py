@@ -131,6 +131,16 @@ def test_the_examples_in_python_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 MOST_WORDS = 600
+MOST_WORDS_OF_ALL = 40_000
+GENERATED = ("campaign", "cli", "driver", "results")
+"""Pages of the reference that the program makes."""
+
+
+def test_all_pages_together_are_short() -> None:
+    of_each = {page: words(page.read_text(encoding="utf-8")) for page in DOCS.rglob("*.md")}
+    assert sum(of_each.values()) <= MOST_WORDS_OF_ALL
+    written = sum(of_each.values()) - sum(of_each[DOCS / f"reference/{page}.md"] for page in GENERATED)
+    assert written <= 28_000
 
 
 @pytest.mark.parametrize("page", sorted((DOCS / "guides").glob("*.md")), ids=name)
