@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -176,3 +177,9 @@ def test_a_shown_campaign_is_valid(page: str, text: str, tmp_path: Path) -> None
     file.write_text(text if whole else 'servers = ["pg:17"]\n' + text)
     campaign = read_campaign(file)
     assert campaign.variants and campaign.workloads
+
+
+def test_the_script_of_the_night_is_one() -> None:
+    (script,) = re.findall(r"```sh\n(.*?)```", (DOCS / "guides/nightly.md").read_text(), re.DOTALL)
+    done = subprocess.run(["sh", "-n"], input=script, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
