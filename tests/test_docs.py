@@ -160,7 +160,7 @@ def campaigns() -> Iterator[tuple[str, str]]:
                 yield page.name, text
 
 
-@pytest.mark.parametrize(("page", "text"), campaigns(), ids=lambda text: text.partition("\n")[0])
+@pytest.mark.parametrize(("page", "text"), list(campaigns()), ids=lambda text: text.partition("\n")[0])
 def test_a_shown_campaign_is_valid(page: str, text: str, tmp_path: Path) -> None:
     for extension in ("pgvector", "my-extension"):
         (tmp_path / extension).mkdir()
