@@ -108,7 +108,8 @@ RUN = {
     "sizes": "at the end",
     "facts": "what a workload found out about its data, by workload",
     "comparison": "runs with the same `id` took turns; `freezer`: what stopped processes; `timers`: "
-    "settings of the server's clock that were others; `layout`: `shared` or `own`",
+    "settings of the server's clock that were others; `layout`: `shared` or `own`; "
+    "`judge`: response times that have verdicts, and their `times_margin`",
     "counted": "what was counted: engine, tool, event, margin, settings, steps by role and start, "
     "`left_out`, `processes`",
     "attempts": "when each attempt began, of a run that was stopped and continued",
@@ -160,6 +161,7 @@ STEP = {
     "slices": "the turns of this variant. `waited`: share of its time in which its processes waited for a"
     " CPU; `other_load`: of the CPUs, by other programs, where `waited` is not known",
     "blocks": "last pair of each batch, or of each round of frozen turns",
+    "part_seconds": "rows of each role that the table `series` has of each part of the step",
     "span": "how many times as much as before the first look could be measured at most",
     "disturbance": "shares of other programs, other guests, waiting (/proc/pressure/cpu) and a quota; "
     "`allowed`: `other_load` of the campaign",
