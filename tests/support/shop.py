@@ -10,7 +10,8 @@ from typing import Any
 
 import psycopg
 
-from pgstrata.server.cluster.cluster import USER, Cluster
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.cluster.initdb import USER
 
 SCHEMA = r"""
 CREATE SCHEMA audit;

@@ -32,7 +32,7 @@ from pgstrata.measure.step import StepResult, driver_spec, measure
 from pgstrata.observe import StepWatch
 from pgstrata.observe.other_load import LoadReading, OtherLoad
 from pgstrata.observe.step import OwnTime
-from pgstrata.server.cluster.cluster import Cluster, ForeignCluster
+from pgstrata.server.cluster.served import Served
 from pgstrata.server.connect.secrets import public
 from pgstrata.store import RunBuilder
 from pgstrata.store.record import AloneRecords, QueryPairs, TookTurns
@@ -100,7 +100,7 @@ class Timings:
 class RunContext:
     """Where a step is measured and where its results go. The same for all steps of a run."""
 
-    cluster: Cluster | ForeignCluster
+    cluster: Served
     database: str
     builder: RunBuilder
     timings: Timings

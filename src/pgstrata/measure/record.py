@@ -13,7 +13,7 @@ from pgstrata.driver.events import Done, Ready, Replayed, RoleDone, Second
 from pgstrata.judge.sla import sla
 from pgstrata.observe import StepObserved
 from pgstrata.observe.waits import Waits
-from pgstrata.server.cluster.cluster import Cluster, ForeignCluster
+from pgstrata.server.cluster.served import Served
 from pgstrata.stats.metrics import metric_line
 from pgstrata.stats.rates import client_percentiles, per_second, rate_percentiles
 from pgstrata.store.record import (
@@ -223,8 +223,8 @@ def step_record(
 
 def replica_step(
     observed: StepObserved,
-    cluster: Cluster | ForeignCluster,
-    server: Cluster | ForeignCluster,
+    cluster: Served,
+    server: Served,
     away: Collection[str],
 ) -> ReplicaStep | None:
     """`replica` of a step record; None without one. server: the one that was measured; away: roles that read

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.server.cluster.cluster import initdb_arguments, own_settings
+from pgstrata.server.cluster.configuration import own_settings
+from pgstrata.server.cluster.initdb import initdb_arguments
 from pgstrata.server.config.conf_file import Fragment
 from pgstrata.server.config.known import KnownSettings
 from pgstrata.server.config.resolve import resolve

@@ -18,7 +18,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from pgstrata.errors import UsageError
-from pgstrata.server.cluster.cluster import USER, Cluster
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.cluster.initdb import USER
 from pgstrata.server.features import NEWEST
 from pgstrata.server.find.model import Server
 from pgstrata.traffic.captured import PREPARED, Captured

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pgstrata.cli.main import invoke
-from pgstrata.server.cluster.cluster import USER
+from pgstrata.server.cluster.initdb import USER
 from pgstrata.server.find.model import Server
 from pgstrata.traffic.captured import Captured
 from support.page import PageReader

@@ -16,7 +16,8 @@ import polars as pl
 import pytest
 
 from pgstrata.errors import UsageError
-from pgstrata.server.cluster.cluster import USER, Cluster
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.cluster.initdb import USER
 from pgstrata.server.features import NEWEST
 from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.model import Server

@@ -36,6 +36,7 @@ from pgstrata.server.capabilities import catalog_of, column
 from pgstrata.server.cluster.cluster import Cluster, ForeignCluster, new_database
 from pgstrata.server.cluster.loaded import begin_record, find, held, keep
 from pgstrata.server.cluster.replica import ReplicatedCluster
+from pgstrata.server.cluster.served import Served
 from pgstrata.server.cluster.storage import LEAST_WAL_BYTES
 from pgstrata.server.connect.session import use_catalogs_only
 from pgstrata.store import RunBuilder
@@ -123,7 +124,7 @@ class ActiveRun:
 
     # --- the cluster --------------------------------------------------------------------------
 
-    def _make_cluster(self) -> Cluster | ForeignCluster:
+    def _make_cluster(self) -> Served:
         variant = self.planned.variant
         if not variant.server.managed:
             return ForeignCluster(variant.server, variant.through)
@@ -415,7 +416,7 @@ class ActiveRun:
         )
 
 
-def execute_sql(cluster: Cluster | ForeignCluster, statement: str) -> None:
+def execute_sql(cluster: Served, statement: str) -> None:
     try:
         with cluster.connect() as connection:
             connection.execute(statement.encode())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgstrata.errors import DriverError, PgstrataError, ServerError, StoreError
-from pgstrata.server.cluster.cluster import Cluster, ForeignCluster
+from pgstrata.server.cluster.served import Served
 from pgstrata.server.cluster.snapshot import WAL_FOLDERS
 from pgstrata.server.system.log_end import last_words
 
@@ -11,9 +11,7 @@ DISK_FULL = "the disk of the data folder is full"
 """How the sentence begins that says why such a run failed."""
 
 
-def cause(
-    error: PgstrataError, cluster: Cluster | ForeignCluster, *, started: bool, log: str
-) -> tuple[PgstrataError, str]:
+def cause(error: PgstrataError, cluster: Served, *, started: bool, log: str) -> tuple[PgstrataError, str]:
     """What happened (a full disk, a server that died), and the end of the server's log.
 
     started: whether the server was up when it happened; log: where people find its last words.

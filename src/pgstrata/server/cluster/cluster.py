@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import secrets
 import signal
 import socket
 import subprocess
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,18 +17,19 @@ import psycopg
 
 from pgstrata.driver.spec import Connection
 from pgstrata.errors import OwnershipError, ServerError
-from pgstrata.files.disk import write_into
 from pgstrata.files.ownership import hand_over, own_folder, read_small
 from pgstrata.layout import Layout
 from pgstrata.server.capabilities import Programs
+from pgstrata.server.cluster.configuration import Configuration
+from pgstrata.server.cluster.data_folder import DataFolder
 from pgstrata.server.cluster.foreign import ForeignCluster
-from pgstrata.server.cluster.initdb import check_initdb, decides_checksums
+from pgstrata.server.cluster.initdb import USER, check_initdb, initdb_arguments
 from pgstrata.server.cluster.lag import ReplicaLag
-from pgstrata.server.cluster.snapshot import copy_data, copy_folder, remove_folder
-from pgstrata.server.cluster.storage import Storage, wal_folder
-from pgstrata.server.config.classes import MANAGED
-from pgstrata.server.config.known import KnownSettings, known_settings
-from pgstrata.server.config.resolve import Resolved, quoted
+from pgstrata.server.cluster.postmaster import Postmaster
+from pgstrata.server.cluster.sockets import fits, no_short_folder, short_folders
+from pgstrata.server.cluster.storage import Storage
+from pgstrata.server.config.known import known_settings
+from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.config.timers import TurnLengths, longer_timers
 from pgstrata.server.connect.conninfo import Conninfo
 from pgstrata.server.connect.pooler import Pooler, Through
@@ -53,32 +50,24 @@ from pgstrata.server.system.guard import (
 from pgstrata.server.system.log_end import loader_complaint, problem, tail
 from pgstrata.server.system.memory import MemoryGroup, forget_cached
 from pgstrata.server.system.network import Way, way_to_close
-from pgstrata.server.system.process import children, server_env, settle, spawn
+from pgstrata.server.system.process import children, settle
 from pgstrata.server.system.running import started_at
 
 __all__ = ["Cluster", "ForeignCluster", "clear_leftovers", "new_database"]
 
-USER = "postgres"
 PORT = 5432
 """Of clusters without TCP: it only names the socket, and each cluster has a socket folder of its own."""
 
 WAL = "wal"
 """Folder of the write-ahead log in the folder that is claimed for it."""
 
-SOCKET_BYTES = 107
-"""Longest path of a Unix socket (sun_path of Linux, less its final NUL)."""
-
 PATH_BYTES = 900
 """Longest path of a data folder: PostgreSQL cuts paths at 1023 bytes, those of its files included."""
 
 START_SECONDS = 300.0
-FAST_SECONDS = 120.0
-IMMEDIATE_SECONDS = 2.0
 RELOAD_SECONDS = 30.0
 POLL_SECONDS = 0.005
 PORT_ATTEMPTS = 5
-
-_PLAIN_PATH = re.compile(r"[\w./+-]+", re.ASCII)
 
 
 class Cluster:
@@ -122,20 +111,19 @@ class Cluster:
         self.port = PORT
         self._initdb_words = tuple(initdb)
         self._known = known_settings(server)
-        self.pid: int | None = None
-        self._env, self._tcp, self._cpus = dict(env or {}), tcp, tuple(cpus)
+        self._env, self._tcp = dict(env or {}), tcp
         self._memory, self._group = memory, None if memory is None else MemoryGroup(self.folder.name, memory)
         self._account = server_account()
         self.closed: Way | None = None if tcp or outside else way_to_close(self._account)
         """How its processes are kept off the network; None where they are not."""
-        self._process: subprocess.Popen[bytes] | None = None
-        self._starting, self._is_ended = threading.Lock(), False
+        self._postmaster = Postmaster(server, self.data_dir, self._account, cpus, self.closed)
         self._owner = (self._account.uid, self._account.gid) if self._account else None
         self._place = ClaimedFolder(self.folder)
         wal = self._storage.wal
         self._wal_place = ClaimedFolder(wal / self.folder.name) if wal is not None else None
+        self._data = DataFolder(self.data_dir, self.wal_dir, self.snapshot_dir, self._account)
         self.pooler = Pooler(self, through, cpus) if through is not None else None
-        self._timers: dict[str, str] = {}
+        self._configuration = Configuration(config, self._known, self.data_dir, self._owner)
         self.layout: Layout | None = None
         """Of its processes when it is started next; None: as the kernel draws it."""
         self.freezer = Freezer(self.folder.name, self._group_of_version_2) if freezes else None
@@ -176,8 +164,8 @@ class Cluster:
             if copy_of is None:
                 self._initdb()
             else:
-                copy_data(copy_of, self.data_dir, self._account)
-            self._move_wal()
+                self._data.copy_of(copy_of)
+            self._data.move_wal()
             self._configure(again=copy_of is not None)
         except OSError as error:
             raise unwritable(self.folder, error) from error
@@ -226,8 +214,8 @@ class Cluster:
         for name, value in settings.items():
             options += ["-c", f"{name}={value}"]
         with self.log_file.open("ab") as log:
-            process = self._launch(program, options, log, signal.SIGQUIT, env, under)
-        self._process, self.pid = process, process.pid
+            process = self._postmaster.launch(program, options, log, signal.SIGQUIT, env, under, self.layout)
+        self._postmaster.runs_as(process)
         try:
             self._place.record(postmaster=[process.pid, started_at(process.pid)])
             if self._group is not None:
@@ -246,20 +234,20 @@ class Cluster:
         configured. Returns the settings that are others, none for servers before 8.2. Raises ServerError."""
         if not self._known.takes_units:
             return {}
-        before = self._timers
-        self._timers = {} if turns is None else longer_timers(self.config.settings, self._known, turns)
-        if self._timers != before:
+        before = self._configuration.timers
+        after = {} if turns is None else longer_timers(self.config.settings, self._known, turns)
+        self._configuration.timers = after
+        if after != before:
             try:
                 self._write_conf()
             except OSError as error:
                 raise unwritable(self.folder, error) from error
-            assert self._process is not None
-            self._process.send_signal(signal.SIGHUP)
+            self._postmaster.reload()
             # Processes hear of it one by one; new sessions have it when the postmaster does.
             alone = longer_timers(self.config.settings, self._known, TurnLengths(1, 0.0, 0.0))
-            for name in {**before, **self._timers}:
-                self._await_setting(name, self._timers.get(name, alone[name]))
-        return self._timers
+            for name in {**before, **after}:
+                self._await_setting(name, after.get(name, alone[name]))
+        return after
 
     def _await_setting(self, name: str, value: str) -> None:
         end = time.monotonic() + RELOAD_SECONDS
@@ -282,18 +270,7 @@ class Cluster:
             self.freezer.end()
         if self.pooler is not None:
             self.pooler.stop()
-        if (process := self._process) is not None:
-            ways = [(signal.SIGINT, FAST_SECONDS), (signal.SIGQUIT, IMMEDIATE_SECONDS)]
-            for number, seconds in ways if mode == "fast" else ways[1:]:
-                with contextlib.suppress(subprocess.TimeoutExpired, ProcessLookupError):
-                    process.send_signal(number)
-                    process.wait(seconds)
-                if process.poll() is not None:
-                    break
-            else:
-                process.kill()
-                process.wait()
-            self._process = self.pid = None
+        self._postmaster.stop(mode)
         if self._place.facts:
             # Also where none is known: an interrupt may have come while one was being started, or initdb.
             settle()
@@ -302,8 +279,7 @@ class Cluster:
     def end(self) -> None:
         """Kills all processes of the cluster at once and forbids new ones. Called by another thread than the
         one that works with the cluster: the work fails there, and that thread removes the cluster."""
-        with self._starting:
-            self._is_ended = True
+        self._postmaster.forbid()
         if self._place.facts:
             with contextlib.suppress(OSError):  # it may be about to be removed
                 end_server(self.folder, self._place.facts, at_once=True)
@@ -347,21 +323,18 @@ class Cluster:
 
     def save(self) -> None:
         """Copies the data of the stopped server, in place of an earlier copy. Raises ServerError."""
-        assert self._process is None and not self._timers
-        remove_folder(self.snapshot_dir)
-        copy_data(self.data_dir, self.snapshot_dir, self._account)
+        assert self.pid is None and not self._configuration.timers
+        self._data.save()
 
     def restore(self) -> None:
         """Puts the data back as `save` found it; the server is stopped. Raises ServerError."""
-        assert self._process is None
-        remove_folder(self.data_dir)
-        copy_data(self.snapshot_dir, self.data_dir, self._account)
-        self._timers = {}  # as `save` found them
-        self._move_wal()
+        assert self.pid is None
+        self._configuration.timers = {}  # as `save` found them
+        self._data.restore()
 
     def drop_snapshot(self) -> None:
         """Frees the space of the copy."""
-        remove_folder(self.snapshot_dir)
+        self._data.drop_snapshot()
 
     failure: ServerError | None = None
     """Why its replica ended the run."""
@@ -385,16 +358,22 @@ class Cluster:
         """How far a replica was behind between two moments (Unix time)."""
         return []
 
+    @property
+    def pid(self) -> int | None:
+        """The postmaster."""
+        return self._postmaster.pid
+
     def alive(self) -> bool:
         """Whether the postmaster runs."""
-        return self._process is not None and self._process.poll() is None
+        return self._postmaster.alive()
 
     def ended(self, within: float) -> bool:
         """Whether the postmaster has ended, or does so within this many seconds."""
-        until = time.monotonic() + within
-        while self.alive() and time.monotonic() < until:
-            time.sleep(0.02)
-        return not self.alive()
+        return self._postmaster.ended(within)
+
+    def quit(self) -> None:
+        """Tells the server to end at once, and waits for nothing."""
+        self._postmaster.quit()
 
     def connect(self, database: str = "postgres", *, confined: bool = False) -> psycopg.Connection[Any]:
         """A connection of the superuser, or of the confined role, in autocommit. Raises ServerError when
@@ -426,7 +405,7 @@ class Cluster:
 
     def pids(self) -> list[int]:
         """The postmaster and all its children now."""
-        return [self.pid, *children(self.pid)] if self.pid and self.alive() else []
+        return self._postmaster.pids()
 
     def log_tail(self, lines: int = 20) -> str:
         """The last lines of the server's log."""
@@ -449,11 +428,10 @@ class Cluster:
         # Only the account itself may enter: trust authentication is for nobody else.
         if data:
             self._make_private(self.data_dir)
-        longest = f"{self.socket_dir}/.s.PGSQL.{65535}"
-        if len(os.fsencode(longest)) > SOCKET_BYTES or not _PLAIN_PATH.fullmatch(str(self.socket_dir)):
-            self.socket_dir = self._short_folder()
-        else:
+        if fits(self.socket_dir):
             self._make_private(self.socket_dir)
+        else:
+            self.socket_dir = self._short_folder()
 
     def _claim_wal(self, place: ClaimedFolder) -> None:
         if place.folder == self.folder:
@@ -463,17 +441,6 @@ class Cluster:
             )
         place.claim()
         check_reachable(place.folder, self._account, "the folder of the write-ahead log")
-
-    def _move_wal(self) -> None:
-        """Puts the write-ahead log where it is to lie, and a link to it. Raises ServerError, OSError."""
-        target, inside = self.wal_dir, wal_folder(self.data_dir)
-        if target is None:
-            return
-        assert inside is not None
-        remove_folder(target)
-        copy_folder(inside, target, self._account)
-        remove_folder(inside)
-        inside.symlink_to(target)
 
     def private_folder(self, name: str) -> Path:
         """A new folder beside the data, into which the server may write; it goes with the cluster."""
@@ -487,56 +454,13 @@ class Cluster:
 
     def _short_folder(self) -> Path:
         """Makes a folder for the socket elsewhere; its name is written down before it is there."""
-        candidates = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]
-        if self._account:
-            del candidates[0]  # root's own, closed to the account
-        for base in candidates:
-            folder = Path(base) / f"pgs-{secrets.token_hex(4)}"
-            name = f"{folder}/.s.PGSQL.{65535}"
-            if base and len(os.fsencode(name)) <= SOCKET_BYTES and _PLAIN_PATH.fullmatch(base):
-                with contextlib.suppress(OSError, OwnershipError):
-                    self._place.record(sockets=str(folder))
-                    own_folder(folder, "the folder for sockets", advice="name another TMPDIR", mode=0o700)
-                    hand_over(folder, 0o700, self._owner)
-                    return folder
-        raise ServerError(
-            f"the path of the Unix socket would be longer than {SOCKET_BYTES} bytes in {self.folder}, and "
-            "no shorter place can be written",
-            "name a shorter data folder, or a short TMPDIR",
-        )
-
-    def _launch(self, *how: Any) -> subprocess.Popen[bytes]:
-        """`_spawn`, unless `end` was called: what it kills must be all that there is."""
-        with self._starting:
-            if self._is_ended:
-                raise ServerError(f"the cluster in {self.folder} was ended")
-            return self._spawn(*how)
-
-    def _spawn(
-        self,
-        program: str,
-        options: Sequence[str],
-        output: Any,
-        death: signal.Signals,
-        env: Mapping[str, str],
-        under: Sequence[str] = (),
-    ) -> subprocess.Popen[bytes]:
-        assert self.server.bin_dir is not None
-        path = self.server.bin_dir / program
-        try:
-            return spawn(
-                [*under, str(path), *options],
-                account=self._account,
-                folder=self.data_dir,
-                env=server_env(env, self.data_dir),
-                output=output,
-                death_signal=death,
-                cpus=self._cpus,
-                layout=self.layout,
-                closed=self.closed,
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            raise ServerError(f"{path} cannot be started: {error}") from error
+        for folder in short_folders(private_too=self._account is None):
+            with contextlib.suppress(OSError, OwnershipError):
+                self._place.record(sockets=str(folder))
+                own_folder(folder, "the folder for sockets", advice="name another TMPDIR", mode=0o700)
+                hand_over(folder, 0o700, self._owner)
+                return folder
+        raise no_short_folder(self.folder)
 
     def _programs(self) -> Programs:
         programs = self.server.programs
@@ -549,7 +473,7 @@ class Cluster:
             takes = self._programs().initdb_takes
             words = initdb_arguments(self.server.features.has(Feature.ROLES), takes, self._initdb_words)
             options = ["-D", str(self.data_dir), *words]
-            process = self._launch("initdb", options, log, signal.SIGKILL, {})
+            process = self._postmaster.launch("initdb", options, log, signal.SIGKILL, {}, layout=self.layout)
         # When this is interrupted, `remove` ends initdb and what it has started (`end_server`).
         code = process.wait()
         said = tail(self.log_file, 8)
@@ -564,27 +488,15 @@ class Cluster:
         self.log_file.unlink()  # what follows is the server's own log
 
     def _configure(self, again: bool) -> None:
-        if not again and self._known.takes_units:
-            conf = read_small(self.data_dir / "postgresql.conf") + "\ninclude 'pgstrata.conf'\n"
-            write_into(self.data_dir, "postgresql.conf", conf, mode=0o600, owner=self._owner)
+        if not again:
+            self._configuration.include()
         self._write_conf()
 
     def _write_conf(self) -> None:
-        # Without `include` the whole file is ours: what initdb wrote there are the defaults.
-        name = "pgstrata.conf" if self._known.takes_units else "postgresql.conf"
-        write_into(self.data_dir, name, self._conf(), mode=0o644, owner=self._owner)
+        self._configuration.write(self._conf())
 
     def _conf(self) -> str:
-        own = own_settings(self._known, self.port, str(self.socket_dir), self._tcp)
-        lines = [
-            f"{name} = {quoted(value)}"
-            for name, value in own.items()
-            if name not in self.config.settings or name in MANAGED.names
-        ]
-        # The last one counts.
-        lines += [f"{name} = {quoted(value)}" for name, value in self._timers.items()]
-        text = self.config.text(self._known)
-        return text + "\n# set by pgstrata itself\n" + "\n".join(lines) + "\n"
+        return self._configuration.text(self.port, str(self.socket_dir), self._tcp)
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes], log_begin: int) -> None:
         end = time.monotonic() + START_SECONDS
@@ -641,55 +553,6 @@ def new_database(name: str) -> str:
     """SQL that makes a database. Of template0, to which nobody can connect: old versions refuse to copy
     template1 while a session on it is still ending."""
     return f"CREATE DATABASE {name} TEMPLATE template0"
-
-
-def own_settings(known: KnownSettings, port: int, socket_dir: str, tcp: bool) -> dict[str, str]:
-    """The settings by which pgstrata finds a server and reads its log, under the names of its version."""
-    wanted = {
-        "listen_addresses": "127.0.0.1" if tcp else "",
-        "tcpip_socket": "true" if tcp else "false",
-        "virtual_host": "127.0.0.1",
-        "port": str(port),
-        "unix_socket_directories": socket_dir,
-        "unix_socket_directory": socket_dir,
-        # The log is read for checkpoints and autovacuums, so its form is fixed.
-        "log_destination": "stderr",
-        "logging_collector": "off",
-        "redirect_stderr": "off",
-        "log_line_prefix": "%m [%p] " if known.logs_milliseconds else "%t [%p] ",
-        "log_timestamp": "true",
-        "log_pid": "true",
-        "lc_messages": "C",
-        "log_timezone": "UTC",
-        "timezone": "UTC",
-        # A crash of one backend should end the run and be seen, not be repaired behind its back.
-        "restart_after_crash": "off",
-        # Counted by default from 8.3 on, and autovacuum needs it.
-        "stats_start_collector": "on",
-        "stats_block_level": "on",
-        "stats_row_level": "on",
-    }
-    return {name: value for name, value in wanted.items() if known.has(name)}
-
-
-def initdb_arguments(has_roles: bool, takes: Callable[[str], bool], more: Sequence[str]) -> tuple[str, ...]:
-    """Locale C, UTF-8, trust; then the user's, of which the last counts.
-
-    has_roles: whether the server has CREATE ROLE; takes: whether this initdb has an option. Where checksums
-    can be switched off they are on by default: they are off unless asked for, because a comparison across
-    versions should compare the same thing.
-    """
-    # UTF8 is what 8.1, the first with roles, began to call it; newer servers know the old name, too.
-    # 7.4 trusts local connections without being told.
-    options = ["--encoding=UTF8" if has_roles else "--encoding=UNICODE", "--locale=C"]
-    options.append(f"--username={USER}")
-    if takes("--auth"):
-        options.append("--auth=trust")
-    if takes("-N"):
-        options.append("-N")
-    if takes("--no-data-checksums") and not decides_checksums(more):
-        options.append("--no-data-checksums")
-    return (*options, *more)
 
 
 def _free_port() -> int:

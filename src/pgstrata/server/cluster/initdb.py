@@ -7,11 +7,14 @@ is refused must therefore be found by the same rules and not by how an option us
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pgstrata.errors import UsageError
 from pgstrata.server.config.classes import is_left_out
+
+USER = "postgres"
+"""Superuser of a cluster."""
 
 _HINT = "leave it out; options such as --data-checksums, --wal-segsize or --locale can be given"
 
@@ -176,3 +179,23 @@ def decides_checksums(words: Sequence[str]) -> bool:
 
 def _shown(name: str) -> str:
     return f"-{name}" if len(name) == 1 else f"--{name}"
+
+
+def initdb_arguments(has_roles: bool, takes: Callable[[str], bool], more: Sequence[str]) -> tuple[str, ...]:
+    """Locale C, UTF-8, trust; then the user's, of which the last counts.
+
+    has_roles: whether the server has CREATE ROLE; takes: whether this initdb has an option. Where checksums
+    can be switched off they are on by default: they are off unless asked for, because a comparison across
+    versions should compare the same thing.
+    """
+    # UTF8 is what 8.1, the first with roles, began to call it; newer servers know the old name, too.
+    # 7.4 trusts local connections without being told.
+    options = ["--encoding=UTF8" if has_roles else "--encoding=UNICODE", "--locale=C"]
+    options.append(f"--username={USER}")
+    if takes("--auth"):
+        options.append("--auth=trust")
+    if takes("-N"):
+        options.append("-N")
+    if takes("--no-data-checksums") and not decides_checksums(more):
+        options.append("--no-data-checksums")
+    return (*options, *more)

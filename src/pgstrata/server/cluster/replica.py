@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +17,8 @@ from pgstrata.errors import ServerError, UsageError
 from pgstrata.files.disk import write_into
 from pgstrata.files.ownership import read_small
 from pgstrata.server.capabilities import Catalog, catalog_of, column, function
-from pgstrata.server.cluster.cluster import USER, Cluster
+from pgstrata.server.cluster.cluster import Cluster
+from pgstrata.server.cluster.initdb import USER
 from pgstrata.server.cluster.lag import ReplicaLag
 from pgstrata.server.cluster.storage import Storage
 from pgstrata.server.config.known import KnownSettings
@@ -233,12 +232,6 @@ class ReplicatedCluster(Cluster):
         """The standby is made anew at the next start."""
         self.standby.remove()
         super().restore()
-
-    def quit(self) -> None:
-        """Tells the primary to end at once, and waits for nothing."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGQUIT)
 
     # --- questions ----------------------------------------------------------------------------
 

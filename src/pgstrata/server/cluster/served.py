@@ -1,0 +1,121 @@
+"""What everything that measures needs of a server, whether pgstrata starts it or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+
+from pgstrata.driver.spec import Connection
+from pgstrata.errors import ServerError
+from pgstrata.server.cluster.lag import ReplicaLag
+from pgstrata.server.connect.pooler import Pooler
+from pgstrata.server.find.model import Server
+
+
+class Served(Protocol):
+    """A server that can be connected to: a cluster, with or without a replica, or a foreign server."""
+
+    server: Server
+
+    @property
+    def folder(self) -> Path | None:
+        """Its folder; None for a foreign server, as all paths and processes are."""
+        ...
+
+    @property
+    def data_dir(self) -> Path | None:
+        """Its data folder."""
+        ...
+
+    @property
+    def wal_dir(self) -> Path | None:
+        """The folder of its write-ahead log, where that lies outside the data folder."""
+        ...
+
+    @property
+    def log_file(self) -> Path | None:
+        """The server's log."""
+        ...
+
+    @property
+    def pid(self) -> int | None:
+        """The postmaster."""
+        ...
+
+    @property
+    def pooled(self) -> bool:
+        """Whether the driver's connections end at a pooler."""
+        ...
+
+    @property
+    def pooler(self) -> Pooler | None:
+        """The pooler that pgstrata has started before it."""
+        ...
+
+    @property
+    def pooler_pid(self) -> int | None:
+        """The pooler's process."""
+        ...
+
+    @property
+    def replica_pid(self) -> int | None:
+        """The postmaster of its replica."""
+        ...
+
+    @property
+    def failure(self) -> ServerError | None:
+        """Why its replica ended the run."""
+        ...
+
+    def create(self, copy_of: Path | None = None) -> None:
+        """Prepares its data. Raises ServerError."""
+        ...
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stops it, where pgstrata has started it."""
+        ...
+
+    def remove(self) -> None:
+        """Stops and deletes it, where pgstrata has created it."""
+        ...
+
+    def keep(self) -> None:
+        """Stops it and leaves its data for people to look at."""
+        ...
+
+    def ended(self, within: float) -> bool:
+        """Whether it has ended, or does so within this many seconds."""
+        ...
+
+    def connect(self, database: str = ..., *, confined: bool = False) -> psycopg.Connection[Any]:
+        """Returns a connection in autocommit. Raises ServerError."""
+        ...
+
+    def connection(self, database: str, tcp: bool = False, *, confined: bool = False) -> Connection:
+        """Returns how the driver connects."""
+        ...
+
+    def serving(self, *, reads_only: bool) -> Served:
+        """Returns what serves a step: itself, or a replica. Raises ServerError."""
+        ...
+
+    def check(self) -> None:
+        """Raises ServerError where something beside the server has failed."""
+        ...
+
+    def lag_between(self, begin: float, end: float) -> list[ReplicaLag]:
+        """Returns how far a replica was behind between two moments (Unix time)."""
+        ...
+
+    def pids(self) -> list[int]:
+        """Returns its processes that are known here."""
+        ...
+
+    def log_tail(self, lines: int = 20) -> str:
+        """Returns the last lines of its log."""
+        ...
+
+
+__all__ = ["Served"]
