@@ -16,13 +16,16 @@ KILLS ?= 300
 # How many malformed files of each kind and how many hostile archives it reads.
 MALFORMED ?= 100000
 ARCHIVES ?= 10000
+# How often it interrupts commands by Ctrl-C, and how often another user attacks each of them.
+INTERRUPTS ?= 1000
+ATTACKS ?= 2
 
 .PHONY: help demo test test-python test-rust slow check format schemas reference setup clean
 
 help:
 	@echo "make demo    compare PostgreSQL 12 and 17 with a small Insert Benchmark (three to five minutes)"
 	@echo "make test    run every test"
-	@echo "make slow    run the long studies that 'make test' leaves out (KILLS=300 random kills, MALFORMED=100000 files of each kind, ARCHIVES=10000)"
+	@echo "make slow    run the long studies that 'make test' leaves out (KILLS=300 random kills, MALFORMED=100000 files of each kind, ARCHIVES=10000, INTERRUPTS=1000, ATTACKS=2)"
 	@echo "make check   formatters and linters"
 	@echo "make schemas write docs/driver-*.schema.json anew"
 	@echo "make reference  write docs/reference/*.md anew from the program"
@@ -41,7 +44,8 @@ test-python: setup
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not slow"
 
 slow: setup
-	PGSTRATA_KILLS=$(KILLS) PGSTRATA_MALFORMED=$(MALFORMED) PGSTRATA_ARCHIVES=$(ARCHIVES) $(BIN)/pytest -m slow
+	PGSTRATA_KILLS=$(KILLS) PGSTRATA_MALFORMED=$(MALFORMED) PGSTRATA_ARCHIVES=$(ARCHIVES) \
+		PGSTRATA_INTERRUPTS=$(INTERRUPTS) PGSTRATA_ATTACKS=$(ATTACKS) $(BIN)/pytest -m slow
 
 check: setup
 	$(BIN)/ruff format --check .

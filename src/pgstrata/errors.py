@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 import unicodedata
 from collections.abc import Sequence
 
@@ -118,3 +119,16 @@ class StoreError(PgstrataError):
 
 class OwnershipError(PgstrataError):
     """A place belongs to another user of the machine, or another user could change what lies in it."""
+
+
+class Interrupted(BaseException):
+    """A signal asks pgstrata to end. Not an Exception: nothing but the command line catches it."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signal.Signals(signum).name)
+        self.signum = signum
+
+    @property
+    def exit_code(self) -> int:
+        """128 + signal, as shells report it: 130 for Ctrl-C, 143 for SIGTERM."""
+        return 128 + self.signum

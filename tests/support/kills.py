@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -33,6 +34,8 @@ CLEAN_SECONDS = 120.0
 class Room:
     """Runs pgstrata below `place` and finds what is left of it: processes, shared memory, groups, folders."""
 
+    NAMESPACES: tuple[str, ...] = ("--ipc", "--mount")
+
     def __init__(self, place: Path) -> None:
         self.place = place
         self.data, self.results = place / "data", place / "results"
@@ -46,15 +49,15 @@ class Room:
     def __enter__(self) -> Room:
         if os.geteuid() == 0:
             # Shared memory of its own: System V by a namespace, POSIX by a file system.
-            inside = "mount -t tmpfs -o mode=1777 tmpfs /dev/shm && echo ready && exec sleep 100000"
+            inside = f"{self.mounts()} && echo ready && exec sleep 100000"
             self._holder = subprocess.Popen(
-                ["unshare", "--ipc", "--mount", "sh", "-c", inside], stdout=subprocess.PIPE, cwd="/"
+                ["unshare", *self.NAMESPACES, "sh", "-c", inside], stdout=subprocess.PIPE, cwd="/"
             )
             assert self._holder.stdout is not None
             if self._holder.stdout.readline() != b"ready\n":
                 self._holder.wait()
                 self._holder = None
-        self._before = set(self._memory())
+        self._before = set(self._memory()) | {f"process {process.pid}" for process in living_in(self.place)}
         return self
 
     def __exit__(self, *unused: object) -> None:
@@ -64,26 +67,34 @@ class Room:
             assert self._holder.stdout is not None
             self._holder.stdout.close()
 
-    def start(self, *arguments: str | Path) -> subprocess.Popen[bytes]:
-        """pgstrata, with its output in `said`."""
-        program = [sys.executable, "-m", "pgstrata", *map(str, arguments)]
+    def mounts(self) -> str:
+        """A shell command that mounts what the room has apart from the machine."""
+        return "mount -t tmpfs -o mode=1777 tmpfs /dev/shm"
+
+    def start(self, *arguments: str | Path, **more: str) -> subprocess.Popen[bytes]:
+        """Starts pgstrata in a process group of its own, as a terminal does, with SIGINT at its default,
+        which the parent may have ignored; its output is in `said`. more: of its environment."""
+        program = [*self.interpreter(), "-m", "pgstrata", *map(str, arguments)]
         with (self.place / "said").open("wb") as output:
             return subprocess.Popen(
-                [*self._inside(), *program],
+                [*self.inside(), *program],
                 cwd=self.place,
-                env=environment(PGSTRATA_CACHE=str(self.cache), TMPDIR=str(self.temporary)),
+                env=environment(**{"PGSTRATA_CACHE": str(self.cache), "TMPDIR": str(self.temporary), **more}),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                process_group=0,
+                preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
             )
 
     @property
     def said(self) -> str:
         return (self.place / "said").read_text()
 
-    def next_start(self) -> None:
+    def next_start(self, results: Path | None = None) -> None:
         """The next pgstrata: it clears what it finds, and then has nothing to do."""
-        options: list[str | Path] = ["--data-dir", self.data, "--results", self.results, "--no-report"]
+        options: list[str | Path] = ["--data-dir", self.data, "--results", results or self.results]
+        options.append("--no-report")
         self.start("run", "--server", "path:/nowhere", "--workload", "pgbench", *options).wait(CLEAN_SECONDS)
         assert "there is no PostgreSQL in /nowhere" in self.said, self.said
 
@@ -94,7 +105,8 @@ class Room:
 
     def left(self) -> list[str]:
         """All that is left, each in a few words."""
-        found = [f"process {process.pid}" for process in living_in(self.place)]
+        here = {f"process {process.pid}" for process in living_in(self.place)}
+        found = sorted(here - self._before)
         found += sorted(set(self._memory()) - self._before)
         found += [f"group {g}" for g in groups_here() if any(name in g.name for name in self._seen)]
         found += [f"folder {p}" for p in (self.data, self.temporary) if p.is_dir() for p in p.iterdir()]
@@ -114,10 +126,15 @@ class Room:
             time.sleep(0.1)
         return left
 
-    def _inside(self) -> list[str]:
+    def interpreter(self) -> list[str]:
+        """The beginning of a command that runs Python in the room."""
+        return [sys.executable]
+
+    def inside(self) -> list[str]:
+        """The beginning of a command that enters the room."""
         if self._holder is None:
             return []
-        return ["nsenter", "--target", str(self._holder.pid), "--ipc", "--mount", f"--wd={self.place}"]
+        return ["nsenter", "--target", str(self._holder.pid), *self.NAMESPACES, f"--wd={self.place}"]
 
     def _memory(self) -> Iterator[str]:
         """Segments and semaphores as the kernel lists them, not as pgstrata finds them."""
@@ -132,7 +149,7 @@ class Room:
             yield f"file {path}"
 
     def _asked(self, *command: str) -> str:
-        return subprocess.run([*self._inside(), *command], capture_output=True, text=True, cwd="/").stdout
+        return subprocess.run([*self.inside(), *command], capture_output=True, text=True, cwd="/").stdout
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import typer
 
 from pgstrata.cli.commands import Program
 from pgstrata.cli.ending import Interruption, report_error
-from pgstrata.errors import PgstrataError, UsageError
+from pgstrata.errors import Interrupted, PgstrataError, UsageError
 from pgstrata.files.user_files import shown
 from pgstrata.process_end import allow_process_end
 
@@ -66,6 +66,10 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else 0
     except Interruption as interruption:
         return interruption.exit_code
+    except Interrupted as interrupted:
+        # Of a command that has nothing to say about it: it has cleaned up on the way.
+        print("stopped", file=sys.stderr)
+        return interrupted.exit_code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -44,12 +44,13 @@ def building(final: Path) -> Iterator[Path]:
                 os.close(lock)
 
 
-def publish(folder: Path, final: Path) -> bool:
-    """Puts a folder in its place; returns False where another pgstrata was quicker, and its work stays.
+def publish(folder: Path, final: Path, *, mode: int = 0o755) -> bool:
+    """Puts a folder in its place, with this mode; returns False where another pgstrata was quicker, and its
+    work stays.
 
     Raises OSError.
     """
-    hand_over(folder, 0o755, None)
+    hand_over(folder, mode, None)
     try:
         folder.rename(final)
     except OSError as error:

@@ -47,6 +47,7 @@ from pgstrata.measure.campaign import CampaignOutcome, Conditions, execute
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import seconds_left
 from pgstrata.measure.run.cause import DISK_FULL
+from pgstrata.process_end import allow_process_end
 from pgstrata.store import Results
 from pgstrata.store.record import StepRecord
 from pgstrata.workload.core.language import Step
@@ -66,6 +67,7 @@ EVERY_SECONDS = 2.0
 def main() -> None:
     """Does the task in the folder that is named."""
     os.umask(os.umask(0o022) | 0o022)
+    allow_process_end()
     folder = Path(sys.argv[1])
     threading.Thread(target=_watch_lease, daemon=True).start()
     try:

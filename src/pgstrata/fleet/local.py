@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import dask
 from distributed import Nanny, Scheduler
 from distributed.deploy.spec import SpecCluster
 from distributed.security import Security
+from distributed.utils import LoopRunner
 
 from pgstrata.errors import UsageError
 from pgstrata.fleet import restricted
@@ -78,9 +82,38 @@ def local_fleet(number: int, preload: Sequence[str] = ()) -> Iterator[str]:
         settings = {**QUIET, **certificates.settings(), "temporary-directory": str(folder)}
         with (
             dask.config.set(settings),
-            SpecCluster(workers, scheduler, security=Security(), silence_logs=logging.CRITICAL) as cluster,
+            _loop_without_interrupts() as loop,
+            SpecCluster(
+                workers, scheduler, security=Security(), silence_logs=logging.CRITICAL, loop=loop
+            ) as cluster,
         ):
             yield str(cluster.scheduler_address)
+
+
+@contextmanager
+def _loop_without_interrupts() -> Iterator[Any]:
+    """An event loop in a thread that leaves SIGINT to the main thread.
+
+    A terminal sends Ctrl-C to all processes of a command. Workers inherit the signal mask of this thread, so
+    they print no tracebacks while this process ends them.
+    """
+    # Its first user would start it, which lets SIGINT through in that thread. It removes the semaphores of a
+    # process that has no time to, which is nothing to warn of.
+    sys.warnoptions.append("ignore::UserWarning:multiprocessing.resource_tracker")  # handed on to it
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        sys.warnoptions.pop()
+    runner = LoopRunner()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        runner.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        yield runner.loop
+    finally:
+        runner.stop()
 
 
 def _worker(name: str, folder: Path, preload: Sequence[str]) -> dict[str, Any]:

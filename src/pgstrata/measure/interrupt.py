@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from pgstrata.errors import Interrupted
 from pgstrata.process_end import may_end_process
 from pgstrata.server.system.guard import end_claimed
 
@@ -21,7 +22,7 @@ PATIENCE_SECONDS = 1.0
 AGAIN_SECONDS = 0.02
 """After which a signal is sent again whose exception was swallowed."""
 
-SAME_SECONDS = 0.2
+SAME_SECONDS = 0.1
 """Signals that follow each other faster are one: a terminal and a program between send it both."""
 
 FIRST_SECONDS, SECOND_SECONDS = 3.8, 0.5
@@ -31,19 +32,6 @@ and within 1 s of the second."""
 
 CLEAR_SECONDS = 0.4
 """How long folders are cleared after that."""
-
-
-class Interrupted(BaseException):
-    """A signal asks pgstrata to end. Not an Exception: nothing but the command line catches it."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(signal.Signals(signum).name)
-        self.signum = signum
-
-    @property
-    def exit_code(self) -> int:
-        """128 + signal, as shells report it: 130 for Ctrl-C, 143 for SIGTERM."""
-        return 128 + self.signum
 
 
 class Interrupts:
@@ -178,3 +166,6 @@ class Ending:
         self.caught = self.caught or signum
         if not (first and self.measuring):
             raise Interrupted(signum)
+
+
+__all__ = ["Ending", "Interrupted", "Interrupts"]

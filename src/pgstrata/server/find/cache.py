@@ -59,9 +59,12 @@ def cache_folder(*names: str, make: bool = False) -> Path:
 
 
 @contextlib.contextmanager
-def keeping(final: Path, what: str, needed: int, smaller: str = "") -> Iterator[Path]:
+def keeping(
+    final: Path, what: str, needed: int, smaller: str = "", *, private: bool = False
+) -> Iterator[Path]:
     """The same for `what`, "the corpus", of about `needed` bytes, which is put in its place at the end; what
-    was there, damaged, goes. smaller: advice where there is too little room, before "or …".
+    was there, damaged, goes. smaller: advice where there is too little room, before "or …"; private: no other
+    user may read it.
 
     Raises ServerError where the disk has no room for it, or becomes full.
     """
@@ -80,7 +83,7 @@ def keeping(final: Path, what: str, needed: int, smaller: str = "") -> Iterator[
             if damaged:
                 with contextlib.suppress(BlockingIOError, FileNotFoundError):  # another one was quicker
                     discard(final)
-            publish(place, final)
+            publish(place, final, mode=0o700 if private else 0o755)
     except OSError as error:
         if is_disk_full(error):
             raise ServerError(

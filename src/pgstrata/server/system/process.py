@@ -139,6 +139,8 @@ def spawn(
             enter_closed_network()
         if become is not None:
             become()
+        # A worker of a local fleet leaves SIGINT to its client; a server ends by it.
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         # Runs after the change of account, which would clear the signal again.
         prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
         if os.getppid() != parent:

@@ -69,8 +69,11 @@ def processes_of(data: Path, programs: Path | None) -> list[ServerProcess]:
 
 def _one(pid: int, data: os.stat_result, path: str, programs: Path | None) -> ServerProcess | None:
     place = f"/proc/{pid}"
+    # First what costs least: this looks at all processes of a machine that may be busy.
+    if os.stat(place).st_uid != data.st_uid:  # noqa: PTH116
+        return None
     started = started_at(pid)
-    if started is None or Path(place).stat().st_uid != data.st_uid:
+    if started is None:
         return None
     works_in = os.readlink(f"{place}/cwd")  # noqa: PTH115
     if works_in != f"{path} (deleted)" and not os.path.samestat(Path(f"{place}/cwd").stat(), data):

@@ -62,7 +62,7 @@ def unpacked(
     if needed is None:
         return
     if not folder.is_dir():
-        with keeping(folder, f"the data of {path.name}", needed) as place:
+        with keeping(folder, f"the data of {path.name}", needed, private=True) as place:
             say(f"  unpacking the rows of {path.name} (kept in {folder})")
             make(place, check)
             (place / ABOUT).write_text(json.dumps({"file": path.name}) + "\n")

@@ -1,0 +1,76 @@
+"""Another user beside every command: no code of its making runs, no file is read, no link is followed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pgstrata.server.find.model import Server
+from support.apart import Apart, Attack, attacked
+from support.commands import Command, Workshop, workshop
+from support.users import needs_root
+
+SECRET = "c4n4ry-0f-a-c0al-m1ne"
+PASSWORD = "pass-c4n4ry-w0rd"
+ROUNDS = int(os.environ.get("PGSTRATA_ATTACKS", "2"))
+"""How often every command is attacked; from the second time on with the names that were seen before."""
+
+pytestmark = needs_root
+
+DEFAULTS = Command("run by defaults", ("run", "plain.toml"), 6.0, (0, 1, 2), measures=True)
+"""A campaign that names no data folder, which lies where other users can prepare something then."""
+
+
+@contextmanager
+def room_of(place: Path, server: Server, account: str | None) -> Iterator[tuple[Apart, Workshop]]:
+    with workshop(place, server, SECRET) as shop:
+        plain = (place / "one.toml").read_text().replace('data_dir = "data"\n', "")
+        (place / "plain.toml").write_text(plain)
+        room = Apart(place, account)
+        with room:
+            yield room, shop
+
+
+def attack_commands(room: Apart, shop: Workshop, commands: list[Command], rounds: int, say: object) -> Attack:
+    attack = Attack()
+    roots = [str(room.place), "/tmp", "/var/tmp", "/dev/shm", "/run"]
+    for number in range(rounds):
+        for command in commands:
+            env = {**command.env, **room.environment(), "PGPASSWORD": PASSWORD}
+            with attacked(room, attack, command.name, [SECRET, PASSWORD], roots):
+                code = room.start(*command.arguments, **env).wait(600)
+            assert callable(say)
+            say(f"{number + 1} {command.name}: exit code {code}, {len(attack.faults)} faults until now")
+            assert code in (0, 1, 2, 3, *command.codes), room.said
+            assert "Traceback" not in room.said, room.said
+    return attack
+
+
+@pytest.mark.timeout(900)
+def test_another_user_gets_nothing_of_some_commands(place: Path, pg17: Server) -> None:
+    with room_of(place, pg17, None) as (room, shop):
+        chosen = [DEFAULTS, shop.named("upgrade")]
+        attack = attack_commands(room, shop, chosen, 1, lambda text: None)
+    assert attack.faults == []
+    assert attack.count["links planted"] > 10 and attack.count["files tried"] > 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("account", [None, "nobody"])
+def test_another_user_gets_nothing_of_every_command(
+    place: Path, pg17: Server, account: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def say(text: str) -> None:
+        with capsys.disabled():
+            print(text, flush=True)
+
+    with room_of(place, pg17, account) as (room, shop):
+        chosen = [command for command in shop.commands if command.name != "query"]
+        attack = attack_commands(room, shop, [*chosen, DEFAULTS], ROUNDS, say)
+    say(attack.table())
+    assert attack.faults == []

@@ -1,0 +1,80 @@
+"""Ctrl-C in every command at any moment, on a busy machine: a prompt end, and nothing left.
+
+`make slow INTERRUPTS=1000` interrupts as often; PGSTRATA_KILLS_SEED repeats the moments. Seconds are those
+that the end would take under the load of the study alone: its busy processes show how much CPU time others
+leave.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from pgstrata.server.find.model import Server
+from support.commands import shown_names, workshop
+from support.interrupts import load, rooms_in, study
+from support.kills import Room
+
+INTERRUPTS = int(os.environ.get("PGSTRATA_INTERRUPTS", "1000"))
+LANES = int(os.environ.get("PGSTRATA_INTERRUPT_LANES", "1"))
+SECONDS = float(os.environ.get("PGSTRATA_INTERRUPT_SECONDS", "36000"))
+SEED = int(os.environ.get("PGSTRATA_KILLS_SEED", str(int(time.time()))))
+ONLY = os.environ.get("PGSTRATA_INTERRUPT_COMMANDS", "")
+"""Names of commands with commas between, where only these are studied."""
+FEW = "run one,noise,capture,query,servers fetch,servers build"
+
+
+def interrupt(
+    place: Path,
+    server: Server,
+    number: int,
+    lanes: int,
+    busy: int,
+    only: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def say(text: str) -> None:
+        with capsys.disabled():
+            print(text, flush=True)
+
+    until = time.monotonic() + SECONDS
+    with ExitStack() as stack:
+        (first, *others) = folders = rooms_in(place, lanes)
+        first.mkdir()
+        shop = stack.enter_context(workshop(first, server))
+        if only:
+            shop = shop.only(*only.split(","))
+        for folder in others:
+            shop.copy_to(folder)
+        rooms = [stack.enter_context(Room(folder)) for folder in folders]
+        others_busy = stack.enter_context(load(busy))
+        say(f"\nseed {SEED}")
+        factor = 1 + (busy + lanes) / 2
+        found = study(rooms, others_busy, shop, number, SEED, say, factor, lambda: time.monotonic() > until)
+    say(found.table())
+    assert [str(strike) for strike in found.strikes if strike.faults] == []
+    assert len(found.strikes) == number or time.monotonic() > until
+
+
+def test_every_command_of_the_program_is_studied(place: Path, pg17: Server) -> None:
+    with workshop(place, pg17) as shop:
+        assert {command.subject for command in shop.commands} == shown_names()
+
+
+@pytest.mark.timeout(1200)
+def test_some_commands_end_soon_after_ctrl_c(
+    place: Path, pg17: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interrupt(place, pg17, 6, 1, 2, FEW, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_every_command_ends_soon_after_ctrl_c(
+    place: Path, pg17: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interrupt(place, pg17, INTERRUPTS, LANES, 8, ONLY, capsys)

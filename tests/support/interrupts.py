@@ -1,0 +1,259 @@
+"""SIGINT at a random moment of every command: how long the end takes, and what is left."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from support.commands import RESULTS, Command, Workshop
+from support.kills import CLEAN_SECONDS, INT, Room
+
+FIRST_SECONDS, SECOND_SECONDS = 5.0, 1.0
+"""A command ends so soon after the first SIGINT, and after a second one."""
+
+CUT_SHORT = "the next start removes what is left"
+"""Printed where cleaning up took too long: folders may be left then, processes may not."""
+
+
+class Load:
+    """Processes that are busy at the priority of pgstrata, and how much of a CPU each of them gets."""
+
+    def __init__(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        self._processes = [psutil.Process(process.pid) for process in processes]
+        self._expected = min(1.0, len(os.sched_getaffinity(0)) / (len(processes) + 1))
+
+    def cpu_seconds(self) -> float:
+        """CPU time of one of them until now, on average."""
+        times = [process.cpu_times() for process in self._processes]
+        return float(sum(one.user + one.system for one in times) / max(1, len(times)))
+
+    def slowdown(self, cpu_seconds: float, seconds: float) -> float:
+        """How many times less CPU time than this load alone would leave there was: 1 unless other programs
+        used the machine, too."""
+        return max(1.0, self._expected * seconds / max(cpu_seconds, 0.01)) if self._processes else 1.0
+
+
+@contextmanager
+def load(number: int) -> Iterator[Load]:
+    """Keeps `number` processes busy."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
+    try:
+        yield Load(busy)
+    finally:
+        for process in busy:
+            process.kill()
+        for process in busy:
+            process.wait()
+
+
+@dataclass(frozen=True)
+class Strike:
+    """An interrupted command. after: seconds from its start to the first SIGINT; pause: to the second one,
+    None without; raw_seconds: from the last SIGINT to the end; slowdown: by programs that are no part of the
+    load of the study; faults: what was wrong, each in a few words."""
+
+    command: str
+    after: float
+    pause: float | None
+    group: bool
+    raw_seconds: float
+    slowdown: float
+    is_cut_short: bool
+    faults: tuple[str, ...]
+
+    @property
+    def seconds(self) -> float:
+        """How long the end would have taken under the load of the study alone."""
+        return self.raw_seconds / self.slowdown
+
+    def __str__(self) -> str:
+        second = "" if self.pause is None else f", again after {self.pause:.2f} s"
+        to = "group" if self.group else "process"
+        cut = ", cut short" if self.is_cut_short else ""
+        wrong = "; ".join(self.faults) or "nothing left"
+        return (
+            f"{self.command}: {to} after {self.after:.2f} s{second}; ended after {self.seconds:.2f} s "
+            f"(by the clock {self.raw_seconds:.2f} s){cut}; {wrong}"
+        )
+
+
+@dataclass
+class Study:
+    """Strikes of several lanes and the seconds that each command is known to take here."""
+
+    commands: Sequence[Command]
+    draw: random.Random
+    strikes: list[Strike] = field(default_factory=list)
+    late: int = 0
+    begun: int = 0
+    known: dict[str, float] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def table(self) -> str:
+        """p50, p99 and the longest end of each command, after one SIGINT and after the second of two."""
+        lines = [f"{'command':<18}{'once':>6}{'p50':>7}{'p99':>7}{'max':>7}{'twice':>7}{'p50':>7}{'max':>7}"]
+        for name in [*dict.fromkeys(strike.command for strike in self.strikes), ""]:
+            mine = [strike for strike in self.strikes if name in ("", strike.command)]
+            once = sorted(strike.seconds for strike in mine if strike.pause is None)
+            twice = sorted(strike.seconds for strike in mine if strike.pause is not None)
+            lines.append(
+                f"{name or 'all':<18}{len(once):>6}{_at(once, 0.5)}{_at(once, 0.99)}{_at(once, 1)}"
+                f"{len(twice):>7}{_at(twice, 0.5)}{_at(twice, 1)}"
+            )
+        faults = sum(bool(strike.faults) for strike in self.strikes)
+        cut = sum(strike.is_cut_short for strike in self.strikes)
+        lines.append(
+            f"{len(self.strikes)} interrupts, {self.late} too late, {cut} cut short, {faults} with faults"
+        )
+        return "\n".join(lines)
+
+
+def _at(seconds: Sequence[float], share: float) -> str:
+    if not seconds:
+        return f"{'':>7}"
+    return f"{seconds[max(0, math.ceil(share * len(seconds)) - 1)]:>7.2f}"
+
+
+def strike(
+    room: Room, busy: Load, command: Command, after: float, pause: float | None, group: bool
+) -> tuple[Strike | None, float]:
+    """Starts a command, interrupts it and returns what came of that, or None where it had ended before; and
+    the seconds that it took."""
+    _empty(room, command)
+    begun = time.monotonic()
+    running = room.start(*command.arguments, **command.env)
+    try:
+        try:
+            code = running.wait(after)
+        except subprocess.TimeoutExpired:
+            pass
+        else:
+            assert code in command.codes, f"{command.name}: exit code {code}\n{room.said}"
+            return None, time.monotonic() - begun
+        room.look()
+        at, again, used = time.monotonic(), None, busy.cpu_seconds()
+        _send(running, group)
+        if pause is not None:
+            try:
+                code = running.wait(pause)
+            except subprocess.TimeoutExpired:
+                room.look()
+                at = again = time.monotonic()
+                used = busy.cpu_seconds()
+                _send(running, group)
+        try:
+            code = running.wait(CLEAN_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            code = running.wait()
+        seconds = time.monotonic() - at
+        slowdown = busy.slowdown(busy.cpu_seconds() - used, seconds)
+    finally:
+        if running.poll() is None:
+            running.kill()
+            running.wait()
+    is_cut_short = CUT_SHORT in room.said
+    faults = list(_faults(room, command, code, seconds / slowdown, slowdown, again is not None, is_cut_short))
+    second = pause if again is not None else None
+    made = Strike(command.name, after, second, group, seconds, slowdown, is_cut_short, tuple(faults))
+    if faults:
+        room.next_start()
+    return made, time.monotonic() - begun
+
+
+def _faults(
+    room: Room, command: Command, code: int, seconds: float, slowdown: float, again: bool, is_cut_short: bool
+) -> Iterator[str]:
+    """slowdown: seconds until what a command has killed has to be gone."""
+    most = SECOND_SECONDS if again else FIRST_SECONDS
+    if seconds > most:
+        yield f"took {seconds:.2f} s"
+    # It may end by itself just then, and Python may not have begun yet, or be about to end.
+    ours = "pgstrata" in room.said
+    if code not in (128 + INT, -INT, *command.codes) and (ours or code != 1):
+        yield f"exit code {code}: {room.said[-500:]}"
+    if ("Traceback" in room.said and ours) or "defect" in room.said:
+        yield f"traceback: {room.said[-1500:]}"
+    if is_cut_short:
+        yield from room.left_after(slowdown, "process")
+        room.look()
+        room.next_start()
+        # The same command would clear these: it has results in a folder of its own.
+        for folder in room.results.rglob("*.building"):
+            room.next_start(folder.parents[3])
+    yield from room.left_after(slowdown)
+
+
+def _send(running: subprocess.Popen[bytes], group: bool) -> None:
+    if group:
+        os.killpg(running.pid, signal.SIGINT)
+    else:
+        running.send_signal(signal.SIGINT)
+
+
+def _empty(room: Room, command: Command) -> None:
+    shutil.rmtree(room.place / RESULTS, ignore_errors=True)
+    if command.fresh:
+        shutil.rmtree(room.cache)
+        room.cache.mkdir()
+
+
+def study(
+    rooms: Sequence[Room],
+    busy: Load,
+    shop: Workshop,
+    number: int,
+    seed: int,
+    say: Callable[[str], None],
+    factor: float,
+    stop: Callable[[], bool] = lambda: False,
+) -> Study:
+    """Interrupts `number` times, each command as often as any other, at moments drawn at random, in every
+    room beside the others. factor: how many times as long as on an idle machine commands take here."""
+    found = Study(shop.commands, random.Random(seed))
+
+    def lane(room: Room) -> None:
+        while True:
+            with found.lock:
+                if found.begun >= number or stop():
+                    return
+                command = found.commands[found.begun % len(found.commands)]
+                found.begun += 1
+                most = found.known.get(command.name, command.seconds * factor)
+                after = found.draw.uniform(0, most)
+                pause = found.draw.uniform(0.25, 1.5) if found.draw.random() < 0.3 else None
+                group = found.draw.random() < 0.5
+            made, seconds = strike(room, busy, command, after, pause, group)
+            with found.lock:
+                if made is None:
+                    found.late += 1
+                    found.begun -= 1
+                    found.known[command.name] = min(seconds, most)
+                    continue
+                found.strikes.append(made)
+                say(f"{len(found.strikes)}/{number} {made}")
+
+    threads = [threading.Thread(target=lane, args=(room,)) for room in rooms]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def rooms_in(place: Path, number: int) -> list[Path]:
+    """Folders of lanes below `place`."""
+    return [place / f"lane-{n}" for n in range(number)]
