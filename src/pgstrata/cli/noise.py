@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgstrata.cli.arguments import RESULTS, ByOption, OtherLoadOption, ResultsOption, SettingsOption
+from pgstrata.cli.arguments import (
+    RESULTS,
+    ByOption,
+    KeepSettingsOption,
+    OtherLoadOption,
+    ResultsOption,
+    SettingsOption,
+)
 from pgstrata.cli.kinds import kind
 from pgstrata.cli.output import TextOrJson
 from pgstrata.cli.quiet import progress_console
@@ -26,6 +33,7 @@ def noise(
         str, typer.Option("--config", metavar="NAME[+NAME]", help="Stack of config fragments and settings.")
     ] = "default",
     set_guc: SettingsOption = None,
+    keep_setting: KeepSettingsOption = None,
     step: Annotated[
         str, typer.Option("--step", metavar="NAME", help="A step of the workload sysbench that reads.")
     ] = "point-query",
@@ -112,6 +120,7 @@ def noise(
         "data_dir": str(data_dir) if data_dir else None,
         "results": str(results),
         "other_load": load_share(other_load),
+        "keep_settings": keep_setting or None,
     }
     console = progress_console()
     if by != "time":

@@ -52,7 +52,7 @@ class MeasuredWork:
     """What is measured: steps of a workload, none: all. sets: `key=value` as for `pgstrata run --set`.
 
     seconds: of each variant. verdict_seconds: where it is above 0, measuring goes on until the verdict is
-    known, for so many seconds of both together at most. other_load: as in a campaign.
+    known, for so many seconds of both together at most. other_load, keep_settings: as in a campaign.
     """
 
     steps: tuple[str, ...]
@@ -66,6 +66,7 @@ class MeasuredWork:
     verdict_seconds: float = 0.0
     data_dir: str | None = None
     other_load: float = OTHER_LOAD
+    keep_settings: tuple[str, ...] = ()
 
     @property
     def step(self) -> str:
@@ -87,7 +88,10 @@ class MeasuredWork:
 
     def question(self) -> Json:
         """What decides what is measured, as JSON can hold it."""
+        # Without any, as before there were these: a search that has begun goes on.
+        kept = {"keep_settings": sorted(self.keep_settings)} if self.keep_settings else {}
         return {
+            **kept,
             "workload": self.workload,
             "scale": self.scale,
             "sets": list(self.sets),
@@ -143,6 +147,7 @@ class TwoServers:
             "slice_seconds": work.slice_seconds,
             "margin": work.margin,
             "other_load": work.other_load,
+            "keep_settings": list(work.keep_settings),
             "seed": work.seed,
             "base": self.labels[0],
             "variants": [

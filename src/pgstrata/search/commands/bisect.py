@@ -14,6 +14,7 @@ from pgstrata.cli.arguments import (
     BuildOption,
     ConfigOption,
     DataDirOption,
+    KeepSettingsOption,
     OtherLoadOption,
     SeedOption,
     SetsOption,
@@ -57,6 +58,7 @@ def bisect(
     scale: SmallScaleOption = None,
     set_: SetsOption = None,
     config: ConfigOption = "default",
+    keep_setting: KeepSettingsOption = None,
     build: BuildOption = None,
     seconds: Annotated[
         float, typer.Option("--seconds", metavar="S", help="Measured of each server in each comparison.")
@@ -134,6 +136,7 @@ def bisect(
         seed,
         data_dir,
         small=small,
+        keep=keep_setting,
         other_load=load_share(other_load),
     )
     variant = variant_of(config, build)
@@ -167,6 +170,7 @@ def work_of(
     data_dir: Path | None,
     *,
     small: str = "quick",
+    keep: Sequence[str] | None = None,
     **more: float,
 ) -> MeasuredWork:
     """The work that options of the command line ask for, at the scale `small` where none is asked for and the
@@ -190,6 +194,7 @@ def work_of(
         seconds=seconds,
         seed=seed,
         data_dir=str(data_dir) if data_dir else None,
+        keep_settings=tuple(keep or ()),
         **more,
     )
 

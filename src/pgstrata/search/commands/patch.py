@@ -14,6 +14,7 @@ from pgstrata.cli.arguments import (
     BuildOption,
     ConfigOption,
     DataDirOption,
+    KeepSettingsOption,
     OtherLoadOption,
     SeedOption,
     SetsOption,
@@ -50,6 +51,7 @@ def patch(
     scale: SmallScaleOption = None,
     set_: SetsOption = None,
     config: ConfigOption = "default",
+    keep_setting: KeepSettingsOption = None,
     build: BuildOption = None,
     margin: Annotated[
         str, typer.Option("--margin", metavar="SHARE", help="Smallest difference that counts: 2% or 0.02.")
@@ -109,6 +111,7 @@ def patch(
         data_dir,
         margin=share("--margin", margin),
         verdict_seconds=max_seconds,
+        keep=keep_setting,
         other_load=load_share(other_load),
     )
     variant: dict[str, Any] = variant_of(config, build)
