@@ -68,6 +68,8 @@ class Features:
     """Its programs; None where they are not on this machine, or not yet."""
     asked: frozenset[Feature] | None = None
     """The features that a running server has, where it was asked."""
+    settings: frozenset[str] | None = None
+    """Names of the settings that a running server has, in lower case, where it was asked."""
 
     def has(self, feature: Feature) -> bool:
         """Returns whether the server has a feature."""

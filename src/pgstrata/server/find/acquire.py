@@ -196,8 +196,16 @@ def _foreign(dsn: str) -> Server:
                 if session.broken:
                     raise
                 asked = None  # a pooler or a fork without these catalogs: its number decides
+            try:
+                rows = session.execute("SELECT lower(name) FROM pg_settings", prepare=False).fetchall()
+                settings = frozenset(str(name) for (name,) in rows) or None
+            except psycopg.DatabaseError:
+                if session.broken:
+                    raise
+                settings = None
     version = found[0]
-    return Server(shown_spec(f"dsn:{dsn}"), f"dsn{version}", version, number, build, None, dsn, asked=asked)
+    spec, label = shown_spec(f"dsn:{dsn}"), f"dsn{version}"
+    return Server(spec, label, version, number, build, None, dsn, asked=asked, settings=settings)
 
 
 def _build(bin_dir: Path) -> str:

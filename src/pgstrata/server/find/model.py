@@ -31,6 +31,8 @@ class Server:
     built: BuiltRecord | None = field(default=None, hash=False)
     asked: frozenset[Feature] | None = field(default=None, repr=False)
     """The features of a server that pgstrata does not start, asked when it was connected to."""
+    settings: frozenset[str] | None = field(default=None, repr=False)
+    """The names of its settings, asked then, too."""
 
     @property
     def managed(self) -> bool:
@@ -45,7 +47,7 @@ class Server:
     @property
     def features(self) -> Features:
         """What workloads and checks decide by before it runs."""
-        return Features(self.version_num, self.programs, self.asked)
+        return Features(self.version_num, self.programs, self.asked, self.settings)
 
     def record(self) -> ServerRecord:
         """As runs record it: without secrets and places of this machine."""

@@ -54,7 +54,8 @@ class Outside(msgspec.Struct, frozen=True):
     """What a run did with what reaches outside, as its facts keep it.
 
     role: who executed the workload's statements, None: the superuser or the DSN's user; allowed:
-    `allow_outside`; left_out: of the setup, the first of `number`; note: of a server that cannot confine.
+    `allow_outside`; left_out: of the setup, the first of `number`; note: of a server that cannot confine;
+    settings: of dumps, those that the server lacks.
     """
 
     role: str | None
@@ -62,6 +63,7 @@ class Outside(msgspec.Struct, frozen=True):
     left_out: list[NotLoaded]
     number: int
     note: str = ""
+    settings: list[NotLoaded] = []
 
 
 def outside_in(facts: Mapping[str, Any]) -> Outside | None:
@@ -84,6 +86,7 @@ class Confinement:
     loads: bool = False
     reaching: Reaching = field(default_factory=Reaching)
     left_out: list[NotLoaded] = field(default_factory=list)
+    settings: list[NotLoaded] = field(default_factory=list)
     guarded: list[tuple[str, str]] = field(default_factory=list)
 
     @property
@@ -132,6 +135,7 @@ class Confinement:
             self.left_out[:MOST_LISTED],
             len(self.left_out),
             note,
+            list(dict.fromkeys(self.settings))[:MOST_LISTED],
         )
         decided = {"role": outside.role, "statements": [text for text, _ in self.guarded]}
         return Work("confine", partial(_begin, self, outside), decided, list(_lines(outside)))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pgstrata.judge.queries import against_base
-from pgstrata.page.blocks import Block, Section
+from pgstrata.page.blocks import Block, Column, Row, Section, Table, words
 from pgstrata.page.loads import phase_table, seconds, stacked
 from pgstrata.page.queries import Queries, read
 from pgstrata.page.query_tables import Wording, query_blocks
 from pgstrata.page.results import RunSet, WorkloadResults, anchor
+from pgstrata.workload.custom.confined import outside_in
 
 _WORDING = Wording(
     "custom",
@@ -38,6 +39,40 @@ def custom(results: RunSet, workload: WorkloadResults) -> Section | None:
             by_variant = against_base(found.by_step[step], results.base)
             blocks += query_blocks(results, workload, step, by_variant, found, _WORDING)
             found = Queries(found.by_step, {}, found.buffers)  # plans are told once
+    if (left := _left_out(results, workload)) is not None:
+        blocks.append(left)
     if not blocks:
         return None
     return Section(anchor("custom", workload.name), f"Load and queries ({workload.name})", blocks)
+
+
+def _left_out(results: RunSet, workload: WorkloadResults) -> Table | None:
+    """Statements and settings of the setup that were left out, and on which variants. None without any."""
+    found: dict[tuple[str, str], list[str]] = {}
+    more: dict[str, int] = {}
+    for run in workload.runs:
+        outside = outside_in(run.record.facts)
+        for one in (*outside.left_out, *outside.settings) if outside is not None else ():
+            variants = found.setdefault((one.what, one.why), [])
+            variants += [run.variant] if run.variant not in variants else []
+        if outside is not None and (rest := outside.number - len(outside.left_out)) > 0:
+            more[run.variant] = rest
+    if not found:
+        return None
+    rows = [
+        Row([words(what), words(why), words("all" if len(on) == len(results.variants) else ", ".join(on))])
+        for (what, why), on in found.items()
+    ]
+    rows += [Row([words(f"{number} more statements"), words(""), words(on)]) for on, number in more.items()]
+    return Table(
+        name="custom_left_out",
+        title="Left out of the setup",
+        columns=[
+            Column("what", "What", align="left"),
+            Column("why", "Why", align="left"),
+            Column("variants", "Variants", align="left"),
+        ],
+        rows=rows,
+        how="What reaches outside the cluster, and settings of a dump that a server lacks.",
+        keys=(("workload", workload.name),),
+    )

@@ -30,7 +30,7 @@ from pgstrata.workload.core.language import (
 )
 from pgstrata.workload.core.queries import limited_to
 from pgstrata.workload.core.shares import each_its_own, spread
-from pgstrata.workload.custom.confined import Confinement, beginning
+from pgstrata.workload.custom.confined import Confinement, NotLoaded, beginning
 from pgstrata.workload.custom.files import read
 from pgstrata.workload.custom.options import CustomOptions, Rows
 from pgstrata.workload.custom.rows import rows_of_table
@@ -125,6 +125,7 @@ def setup(o: CustomOptions, server: Features, after: Sequence[str] = ()) -> Setu
     for file, name, one in zip(files, names, sources, strict=True):
         if isinstance(one, Source):
             made = _of_dump(o, name, one, server) if one.dump else [_of_script(o, name, one)]
+            confinement.settings += _settings_lacking(one, server) if one.dump else []
             places = _places(file, one)
             steps += [replace(_with_settings(step, settings), places=places) for step in made]
             settings += _settings_left(one, server)
@@ -366,13 +367,29 @@ def _fits(statement: SqlStatement, server: Features) -> bool:
     if _LEFT_OUT.match(statement.text):
         return False
     found = _SET.match(statement.text)
-    if found is None:
-        return True
-    name = found[1].lower()
     # A limit on time would take the place of ours.
-    return name != "statement_timeout" and (
-        not history(name) or KnownSettings(server.version_num, server.programs).has(name)
-    )
+    return found is None or (found[1].lower() != "statement_timeout" and _has_setting(server, found[1]))
+
+
+def _has_setting(server: Features, name: str) -> bool:
+    """Whether a server has a setting: it says so itself, else its programs, else the table of versions."""
+    if not history(name.lower()):
+        return True  # of an extension, or newer than the table: the server answers
+    if server.settings is not None:
+        return name.lower() in server.settings
+    return KnownSettings(server.version_num, server.programs).has(name.lower())
+
+
+def _settings_lacking(dump: Source, server: Features) -> list[NotLoaded]:
+    """The settings of a dump that this server lacks: they are left out."""
+    sets = [i for i in dump.items if isinstance(i, SqlStatement) and _SET.match(i.text)]
+    return [
+        NotLoaded(beginning(item.text), "the server has no setting of this name")
+        for item in sets
+        if not _LEFT_OUT.match(item.text)
+        and (found := _SET.match(item.text)) is not None
+        and not _has_setting(server, found[1])
+    ]
 
 
 def _sessions(items: Sequence[SqlStatement | CopyBlock]) -> list[SqlStatement | None]:

@@ -1,0 +1,69 @@
+"""Settings of a dump that a server lacks: told by the server itself, left out, and listed on the page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from pgstrata.server.acquire import acquire
+from pgstrata.server.features import NEWEST
+from pgstrata.server.model import Server
+from pgstrata.store import Results
+from pgstrata.workload.custom.confined import outside_in
+from pgstrata.workload.custom.setup import _has_setting
+from support.bench import url
+from support.page import PageReader
+from support.program import Program
+from support.steps import running
+
+DUMP = """--
+-- PostgreSQL database dump
+--
+-- Dumped from database version 11.22
+SET statement_timeout = 0;
+SET client_encoding = 'UTF8';
+SET default_with_oids = false;
+CREATE TABLE t (i int PRIMARY KEY);
+COPY t (i) FROM stdin;
+1
+2
+\\.
+"""
+
+
+def test_the_server_says_what_it_has() -> None:
+    """A number promises what a server in the middle of its development may lack, and the other way round."""
+    promised = replace(NEWEST, version_num=170000)
+    assert _has_setting(promised, "transaction_timeout") and not _has_setting(promised, "default_with_oids")
+    said = replace(promised, settings=frozenset({"default_with_oids"}))
+    assert not _has_setting(said, "transaction_timeout") and _has_setting(said, "Default_With_OIDs")
+    assert _has_setting(said, "of_an_extension")
+
+
+def test_a_server_that_runs_already_is_asked(pg17: Server) -> None:
+    with running(pg17) as cluster:
+        features = acquire(f"dsn:{url(cluster)}").features
+    assert features.settings is not None
+    assert "transaction_timeout" in features.settings and "default_with_oids" not in features.settings
+
+
+def test_the_page_lists_what_was_left_out(place: Path, pgstrata: Program, pg17: Server) -> None:
+    (place / "app.sql").write_text(DUMP)
+    (place / "look.sql").write_text("SELECT count(*) FROM t;\n")
+    (place / "mine.toml").write_text(
+        f'data_dir = "data"\nservers = ["{pg17.spec}"]\n[[workloads]]\nname = "custom"\n[workloads.options]\n'
+        'setup = ["app.sql"]\nscripts = ["look.sql"]\nclients = 1\nseconds = 0.5\nwarmup = 0\n'
+        "settle_seconds = 0\n"
+    )
+    done = pgstrata("run", "mine.toml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = Results(place / "results").runs()
+    outside = outside_in(run.record.facts)
+    assert outside is not None and [one.what for one in outside.settings] == ["SET default_with_oids = false"]
+    (page,) = (place / "results").rglob("index.html")
+    (row,) = PageReader(page).table("Left out of the setup").rows
+    assert [cell.text for cell in row] == [
+        "SET default_with_oids = false",
+        "the server has no setting of this name",
+        "all",
+    ]
