@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from pgstrata.server.find.model import Server
 from support.apart import Apart, Attack, attacked
-from support.commands import Command, Workshop, workshop
+from support.commands import RESULTS, Command, Workshop, workshop
 from support.users import needs_root
 
 SECRET = "c4n4ry-0f-a-c0al-m1ne"
@@ -40,6 +41,7 @@ def attack_commands(room: Apart, shop: Workshop, commands: list[Command], rounds
     roots = [str(room.place), "/tmp", "/var/tmp", "/dev/shm", "/run"]
     for number in range(rounds):
         for command in commands:
+            shutil.rmtree(room.place / RESULTS, ignore_errors=True)
             env = {**command.env, **room.environment(), "PGPASSWORD": PASSWORD}
             with attacked(room, attack, command.name, [SECRET, PASSWORD], roots):
                 code = room.start(*command.arguments, **env).wait(600)

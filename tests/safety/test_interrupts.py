@@ -1,8 +1,7 @@
 """Ctrl-C in every command at any moment, on a busy machine: a prompt end, and nothing left.
 
 `make slow INTERRUPTS=1000` interrupts as often; PGSTRATA_KILLS_SEED repeats the moments. Seconds are those
-that the end would take under the load of the study alone: its busy processes show how much CPU time others
-leave.
+that an end would take under the load of the study alone: its busy processes show what others leave.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class Room:
         """The beginning of a command that enters the room."""
         if self._holder is None:
             return []
-        return ["nsenter", "--target", str(self._holder.pid), *self.NAMESPACES, f"--wd={self.place}"]
+        return ["nsenter", "--target", str(self._holder.pid), *self.NAMESPACES, f"--wdns={self.place}"]
 
     def _memory(self) -> Iterator[str]:
         """Segments and semaphores as the kernel lists them, not as pgstrata finds them."""

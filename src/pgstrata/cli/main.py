@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import typer
 
 from pgstrata.cli.commands import Program
+from pgstrata.cli.ctrl_c import take_ctrl_c
 from pgstrata.cli.ending import Interruption, report_error
 from pgstrata.errors import Interrupted, PgstrataError, UsageError
 from pgstrata.files.user_files import shown
@@ -95,4 +96,5 @@ def main() -> None:
     # Whatever is made, also by programs that are started: other users may not write to it.
     os.umask(os.umask(0o022) | 0o022)
     allow_process_end()
+    take_ctrl_c()
     sys.exit(invoke())

@@ -33,13 +33,14 @@ def show(
     import msgspec
 
     from pgstrata.cli.output import print_json
+    from pgstrata.errors import harmless
 
     record = find_run(run, results)
     if format is TextOrJson.json:
         print_json(msgspec.to_builtins(record.record))
         return
     for line in lines(record):
-        print(line)
+        print(harmless(line))
 
 
 def find_run(text: str, results: Path) -> Run:

@@ -1,0 +1,63 @@
+"""Ctrl-C in commands that take no signals themselves: a prompt end that no further Ctrl-C cuts short."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+
+FIRST_SECONDS, SECOND_SECONDS = 3.8, 0.5
+"""How long a command may clean up after the first Ctrl-C, and after the second; as `measure.interrupt`."""
+
+SAME_SECONDS = 0.1
+"""Signals that follow each other faster are one: a terminal and a program between send it both."""
+
+CLEAR_SECONDS = 0.4
+"""How long folders of clusters are cleared after that."""
+
+
+class CtrlC:
+    """The handler of SIGINT. The first one raises KeyboardInterrupt; from then on the time runs in which the
+    command may clean up, and later ones only shorten it."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+        self._is_short = False
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now
+            _end_after(FIRST_SECONDS)
+            raise KeyboardInterrupt
+        if now - self._first > SAME_SECONDS and not self._is_short:
+            self._is_short = True
+            _end_after(SECOND_SECONDS)
+
+
+def take_ctrl_c() -> None:
+    """Handles SIGINT, unless this process was started with SIGINT ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, CtrlC())
+
+
+def _end_after(seconds: float) -> None:
+    timer = threading.Timer(seconds, _end)
+    timer.daemon = True
+    timer.start()
+
+
+def _end() -> None:
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        print("cleaning up takes too long: the next start removes what is left", file=sys.stderr, flush=True)
+    # Only a command that has a cluster has loaded this.
+    if guard := sys.modules.get("pgstrata.server.system.guard"):
+        guard.end_claimed(CLEAR_SECONDS)
+    os._exit(128 + signal.SIGINT)
+
+
+__all__ = ["CtrlC", "take_ctrl_c"]
