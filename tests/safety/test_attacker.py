@@ -72,7 +72,9 @@ def test_another_user_gets_nothing_of_every_command(
             print(text, flush=True)
 
     with room_of(place, pg17, account) as (room, shop):
-        chosen = [command for command in shop.commands if command.name != "query"]
+        # The engine and the answers of TPC-DS run the interpreter of the tests, which is root's alone.
+        left_out = ("query", "run fleet", "run tpcds") if account else ("query",)
+        chosen = [command for command in shop.commands if command.name not in left_out]
         attack = attack_commands(room, shop, [*chosen, DEFAULTS], ROUNDS, say)
     say(attack.table())
     assert attack.faults == []

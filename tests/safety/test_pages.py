@@ -215,11 +215,12 @@ def hostile_shop(shop: Workshop, server: Server) -> list[tuple[str, list[str]]]:
     mark = f'<img src=x onerror="{TAKEN}">'
     texts = [text for text in PAYLOADS if "\0" not in text]
     note = " ".join(texts[:-1]).replace("'", "''").replace("*/", "* /").replace("\r", " ")
+    marks = " ".join(MARKUP).replace("'", "''")
     script = f"SELECT pg_sleep(current_setting('test.delay')::float8), '{note[:2000]}';\n"
     (place / "delay.sql").write_text(script)
     for name in ("quick", "slow"):
         (place / f"{name}{mark}.conf").write_text(
-            (place / f"{name}.conf").read_text() + f"test.note = '{note[:500]}'\n"
+            (place / f"{name}.conf").read_text() + f"test.note = '{marks[:500]}'\n"
         )
     folder = place / "repo"
     who = {"GIT_AUTHOR_NAME": MARKUP[0], "GIT_AUTHOR_EMAIL": "x@\x1b[31m", "GIT_COMMITTER_NAME": MARKUP[1]}
@@ -242,8 +243,13 @@ def hostile_shop(shop: Workshop, server: Server) -> list[tuple[str, list[str]]]:
     sets = [word for value in DELAYED_SETS for word in ("--set", value)]
     common = ["--workload", "pgbench", *sets, "--data-dir", "data"]
     search = ["--step", "delay-simple-c1", "--seconds", "1", "--other-load", "100%", "--no-profile"]
-    labels = ["--server", f"{name}={MARKUP[0]}", "--server", f"{name}={mark}"]
+    campaign = (place / "windows.toml").read_text().replace('name = "windows"', f"name = '''{mark}'''")
+    campaign = campaign.replace('label = "a"', f"label = '''{MARKUP[0]}'''")
+    campaign = campaign.replace('label = "b"', f"label = '''{MARKUP[2]}'''")
+    (place / "hostile.toml").write_text(campaign)
+    labels = ["--server", f"{name}=one", "--server", f"{name}=other"]
     return [
+        ("run file", ["run", "hostile.toml", "--results", "r1"]),
         ("run", ["run", *labels, *common, "--name", mark, "--config", f"./quick{mark}.conf"]),
         ("run alone", ["run", *labels[:2], *common, "--config", f"./quick{mark}.conf", "--until", "time"]),
         (
@@ -275,7 +281,7 @@ def hostile_shop(shop: Workshop, server: Server) -> list[tuple[str, list[str]]]:
                     "--from",
                     spec(acquire("pg:13")),
                     "--to",
-                    f"{name}={mark}",
+                    name,
                     "--dump",
                     "app.sql",
                     "--results",
@@ -283,8 +289,38 @@ def hostile_shop(shop: Workshop, server: Server) -> list[tuple[str, list[str]]]:
                 *("r5", "--log", "short.csv", "--rounds", "2", "--speed", "0", "--data-dir", "data"),
             ],
         ),
-        ("count", ["count", *labels, *common, "--engine", "valgrind", "--starts", "2", "--results", "r6"]),
-        ("noise", ["noise", "--server", name, "--max-seconds", "5", "--slice", "0.25", "--rows", "500"]),
+        (
+            "count",
+            [
+                "count",
+                *labels,
+                *common,
+                "--engine",
+                "valgrind",
+                "--starts",
+                "2",
+                "--results",
+                "r6",
+                "--config",
+                f"./quick{mark}.conf",
+            ],
+        ),
+        (
+            "noise",
+            [
+                "noise",
+                "--server",
+                name,
+                "--max-seconds",
+                "5",
+                "--slice",
+                "0.25",
+                "--rows",
+                "500",
+                "--other-load",
+                "100%",
+            ],
+        ),
         ("report", ["report", "results"]),
         ("report of counts", ["report", "r6"]),
     ]

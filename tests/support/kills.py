@@ -42,6 +42,7 @@ class Room:
         self.cache, self.temporary = place / "cache", place / "tmp"
         for folder in (self.cache, self.temporary):
             folder.mkdir(exist_ok=True)
+        self.output = place / "said"
         self._holder: subprocess.Popen[bytes] | None = None
         self._seen: set[str] = set()
         self._before: set[str] = set()
@@ -75,7 +76,7 @@ class Room:
         """Starts pgstrata in a process group of its own, as a terminal does, with SIGINT at its default,
         which the parent may have ignored; its output is in `said`. more: of its environment."""
         program = [*self.interpreter(), "-m", "pgstrata", *map(str, arguments)]
-        with (self.place / "said").open("wb") as output:
+        with self.output.open("wb") as output:
             return subprocess.Popen(
                 [*self.inside(), *program],
                 cwd=self.place,
@@ -89,7 +90,7 @@ class Room:
 
     @property
     def said(self) -> str:
-        return (self.place / "said").read_text()
+        return self.output.read_text()
 
     def next_start(self, results: Path | None = None) -> None:
         """The next pgstrata: it clears what it finds, and then has nothing to do."""

@@ -111,7 +111,7 @@ def measure(
     statements: list[StatementDone] = []
     error: DriverError | None = None
     done: Done | None = None
-    unix_time, cut_after = time.time(), 0.0
+    unix_time, begun, cut_after = time.time(), time.monotonic(), 0.0
     profile = _Profiling(profiler)
     try:
         with Driver(spec, cpus=cpus) as driver:
@@ -127,7 +127,7 @@ def measure(
                     case Measuring():
                         watch.begin()
                         profile.start()
-                        unix_time = event.unix_time
+                        unix_time, begun = event.unix_time, time.monotonic()
                     case Second():
                         seconds.append(event)
                         on_second(event)
@@ -137,7 +137,7 @@ def measure(
                         statements.append(event)
                     case Failure():
                         error = driver_failure(event)
-                        cut_after = time.time() - unix_time
+                        cut_after = time.monotonic() - begun
                     case Done():
                         watch.end()
                         profile.stop()

@@ -205,14 +205,14 @@ def wait_for_fresh(session: Session, data_dir: Path | None, limit: float = 2.0) 
     file = data_dir / folder / f"db_{oid}.stat"
     # What was sent just now needs a moment to reach the collector.
     sent = time.time() + 0.01
-    deadline = sent + limit
+    deadline = time.monotonic() + limit
     time.sleep(0.015)
     while True:
         # Every statement is a transaction, and every transaction reads the file anew.
         _value(session, ask)
         if file.exists() and file.stat().st_mtime >= sent:
             return True
-        if time.time() > deadline:
+        if time.monotonic() > deadline:
             return False
         time.sleep(0.02)
 

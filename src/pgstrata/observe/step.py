@@ -17,7 +17,7 @@ from pgstrata.observe.backends import CpuReading, ServerCpu
 from pgstrata.observe.log import LogWindow
 from pgstrata.observe.other_load import LoadReading, OtherLoad, waited_seconds
 from pgstrata.observe.waits import Waits, WaitSampler
-from pgstrata.server.cluster.lag import ReplicaLag
+from pgstrata.server.cluster.cluster.lag import ReplicaLag
 from pgstrata.server.connect.session import use_catalogs_only
 from pgstrata.store.record import LogEvent, Sizes, TableRecord
 
@@ -152,7 +152,7 @@ class StepWatch:
         self._replica = ServerCpu(cluster.replica_pid, {})
         self._replica_begin = CpuReading()
         self._away = away
-        self._unix_begin = self._unix_end = 0.0
+        self._unix_begin = self._unix_end = self._begun = 0.0
         self._load: OtherLoad | None = None
         self._waited_begin: float | None = None
 
@@ -195,7 +195,7 @@ class StepWatch:
 
     def begin(self) -> None:
         """The driver said `measuring`: reads CPU, host and WAL position, starts the sampler. < 10 ms."""
-        self._unix_begin = time.time()
+        self._unix_begin, self._begun = time.time(), time.monotonic()
         if self._managed:
             self._load = self._try("other load", OtherLoad)
             self._waited_begin = self._waited()
@@ -319,7 +319,7 @@ class StepWatch:
         """The same at the second of the step's own time, where others are measured in between."""
         if (own := self._windows) is None:
             return event
-        zero = time.monotonic() - time.time() + self._unix_begin
+        zero = self._begun
         until = None if event.until is None else own.passed(zero + event.until)
         return structs.replace(event, second=own.passed(zero + event.second), until=until)
 

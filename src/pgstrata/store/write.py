@@ -55,7 +55,11 @@ class RunBuilder:
             for folder in (*reversed(self._parent.parents[:3]), self._parent):
                 lock.own_results(folder)
             self.folder.mkdir(mode=0o700)
-            self._owner = lock.try_lock(self.folder / OWNER)
+            try:
+                self._owner = lock.try_lock(self.folder / OWNER)
+            except OSError:  # a full disk has room for a folder, but not for a file in it
+                shutil.rmtree(self.folder, ignore_errors=True)
+                raise
 
     def keep_steps(self, made_of: str, comparison: str | None, taken: Sequence[KeptStep]) -> None:
         """From now on steps that are asked to be are made durable at once (`store.kept`). taken: those of
