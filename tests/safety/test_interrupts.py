@@ -55,6 +55,7 @@ def interrupt(
         factor = 1 + (busy + lanes) / 2
         found = study(rooms, others_busy, shop, number, SEED, say, factor, lambda: time.monotonic() > until)
     say(found.table())
+    assert found.errors == []
     assert [str(strike) for strike in found.strikes if strike.faults] == []
     assert len(found.strikes) == number or time.monotonic() > until
 

@@ -99,6 +99,7 @@ class Study:
     strikes: list[Strike] = field(default_factory=list)
     late: int = 0
     begun: int = 0
+    errors: list[BaseException] = field(default_factory=list)
     known: dict[str, float] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -206,6 +207,7 @@ def _send(running: subprocess.Popen[bytes], group: bool) -> None:
 
 def _empty(room: Room, command: Command) -> None:
     shutil.rmtree(room.place / RESULTS, ignore_errors=True)
+    (room.place / "new.traffic").unlink(missing_ok=True)
     if command.fresh:
         shutil.rmtree(room.cache)
         room.cache.mkdir()
@@ -246,7 +248,13 @@ def study(
                 found.strikes.append(made)
                 say(f"{len(found.strikes)}/{number} {made}")
 
-    threads = [threading.Thread(target=lane, args=(room,)) for room in rooms]
+    def guarded(room: Room) -> None:
+        try:
+            lane(room)
+        except BaseException as error:
+            found.errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(room,)) for room in rooms]
     for thread in threads:
         thread.start()
     for thread in threads:
