@@ -17,7 +17,7 @@ from pgstrata.observe.backends import CpuReading, ServerCpu
 from pgstrata.observe.log import LogWindow
 from pgstrata.observe.other_load import LoadReading, OtherLoad, waited_seconds
 from pgstrata.observe.waits import Waits, WaitSampler
-from pgstrata.server.cluster.cluster.lag import ReplicaLag
+from pgstrata.server.cluster.lag import ReplicaLag
 from pgstrata.server.connect.session import use_catalogs_only
 from pgstrata.store.record import LogEvent, Sizes, TableRecord
 

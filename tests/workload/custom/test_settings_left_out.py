@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pgstrata.server.acquire import acquire
-from pgstrata.server.model import Server
-
 from pgstrata.server.features import NEWEST
+from pgstrata.server.find.acquire import acquire
+from pgstrata.server.find.model import Server
 from pgstrata.store import Results
 from pgstrata.workload.custom.confined import outside_in
 from pgstrata.workload.custom.setup import _has_setting
