@@ -69,7 +69,7 @@ def test_disturbed_blocks_are_left_out_on_both_sides() -> None:
 
 def test_more_disturbed_blocks_than_others_are_unclear() -> None:
     verdict = judged(side(), side(1.3, disturbed=6)).verdict
-    assert (verdict.word, verdict.reason) == ("unclear", "other programs disturbed 6 of 10 blocks")
+    assert (verdict.word, verdict.reason) == ("unclear", "other programs disturbed 6 of 10 batches")
 
 
 def test_a_quantile_beyond_all_responses_is_unclear() -> None:

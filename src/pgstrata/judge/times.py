@@ -108,7 +108,7 @@ def judge_time(
         return None
     found = _verdict(compared, margin, confidence)
     if out > (1 - FEWEST_LEFT) * count:
-        found = verdict.set_aside(found, f"other programs disturbed {out:,} of {count:,} blocks")
+        found = verdict.set_aside(found, f"other programs disturbed {out:,} of {count:,} batches")
     return TimesVerdict(name, found, compared.base, compared.other)
 
 

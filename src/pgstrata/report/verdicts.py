@@ -12,7 +12,7 @@ Cells = list[str]
 
 COLUMNS = ("workload", "step", "verdict", "relative", "95 %", "base", "other", "evidence")
 
-PAIRS = {"slices": "of slices", "repeats": "of repeats", "queries": "of executions", "times": "of blocks"}
+PAIRS = {"slices": "of slices", "repeats": "of repeats", "queries": "of executions", "times": "of batches"}
 
 SINGLE = (
     "one run on each side proves nothing: take turns (run --until verdict), repeat (run --repeats 5), or "

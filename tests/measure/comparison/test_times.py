@@ -47,7 +47,7 @@ steps = [{{ name = "stall", scripts = ["stall.sql"], reads_only = true, seconds 
     compared = pgstrata(
         "compare", steps and record["comparisons"][0]["base"], record["comparisons"][0]["other"]
     )
-    assert "stall.p99.9" in compared.stdout and "pairs of blocks" in compared.stdout
+    assert "stall.p99.9" in compared.stdout and "pairs of batches" in compared.stdout
 
 
 def test_a_name_that_is_no_response_time_is_refused(place: Path, pgstrata: Program) -> None:

@@ -534,15 +534,14 @@ class CampaignSpec(Strict):
     judge: list[JudgedTime] = Field(
         default=[],
         max_length=10,
-        description="Response times that are judged beside the rate of each step at which variants take "
-        'turns: `["p99"]`, also `["rate", "p99"]`; p50, p90, p95, p99, p99.9, max (the longest of each '
-        'block). With `until = "verdict"` a step goes on until they are known, too.',
+        description="Response times judged beside the rate where variants take turns: `p50`, `p90`, `p95`, "
+        "`p99`, `p99.9`, `max`.",
     )
     times_margin: Share = Field(
         default=0.05,
         ge=0.001,
         lt=1,
-        description="Response times that differ by up to this share are not called slower or faster.",
+        description="As `margin`, of response times.",
     )
     other_load: Share = Field(
         default=OTHER_LOAD,

@@ -10,9 +10,9 @@ from pgstrata.report.sections.query_verdicts import change, verdict_cell
 
 _HOW = (
     "Response times of the transactions by which each step is judged. p99: 99 % of them took no longer; max: "
-    "the longest of each block, in the geometric mean. Relative: time of the base divided by that of the "
-    "other, so above 1 is faster. The {confidence} interval contains what differs between blocks, each with "
-    "connections of its own; blocks that other programs disturbed are left out. Up to {margin} % is no "
+    "the longest of each batch, in the geometric mean. Relative: time of the base divided by that of the "
+    "other, so above 1 is faster. The {confidence} interval contains what differs between batches, each "
+    "with its connections; batches that other programs disturbed are left out. Up to {margin} % is no "
     "difference (times_margin)."
 )
 
@@ -43,7 +43,7 @@ def times_table(results: RunSet, workload: WorkloadResults) -> Table | None:
             Column("relative", "Relative"),
             Column("interval", f"{confidence} interval"),
             Column("verdict", "Verdict", align="left", rule=True),
-            Column("blocks", "Blocks"),
+            Column("batches", "Batches"),
         ],
         [
             Row(
