@@ -93,7 +93,7 @@ class Command:
     @property
     def subject(self) -> str:
         """The command's name on the command line, with that of its group."""
-        words = [word for word in self.arguments[:2] if word.isalpha()]
+        words = [word for word in self.arguments[:2] if word[:1] != "-" and word.replace("-", "").isalpha()]
         return " ".join(words[:2] if words[0] in GROUPS else words[:1])
 
 
@@ -176,6 +176,8 @@ def _write_files(place: Path, server: str, secret: str) -> None:
         (place / f"{name}.conf").write_text(f"test.delay = '{delay}'\n")
     (place / "delay.sql").write_text(DELAYED)
     (place / "hosts.txt").write_text("192.0.2.1\n")  # of RFC 5737: no machine has it
+    (place / "queries").mkdir()
+    (place / "queries/sleep.sql").write_text("select pg_sleep(0.2)\n")
     (place / "app.sql").write_text(DUMP.format(secret=secret))
     texts = (
         "SELECT balance FROM accounts WHERE id = {n}",
@@ -215,6 +217,12 @@ def _commands(server: str, old: str, cluster: Cluster, proxy: str) -> Iterator[C
         ("tpcds", 12.0),
     ):
         yield Command(f"run {name}", ("run", f"{name}.toml"), seconds, measures=True)
+    yield Command(
+        "compare-queries",
+        ("compare-queries", "--server", f"{old},{server}", "queries", "--max-seconds", "4", *data),
+        8.0,
+        measures=True,
+    )
     yield Command("run fleet", ("run", "fleet.toml", "--fleet", "local:2"), 25.0, measures=True)
     count = ("count", "--server", server, "--workload", "pgbench", *_sets(['builtin=["select-only"]']))
     yield Command(

@@ -33,7 +33,7 @@ def living_in(folder: Path) -> list[psutil.Process]:
 def environment(**more: str) -> dict[str, str]:
     """Returns the environment of a pgstrata that tests start: no terminal, plain output, and the code that
     the tests import, whatever folder it is started in."""
-    paths = [str(Path(pgstrata.__file__).parents[1]), *filter(None, [more.get("PYTHONPATH")])]
+    paths = [*filter(None, [more.get("PYTHONPATH")]), str(Path(pgstrata.__file__).parents[1])]
     return {
         **os.environ,
         "COLUMNS": "120",

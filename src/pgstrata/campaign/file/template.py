@@ -81,6 +81,10 @@ order = "sequential"
 # max_seconds = 240.0
 # margin = 0.02
 
+# Response times that are judged beside the rate, and the difference that is none.
+# judge = ["p99"]
+# times_margin = 0.05
+
 # Share of the CPUs that other programs may use beside a step; with more of it a verdict is unclear.
 # other_load = 0.25
 
