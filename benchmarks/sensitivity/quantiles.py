@@ -17,7 +17,7 @@ import numpy as np
 from pgstrata.judge.times import QUANTILES
 from pgstrata.stats.estimate import Array
 from pgstrata.stats.quantiles import Responses, compare_quantiles
-from pgstrata.stats.verdict import interval, judge, p_value
+from pgstrata.stats.verdict import bounds, judge
 
 MARGIN = 0.05
 EDGES = np.geomspace(1e-5, 10.0, 8000)
@@ -48,7 +48,7 @@ def main() -> None:
             for _ in range(arguments.count):
                 levels = rng.normal(0, 0.05, blocks)
                 sides = side(rng, levels, responses), side(rng, levels, responses)
-                result = compare_quantiles(*sides, QUANTILES[name], interval, p_value)
+                result = compare_quantiles(*sides, QUANTILES[name], bounds)
                 assert result is not None
                 low, high = result.interval
                 if math.isfinite(low):

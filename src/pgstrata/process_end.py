@@ -1,6 +1,20 @@
-"""Whether this process may be ended while it still cleans up: only where pgstrata is its program."""
+"""When this process is ended while it still cleans up: only where pgstrata is its program, after a limit."""
 
 from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+FIRST_SECONDS, SECOND_SECONDS = 3.8, 0.5
+"""How long pgstrata may clean up after the first signal, and after the second. Then every server is killed
+and this process ends; the next start removes what is left. So a command ends within 5 s of the first Ctrl-C
+and within 1 s of the second."""
+
+SAME_SECONDS = 0.1
+"""Signals that follow each other faster are one: a terminal and a program between send it both."""
+
+CLEAR_SECONDS = 0.4
+"""How long folders are cleared after that."""
 
 _allowed = False
 
@@ -15,3 +29,10 @@ def allow_process_end() -> None:
 def may_end_process() -> bool:
     """Returns True where pgstrata is the program of this process."""
     return _allowed
+
+
+def call_after(seconds: float, end: Callable[[], None]) -> None:
+    """Calls `end` on a thread of its own after a limit, unless this process has ended by then."""
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from pgstrata.judge.times import TimesSide, TimesVerdict, judge_time
+from pgstrata.judge.times import TimesSide, TimesVerdict, judge_times
 from pgstrata.store.histogram import record
 from pgstrata.store.record import Slice, TurnKind
 
@@ -34,18 +34,12 @@ def side(factor: float = 1.0, *, disturbed: int = 0, seconds: int = 2, blocks: b
     parts = []
     for block in range(BLOCKS):
         middle = 100_000.0 if block < disturbed else 1000.0 * factor
-        parts.append(
-            [
-                record((rng.normal(middle, 0.05 * middle, 500)).astype(int).tolist()).encode()
-                for _ in range(seconds)
-            ]
-        )
+        parts.append(record(rng.normal(middle, 0.05 * middle, 500 * seconds).astype(int).tolist()))
     return TimesSide(Turns(slices) if blocks else Turns(slices, blocks=()), parts)
 
 
 def judged(base: TimesSide, other: TimesSide, name: str = "p99") -> TimesVerdict:
-    verdict = judge_time(name, [(base, other)], watched=False, margin=0.05)
-    assert verdict is not None
+    (verdict,) = judge_times([name], [(base, other)], watched=False, margin=0.05)
     return verdict
 
 
@@ -78,4 +72,4 @@ def test_a_quantile_beyond_all_responses_is_unclear() -> None:
 
 
 def test_parts_that_are_no_blocks_are_not_judged() -> None:
-    assert judge_time("p99", [(side(blocks=False), side())], watched=False, margin=0.05) is None
+    assert judge_times(["p99"], [(side(blocks=False), side())], watched=False, margin=0.05) == []

@@ -21,9 +21,7 @@ def responses(blocks: list[Array]) -> Responses:
 
 
 def compared(base: list[Array], other: list[Array], quantile: float) -> QuantileEstimate:
-    estimate = compare_quantiles(
-        responses(base), responses(other), quantile, verdict.interval, verdict.p_value
-    )
+    estimate = compare_quantiles(responses(base), responses(other), quantile, verdict.bounds)
     assert estimate is not None
     return estimate
 
@@ -105,11 +103,11 @@ def test_blocks_without_responses_count_for_nothing() -> None:
     with_gap = compared([*base, nothing], [*other, np.full(100, 5.0)], 0.9)
     assert with_gap == compared(base, other, 0.9)
     empty = responses([nothing])
-    assert compare_quantiles(empty, empty, 0.9, verdict.interval, verdict.p_value) is None
+    assert compare_quantiles(empty, empty, 0.9, verdict.bounds) is None
 
 
 @pytest.mark.parametrize("quantile", [0.0, -1.0, 1.1, math.nan])
 def test_a_quantile_lies_above_0_and_not_above_1(quantile: float) -> None:
     one = responses([np.ones(3)])
     with pytest.raises(ValueError, match="quantile"):
-        compare_quantiles(one, one, quantile, verdict.interval, verdict.p_value)
+        compare_quantiles(one, one, quantile, verdict.bounds)

@@ -90,6 +90,24 @@ SetsOption = Annotated[
 RunsOption = Annotated[
     Path | None, typer.Option("--results", metavar="DIR", help="Folder for the runs (default: results).")
 ]
+MarginOption = Annotated[
+    str | None,
+    typer.Option(
+        "--margin", metavar="SHARE", help="Smallest difference that counts: 0.5% or 0.005 (default: 2%)."
+    ),
+]
+LoadLimitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--other-load",
+        metavar="SHARE",
+        help="Share of the CPUs that other programs may use (default: 25%); 100% leaves out no slice "
+        "that waited for a CPU.",
+    ),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show runs, order, time and disk; do nothing.")]
+FreshOption = Annotated[bool, typer.Option("--fresh", help="Measure anew what is there already.")]
+NoReportOption = Annotated[bool, typer.Option("--no-report", help="Do not write the HTML report.")]
 ByOption = Annotated[
     Literal["time", "instructions"],
     typer.Option("--by", help="By time, or by counted instructions (pgstrata count)."),

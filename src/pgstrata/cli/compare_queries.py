@@ -15,8 +15,13 @@ from pgstrata.cli.arguments import (
     BuildsOption,
     ConfigsOption,
     DataDirOption,
+    DryRunOption,
+    FreshOption,
     KeepSettingsOption,
+    LoadLimitOption,
+    MarginOption,
     NameOption,
+    NoReportOption,
     RunsOption,
     ServersOption,
     SettingsOption,
@@ -50,29 +55,15 @@ def compare_queries(
         float | None,
         typer.Option("--max-seconds", metavar="S", help="Most seconds for all queries (default: 240)."),
     ] = None,
-    margin: Annotated[
-        str | None,
-        typer.Option(
-            "--margin", metavar="SHARE", help="Smallest difference that counts: 0.5% or 0.005 (default: 2%)."
-        ),
-    ] = None,
-    other_load: Annotated[
-        str | None,
-        typer.Option(
-            "--other-load",
-            metavar="SHARE",
-            help="Share of the CPUs that other programs may use (default: 25%).",
-        ),
-    ] = None,
+    margin: MarginOption = None,
+    other_load: LoadLimitOption = None,
     base: BaseOption = None,
     name: NameOption = None,
     results: RunsOption = None,
     data_dir: DataDirOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show runs, order, time and disk; do nothing.")
-    ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure anew what is there already.")] = False,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Do not write the HTML report.")] = False,
+    dry_run: DryRunOption = False,
+    fresh: FreshOption = False,
+    no_report: NoReportOption = False,
     form: Annotated[
         TextOrJson,
         typer.Option("--format", help="json: one object; progress on standard error."),

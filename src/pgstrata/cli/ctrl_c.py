@@ -6,18 +6,10 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 import time
 from types import FrameType
 
-FIRST_SECONDS, SECOND_SECONDS = 3.8, 0.5
-"""How long a command may clean up after the first Ctrl-C, and after the second; as `measure.interrupt`."""
-
-SAME_SECONDS = 0.1
-"""Signals that follow each other faster are one: a terminal and a program between send it both."""
-
-CLEAR_SECONDS = 0.4
-"""How long folders of clusters are cleared after that."""
+from pgstrata.process_end import CLEAR_SECONDS, FIRST_SECONDS, SAME_SECONDS, SECOND_SECONDS, call_after
 
 
 class CtrlC:
@@ -32,23 +24,17 @@ class CtrlC:
         now = time.monotonic()
         if self._first is None:
             self._first = now
-            _end_after(FIRST_SECONDS)
+            call_after(FIRST_SECONDS, _end)
             raise KeyboardInterrupt
         if now - self._first > SAME_SECONDS and not self._is_short:
             self._is_short = True
-            _end_after(SECOND_SECONDS)
+            call_after(SECOND_SECONDS, _end)
 
 
 def take_ctrl_c() -> None:
     """Handles SIGINT, unless this process was started with SIGINT ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, CtrlC())
-
-
-def _end_after(seconds: float) -> None:
-    timer = threading.Timer(seconds, _end)
-    timer.daemon = True
-    timer.start()
 
 
 def _end() -> None:

@@ -15,8 +15,13 @@ from pgstrata.cli.arguments import (
     BuildsOption,
     ConfigsOption,
     DataDirOption,
+    DryRunOption,
+    FreshOption,
     KeepSettingsOption,
+    LoadLimitOption,
+    MarginOption,
     NameOption,
+    NoReportOption,
     RunsOption,
     ScaleOption,
     ScriptsOption,
@@ -109,12 +114,7 @@ def run(
         float | None,
         typer.Option("--max-seconds", metavar="S", help="Most seconds of a step with --until verdict."),
     ] = None,
-    margin: Annotated[
-        str | None,
-        typer.Option(
-            "--margin", metavar="SHARE", help="Smallest difference that counts: 0.5% or 0.005 (default: 2%)."
-        ),
-    ] = None,
+    margin: MarginOption = None,
     judge: Annotated[
         str | None,
         typer.Option(
@@ -123,15 +123,7 @@ def run(
             help="Judge response times beside the rate: p50, p90, p95, p99, p99.9, max; with commas between.",
         ),
     ] = None,
-    other_load: Annotated[
-        str | None,
-        typer.Option(
-            "--other-load",
-            metavar="SHARE",
-            help="Share of the CPUs that other programs may use (default: 25%); 100% leaves out no slice "
-            "that waited for a CPU.",
-        ),
-    ] = None,
+    other_load: LoadLimitOption = None,
     profile: Annotated[
         bool,
         typer.Option("--profile", help="Flame graphs: perf in the middle of each step (needs perf, root)."),
@@ -149,9 +141,7 @@ def run(
             "same.",
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show runs, order, time and disk; do nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     allow_outside: Annotated[
         bool,
         typer.Option(
@@ -159,8 +149,8 @@ def run(
             help="Let workloads reach other servers, files and programs: as a superuser, with a network.",
         ),
     ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure anew what is there already.")] = False,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Do not write the HTML report.")] = False,
+    fresh: FreshOption = False,
+    no_report: NoReportOption = False,
     fleet: Annotated[
         str | None,
         typer.Option(

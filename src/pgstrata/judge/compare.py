@@ -28,7 +28,7 @@ from pgstrata.judge.pairs import Pairs, pairs_of, together
 from pgstrata.judge.recall import recall_of, unequal
 from pgstrata.judge.single_queries import UNIT, QueryVerdict, judge_queries
 from pgstrata.judge.spread import spread_of
-from pgstrata.judge.times import QUANTILES, TimesVerdict, judge_time, side_of
+from pgstrata.judge.times import QUANTILES, TimesVerdict, judge_times, side_of
 from pgstrata.stats import sequential
 from pgstrata.stats.bootstrap import estimate_series
 from pgstrata.stats.estimate import Estimate, estimate
@@ -281,12 +281,8 @@ def _times(
     asked = common[-1][2]
     sides = [(side_of(ours), side_of(theirs)) for ours, theirs, _ in common]
     watched = any(comparison.until == "verdict" for _, _, comparison in common)
-    each = (
-        judge_time(name, sides, watched=watched, margin=asked.times_margin, confidence=confidence)
-        for name in asked.judge
-        if name in QUANTILES
-    )
-    return [verdict for verdict in each if verdict is not None]
+    names = [name for name in asked.judge if name in QUANTILES]
+    return judge_times(names, sides, watched=watched, margin=asked.times_margin, confidence=confidence)
 
 
 def _time(workload: str, name: str, time: TimesVerdict, verdict: Verdict) -> StepVerdict:

@@ -7,18 +7,18 @@ both sides (`stats.quantiles`). Blocks in which other programs disturbed a side 
 from __future__ import annotations
 
 import bisect
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 
 from pgstrata.judge.pairs import disturbed_pairs
 from pgstrata.stats import sequential, verdict
 from pgstrata.stats.estimate import Estimate
-from pgstrata.stats.quantiles import Interval, QuantileEstimate, Responses, compare_quantiles
-from pgstrata.stats.verdict import CONFIDENCE, Verdict, judge
+from pgstrata.stats.quantiles import QuantileEstimate, Responses, compare_quantiles
+from pgstrata.stats.verdict import CONFIDENCE, Bounds, Verdict, judge
 from pgstrata.store.histogram import Histogram, total
 from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import TookTurns
@@ -36,11 +36,11 @@ FEWEST_LEFT = 0.5
 
 @dataclass(frozen=True)
 class TimesSide:
-    """A variant at a step. turns: how it took turns; parts: of each part of the step the histograms of its
-    headline role, in base64."""
+    """A variant at a step. turns: how it took turns; parts: the response times of its headline role in each
+    part of the step, None where a part has none."""
 
     turns: TookTurns
-    parts: Sequence[Sequence[str]]
+    parts: Sequence[Histogram | None]
 
 
 @dataclass(frozen=True)
@@ -63,53 +63,50 @@ def side_of(measured: MeasuredStep) -> TimesSide:
         if row["step"] == record.name and row["role"] == record.role
     ]
     texts = [row["histogram"] for row in sorted(rows, key=lambda row: row["second"])]
-    parts: list[list[str]] = []
-    at = 0
-    for seconds in record.part_seconds:
-        parts.append(texts[at : at + seconds])
-        at += seconds
-    return TimesSide(record, parts)
+    ends = list(accumulate(record.part_seconds))
+    return TimesSide(
+        record, [part_of(texts[b:e]) for b, e in zip([0, *ends[:-1]], ends, strict=True)] if ends else []
+    )
 
 
-def judge_time(
-    name: str,
+def part_of(texts: Sequence[str]) -> Histogram | None:
+    """Returns the response times of a part, from the histograms of its seconds in base64."""
+    return total(texts) if texts else None
+
+
+def judge_times(
+    names: Sequence[str],
     comparisons: Sequence[tuple[TimesSide, TimesSide]],
     *,
     watched: bool,
     margin: float,
     confidence: float = CONFIDENCE,
-) -> TimesVerdict | None:
-    """Returns the verdict on a response time; ratio: base time ÷ other time, so below 1 the other is slower.
+) -> list[TimesVerdict]:
+    """Returns the verdicts on response times; ratio: base time ÷ other time, so below 1 the other is slower.
 
-    comparisons: base and other, of each repeat. watched: measuring stopped when verdicts were known. None
-    where the parts of the step are not known.
+    names: of `QUANTILES`. comparisons: base and other, of each repeat. watched: measuring stopped when
+    verdicts were known. The list is empty where the parts of the step are not known.
     """
     blocks = [blocks for both in comparisons if (blocks := _blocks(*both)) is not None]
     if not blocks:
-        return None
+        return []
     out, count = sum(each.left_out for each in blocks), sum(each.count for each in blocks)
     span = comparisons[0][0].turns.span if len(comparisons) == 1 else None
 
-    def interval_of(e: Estimate) -> Interval:
-        if not watched:
-            return verdict.interval(e, confidence)
-        return sequential.interval(e, confidence) if span is None else sequential.interval_within(e, span)
-
-    def p_value_of(e: Estimate) -> float:
-        if not watched:
-            return verdict.p_value(e)
-        if span is not None:
-            return sequential.p_value_within(e, span)
-        return min(1.0, math.exp(-sequential.log_e_value(e)))
+    def bounds_of(e: Estimate) -> Bounds:
+        return sequential.bounds(e, span, confidence) if watched else verdict.bounds(e, confidence)
 
     base, other = (_responses([part for each in blocks for part in each.sides[number]]) for number in (0, 1))
-    compared = compare_quantiles(base, other, QUANTILES[name], interval_of, p_value_of)
-    if compared is None:
-        return None
-    found = _verdict(compared, margin, confidence)
-    if out > (1 - FEWEST_LEFT) * count:
-        found = verdict.set_aside(found, f"other programs disturbed {out:,} of {count:,} batches")
-    return TimesVerdict(name, found, compared.base, compared.other)
+    verdicts = []
+    for name in names:
+        compared = compare_quantiles(base, other, QUANTILES[name], bounds_of)
+        if compared is None:
+            continue
+        found = _verdict(compared, margin, confidence)
+        if out > (1 - FEWEST_LEFT) * count:
+            found = verdict.set_aside(found, f"other programs disturbed {out:,} of {count:,} batches")
+        verdicts.append(TimesVerdict(name, found, compared.base, compared.other))
+    return verdicts
 
 
 def _verdict(compared: QuantileEstimate, margin: float, confidence: float) -> Verdict:
@@ -144,13 +141,17 @@ def _blocks(base: TimesSide, other: TimesSide) -> _Blocks | None:
         out = {number for number, pair in enumerate(pairs) if pair in disturbed}
     else:
         return None
-    kept = [n for n in range(count) if n not in out and base.parts[n] and other.parts[n]]
+    both = {
+        n: (ours, theirs)
+        for n in range(count)
+        if (ours := base.parts[n]) is not None and (theirs := other.parts[n]) is not None
+    }
+    kept = [sides for n, sides in both.items() if n not in out]
     # Where nothing is left the figures of all are shown, beside the reason.
-    shown = kept or [n for n in range(count) if base.parts[n] and other.parts[n]]
+    shown = kept or list(both.values())
     if not shown:
         return None
-    sides = ([total(base.parts[n]) for n in shown], [total(other.parts[n]) for n in shown])
-    return _Blocks(sides, count - len(kept), count)
+    return _Blocks(([ours for ours, _ in shown], [theirs for _, theirs in shown]), count - len(kept), count)
 
 
 def _responses(histograms: Sequence[Histogram]) -> Responses:
@@ -161,4 +162,4 @@ def _responses(histograms: Sequence[Histogram]) -> Responses:
     return Responses(longest.edges_seconds, counts)
 
 
-__all__ = ["QUANTILES", "TimesSide", "TimesVerdict", "judge_time", "side_of"]
+__all__ = ["QUANTILES", "TimesSide", "TimesVerdict", "judge_times", "part_of", "side_of"]

@@ -6,14 +6,21 @@ import math
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 
 from pgstrata.errors import Interrupted
-from pgstrata.process_end import may_end_process
+from pgstrata.process_end import (
+    CLEAR_SECONDS,
+    FIRST_SECONDS,
+    SAME_SECONDS,
+    SECOND_SECONDS,
+    call_after,
+    may_end_process,
+)
 from pgstrata.server.system.guard import end_claimed
 
 PATIENCE_SECONDS = 1.0
@@ -21,17 +28,6 @@ PATIENCE_SECONDS = 1.0
 
 AGAIN_SECONDS = 0.02
 """After which a signal is sent again whose exception was swallowed."""
-
-SAME_SECONDS = 0.1
-"""Signals that follow each other faster are one: a terminal and a program between send it both."""
-
-FIRST_SECONDS, SECOND_SECONDS = 3.8, 0.5
-"""How long pgstrata may clean up after the first signal, and after the second. Then every server is killed
-and this process ends; the next start removes what is left. So a command ends within 5 s of the first Ctrl-C
-and within 1 s of the second."""
-
-CLEAR_SECONDS = 0.4
-"""How long folders are cleared after that."""
 
 
 class Interrupts:
@@ -93,10 +89,8 @@ class Interrupts:
     def _end_after(self, seconds: float) -> None:
         if not may_end_process():
             return
-        timer = threading.Timer(seconds, self._end)
-        timer.daemon = True
         self._limits += 1
-        timer.start()
+        call_after(seconds, self._end)
 
     def _end(self) -> None:
         """Ends this process although it is not done with cleaning up."""
@@ -113,9 +107,7 @@ class Interrupts:
             self._former_hook(what)
             return
         self._raised = -math.inf
-        again = threading.Timer(AGAIN_SECONDS, self._send_again, (what.exc_value.signum,))
-        again.daemon = True
-        again.start()
+        call_after(AGAIN_SECONDS, partial(self._send_again, what.exc_value.signum))
 
     def _send_again(self, signum: int) -> None:
         if signal.getsignal(signum) == self._on_signal:  # not after the end, where it would kill

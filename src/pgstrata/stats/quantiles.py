@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pgstrata.stats.estimate import LEAST_BLOCKS, Array, Estimate, estimate_of_blocks
+from pgstrata.stats.verdict import Bounds
 
 LEAST_BEYOND = 20
 """Responses beyond the quantile, on each side, without which nothing is said of it."""
@@ -30,8 +31,6 @@ FURTHEST = math.log(1e4)
 
 STEPS = 32
 """Of a bisection: halves the range of logarithms to a hundred millionth."""
-
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class QuantileEstimate:
     difference. base, other: the quantiles in seconds. why_not: why there is no interval, else empty."""
 
     estimate: Estimate
-    interval: Interval
+    interval: tuple[float, float]
     p_value: float
     base: float
     other: float
@@ -72,13 +71,12 @@ def compare_quantiles(
     base: Responses,
     other: Responses,
     quantile: float,
-    interval_of: Callable[[Estimate], Interval],
-    p_value_of: Callable[[Estimate], float],
+    bounds_of: Callable[[Estimate], Bounds],
 ) -> QuantileEstimate | None:
     """Compares the quantiles (0 … 1; 1: the longest response of each block) of two sides.
 
-    interval_of, p_value_of: of a mean that may be 0, for the way in which was stopped. None without a block
-    in which both sides have responses. Raises ValueError for a quantile outside 0 … 1.
+    bounds_of: interval and p-value of a mean that may be 0, for the way in which measuring was stopped. None
+    without a block in which both sides have responses. Raises ValueError for a quantile outside 0 … 1.
     """
     if not 0 < quantile <= 1:
         raise ValueError(f"a quantile lies above 0 and not above 1: {quantile}")
@@ -89,8 +87,8 @@ def compare_quantiles(
         return None
     sides = _Side(base.chosen(list(used))), _Side(other.chosen(list(used)))
     if quantile == 1.0:
-        return _of_longest(*sides, interval_of, p_value_of)
-    return _of_quantiles(*sides, quantile, interval_of, p_value_of)
+        return _of_longest(*sides, bounds_of)
+    return _of_quantiles(*sides, quantile, bounds_of)
 
 
 class _Side:
@@ -135,8 +133,7 @@ def _of_quantiles(
     base: _Side,
     other: _Side,
     quantile: float,
-    interval_of: Callable[[Estimate], Interval],
-    p_value_of: Callable[[Estimate], float],
+    bounds_of: Callable[[Estimate], Bounds],
 ) -> QuantileEstimate:
     times = base.quantile(quantile), other.quantile(quantile)
     log = times[0] - times[1]
@@ -148,7 +145,7 @@ def _of_quantiles(
         return estimate_of_blocks(base.beyond(common) - other.beyond(common - log_ratio))
 
     def believed(log_ratio: float) -> bool:
-        low, high = interval_of(difference(log_ratio))
+        (low, high), _ = bounds_of(difference(log_ratio))
         return low <= 0.0 <= high
 
     even = difference(0.0)
@@ -161,9 +158,8 @@ def _of_quantiles(
         interval = (-math.inf, math.inf)
     else:
         interval = _end(believed, log, -FURTHEST), _end(believed, log, FURTHEST)
-    return QuantileEstimate(
-        known, interval, p_value_of(even), math.exp(times[0]), math.exp(times[1]), why_not
-    )
+    quantiles = math.exp(times[0]), math.exp(times[1])
+    return QuantileEstimate(known, interval, bounds_of(even)[1], *quantiles, why_not)
 
 
 def _common(base: _Side, other: _Side, quantile: float, log_ratio: float) -> float:
@@ -204,8 +200,7 @@ def _agreeing(base: _Side, other: _Side, quantile: float) -> int:
 def _of_longest(
     base: _Side,
     other: _Side,
-    interval_of: Callable[[Estimate], Interval],
-    p_value_of: Callable[[Estimate], float],
+    bounds_of: Callable[[Estimate], Bounds],
 ) -> QuantileEstimate:
     values = base.longest - other.longest
     e = estimate_of_blocks(values)
@@ -215,9 +210,11 @@ def _of_longest(
         agreeing=int((np.sign(values) == np.sign(e.log)).sum()),
         too_few=len(values) < LEAST_BLOCKS,
     )
-    interval = (-math.inf, math.inf) if e.too_few else interval_of(e)
+    interval, p_value = bounds_of(e)
+    if e.too_few:
+        interval = (-math.inf, math.inf)
     longest = math.exp(float(base.longest.mean())), math.exp(float(other.longest.mean()))
-    return QuantileEstimate(e, interval, p_value_of(e), *longest)
+    return QuantileEstimate(e, interval, p_value, *longest)
 
 
 __all__ = ["QuantileEstimate", "Responses", "compare_quantiles"]

@@ -40,7 +40,7 @@ from statistics import NormalDist
 
 from pgstrata.stats.distributions import exponential_integral, student_below, student_quantile
 from pgstrata.stats.estimate import AGREEMENT, DISAGREE, Array, Estimate, estimate
-from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, check_share, judge
+from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Bounds, Verdict, check_share, judge
 
 SPREAD = 0.1
 """Prior variance g of difference ÷ standard deviation of a pair.
@@ -84,11 +84,15 @@ def look(
     if e.n < first:
         verdict = judge(e, (-math.inf, math.inf), 1.0, margin=margin, confidence=confidence)
         return replace(verdict, reason=f"{e.n} of at least {first} pairs")
+    return judge(e, *bounds(e, span, confidence), margin=margin, confidence=confidence)
+
+
+def bounds(e: Estimate, span: float | None, confidence: float = CONFIDENCE) -> Bounds:
+    """Returns the interval of the log ratio and the p-value of no difference that hold at any look. span: as
+    in `look`."""
     if span is not None:
-        logs, p = interval_within(e, span, confidence), p_value_within(e, span)
-    else:
-        logs, p = interval(e, confidence), min(1.0, math.exp(-log_e_value(e)))
-    return judge(e, logs, p, margin=margin, confidence=confidence)
+        return interval_within(e, span, confidence), p_value_within(e, span)
+    return interval(e, confidence), min(1.0, math.exp(-log_e_value(e)))
 
 
 def interval_within(e: Estimate, span: float, confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -21,6 +21,9 @@ from pgstrata.stats.estimate import LEAST_BLOCKS, Array, Estimate, estimate
 
 Word = Literal["slower", "faster", "same", "unclear"]
 
+Bounds = tuple[tuple[float, float], float]
+"""An interval of the log ratio, and the p-value of no difference."""
+
 MARGIN = 0.02
 """Differences up to this share are not called slower or faster."""
 
@@ -82,7 +85,12 @@ def compare(
     decide whether to go on measuring makes its error rate wrong; `sequential.look` is for that.
     """
     e = estimate(base, other, blocks, by_totals)
-    return judge(e, interval(e, confidence), p_value(e), margin=margin, confidence=confidence)
+    return judge(e, *bounds(e, confidence), margin=margin, confidence=confidence)
+
+
+def bounds(e: Estimate, confidence: float = CONFIDENCE) -> Bounds:
+    """Returns the interval of the log ratio and the p-value of no difference, for a sample of fixed size."""
+    return interval(e, confidence), p_value(e)
 
 
 def interval(e: Estimate, confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -66,6 +66,7 @@ class Comparison:
         self.progress, self.interrupts = runs[0].progress, runs[0].interrupts
         self.participants = [Participant(run) for run in runs]
         settings, variants = self.settings, [run.planned.variant for run in runs]
+        self._times = tuple(name for name in settings.judge if name != "rate")
         self._alike = laid_out_alike(variants)
         self._anew = begins_anew(settings, runs[0].planned.workload, variants)
         self._planned_bytes = runs[0].planned.workload.cost.disk_bytes
@@ -81,7 +82,7 @@ class Comparison:
             turns=settings.turns,
             window_seconds=settings.window_seconds if settings.turns == "frozen" else None,
             layout="shared" if self._alike else "own",
-            judge=tuple(name for name in settings.judge if name != "rate"),
+            judge=self._times,
             times_margin=settings.times_margin,
         )
         for run in runs:
@@ -433,9 +434,7 @@ class Comparison:
         return used < self.settings.max_seconds and not (may_end and self._known())
 
     def _known(self) -> bool:
-        settings = self.settings
-        times = [name for name in settings.judge if name != "rate"]
-        return known(self.here, self.base, settings.margin, times, settings.times_margin)
+        return known(self.here, self.base, self.settings.margin, self._times, self.settings.times_margin)
 
 
 def _balanced(pairs: int) -> bool:

@@ -12,13 +12,14 @@ from pgstrata.errors import PgstrataError, ServerError
 from pgstrata.judge.disturbance import LEFT_OUT
 from pgstrata.judge.pairs import disturbed_pairs, left_out, pairs_of
 from pgstrata.judge.statements import Executions, RoundKey, Rounds, enough_known
-from pgstrata.judge.times import TimesSide, judge_time
+from pgstrata.judge.times import TimesSide, judge_times, part_of
 from pgstrata.measure.comparison.turns import waited_share
 from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.measure.step import StepResult
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.stats import sequential
+from pgstrata.store.histogram import Histogram
 from pgstrata.store.kept import KeptData
 from pgstrata.store.record import Slice, TurnKind
 from pgstrata.workload.core.language import Phase, Step
@@ -41,6 +42,7 @@ class Participant:
         self.cpus: set[int] = set()
         """These five are as in the step record, of the present step."""
         self.measurement: StepMeasurement | None = None
+        self._times: list[Histogram | None] = []
         self.error: PgstrataError | None = None
         self._log_tail = ""
         self._at = 0
@@ -136,6 +138,7 @@ class Participant:
     def begin(self, parts: int, turns: TurnKind) -> None:
         """The next step, which will be measured in so many parts at least."""
         self.turns, self.slices, self.blocks, self.span, self.cpus = turns, [], [], None, set()
+        self._times = []
         self.measurement = self.run.measurement(self._next_step(), self._order, parts=parts)
 
     def measure(self, step: Step, pair: int) -> None:
@@ -221,20 +224,12 @@ class Participant:
         }
 
     def times(self) -> TimesSide:
-        """The response times of the parts of the present step."""
+        """The response times of the parts of the present step; each part is read once."""
         parts = self.measurement.parts if self.measurement is not None else []
-        return TimesSide(
-            self,
-            [
-                [
-                    role.histogram
-                    for second in part.seconds
-                    for role in second.roles
-                    if role.name == part.record.role
-                ]
-                for part in parts
-            ],
-        )
+        for part in parts[len(self._times) :]:
+            own = (role for second in part.seconds for role in second.roles)
+            self._times.append(part_of([role.histogram for role in own if role.name == part.record.role]))
+        return TimesSide(self, self._times)
 
     def _next_step(self) -> Step:
         step = self.phase
@@ -269,8 +264,8 @@ def known(
     here: Sequence[Participant],
     base: str,
     margin: float,
-    times: Sequence[str] = (),
-    times_margin: float = 0.05,
+    times: Sequence[str],
+    times_margin: float,
 ) -> bool:
     """Whether every variant has its verdict on the present step against the base (against the first, without
     the base), on these response times, too, and of a replay every statement that weighs something has its
@@ -284,13 +279,11 @@ def known(
             return False
         if not sequential.look(*pairs_of(first, other), margin=margin, span=first.span).decided:
             return False
-        if not all(
-            (time := judge_time(name, [(first.times(), other.times())], watched=True, margin=times_margin))
-            is not None
-            and time.verdict.decided
-            for name in times
-        ):
-            return False
+        if times:
+            sides = [(first.times(), other.times())]
+            verdicts = judge_times(times, sides, watched=True, margin=times_margin)
+            if len(verdicts) < len(times) or not all(time.verdict.decided for time in verdicts):
+                return False
     others = [other for other in here if other is not first]
     disturbed = {other.label: other.disturbed_rounds(first) for other in others}
     rounds = {other.label: other.rounds() for other in others}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pgstrata import numbers
 from pgstrata.judge.compare import StepVerdict
 from pgstrata.judge.marks import Mark, verdict_mark
@@ -32,24 +34,47 @@ def query_table(results: RunSet, workload: WorkloadResults) -> Table | None:
     if not queries:
         return None
     one_step = len({step for _, step, _ in queries}) == 1
+    names = (query.step.removeprefix(f"{step}.") if one_step else query.step for _, step, query in queries)
+    rows = sorted(
+        ((variant, name, query) for (variant, _, query), name in zip(queries, names, strict=True)),
+        key=lambda row: _place(row[2]),
+    )
+    return verdict_table(
+        results,
+        workload,
+        rows,
+        name="query-verdicts",
+        title=f"Queries, each by itself: {workload.name} against {results.base}",
+        first="Query",
+        count="Pairs",
+        how=_HOW,
+    )
+
+
+def verdict_table(
+    results: RunSet,
+    workload: WorkloadResults,
+    rows: Sequence[tuple[str, str, StepVerdict]],
+    *,
+    name: str,
+    title: str,
+    first: str,
+    count: str,
+    how: str,
+) -> Table:
+    """A table of verdicts on times: those of the base and of the other, change, interval and word.
+
+    rows: variant, what is judged, and its verdict, at least one. first, count: titles of the first and last
+    column; how: with `{base}`, `{confidence}` and `{margin}`.
+    """
     several = len(results.others) > 1
-    rows = [
-        Row(
-            [
-                words(query.step.removeprefix(f"{step}.") if one_step else query.step),
-                *([words(variant)] if several else []),
-                *_cells(query),
-            ],
-            variant=variant,
-        )
-        for variant, step, query in sorted(queries, key=lambda each: _place(each[2]))
-    ]
-    confidence = f"{queries[0][2].verdict.confidence:.0%}".replace("%", " %")
+    verdict = rows[0][2].verdict
+    confidence = f"{100 * verdict.confidence:.0f} %"
     return Table(
-        "query-verdicts",
-        f"Queries, each by itself: {workload.name} against {results.base}",
+        name,
+        title,
         [
-            Column("query", "Query", align="left"),
+            Column(first.lower(), first, align="left"),
             *([Column("variant", "Variant", align="left")] if several else []),
             Column("base_ms", results.base if not several else "Base", "ms"),
             Column("ms", results.others[0] if not several else "Variant's", "ms"),
@@ -57,10 +82,13 @@ def query_table(results: RunSet, workload: WorkloadResults) -> Table | None:
             Column("relative", "Relative"),
             Column("interval", f"{confidence} interval"),
             Column("verdict", "Verdict", align="left", rule=True),
-            Column("pairs", "Pairs"),
+            Column(count.lower(), count),
         ],
-        rows,
-        _HOW.format(base=results.base, confidence=confidence, margin=f"{100 * results.margin:.3g}"),
+        [
+            Row([words(text), *([words(variant)] if several else []), *_cells(judged)], variant=variant)
+            for variant, text, judged in rows
+        ],
+        how.format(base=results.base, confidence=confidence, margin=f"{100 * verdict.margin:.3g}"),
         keys=(("workload", workload.name),),
         lead=2 if several else 1,
         legend=(("bad", "slower"), ("same", "the same"), ("good", "faster")),
@@ -89,7 +117,7 @@ def _cells(query: StepVerdict) -> list[Cell]:
     ratio = query.ratio
     bounded = _is_bounded(query)
     reach = f"{numbers.ratio(verdict.low)} – {numbers.ratio(verdict.high)}" if bounded else numbers.UNKNOWN
-    more = "" if bounded or ratio is None else ("≤ " if verdict.word == "slower" else "≥ ")
+    more = "" if bounded or not verdict.decided else ("≤ " if verdict.word == "slower" else "≥ ")
     return [
         _time(query.base_rate, query.ends[0]),
         _time(query.other_rate, query.ends[1]),
@@ -121,4 +149,4 @@ def _place(query: StepVerdict) -> tuple[int, float]:
     return _ORDER[word], ratio if word == "slower" else -ratio if word == "faster" else 0.0
 
 
-__all__ = ["change", "query_table", "verdict_cell"]
+__all__ = ["change", "query_table", "verdict_cell", "verdict_table"]
