@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from pgstrata.campaign.file.models import VERDICT_SLICE_SECONDS
 from pgstrata.campaign.file.reading import campaign_of
 from pgstrata.campaign.plan.order import BLOCK_SECONDS
+from pgstrata.campaign.study import VERDICT_SLICE_SECONDS
 from pgstrata.judge.pairs import pairs_of
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.self_comparison import LABELS, options_of

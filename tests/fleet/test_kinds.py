@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.errors import UsageError
 from pgstrata.fleet.kinds import divided, kind_of, parts

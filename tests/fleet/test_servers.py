@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.campaign.plan.runs import make_plan
 from pgstrata.errors import ServerError

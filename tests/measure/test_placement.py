@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.file.reading import campaign_of
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.placement import busy_connections, draw_cpus, pin

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from pgstrata.campaign.file.models import Campaign
+    from pgstrata.campaign.checked import Campaign
 
 RESULTS = Path("results")
 
@@ -183,7 +183,7 @@ class Asked:
             adhoc_campaign,
             read_campaign,
         )
-        from pgstrata.campaign.file.servers import divide_arguments
+        from pgstrata.campaign.named_servers import divide_arguments
 
         campaign, servers = divide_arguments(self.what or [], self.servers or [])
         workloads, sets = self.workloads or [], self.sets or []

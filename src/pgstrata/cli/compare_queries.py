@@ -113,7 +113,7 @@ def compare_queries(
 
 def _check_servers(queries: list[Path], servers: list[str] | None) -> None:
     """Raises UsageError if a server stands among the queries, or if there is no server."""
-    from pgstrata.campaign.file.servers import KINDS
+    from pgstrata.campaign.named_servers import KINDS
     from pgstrata.errors import UsageError
     from pgstrata.files.user_files import shown
 

@@ -10,7 +10,7 @@ from pgstrata.registry import capabilities, load
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pgstrata.campaign.file.models import Campaign
+    from pgstrata.campaign.checked import Campaign
     from pgstrata.cli.output import Format, TextOrJson, VerdictFormat
     from pgstrata.page.results import RunSet
     from pgstrata.store.choose import Side

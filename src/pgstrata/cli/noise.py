@@ -79,7 +79,7 @@ def noise(
       pgstrata noise --server pg:17 --by instructions
     """
     from pgstrata.campaign.file.reading import Overrides, campaign_of
-    from pgstrata.campaign.file.servers import single_server
+    from pgstrata.campaign.named_servers import single_server
     from pgstrata.campaign.plan.order import first_look
     from pgstrata.cli.compare import load_share
     from pgstrata.cli.output import print_json

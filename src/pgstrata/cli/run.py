@@ -37,7 +37,7 @@ from pgstrata.cli.quiet import progress_console
 from pgstrata.registry import capabilities, load
 
 if TYPE_CHECKING:
-    from pgstrata.campaign.file.models import Campaign
+    from pgstrata.campaign.checked import Campaign
     from pgstrata.campaign.plan.model import PlannedRun
     from pgstrata.campaign.plan.runs import Plan
     from pgstrata.measure.campaign import CampaignOutcome

@@ -10,7 +10,7 @@ import typer
 from pgstrata.cli.output import TextOrJson
 
 if TYPE_CHECKING:
-    from pgstrata.workload.catalog import Workload
+    from pgstrata.workload.catalog import WorkloadKind
 
 
 def workloads(
@@ -52,7 +52,7 @@ def workloads(
         print("\npgstrata workloads NAME shows scales and options")
 
 
-def _record(workload: Workload) -> dict[str, Any]:
+def _record(workload: WorkloadKind) -> dict[str, Any]:
     schema = workload.Options.model_json_schema()
     return {
         "name": workload.name,
@@ -64,7 +64,7 @@ def _record(workload: Workload) -> dict[str, Any]:
     }
 
 
-def _print_one(workload: Workload) -> None:
+def _print_one(workload: WorkloadKind) -> None:
     from pgstrata.campaign.file.reference import limits
 
     print(f"{workload.name}: {workload.summary}" + "\n\nscales (--scale NAME)" * bool(workload.scales))

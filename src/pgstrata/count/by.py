@@ -24,7 +24,7 @@ from pgstrata.store.counted import counted_runs
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pgstrata.campaign.file.models import Campaign
+    from pgstrata.campaign.checked import Campaign
 
 MARGIN = "0.2%"
 """Smallest difference that counts, where the command line names none."""

@@ -30,7 +30,7 @@ from pgstrata.cli.output import TextOrJson
 from pgstrata.cli.quiet import progress_console
 
 if TYPE_CHECKING:
-    from pgstrata.campaign.file.models import Campaign
+    from pgstrata.campaign.checked import Campaign
     from pgstrata.count.measure.count import CountOutcome
 
 
@@ -125,8 +125,8 @@ def with_count(campaign: Campaign, given: Mapping[str, object]) -> Campaign:
     """The campaign with what was given on the command line about counting. Raises UsageError."""
     from pydantic import ValidationError
 
-    from pgstrata.campaign.file.models import CountSpec
     from pgstrata.campaign.file.problems import explain
+    from pgstrata.campaign.study import CountSpec
 
     there = campaign.spec.count.model_dump() if campaign.spec.count else {}
     try:

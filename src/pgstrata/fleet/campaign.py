@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import PgstrataError

@@ -23,7 +23,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.driver.events import Second

@@ -14,7 +14,7 @@ from pgstrata.cli.output import TextOrJson, aligned, print_json
 from pgstrata.cli.quiet import progress_console
 
 if TYPE_CHECKING:
-    from pgstrata.campaign.file.models import Campaign
+    from pgstrata.campaign.checked import Campaign
 
 
 app = typer.Typer(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from pgstrata.campaign.file.models import Campaign, ChosenWorkload
+from pgstrata.campaign.checked import Campaign, ChosenWorkload
 from pgstrata.errors import UsageError
 from pgstrata.measure.two_servers import steps_of
 from pgstrata.suggest import meant

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.plan.runs import Plan, make_plan
 from pgstrata.fleet.kinds import divided
 from pgstrata.server.find.lookup import look_up

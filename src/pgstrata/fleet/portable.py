@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from pgstrata import numbers
-from pgstrata.campaign.file.models import BuildKeys, Campaign, ChosenWorkload
+from pgstrata.campaign.checked import Campaign, ChosenWorkload
 from pgstrata.campaign.file.reading import campaign_of
-from pgstrata.campaign.plan.model import Variant
+from pgstrata.campaign.plan.model import PlannedVariant
 from pgstrata.campaign.plan.runs import Plan
+from pgstrata.campaign.study import BuildKeys
 from pgstrata.errors import UsageError
 from pgstrata.files import digests
 from pgstrata.files.building import building, publish
@@ -109,7 +110,7 @@ def portable(plan: Plan, chosen: ChosenWorkload) -> Portable:
     return Portable(document=document, options=options, files=files.content, paths=paths)
 
 
-def _variant(variant: Variant, campaign: Campaign, files: _Files) -> Json:
+def _variant(variant: PlannedVariant, campaign: Campaign, files: _Files) -> Json:
     spec = variant.spec
     through = spec.through or ""
     for text in (shown_spec(spec.server), shown(through) if is_address(through) else ""):
@@ -202,7 +203,7 @@ def _with_paths(value: Any, paths: dict[str, str]) -> Any:
     return value
 
 
-def wanted_specs(variants: Sequence[Variant]) -> Iterator[tuple[int, str]]:
+def wanted_specs(variants: Sequence[PlannedVariant]) -> Iterator[tuple[int, str]]:
     """Number and spec of the first variant of each server and build."""
     seen: set[tuple[object, ...]] = set()
     for number, variant in enumerate(variants):

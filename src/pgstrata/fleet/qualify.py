@@ -6,9 +6,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pgstrata.campaign.file.models import VERDICT_SLICE_SECONDS, Campaign
+from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.plan.order import GAP, first_look
 from pgstrata.campaign.plan.runs import Plan
+from pgstrata.campaign.study import VERDICT_SLICE_SECONDS
 from pgstrata.errors import ServerError
 from pgstrata.fleet.tasks import Qualified, Qualify
 from pgstrata.measure.campaign import Conditions, data_root, execute

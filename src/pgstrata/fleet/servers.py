@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from msgspec import structs
 
-from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.checked import Campaign
 from pgstrata.errors import ServerError
 from pgstrata.files.building import building, publish
 from pgstrata.fleet import parcel

@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pgstrata import numbers
-from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.plan.kept_lines import kept_lines
 from pgstrata.campaign.plan.left_out import left_out_lines
 from pgstrata.campaign.plan.model import PlannedRun

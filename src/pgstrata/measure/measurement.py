@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import structs
 
-from pgstrata.campaign.file.models import CampaignSpec
+from pgstrata.campaign.study import Study
 from pgstrata.driver.client import Driver, driver_failure
 from pgstrata.driver.events import Done, Failure, Second, StatementDone, Stretch
 from pgstrata.driver.samples import samples
@@ -104,7 +104,7 @@ class RunContext:
     database: str
     builder: RunBuilder
     timings: Timings
-    settings: CampaignSpec
+    settings: Study
 
 
 @dataclass(frozen=True)

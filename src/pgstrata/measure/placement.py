@@ -14,7 +14,7 @@ import os
 import random
 from collections.abc import Iterable, Sequence
 
-from pgstrata.campaign.file.models import CampaignSpec
+from pgstrata.campaign.study import Study
 from pgstrata.observe.placement import fastest_cpus
 from pgstrata.store.record import Cpus
 from pgstrata.workload.core.language import Step
@@ -22,7 +22,7 @@ from pgstrata.workload.core.language import Step
 _dice = random.SystemRandom()
 
 
-def draw_cpus(step: Step, spec: CampaignSpec) -> tuple[int, ...]:
+def draw_cpus(step: Step, spec: Study) -> tuple[int, ...]:
     """Returns the CPUs that the drivers and backends of all participants share in one block of a step.
 
     Empty where the kernel places them: the campaign says so, or names the CPUs itself. A step in which one
@@ -58,7 +58,7 @@ def pin(pids: Iterable[int], cpus: Sequence[int]) -> None:
             continue
 
 
-def cpus_of(spec: CampaignSpec) -> Cpus:
+def cpus_of(spec: Study) -> Cpus:
     """Returns the CPUs that the campaign names, as its runs record them."""
     return Cpus(server=tuple(spec.server_cpus), driver=tuple(spec.driver_cpus))
 

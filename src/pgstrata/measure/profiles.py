@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pgstrata.campaign.file.models import ProfileSpec
+from pgstrata.campaign.study import ProfileSpec
 from pgstrata.driver.path import find_tools
 from pgstrata.errors import PgstrataError
 from pgstrata.judge.stacks import add_up, folded_text, parse_folded

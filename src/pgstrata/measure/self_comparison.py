@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pgstrata.campaign.file.models import VERDICT_SLICE_SECONDS, Campaign, VariantSpec
+from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.file.reading import campaign_of
+from pgstrata.campaign.study import VERDICT_SLICE_SECONDS, Variant
 from pgstrata.judge.pairs import Pairs, pairs_of
 from pgstrata.store import Run
 
@@ -55,7 +56,7 @@ def document(
     }
 
 
-def of_base(short: Json, campaign: Campaign, base: VariantSpec) -> Campaign:
+def of_base(short: Json, campaign: Campaign, base: Variant) -> Campaign:
     """The short campaign, with the base of another one as both of its clusters."""
     made = campaign_of(short)
     two = [base.model_copy(update={"label": label, "memory": None}) for label in LABELS]

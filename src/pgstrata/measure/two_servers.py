@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pgstrata.campaign.file.models import Campaign, ChosenWorkload
+from pgstrata.campaign.checked import Campaign, ChosenWorkload
 from pgstrata.campaign.file.reading import Overrides, campaign_of
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.errors import ServerError, StoreError, UsageError

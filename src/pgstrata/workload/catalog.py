@@ -14,9 +14,9 @@ from pgstrata.errors import UsageError
 from pgstrata.registry import capabilities, load
 from pgstrata.suggest import nearest
 from pgstrata.workload import plugin
-from pgstrata.workload.core.options import RunCost, Workload, WorkloadOptions
+from pgstrata.workload.core.options import RunCost, WorkloadKind, WorkloadOptions
 
-__all__ = ["RunCost", "Workload", "WorkloadOptions", "find", "is_known", "names", "own_names", "scale"]
+__all__ = ["RunCost", "WorkloadKind", "WorkloadOptions", "find", "is_known", "names", "own_names", "scale"]
 
 _CORE = {
     "insert": "pgstrata.workload.insert.steps:InsertBenchmark",
@@ -33,8 +33,8 @@ def _places() -> dict[str, str]:
 
 
 @cache
-def _shipped(name: str) -> Workload:
-    workload: Workload = load(_places()[name])()
+def _shipped(name: str) -> WorkloadKind:
+    workload: WorkloadKind = load(_places()[name])()
     return workload
 
 
@@ -53,7 +53,7 @@ def is_known(name: str) -> bool:
     return plugin.is_file(name) or name in names()
 
 
-def find(name: str, folder: Path | None = None) -> Workload:
+def find(name: str, folder: Path | None = None) -> WorkloadKind:
     """The workload of this name; UsageError lists the names, nearest first.
 
     folder: where files start that are named relative; None: where pgstrata is started. PluginError says what
@@ -70,7 +70,7 @@ def find(name: str, folder: Path | None = None) -> Workload:
     raise UsageError(f"There is no workload {name!r}.", f"{meant}Workloads: {', '.join(names())}.")
 
 
-def scale(workload: Workload, name: str) -> dict[str, Any]:
+def scale(workload: WorkloadKind, name: str) -> dict[str, Any]:
     """The options that `--scale name` stands for; UsageError lists the scales of the workload."""
     if name in workload.scales:
         return dict(workload.scales[name])

@@ -32,7 +32,7 @@ from pgstrata.workload.core.options import (
     OwnReport,
     RunCost,
     Selectable,
-    Workload,
+    WorkloadKind,
     WorkloadOptions,
 )
 
@@ -52,7 +52,7 @@ class PluginError(UsageError):
 
 
 class OutsideWorkload(NamedWorkload, Protocol):
-    """What somebody else's class is: a Workload whose phases are those for a version (170011 is 17.11)."""
+    """A class from outside: a WorkloadKind whose phases are those for a version (170011 is 17.11)."""
 
     def phases(self, options: Any, version_num: int) -> list[Phase]: ...
 
@@ -60,7 +60,7 @@ class OutsideWorkload(NamedWorkload, Protocol):
 class Plugin:
     """A workload from outside, and where its code is.
 
-    Has what a Workload has, and `only`, `part`, `extensions` and `report` where that one has them; each of
+    Has what a WorkloadKind has; `only`, `part`, `extensions` and `report` where the class has them. Each of
     them raises PluginError where the code raises anything but a PgstrataError. digest: of its source, empty
     where that is a package.
     """
@@ -124,12 +124,12 @@ class Plugin:
         return phase
 
 
-def blamed(workload: Workload) -> Context[None]:
+def blamed(workload: WorkloadKind) -> Context[None]:
     """Around code of a workload that is not called through it, say validators of its options."""
     return workload.blame() if isinstance(workload, Plugin) else nullcontext()
 
 
-def source_of(workload: Workload) -> str:
+def source_of(workload: WorkloadKind) -> str:
     """Digest of the source of a workload from a file; empty for others, which a release number stands for."""
     return workload.digest if isinstance(workload, Plugin) else ""
 

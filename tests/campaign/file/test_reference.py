@@ -8,9 +8,9 @@ import pytest
 from pydantic import BaseModel
 
 from pgstrata.campaign.file import reference
-from pgstrata.campaign.file.models import CampaignSpec, VariantSpec, WorkloadSpec
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.campaign.file.template import TEMPLATE
+from pgstrata.campaign.study import Study, Variant, Workload
 from pgstrata.workload import catalog
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,9 +25,9 @@ def test_the_page_is_current() -> None:
 def test_the_page_has_every_key() -> None:
     page = reference.page()
     models: list[type[BaseModel]] = [
-        CampaignSpec,
-        VariantSpec,
-        WorkloadSpec,
+        Study,
+        Variant,
+        Workload,
         *(catalog.find(n).Options for n in catalog.names()),
     ]
     for model in models:
@@ -51,7 +51,7 @@ def test_the_template_is_valid(tmp_path: Path) -> None:
 
 
 def test_every_key_of_the_template_is_explained() -> None:
-    for name in (*CampaignSpec.model_fields, *VariantSpec.model_fields, *WorkloadSpec.model_fields):
+    for name in (*Study.model_fields, *Variant.model_fields, *Workload.model_fields):
         assert (
             f"{name} =" in TEMPLATE
             or f"[[{name}]]" in TEMPLATE

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pgstrata.campaign.file.models import CampaignSpec, ProfileSpec
 from pgstrata.campaign.file.reading import Overrides, adhoc_campaign, read_campaign
+from pgstrata.campaign.study import ProfileSpec, Study
 from pgstrata.cli import main
 from pgstrata.errors import UsageError
 from pgstrata.server.features import NEWEST
@@ -120,7 +120,7 @@ def test_every_number_of_a_workload_has_two_limits(name: str) -> None:
 
 
 def test_every_number_of_a_campaign_has_two_limits() -> None:
-    assert _unlimited(CampaignSpec.model_json_schema()) == []
+    assert _unlimited(Study.model_json_schema()) == []
     assert _unlimited(ProfileSpec.model_json_schema()) == []
 
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgstrata.campaign.file.reading import read_campaign
-from pgstrata.campaign.plan.model import Variant
+from pgstrata.campaign.plan.model import PlannedVariant
 from pgstrata.campaign.plan.order import (
     WindowSchedule,
     begins_anew,
@@ -98,7 +98,7 @@ def anew_with(file: Path, *servers: Server, **of_each: Any) -> bool:
     """Whether the campaign would start these servers anew between blocks."""
     campaign = read_campaign(file)
     variants = [
-        Variant(campaign.variants[0], one, Resolved("plain"), one.label, **of_each) for one in servers
+        PlannedVariant(campaign.variants[0], one, Resolved("plain"), one.label, **of_each) for one in servers
     ]
     return begins_anew(campaign.spec, campaign.workloads[0], variants)
 

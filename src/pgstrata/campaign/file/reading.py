@@ -16,10 +16,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pgstrata.campaign.file.models import Campaign, CampaignSpec, ChosenWorkload, VariantSpec, expand
+from pgstrata.campaign.checked import Campaign, ChosenWorkload
 from pgstrata.campaign.file.problems import explain
-from pgstrata.campaign.file.servers import named_server
 from pgstrata.campaign.file.toml import parse, parse_value
+from pgstrata.campaign.named_servers import named_server
+from pgstrata.campaign.study import Study, Variant, expand
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import read_text, shown
 from pgstrata.server.cluster.initdb import check_initdb
@@ -31,7 +32,7 @@ from pgstrata.server.find.acquire import check_spec
 from pgstrata.server.find.sources import is_source
 from pgstrata.suggest import meant
 from pgstrata.workload import catalog
-from pgstrata.workload.core.options import Workload
+from pgstrata.workload.core.options import WorkloadKind
 from pgstrata.workload.plugin import Plugin, blamed
 
 DEFAULT_WORKLOAD = "insert"
@@ -147,9 +148,9 @@ def campaign_of(
 def _check(document: dict[str, Any], source: str, file: Path | None, overrides: Overrides) -> Campaign:
     document = _with(document, overrides)
     try:
-        spec = CampaignSpec.model_validate(document)
+        spec = Study.model_validate(document)
     except ValidationError as error:
-        raise explain(error, CampaignSpec, source) from error
+        raise explain(error, Study, source) from error
     if spec.until == "verdict" and spec.order != "interleaved":
         raise UsageError(
             f'{source}: until = "verdict" is for variants that take turns, not for order = "{spec.order}"',
@@ -210,7 +211,7 @@ def _with(document: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
     return document
 
 
-def _with_settings(variant: VariantSpec, settings: Sequence[str]) -> VariantSpec:
+def _with_settings(variant: Variant, settings: Sequence[str]) -> Variant:
     """Returns the variant with settings of the command line after its config. Raises UsageError."""
     for text in settings:
         if not is_setting(text):
@@ -225,7 +226,7 @@ def _with_settings(variant: VariantSpec, settings: Sequence[str]) -> VariantSpec
     return variant.model_copy(update={"config": [*variant.config, *settings]}) if settings else variant
 
 
-def _check_variant(variant: VariantSpec, file: Path | None) -> None:
+def _check_variant(variant: Variant, file: Path | None) -> None:
     beside = file.parent if file else Path.cwd()
     check_spec(variant.server)
     _check_foreign(variant)
@@ -241,7 +242,7 @@ def _check_variant(variant: VariantSpec, file: Path | None) -> None:
         find_fragment(fragment, beside)
 
 
-def _check_replicas(variant: VariantSpec) -> None:
+def _check_replicas(variant: Variant) -> None:
     if not variant.replicas:
         for key, given in (("replication", variant.replication), ("reads", variant.reads)):
             if given not in ("async", "primary"):
@@ -253,7 +254,7 @@ def _check_replicas(variant: VariantSpec) -> None:
 
 
 @contextmanager
-def _where(variants: Sequence[VariantSpec], index: int, spec: CampaignSpec, source: str) -> Iterator[None]:
+def _where(variants: Sequence[Variant], index: int, spec: Study, source: str) -> Iterator[None]:
     """Says of which variant a UsageError is."""
     try:
         yield
@@ -263,7 +264,7 @@ def _where(variants: Sequence[VariantSpec], index: int, spec: CampaignSpec, sour
         raise UsageError(f"{source}: {where}: {error.message}", error.hint) from error
 
 
-def _check_foreign(variant: VariantSpec) -> None:
+def _check_foreign(variant: Variant) -> None:
     """A server that runs already keeps the settings and the environment it has."""
     if not variant.server.startswith("dsn:"):
         return
@@ -285,7 +286,7 @@ def _check_foreign(variant: VariantSpec) -> None:
             )
 
 
-def _choose(spec: CampaignSpec, source: str, file: Path | None, overrides: Overrides) -> list[ChosenWorkload]:
+def _choose(spec: Study, source: str, file: Path | None, overrides: Overrides) -> list[ChosenWorkload]:
     sets = [_parse_set(text) for text in overrides.sets]
     # Files that workloads and their options name are looked for beside the campaign.
     beside = file.parent if file else Path.cwd()
@@ -334,7 +335,7 @@ def _choose(spec: CampaignSpec, source: str, file: Path | None, overrides: Overr
     return chosen
 
 
-def _label(workload: Workload) -> str:
+def _label(workload: WorkloadKind) -> str:
     return workload.label if isinstance(workload, Plugin) else workload.name
 
 

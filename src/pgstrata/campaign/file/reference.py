@@ -14,15 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from pgstrata.campaign.file.models import (
-    BuildKeys,
-    CampaignSpec,
-    CountSpec,
-    FleetSpec,
-    ProfileSpec,
-    VariantSpec,
-    WorkloadSpec,
-)
+from pgstrata.campaign.study import BuildKeys, CountSpec, FleetSpec, ProfileSpec, Study, Variant, Workload
 from pgstrata.workload import catalog
 from pgstrata.workload.core.options import WorkloadOptions
 
@@ -71,16 +63,15 @@ workload also has `seed`, the seed of its random streams.
 def page() -> str:
     """The whole page as Markdown."""
     parts = [HEAD]
-    parts.append("\n## Keys of the campaign\n\n" + _table(CampaignSpec))
+    parts.append("\n## Keys of the campaign\n\n" + _table(Study))
     parts.append("\n## `[profile]`\n\n" + _table(ProfileSpec))
     parts.append("\n## `[count]`\n\n" + _table(CountSpec))
     parts.append("\n## `[fleet]`\n\n" + _table(FleetSpec))
     parts.append(
-        "\n## `[[variants]]`\n\nEvery key of a build may stand here, too.\n\n"
-        + _table(VariantSpec, BuildKeys)
+        "\n## `[[variants]]`\n\nEvery key of a build may stand here, too.\n\n" + _table(Variant, BuildKeys)
     )
     parts.append("\n## `[builds.NAME]`\n\n" + _table(BuildKeys))
-    parts.append("\n## `[[workloads]]`\n\n" + _table(WorkloadSpec))
+    parts.append("\n## `[[workloads]]`\n\n" + _table(Workload))
     parts.append(MIDDLE)
     for name in catalog.own_names():
         workload = catalog.find(name)

@@ -7,9 +7,10 @@ import os
 from collections.abc import Sequence
 
 from pgstrata import numbers
-from pgstrata.campaign.file.models import Campaign, CampaignSpec, ChosenWorkload
-from pgstrata.campaign.plan.model import Variant
+from pgstrata.campaign.checked import Campaign, ChosenWorkload
+from pgstrata.campaign.plan.model import PlannedVariant
 from pgstrata.campaign.plan.order import SHORT_SECONDS, schedule_of
+from pgstrata.campaign.study import Study
 from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
 from pgstrata.server.cluster.storage import Storage
@@ -70,7 +71,7 @@ def check_delay(storage: Storage, config: Resolved, label: str) -> None:
         )
 
 
-def check_counted(campaign: Campaign, variants: Sequence[Variant]) -> None:
+def check_counted(campaign: Campaign, variants: Sequence[PlannedVariant]) -> None:
     """Raises UsageError where instructions would be counted of a variant that only delays, depends on another
     server, or has something before it."""
     if campaign.spec.count is None:
@@ -94,7 +95,7 @@ def check_counted(campaign: Campaign, variants: Sequence[Variant]) -> None:
             )
 
 
-def check_poolers(campaign: Campaign, variants: Sequence[Variant]) -> None:
+def check_poolers(campaign: Campaign, variants: Sequence[PlannedVariant]) -> None:
     """Raises UsageError where a pooler cannot do what a workload asks of its connections."""
     for variant in variants:
         through = variant.through
@@ -150,7 +151,7 @@ def _prepares(step: Step) -> bool:
     return any(of(document(role)) for role in step.spec().roles)
 
 
-def check_interleaved(chosen: ChosenWorkload, variants: Sequence[Variant], spec: CampaignSpec) -> None:
+def check_interleaved(chosen: ChosenWorkload, variants: Sequence[PlannedVariant], spec: Study) -> None:
     """Raises UsageError where variants cannot take turns at a workload as the campaign has it."""
     if len(variants) < 2:
         raise UsageError('order = "interleaved" needs at least two variants', "name another server or config")

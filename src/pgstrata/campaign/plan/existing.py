@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from pgstrata.campaign.file.models import ChosenWorkload
-from pgstrata.campaign.plan.model import PlannedRun, Variant
+from pgstrata.campaign.checked import ChosenWorkload
+from pgstrata.campaign.plan.model import PlannedRun, PlannedVariant
 from pgstrata.errors import UsageError
 from pgstrata.store import Results
 from pgstrata.store.read import BrokenRun, read_run
@@ -35,7 +35,7 @@ def with_existing(run: PlannedRun, results: Results) -> PlannedRun:
     return replace(run, existing=folder)
 
 
-def difference(variant: Variant, chosen: ChosenWorkload, record: RunRecord) -> str:
+def difference(variant: PlannedVariant, chosen: ChosenWorkload, record: RunRecord) -> str:
     """What a stored run was made with that this plan would do differently; empty if nothing."""
     for key, value in chosen.all_options.items():
         # An option that a later release added was at its default in the stored run.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgstrata.campaign.plan.model import Variant
+from pgstrata.campaign.plan.model import PlannedVariant
 from pgstrata.server.config.classes import class_of
 
 
-def left_out_lines(variants: Sequence[Variant]) -> list[str]:
+def left_out_lines(variants: Sequence[PlannedVariant]) -> list[str]:
     """Returns one line for each reason, with all settings that it holds for, and how to keep them."""
     names: dict[str, dict[str, list[str]]] = {}
     for variant in variants:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pgstrata
-from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.order import COPIED_BYTES, data_at, seconds_of
 from pgstrata.campaign.plan.resume import phases_of
+from pgstrata.campaign.study import Study
 from pgstrata.files import digests
 from pgstrata.server.cluster import loaded
 from pgstrata.server.find.model import Server
@@ -27,7 +27,7 @@ _WRITTEN = ("default_table_access_method", "default_toast_compression", "default
 """Settings that decide what is on disk. All others decide how it gets there."""
 
 
-def with_loaded(groups: Sequence[Sequence[PlannedRun]], spec: CampaignSpec) -> list[PlannedRun]:
+def with_loaded(groups: Sequence[Sequence[PlannedRun]], spec: Study) -> list[PlannedRun]:
     """The runs with the key of their data; `from_kept` where it is there already, or will be when their turn
     comes. groups: in the order in which they are made, each of those that are made together."""
     there: set[str] = set()
@@ -39,7 +39,7 @@ def with_loaded(groups: Sequence[Sequence[PlannedRun]], spec: CampaignSpec) -> l
     return found
 
 
-def _with_key(run: PlannedRun, spec: CampaignSpec, there: Collection[str]) -> PlannedRun:
+def _with_key(run: PlannedRun, spec: Study, there: Collection[str]) -> PlannedRun:
     made_of = data_made_of(run, spec) if spec.keep_loaded and not run.existing else None
     if made_of is None:
         return run
@@ -51,7 +51,7 @@ def _with_key(run: PlannedRun, spec: CampaignSpec, there: Collection[str]) -> Pl
     return replace(run, data_key=key, from_kept=from_kept, seconds=seconds)
 
 
-def data_made_of(run: PlannedRun, spec: CampaignSpec) -> dict[str, Any] | None:
+def data_made_of(run: PlannedRun, spec: Study) -> dict[str, Any] | None:
     """Everything that decides what is in the data folder when it is loaded; None where nothing is kept: there
     is no load, or the server is somebody else's or not there yet."""
     phases = phases_of(run)

@@ -8,7 +8,8 @@ from typing import Any
 
 from msgspec import structs, to_builtins
 
-from pgstrata.campaign.file.models import ChosenWorkload, VariantSpec
+from pgstrata.campaign.checked import ChosenWorkload
+from pgstrata.campaign.study import Variant
 from pgstrata.server.cluster.replica import Replicas, settings_for
 from pgstrata.server.cluster.storage import Storage
 from pgstrata.server.config.known import known_settings
@@ -21,7 +22,7 @@ from pgstrata.store.record import DelayRecord, PlaceRecord, ReplicasRecord, Stor
 
 
 @dataclass(frozen=True)
-class Variant:
+class PlannedVariant:
     """A variant of the campaign with its server found and its configuration resolved.
 
     number: from 0, in the campaign's order. memory: most bytes the server may use, None without a limit.
@@ -29,7 +30,7 @@ class Variant:
     extensions: that are made in its database, beside those it was built with.
     """
 
-    spec: VariantSpec
+    spec: Variant
     server: Server
     config: Resolved
     label: str
@@ -96,7 +97,7 @@ class PlannedRun:
     """
 
     key: RunKey
-    variant: Variant
+    variant: PlannedVariant
     workload: ChosenWorkload
     seconds: float
     disk_bytes: int

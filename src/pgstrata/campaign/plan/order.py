@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from pgstrata.campaign.file.models import CampaignSpec, ChosenWorkload
-from pgstrata.campaign.plan.model import PlannedRun, Variant
+from pgstrata.campaign.checked import ChosenWorkload
+from pgstrata.campaign.plan.model import PlannedRun, PlannedVariant
+from pgstrata.campaign.study import Study
 from pgstrata.driver.spec import WindowsSpec
 from pgstrata.layout import draw
 from pgstrata.stats.estimate import LEAST_BLOCKS
@@ -102,7 +103,7 @@ class Schedule:
     step: Step
 
 
-def schedule_of(step: Step, spec: CampaignSpec) -> Schedule:
+def schedule_of(step: Step, spec: Study) -> Schedule:
     """How a step takes turns; with `until = "verdict"` the count is not kept to."""
     if step.measured and step.single is not None:
         return Schedule("queries", spec.rounds, step)
@@ -208,7 +209,7 @@ def _nanoseconds(seconds: float) -> int:
     return round(seconds * 1e9)
 
 
-def longest(step: Step, spec: CampaignSpec, variants: int) -> float:
+def longest(step: Step, spec: Study, variants: int) -> float:
     """Most seconds measured of each variant at a step in windows, or in a round of it."""
     if spec.until == "verdict":
         return spec.max_seconds / variants
@@ -216,12 +217,12 @@ def longest(step: Step, spec: CampaignSpec, variants: int) -> float:
     return step.seconds
 
 
-def laid_out_alike(variants: Sequence[Variant]) -> bool:
+def laid_out_alike(variants: Sequence[PlannedVariant]) -> bool:
     """Whether all run the same programs, and the kernel lets their memory lie at the same places."""
     return len({(v.server.spec, v.server.bin_dir) for v in variants}) == 1 and draw() is not None
 
 
-def begins_anew(spec: CampaignSpec, workload: ChosenWorkload, variants: Sequence[Variant]) -> bool:
+def begins_anew(spec: Study, workload: ChosenWorkload, variants: Sequence[PlannedVariant]) -> bool:
     """Whether servers are started anew between the blocks of a step in windows.
 
     With a small margin always; else where a verdict is waited for that layouts of their own may turn, and it
@@ -268,7 +269,7 @@ def warmup_of_block(number: int, step: Step, *, data_bytes: int | None = None) -
     return step.warmup if number == 1 else AGAIN_SECONDS
 
 
-def warmed_up(step: Step, spec: CampaignSpec, first: bool) -> Step:
+def warmed_up(step: Step, spec: Study, first: bool) -> Step:
     """The step of one slice with its warm-up; first: of this cluster, whose caches are cold.
 
     A step that ends after its operations has none: the driver would count them off.
@@ -301,14 +302,14 @@ def data_at(phases: Sequence[Phase]) -> int:
     return next((i for i in range(loads, end) if loads and isinstance(phases[i], Work)), end)
 
 
-def data_of(variant: Variant) -> tuple[object, ...]:
+def data_of(variant: PlannedVariant) -> tuple[object, ...]:
     """What decides how a data folder is made and loaded; settings do not."""
     built = variant.server.built
     versions = tuple(one.sha256 for one in built.extensions) if built is not None else ()
     return variant.server.spec, tuple(variant.spec.initdb), variant.extensions, versions
 
 
-def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Variant]) -> PlannedRun:
+def interleaved_cost(run: PlannedRun, spec: Study, variants: Sequence[PlannedVariant]) -> PlannedRun:
     """The same run with the seconds and bytes it takes where variants take turns.
 
     With `until = "verdict"` the longest time.
@@ -342,8 +343,8 @@ def interleaved_cost(run: PlannedRun, spec: CampaignSpec, variants: Sequence[Var
 def share_in_turns(
     step: Step,
     chosen: ChosenWorkload,
-    spec: CampaignSpec,
-    variants: Sequence[Variant],
+    spec: Study,
+    variants: Sequence[PlannedVariant],
 ) -> float | None:
     """Returns each variant's share of the seconds that a step takes by the clock, with `until = "verdict"` at
     most; None where it takes no turns."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pgstrata
-from pgstrata.campaign.file.models import Campaign, ChosenWorkload
-from pgstrata.campaign.plan.model import Variant
+from pgstrata.campaign.checked import Campaign, ChosenWorkload
+from pgstrata.campaign.plan.model import PlannedVariant
 from pgstrata.store.record import Circumstances, Cpus, Host, Sizes
 
 
-def as_planned(campaign: Campaign, variant: Variant, chosen: ChosenWorkload) -> Circumstances:
+def as_planned(campaign: Campaign, variant: PlannedVariant, chosen: ChosenWorkload) -> Circumstances:
     """The circumstances of a run before anything was done: one that has failed, on a host that is not known.
     Who makes the run puts in what there was instead."""
     spec = campaign.spec

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pgstrata
-from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.order import data_at
+from pgstrata.campaign.study import Study
 from pgstrata.store import Results, kept
 from pgstrata.store.kept import KeptStep
 from pgstrata.workload.core.language import Phase, Step
@@ -46,7 +46,7 @@ def phases_of(run: PlannedRun) -> Sequence[Phase]:
     return [] if run.unable else run.workload.phases(run.variant.server.features)
 
 
-def with_kept(group: Sequence[PlannedRun], spec: CampaignSpec, results: Results) -> list[PlannedRun]:
+def with_kept(group: Sequence[PlannedRun], spec: Study, results: Results) -> list[PlannedRun]:
     """The runs of a comparison, or one alone, with the steps that earlier attempts have finished.
 
     A step counts where everything that decides it is the same now (campaign, config, server and its build,
@@ -75,7 +75,7 @@ def _leading(run: PlannedRun, results: Results) -> list[KeptStep]:
     return found
 
 
-def _made_of(run: PlannedRun, spec: CampaignSpec) -> str:
+def _made_of(run: PlannedRun, spec: Study) -> str:
     steps = [phase.spec() for phase in phases_of(run) if isinstance(phase, Step)]
     return kept.digest(
         {

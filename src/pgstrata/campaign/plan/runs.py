@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 
 from pgstrata import numbers
-from pgstrata.campaign.file.models import Campaign, ChosenWorkload, VariantSpec, config_suffix
-from pgstrata.campaign.file.servers import folder_names
+from pgstrata.campaign.checked import Campaign, ChosenWorkload
+from pgstrata.campaign.named_servers import folder_names
 from pgstrata.campaign.plan.checks import (
     check_counted,
     check_cpus,
@@ -23,9 +23,10 @@ from pgstrata.campaign.plan.checks import (
 )
 from pgstrata.campaign.plan.existing import with_existing
 from pgstrata.campaign.plan.loaded import with_loaded
-from pgstrata.campaign.plan.model import PlannedRun, Variant
+from pgstrata.campaign.plan.model import PlannedRun, PlannedVariant
 from pgstrata.campaign.plan.order import interleaved_cost, seconds_of
 from pgstrata.campaign.plan.resume import phases_of, with_kept
+from pgstrata.campaign.study import Variant, config_suffix
 from pgstrata.errors import UsageError
 from pgstrata.server.cluster.extensions import lacking
 from pgstrata.server.cluster.replica import Replicas, check_replicas
@@ -51,7 +52,7 @@ class Plan:
     """All runs of a campaign in the order in which they are made."""
 
     campaign: Campaign
-    variants: Sequence[Variant]
+    variants: Sequence[PlannedVariant]
     base: str
     runs: Sequence[PlannedRun]
 
@@ -141,7 +142,7 @@ def _without_kept(run: PlannedRun) -> PlannedRun:
     return replace(run, seconds=max(0.0, run.seconds - sum(map(seconds_of, steps)))) if steps else run
 
 
-def _unable(campaign: Campaign, variants: Sequence[Variant]) -> dict[tuple[str, str], str]:
+def _unable(campaign: Campaign, variants: Sequence[PlannedVariant]) -> dict[tuple[str, str], str]:
     """By labels of variant and workload why a server cannot run it: its version, or an extension it lacks.
 
     Raises NotInVersionError where no variant can: then there is nothing to compare it with.
@@ -161,7 +162,7 @@ def _unable(campaign: Campaign, variants: Sequence[Variant]) -> dict[tuple[str, 
     return found
 
 
-def _check_extensions(chosen: ChosenWorkload, variant: Variant) -> None:
+def _check_extensions(chosen: ChosenWorkload, variant: PlannedVariant) -> None:
     if names := lacking(variant.server, chosen.extensions):
         raise NotInVersionError(
             f"{chosen.label} needs the {numbers.plural('extension', len(names))} {', '.join(names)}, which "
@@ -170,10 +171,10 @@ def _check_extensions(chosen: ChosenWorkload, variant: Variant) -> None:
         )
 
 
-def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Server]) -> list[Variant]:
+def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Server]) -> list[PlannedVariant]:
     ram = psutil.virtual_memory().total
     servers: dict[tuple[str, Build | None], Server] = {}
-    variants: list[Variant] = []
+    variants: list[PlannedVariant] = []
     for spec in campaign.variants:
         wanted = (spec.server, campaign.build_of(spec))
         if wanted not in servers:
@@ -223,7 +224,9 @@ def _variants(campaign: Campaign, find_server: Callable[[str, Build | None], Ser
             )
         number = len(variants)
         variants.append(
-            Variant(spec, server, config, label, number, memory, through, storage, replicas, extensions)
+            PlannedVariant(
+                spec, server, config, label, number, memory, through, storage, replicas, extensions
+            )
         )
     return variants
 
@@ -253,12 +256,14 @@ def labels_of_alike(servers: Sequence[Server]) -> list[str]:
     return [server.label for server in servers]
 
 
-def _described(spec: VariantSpec) -> str:
+def _described(spec: Variant) -> str:
     built = f", built with {spec.build}" if spec.build else ""
     return f"{shown_spec(spec.server)} with {' + '.join(spec.config) or 'no config'}{built}"
 
 
-def _order(campaign: Campaign, variants: list[Variant]) -> list[tuple[Variant, ChosenWorkload, int]]:
+def _order(
+    campaign: Campaign, variants: list[PlannedVariant]
+) -> list[tuple[PlannedVariant, ChosenWorkload, int]]:
     repeats = range(1, campaign.spec.repeats + 1)
     if campaign.spec.order == "sequential":
         return [(v, w, r) for v in variants for w in campaign.workloads for r in repeats]
@@ -274,7 +279,7 @@ def _order(campaign: Campaign, variants: list[Variant]) -> list[tuple[Variant, C
 
 
 def _planned(
-    campaign: Campaign, variant: Variant, workload: ChosenWorkload, repeat: int, unable: str
+    campaign: Campaign, variant: PlannedVariant, workload: ChosenWorkload, repeat: int, unable: str
 ) -> PlannedRun:
     key = RunKey(campaign.name, variant.label, workload.label, repeat)
     if unable:
@@ -302,7 +307,7 @@ def _together(group: list[PlannedRun], results: Results) -> list[PlannedRun]:
     return [replace(run, existing=there[run.key]) for run in group]
 
 
-def _base(campaign: Campaign, variants: Sequence[Variant]) -> str:
+def _base(campaign: Campaign, variants: Sequence[PlannedVariant]) -> str:
     wanted = campaign.spec.base
     if wanted is None:
         return variants[0].label

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.order import data_at, schedule_of, seconds_of, share_in_turns
 from pgstrata.campaign.plan.resume import phases_of
 from pgstrata.campaign.plan.runs import Plan, groups
+from pgstrata.campaign.study import Study
 from pgstrata.workload.core.language import Step
 
 LOADING = "loading"
@@ -47,7 +47,7 @@ def units_of(plan: Plan) -> list[Unit]:
     return [Unit(runs, _stages(runs, spec)) for runs in together]
 
 
-def _stages(runs: Sequence[PlannedRun], spec: CampaignSpec) -> list[Stage]:
+def _stages(runs: Sequence[PlannedRun], spec: Study) -> list[Stage]:
     first, there = runs[0], {step.name for step in runs[0].kept}
     phases = phases_of(first)
     if first.from_kept:
@@ -63,7 +63,7 @@ def _stages(runs: Sequence[PlannedRun], spec: CampaignSpec) -> list[Stage]:
     return [Stage("", LOADING, max(0.0, rest)), *stages]
 
 
-def _stage(step: Step, runs: Sequence[PlannedRun], spec: CampaignSpec) -> Stage | None:
+def _stage(step: Step, runs: Sequence[PlannedRun], spec: Study) -> Stage | None:
     """None: it is part of the load of several variants, one after the other."""
     if spec.order != "interleaved":
         return Stage(step.name, "alone", seconds_of(step))

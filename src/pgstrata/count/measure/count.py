@@ -19,11 +19,12 @@ from msgspec import structs
 from rich.console import Console
 
 import pgstrata
-from pgstrata.campaign.file.models import Campaign, ChosenWorkload, CountSpec
+from pgstrata.campaign.checked import Campaign, ChosenWorkload
 from pgstrata.campaign.plan.existing import difference
-from pgstrata.campaign.plan.model import Variant
+from pgstrata.campaign.plan.model import PlannedVariant
 from pgstrata.campaign.plan.recorded import as_planned
 from pgstrata.campaign.plan.runs import Plan
+from pgstrata.campaign.study import CountSpec
 from pgstrata.count.measure.callgrind import CallGraph, mean
 from pgstrata.count.measure.choose import find_engine
 from pgstrata.count.measure.engine import Engine
@@ -193,7 +194,7 @@ class _Count:
         for label, why in unable.items():
             self._say(f"{label}, {self._label}: not counted: {why}")
 
-    def _is_there(self, key: RunKey, variant: Variant) -> bool:
+    def _is_there(self, key: RunKey, variant: PlannedVariant) -> bool:
         """Whether a finished run of this variant has counted all that is asked for, in the same way."""
         folder = self._results.find(key)
         found = read_run(folder) if folder is not None else None
@@ -207,7 +208,7 @@ class _Count:
             and (counted_.engine, counted_.simulated) == (self._engine.name, self._engine.simulated)
         )
 
-    def _variants(self) -> tuple[list[Variant], dict[str, str]]:
+    def _variants(self) -> tuple[list[PlannedVariant], dict[str, str]]:
         able, unable = [], {}
         for variant in self._plan.variants:
             try:
@@ -221,11 +222,11 @@ class _Count:
     def _wants(self, name: str) -> bool:
         return not self._wanted.steps or any(fnmatch.fnmatchcase(name, glob) for glob in self._wanted.steps)
 
-    def _planned(self, variant: Variant, length: Callable[[str], Length]) -> CountPlan:
+    def _planned(self, variant: PlannedVariant, length: Callable[[str], Length]) -> CountPlan:
         phases = self._chosen.workload.phases(self._chosen.options, variant.server.features)
         return plan_steps(phases, self._wants, length, marks=self._engine.marks)
 
-    def _check_steps(self, variant: Variant) -> None:
+    def _check_steps(self, variant: PlannedVariant) -> None:
         plan = self._planned(variant, lambda name: PILOT)
         if plan.steps:
             return
@@ -244,7 +245,7 @@ class _Count:
 
     # --- starts -------------------------------------------------------------------------------
 
-    def _measure(self, variants: Sequence[Variant]) -> dict[str, list[StartResult]]:
+    def _measure(self, variants: Sequence[PlannedVariant]) -> dict[str, list[StartResult]]:
         """All starts of each variant, until every step is known well enough."""
         starts: dict[str, list[StartResult]] = {v.label: [] for v in variants}
         # the base comes first
@@ -286,7 +287,7 @@ class _Count:
         return starts
 
     def _known(
-        self, name: str, starts: Mapping[str, Sequence[StartResult]], variants: Sequence[Variant]
+        self, name: str, starts: Mapping[str, Sequence[StartResult]], variants: Sequence[PlannedVariant]
     ) -> bool:
         """Whether the interval of every role's ratio to the base is at most the margin wide."""
         by_label = {label: _per_start(done, name) for label, done in starts.items()}
@@ -297,7 +298,7 @@ class _Count:
                     return False
         return True
 
-    def _kept(self, variant: Variant) -> list[StartResult]:
+    def _kept(self, variant: PlannedVariant) -> list[StartResult]:
         """The starts of this variant that a count that was stopped has kept. Those of the base say how many
         operations are counted; those of others with other numbers are of another count."""
         found = []
@@ -315,13 +316,13 @@ class _Count:
             self._say(f"{variant.label}, {self._label}: starts of {of} are kept: {len(found)}")
         return found
 
-    def _kept_in(self, variant: Variant) -> Path:
+    def _kept_in(self, variant: PlannedVariant) -> Path:
         """The folder of the starts that are kept of a variant."""
         if self._lasting is not None and variant.label == self._plan.base:
             return self._lasting
         return kept.folder_of(self._results.root, self._keys[variant.label])
 
-    def _made_of(self, variant: Variant) -> str:
+    def _made_of(self, variant: PlannedVariant) -> str:
         """Stands for all that decides what is counted."""
         return digest(
             {
@@ -336,7 +337,7 @@ class _Count:
             }
         )
 
-    def _together(self, work: Sequence[tuple[Variant, int, str | None]]) -> list[StartResult]:
+    def _together(self, work: Sequence[tuple[PlannedVariant, int, str | None]]) -> list[StartResult]:
         """Fresh starts side by side, one for each CPU. An interruption ends them all."""
         with self._interrupts.shield():
             pool = ThreadPoolExecutor(max(1, min(len(work), psutil.cpu_count() or 1)))
@@ -354,7 +355,7 @@ class _Count:
         finally:
             pool.shutdown(wait=True)
 
-    def _start(self, variant: Variant, number: int, last: str | None) -> StartResult:
+    def _start(self, variant: PlannedVariant, number: int, last: str | None) -> StartResult:
         """number: from 1; 0 is the first look. last: the step behind which nothing is left to be known."""
         start = FreshStart(
             self._campaign,
@@ -385,7 +386,7 @@ class _Count:
 
     # --- the record ---------------------------------------------------------------------------
 
-    def _store(self, variant: Variant, builder: RunBuilder, starts: Sequence[StartResult]) -> None:
+    def _store(self, variant: PlannedVariant, builder: RunBuilder, starts: Sequence[StartResult]) -> None:
         failed = next((start for start in starts if start.error is not None), None)
         plan = self._planned(variant, lambda name: self._lengths.get(name, PILOT))
         steps = [made for phase in plan.steps if (made := self._step(phase, starts, builder)) is not None]

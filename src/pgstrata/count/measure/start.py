@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import structs
 
-from pgstrata.campaign.file.models import Campaign, ChosenWorkload
-from pgstrata.campaign.plan.model import Variant
+from pgstrata.campaign.checked import Campaign, ChosenWorkload
+from pgstrata.campaign.plan.model import PlannedVariant
 from pgstrata.count.measure.callgrind import CallGraph
 from pgstrata.count.measure.engine import Engine, drive
 from pgstrata.count.measure.marks import CountableStep, Length, NotCountedError, apart, counted
@@ -162,7 +162,12 @@ class FreshStart:
     """A cluster of a variant from initdb to its end. `close` may be called from another thread."""
 
     def __init__(
-        self, campaign: Campaign, variant: Variant, chosen: ChosenWorkload, engine: Engine, folder: Path
+        self,
+        campaign: Campaign,
+        variant: PlannedVariant,
+        chosen: ChosenWorkload,
+        engine: Engine,
+        folder: Path,
     ) -> None:
         self._campaign, self._variant, self._chosen, self._engine = campaign, variant, chosen, engine
         self.cluster = Cluster(

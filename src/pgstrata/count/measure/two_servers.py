@@ -8,7 +8,7 @@ from statistics import mean
 
 from rich.console import Console
 
-from pgstrata.campaign.file.models import CountSpec
+from pgstrata.campaign.study import CountSpec
 from pgstrata.count.doubts import left_out
 from pgstrata.count.measure.count import count_campaign
 from pgstrata.count.verdicts import estimate_counts

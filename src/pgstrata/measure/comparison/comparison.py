@@ -20,7 +20,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.plan.order import (
     FROZEN_ROUNDS,
     TURN_SECONDS,

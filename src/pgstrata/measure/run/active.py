@@ -14,7 +14,7 @@ import psycopg
 from msgspec import structs
 
 from pgstrata import numbers
-from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.plan.loaded import data_made_of
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.order import data_at

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 
 from pgstrata import numbers
-from pgstrata.campaign.file.models import CampaignSpec
+from pgstrata.campaign.study import Study
 from pgstrata.errors import UsageError
 from pgstrata.page.results import RunSet, WorkloadResults
 from pgstrata.server.config.resolve import find_fragment
@@ -38,7 +38,7 @@ def settle(results: RunSet, workload: WorkloadResults) -> list[str]:
         return [_sentence(_command(results, runs, ["--repeats", "5"]), "about", seconds)]
     together = next((run.record.comparison for run in runs if run.record.comparison), None)
     if together is None:
-        most = CampaignSpec.model_fields["max_seconds"].default * len(workload.compared)
+        most = Study.model_fields["max_seconds"].default * len(workload.compared)
         seconds = most * AROUND + sum(_seconds(run) - _measured(run) for run in runs)
         return [_sentence(_command(results, runs, ["--until", "verdict"]), "at most", seconds)]
     longer = _longer(results, workload, together.margin)

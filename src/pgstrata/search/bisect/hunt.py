@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.file.reading import campaign_of
 from pgstrata.count.measure.two_servers import count_two
 from pgstrata.errors import BuildError, ServerError

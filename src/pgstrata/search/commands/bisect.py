@@ -213,7 +213,7 @@ def _line(
     server: str | None,
     variant: dict[str, Any],
 ) -> Range:
-    from pgstrata.campaign.file.servers import single_server
+    from pgstrata.campaign.named_servers import single_server
     from pgstrata.errors import UsageError
     from pgstrata.search.bisect import line
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.file.reading import Overrides, campaign_of
 from pgstrata.campaign.plan.order import AROUND_ROUND_SECONDS, COPIED_BYTES
 from pgstrata.campaign.plan.runs import labels_of_alike

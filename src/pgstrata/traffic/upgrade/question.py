@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pgstrata.campaign.file.servers import NamedServer, listed_servers, single_server
+from pgstrata.campaign.named_servers import NamedServer, listed_servers, single_server
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
 from pgstrata.server.find.acquire import check_spec

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pgstrata import numbers
-from pgstrata.campaign.file.models import Campaign
+from pgstrata.campaign.checked import Campaign
 from pgstrata.errors import ServerError, StoreError, UsageError
 from pgstrata.files import digests
 from pgstrata.files.ownership import own_folder

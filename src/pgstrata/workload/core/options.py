@@ -111,7 +111,7 @@ class NamedWorkload(Protocol):
     def estimate(self, options: Any) -> RunCost: ...
 
 
-class Workload(NamedWorkload, Protocol):
+class WorkloadKind(NamedWorkload, Protocol):
     """A named benchmark."""
 
     def phases(self, options: Any, server: Features) -> list[Phase]:

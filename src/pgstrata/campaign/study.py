@@ -17,25 +17,20 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PrivateAttr,
     model_validator,
 )
 
 from pgstrata import numbers
-from pgstrata.campaign.file.servers import named_server
+from pgstrata.campaign.named_servers import named_server
 from pgstrata.driver.spec import EngineChoice
-from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
 from pgstrata.server.cluster.delay import DelayedBy
 from pgstrata.server.config.resolve import is_setting
 from pgstrata.server.connect.poolers import KINDS
-from pgstrata.server.features import Features
-from pgstrata.server.find.recipe import DEFAULT, Build, find_build
+from pgstrata.server.find.recipe import DEFAULT
 from pgstrata.server.find.sources import is_source
-from pgstrata.store.record import OTHER_LOAD, MachineRecord
-from pgstrata.workload.core.language import Phase
-from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_SEED, NeedsExtensions, RunCost
-from pgstrata.workload.plugin import source_of
+from pgstrata.store.record import OTHER_LOAD
+from pgstrata.workload.core.options import LONGEST_SECONDS, MOST_SEED
 
 Order = Literal["sequential", "shuffled", "interleaved"]
 
@@ -79,11 +74,6 @@ def _hertz(value: float) -> float:
 
 SLOWEST_HERTZ = 0.01
 """Less often than every hundred seconds is never, in most steps."""
-
-ALIASES = {"pgvector": "vector"}
-"""Extensions that are better known by the name of their project."""
-
-_EXTENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -148,7 +138,7 @@ class BuildKeys(Strict):
         return {k: v for k in BuildKeys.model_fields if (v := getattr(self, k)) is not None}
 
 
-class VariantSpec(BuildKeys):
+class Variant(BuildKeys):
     """One thing to compare: a server with a configuration."""
 
     server: str = Field(
@@ -276,7 +266,7 @@ class VariantSpec(BuildKeys):
         return {name: str(value) for name, value in self.pooler.items()}
 
 
-class WorkloadSpec(Strict):
+class Workload(Strict):
     """One benchmark and its options."""
 
     name: str = Field(description="A name that `pgstrata workloads` lists, or `FILE.py:CLASS`.")
@@ -415,7 +405,7 @@ def _switched(value: object) -> object:
     return value
 
 
-class CampaignSpec(Strict):
+class Study(Strict):
     """Variants × workloads × repeats, and how to run them."""
 
     name: str | None = Field(
@@ -627,7 +617,7 @@ class CampaignSpec(Strict):
             'Stacks for `servers`: `["cached-by-pg", ["cached-by-pg", "a1"]]` are two. Default: `default`.'
         ),
     )
-    variants: list[VariantSpec] = Field(
+    variants: list[Variant] = Field(
         default=[],
         max_length=MOST_VARIANTS,
         description="What to compare, a table each, after those of `servers`.",
@@ -640,7 +630,7 @@ class CampaignSpec(Strict):
         default=[],
         description="Builds of every source tree in `servers`: two names make two variants of each.",
     )
-    workloads: list[WorkloadSpec] = Field(
+    workloads: list[Workload] = Field(
         default=[],
         max_length=MOST_WORKLOADS,
         description="What to run on each variant, a table each.",
@@ -667,11 +657,7 @@ def _has_replicas(variant: Any) -> bool:
     return bool(variant.get("replicas") if isinstance(variant, dict) else getattr(variant, "replicas", 0))
 
 
-def _without(keys: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in keys.items() if key != name}
-
-
-def expand(spec: CampaignSpec) -> list[VariantSpec]:
+def expand(spec: Study) -> list[Variant]:
     """The variants in their order: `servers` × `configs` first, then `variants`.
 
     Raises ValueError where they are too many, or too many runs come of them.
@@ -685,7 +671,7 @@ def expand(spec: CampaignSpec) -> list[VariantSpec]:
     if (runs := number * len(spec.workloads) * spec.repeats) > MOST_RUNS:
         raise ValueError(f"{runs:,} runs; a campaign has at most {MOST_RUNS:,}")
     product = [
-        VariantSpec(server=server.spec, config=stack, build=build, label=label_of(server.label, build, stack))
+        Variant(server=server.spec, config=stack, build=build, label=label_of(server.label, build, stack))
         for server, names in zip(servers, builds, strict=True)
         for build in names
         for stack in stacks
@@ -711,124 +697,3 @@ def config_suffix(stack: Sequence[str]) -> str:
         for name in stack
     ]
     return "." + ".".join(names or ["own"])
-
-
-class Campaign(BaseModel):
-    """A campaign that is whole: named, its workloads found, their options checked."""
-
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
-
-    name: str
-    file: Path | None
-    spec: CampaignSpec
-    variants: list[VariantSpec]
-    workloads: list[ChosenWorkload]
-    machine: MachineRecord | None = None
-    """Of a fleet, where its runs are measured; None for a local run."""
-
-    @property
-    def folder(self) -> Path:
-        """Where relative paths of fragments, trees and patches start."""
-        return self.file.parent if self.file else Path.cwd()
-
-    def extensions_of(self, variant: VariantSpec) -> tuple[str, ...]:
-        """Extensions that a variant's server has to have by itself, as CREATE EXTENSION takes them: those of
-        `extensions` that are no folders. Raises UsageError for a server that somebody else runs."""
-        names = [text for text in variant.extensions or [] if self.names_extension(text)]
-        if names and variant.server.startswith("dsn:"):
-            raise UsageError(
-                "`extensions` cannot be set for a dsn: server: nothing is installed or made in it",
-                "leave it out; what a workload needs is looked for there",
-            )
-        return tuple(dict.fromkeys(ALIASES.get(name, name) for name in names))
-
-    def names_extension(self, text: str) -> bool:
-        """Whether this one of a variant's `extensions` is one that its server has anyway, and no folder."""
-        return bool(_EXTENSION.fullmatch(text)) and not (self.folder / text / "Makefile").is_file()
-
-    def build_of(self, variant: VariantSpec) -> Build | None:
-        """What a variant's tree is built with; None for a server that is not built.
-
-        Raises UsageError for a build that nobody has, or patches that are not there.
-        """
-        given = variant.build_keys()
-        if variant.extensions is not None:
-            folders = [text for text in variant.extensions if not self.names_extension(text)]
-            given = {**given, "extensions": folders} if folders else _without(given, "extensions")
-        if not is_source(variant.server):
-            key = "build" if variant.build else next(iter(given), None)
-            if key:
-                advice = "name a source tree: release:17.11, tar:FILE, src:DIR or git:DIR#REF"
-                if key == "extensions" and variant.server.startswith("path:"):
-                    advice += "; or make USE_PGXS=1 PG_CONFIG=DIR/bin/pg_config install, and its name here"
-                raise UsageError(
-                    f"`{key}` is for servers that are built, not for {variant.server.partition(':')[0]}:",
-                    advice,
-                )
-            return None
-        name = variant.build or DEFAULT
-        if name in self.spec.builds:
-            build = Build(name).with_keys(self.spec.builds[name].build_keys(), self.folder, name)
-        else:
-            build = find_build(name, {own: Build(own) for own in self.spec.builds})
-        if not given:
-            return build
-        return build.with_keys(given, self.folder, f"{variant.build}+own" if variant.build else "own")
-
-
-class ChosenWorkload(BaseModel):
-    """A workload of the catalog with its checked options."""
-
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
-
-    label: str
-    workload: Any
-    options: Any
-    recorded: dict[str, Any] | None = None
-    """What runs record as the options, where the files they name lie elsewhere while they are read."""
-    _phases: dict[Features, Sequence[Phase]] = PrivateAttr(default_factory=dict)
-    _cost: RunCost | None = PrivateAttr(None)
-    _extensions: Sequence[str] | None = PrivateAttr(None)
-
-    def phases(self, server: Features) -> Sequence[Phase]:
-        """The phases on servers with these features, to look at: those of TPC-DS take half a second, and a
-        plan asks many times. Who carries them out asks the workload for some of its own.
-
-        Raises NotInVersionError where such a server cannot do what the options ask for.
-        """
-        if server not in self._phases:
-            self._phases[server] = self.workload.phases(self.options, server)
-        return self._phases[server]
-
-    @property
-    def cost(self) -> RunCost:
-        """Of one run, as far as is known before anything ran; the same on every version."""
-        if self._cost is None:
-            self._cost = self.workload.estimate(self.options)
-        return self._cost
-
-    @property
-    def extensions(self) -> Sequence[str]:
-        """Those that a server must have."""
-        if self._extensions is None:
-            wanted = isinstance(self.workload, NeedsExtensions)
-            self._extensions = self.workload.extensions(self.options) if wanted else ()
-        return self._extensions
-
-    @property
-    def all_options(self) -> dict[str, Any]:
-        """Every option, defaults included, as plain JSON values."""
-        if self.recorded is not None:
-            return dict(self.recorded)
-        return dict(self.options.model_dump(mode="json"))
-
-    def identity(self) -> dict[str, Any]:
-        """What stands for the workload where it is asked whether something was measured with the same."""
-        return {
-            "workload": self.workload.name,
-            "options": self.all_options,
-            "source": source_of(self.workload),
-        }
-
-
-Campaign.model_rebuild()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pgstrata.campaign.file.models import CampaignSpec
 from pgstrata.campaign.file.reading import Overrides, adhoc_campaign
-from pgstrata.campaign.file.servers import divide_arguments, folder_names, listed_servers, named_server
+from pgstrata.campaign.named_servers import divide_arguments, folder_names, listed_servers, named_server
+from pgstrata.campaign.study import Study
 from pgstrata.errors import UsageError
 
 
@@ -111,7 +111,7 @@ def test_a_campaign_file_stands_alone() -> None:
         divide_arguments(["study.toml", "pg:17"], [])
 
 
-def compared(*servers: str, **more: Any) -> CampaignSpec:
+def compared(*servers: str, **more: Any) -> Study:
     return adhoc_campaign(Overrides(servers=servers, compares=True, **more)).spec
 
 
