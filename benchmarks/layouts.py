@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from pgstrata.campaign.file.reading import campaign_of
+from pgstrata.campaign.file.reading import check_study
 from pgstrata.campaign.plan.order import BLOCK_SECONDS
-from pgstrata.campaign.study import VERDICT_SLICE_SECONDS
+from pgstrata.campaign.study import VERDICT_SLICE_SECONDS, Study, Variant, Workload
 from pgstrata.judge.pairs import pairs_of
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.self_comparison import LABELS, options_of
@@ -68,17 +68,15 @@ def measured(
 ) -> tuple[StepRecord, StepRecord]:
     """Both sides of the step. Raises SystemExit where memory was not laid out as was meant."""
     options = {**options_of(given.step, given.rows), "read_seconds": BLOCK_SECONDS * given.starts}
-    campaign = campaign_of(
-        {
-            "name": f"layouts {layout}",
-            "order": "interleaved",
-            "slice_seconds": VERDICT_SLICE_SECONDS,
-            "margin": MARGIN,
-            "variants": [{"server": s, "label": label} for s, label in zip(servers, LABELS, strict=True)],
-            "workloads": [{"name": "sysbench", "options": options}],
-        }
+    study = Study(
+        name=f"layouts {layout}",
+        order="interleaved",
+        slice_seconds=VERDICT_SLICE_SECONDS,
+        margin=MARGIN,
+        variants=[Variant(server=s, label=label) for s, label in zip(servers, LABELS, strict=True)],
+        workloads=[Workload(name="sysbench", options=options)],
     )
-    execute(campaign, Results(place), Console(stderr=True))
+    execute(check_study(study), Results(place), Console(stderr=True))
     runs = {run.variant: run for run in Results(place).runs()}
     for run in runs.values():
         comparison = run.record.comparison

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pgstrata.campaign.file.reading import campaign_of
+from pgstrata.campaign.file.reading import check_study
+from pgstrata.campaign.study import Study, Variant, Workload
 from pgstrata.judge.compare import compare_all
 from pgstrata.judge.spread import NOISE, spread_of
 from pgstrata.measure.campaign import execute
@@ -60,17 +61,15 @@ def measure(root: Path, given: argparse.Namespace, name: str, labels: list[str],
         "rows": given.rows, "steps": [STEP], "read_seconds": given.seconds, "warmup": 1,
         "cache_seconds": 0, "settle_base": 0,
     }  # fmt: skip
-    campaign = campaign_of(
-        {
-            "name": name,
-            "results": str(root),
-            "repeats": repeats,
-            "order": "shuffled",
-            "variants": [{"server": given.server, "label": label} for label in labels],
-            "workloads": [{"name": "sysbench", "options": options}],
-        }
+    study = Study(
+        name=name,
+        results=str(root),
+        repeats=repeats,
+        order="shuffled",
+        variants=[Variant(server=given.server, label=label) for label in labels],
+        workloads=[Workload(name="sysbench", options=options)],
     )
-    execute(campaign, Results(root), Console(stderr=True))
+    execute(check_study(study), Results(root), Console(stderr=True))
     return [run for run in Results(root).runs() if run.campaign == name and run.done]
 
 

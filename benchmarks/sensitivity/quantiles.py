@@ -15,6 +15,7 @@ from collections import Counter
 import numpy as np
 
 from pgstrata.judge.times import QUANTILES
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.estimate import Array
 from pgstrata.stats.quantiles import Responses, compare_quantiles
 from pgstrata.stats.verdict import bounds, judge
@@ -54,7 +55,7 @@ def main() -> None:
                 if math.isfinite(low):
                     known += 1
                     misses += not low <= 0.0 <= high
-                words[judge(result.estimate, (low, high), result.p_value, margin=MARGIN).word] += 1
+                words[judge(result.estimate, (low, high), result.p_value, Criterion(MARGIN)).word] += 1
             wrong = words["slower"] + words["faster"]
             print(
                 f"| {blocks} | {responses:,} | {name} | {misses} of {known} | {wrong} of {arguments.count} |"

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.campaign.study import Variant
 from pgstrata.cli.main import invoke
 from pgstrata.errors import UsageError
 from pgstrata.measure.two_servers import TwoServers
 from pgstrata.search.bisect.hunt import SearchSettings
 from pgstrata.search.commands.bisect import work_of
 
-VARIANT = {"server": "pg:17"}
+VARIANT = Variant(server="pg:17")
 
 
 def two(keep: list[str] | None) -> TwoServers:
@@ -55,6 +56,6 @@ def test_commands_say_what_they_cannot_keep(
 def test_the_settings_of_a_search_are_those_of_its_work(tmp_path: Path) -> None:
     from pgstrata.search.bisect import line
 
-    ends = line.configs(["default", "default+a1"], dict(VARIANT))
+    ends = line.configs(["default", "default+a1"], VARIANT)
     search = SearchSettings(ends, two(["archive_command"]).work, tmp_path, 0.01, None, False, "rate")
     assert search.question()["keep_settings"] == ["archive_command"]

@@ -23,6 +23,7 @@ from pgstrata.count.verdicts import (
     precise,
     sentence,
 )
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import interval, judge, p_value
 from pgstrata.store.choose import Side
 from pgstrata.store.names import RunKey
@@ -33,7 +34,7 @@ from support.runs import make_run
 
 def word(base: list[float], other: list[float], margin: float = 0.002) -> str:
     found = estimate_counts(base, other)
-    return judge(found, interval(found), p_value(found), margin=margin).word
+    return judge(found, interval(found), p_value(found), Criterion(margin)).word
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,11 @@ import random
 from collections.abc import Sequence
 
 from pgstrata.judge.alone import AloneTurns, agreed, alone_in, judge_alone
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import Verdict, compare
 from pgstrata.store.record import AloneRecord, AloneRecords, Slice
+
+FIVE_PER_CENT = Criterion(0.05)
 
 
 def turns(rate: float, count: int, *, seed: int, load: float | None = None) -> tuple[Slice, ...]:
@@ -27,13 +30,13 @@ def beside(factor: float) -> Verdict:
     """A verdict of rounds: the other takes so many times as long."""
     dice = random.Random(1)
     base = [100.0 * dice.lognormvariate(0, 0.01) for _ in range(12)]
-    return compare(base, [rate / factor for rate in base], margin=0.05)
+    return compare(base, [rate / factor for rate in base], criterion=FIVE_PER_CENT)
 
 
 def test_both_have_to_say_the_same() -> None:
     for factor, word in ((1.5, "slower"), (1.0, "unclear"), (0.7, "unclear")):
         both = records(turns(100, 20, seed=1)), records(turns(100 / factor, 20, seed=2)), 0.25
-        alone = alone_in("#1 s", [both], 0.05, 0.95)
+        alone = alone_in("#1 s", [both], FIVE_PER_CENT)
         found = agreed(beside(1.4), alone)
         assert (found.word, found.aside) == (word, word == "unclear"), factor
         # Figures are those of the rounds, whatever the word.
@@ -44,21 +47,21 @@ def test_both_have_to_say_the_same() -> None:
 
 def test_what_was_not_executed_alone_is_not_known() -> None:
     nothing = records((), "the time for it was over (60.0 s)")
-    found = agreed(beside(1.4), alone_in("#1 s", [(nothing, nothing, 0.25)], 0.05, 0.95))
+    found = agreed(beside(1.4), alone_in("#1 s", [(nothing, nothing, 0.25)], FIVE_PER_CENT))
     assert found.word == "unclear"
     assert found.reason.endswith(", and not executed alone: the time for it was over (60.0 s)")
-    other = agreed(beside(0.6), alone_in("#2 t", [(nothing, nothing, 0.25)], 0.05, 0.95))
+    other = agreed(beside(0.6), alone_in("#2 t", [(nothing, nothing, 0.25)], FIVE_PER_CENT))
     assert other.reason.startswith("faster beside") and other.reason.endswith(", and not executed alone")
 
 
 def test_few_or_disturbed_pairs_say_nothing() -> None:
     few = [(AloneTurns(turns(100, 8, seed=1)), AloneTurns(turns(50, 8, seed=2)))]
-    assert judge_alone(few, 0.05, 0.95).word == "unclear"
+    assert judge_alone(few, FIVE_PER_CENT).word == "unclear"
     busy = [(AloneTurns(turns(100, 20, seed=1, load=0.9)), AloneTurns(turns(50, 20, seed=2, load=0.0)))]
-    assert judge_alone(busy, 0.05, 0.95).n == 0
+    assert judge_alone(busy, FIVE_PER_CENT).n == 0
     allowed = [(AloneTurns(one.slices, 0.95), AloneTurns(two.slices, 0.95)) for one, two in busy]
-    assert judge_alone(allowed, 0.05, 0.95).word == "slower"
+    assert judge_alone(allowed, FIVE_PER_CENT).word == "slower"
     sides = (records(few[0][0].slices), records(few[0][1].slices), 0.25)
-    found = agreed(beside(1.4), alone_in("#1 s", [sides], 0.05, 0.95))
+    found = agreed(beside(1.4), alone_in("#1 s", [sides], FIVE_PER_CENT))
     assert found.word == "unclear"
     assert ", not known alone (" in found.reason and " in 8 pairs)" in found.reason

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgstrata.judge.compare import SideComparison, StepVerdict, compare_all
+from pgstrata.judge.compare import Comparison, StepVerdict, compare_all
 from pgstrata.judge.summary import summarise
 from pgstrata.page.results import read_results
 from pgstrata.report.verdicts import evidence, notes, sentence
@@ -16,13 +16,13 @@ from support.machines import STEP, study
 from support.runs import make_run
 
 
-def compared(runs: list[Run]) -> SideComparison:
+def compared(runs: list[Run]) -> Comparison:
     sides = [Side(name, tuple(r for r in runs if r.variant == name)) for name in ("base", "other")]
     (found,) = compare_all(sides[0], sides[1:], steps=[STEP])
     return found
 
 
-def only(found: SideComparison) -> StepVerdict:
+def only(found: Comparison) -> StepVerdict:
     (step,) = found.steps
     return step
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pgstrata.judge.compare import SideComparison, StepVerdict, compare_all
+from pgstrata.judge.compare import Comparison, StepVerdict, compare_all
 from pgstrata.judge.single_queries import in_order
 from pgstrata.report import verdicts
 from pgstrata.report.sections.query_verdicts import change
@@ -49,7 +49,7 @@ def run_of(variant: str, *queries: QueryTurns, **changes: Any) -> Run:
 
 def compared(
     base: list[QueryTurns], other: list[QueryTurns], **options: Any
-) -> tuple[SideComparison, dict[str, StepVerdict]]:
+) -> tuple[Comparison, dict[str, StepVerdict]]:
     sides = Side("old", (run_of("old", *base),)), Side("new", (run_of("new", *other),))
     (comparison,) = compare_all(sides[0], [sides[1]], **options)
     return comparison, {each.step.removeprefix("queries."): each for each in comparison.judged}

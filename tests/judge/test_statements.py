@@ -17,9 +17,12 @@ from pgstrata.judge.statements import (
     judge_statements,
     totals,
 )
+from pgstrata.stats.criterion import Criterion
 from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import Disturbance, Slice
 from support.records import comparison_record, step_record, stored_run
+
+FIVE_PER_CENT = Criterion(0.05)
 
 
 def rounds(
@@ -40,14 +43,17 @@ BASE = {"much": 0.010, "little": 0.0001, "steady": 0.005}
 
 
 def judged(base: Rounds, other: Rounds, *, watched: bool = False) -> dict[str, str]:
-    found = judge_statements(base, {"new": other}, watched=watched, margin=0.05)["new"]
+    found = judge_statements(base, {"new": other}, watched=watched, criterion=FIVE_PER_CENT)["new"]
     return {one.name: one.verdict.word for one in found}
 
 
 def test_the_slower_one_is_told_from_those_that_are_the_same() -> None:
     base = rounds(BASE, 12, seed=1)
     found = judge_statements(
-        base, {"new": rounds({**BASE, "little": 0.0004}, 12, seed=2)}, watched=False, margin=0.05
+        base,
+        {"new": rounds({**BASE, "little": 0.0004}, 12, seed=2)},
+        watched=False,
+        criterion=FIVE_PER_CENT,
     )["new"]
     words = {one.name: one.verdict.word for one in found}
     assert words == {"much": "same", "little": "slower", "steady": "same"}
@@ -117,11 +123,11 @@ def test_measuring_goes_on_for_what_weighs_and_not_for_trifles() -> None:
     }
     other = rounds(quiet, 30, seed=2, noise=0.01)
     assert judged(base, other, watched=True)["trifle"] == "unclear"
-    assert enough_known(base, {"new": other}, 0.05)
+    assert enough_known(base, {"new": other}, FIVE_PER_CENT)
     noisy = rounds(quiet, 30, seed=3, noise=0.8)
-    assert not enough_known(base, {"new": noisy}, 0.05)
+    assert not enough_known(base, {"new": noisy}, FIVE_PER_CENT)
     # Steps that are no replays have no statements, and nothing to wait for.
-    assert enough_known({}, {"new": {}}, 0.05)
+    assert enough_known({}, {"new": {}}, FIVE_PER_CENT)
 
 
 def test_disturbed_rounds_are_in_no_figure() -> None:
@@ -130,7 +136,9 @@ def test_disturbed_rounds_are_in_no_figure() -> None:
     disturbed = {("c", 1, number) for number in (2, 3, 7)}
     for key in disturbed:
         other[key] = {name: own._replace(seconds=own.seconds * 9) for name, own in other[key].items()}
-    found = judge_statements(base, {"new": other}, watched=False, margin=0.05, left_out={"new": disturbed})
+    found = judge_statements(
+        base, {"new": other}, watched=False, criterion=FIVE_PER_CENT, left_out={"new": disturbed}
+    )
     assert {one.verdict.word for one in found["new"]} == {"same"}
     assert {one.rounds for one in found["new"]} == {9}
     much = next(one for one in found["new"] if one.name == "much")
@@ -141,7 +149,7 @@ def test_disturbed_rounds_are_in_no_figure() -> None:
         base,
         {"new": other},
         watched=False,
-        margin=0.05,
+        criterion=FIVE_PER_CENT,
         left_out={"new": other.keys()},
         disturbances={"new": reason},
     )

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from pgstrata.judge.times import TimesSide, TimesVerdict, judge_times
+from pgstrata.stats.criterion import Criterion
 from pgstrata.store.histogram import record
 from pgstrata.store.record import Slice, TurnKind
 
 BLOCKS, PAIRS = 10, 4
+
+FIVE_PER_CENT = Criterion(0.05)
 
 
 @dataclass
@@ -39,7 +42,7 @@ def side(factor: float = 1.0, *, disturbed: int = 0, seconds: int = 2, blocks: b
 
 
 def judged(base: TimesSide, other: TimesSide, name: str = "p99") -> TimesVerdict:
-    (verdict,) = judge_times([name], [(base, other)], watched=False, margin=0.05)
+    (verdict,) = judge_times([name], [(base, other)], watched=False, criterion=FIVE_PER_CENT)
     return verdict
 
 
@@ -72,4 +75,4 @@ def test_a_quantile_beyond_all_responses_is_unclear() -> None:
 
 
 def test_parts_that_are_no_blocks_are_not_judged() -> None:
-    assert judge_times(["p99"], [(side(blocks=False), side())], watched=False, margin=0.05) == []
+    assert judge_times(["p99"], [(side(blocks=False), side())], watched=False, criterion=FIVE_PER_CENT) == []

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from pgstrata.campaign.checked import Campaign
-from pgstrata.campaign.file.reading import campaign_of
+from pgstrata.campaign.file.reading import check_study
+from pgstrata.campaign.study import Study
 from pgstrata.measure.campaign import execute
 from pgstrata.measure.placement import busy_connections, draw_cpus, pin
 from pgstrata.server.features import NEWEST
@@ -34,7 +35,7 @@ def campaign_between(place: Path, pg17: Server, **keys: object) -> Campaign:
         }}],
         **keys,
     }  # fmt: skip
-    return campaign_of(document)
+    return check_study(Study.model_validate(document))
 
 
 def test_blocks_of_both_variants_share_their_cpus_and_say_what_disturbed_them(
@@ -69,7 +70,7 @@ def steps_of(workload: str, **options: object) -> list[Step]:
         "servers": ["pg:16", "pg:17"],
         "workloads": [{"name": workload, "options": options}],
     }
-    phases = campaign_of(document).workloads[0].phases(NEWEST)
+    phases = check_study(Study.model_validate(document)).workloads[0].phases(NEWEST)
     return [phase for phase in phases if isinstance(phase, Step) and phase.measured]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.campaign.plan.runs import Plan
+from pgstrata.campaign.study import Variant
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.measure.run.cause import DISK_FULL
 from pgstrata.measure.two_servers import MeasuredWork, OtherFailedError, TwoServers, steps_of
@@ -14,7 +15,7 @@ from pgstrata.measure.two_servers import MeasuredWork, OtherFailedError, TwoServ
 
 def asked(*steps: str, workload: str = "sysbench", **more: object) -> TwoServers:
     work = MeasuredWork(steps, workload=workload, seconds=7.0, **more)  # type: ignore[arg-type]
-    return TwoServers(work, {"server": "pg:16"}, {"server": "pg:17"}, "two", Path("results"))
+    return TwoServers(work, Variant(server="pg:16"), Variant(server="pg:17"), "two", Path("results"))
 
 
 def test_only_the_steps_that_are_asked_for_are_measured_where_they_can_stand_alone() -> None:

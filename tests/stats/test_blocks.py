@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pgstrata.stats import sequential, verdict
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.estimate import LEAST_BLOCKS, LEAST_ROUNDS, estimate
 
 Rates = NDArray[np.float64]
@@ -114,7 +115,9 @@ def test_small_differences_are_found_where_starts_differ_by_chance() -> None:
         base, other, sizes = drawn(dice, 60, 100, by_chance=0.004, effect=effect)
         for count in range(8, 61, 2):
             end = 100 * count
-            found = sequential.look(base[:end], other[:end], sizes[:count], margin=0.005, span=60 / 8)
+            found = sequential.look(
+                base[:end], other[:end], sizes[:count], criterion=Criterion(0.005), span=60 / 8
+            )
             if found.decided:
                 return found.word
         return "unclear"

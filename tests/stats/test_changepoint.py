@@ -10,6 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgstrata.stats.changepoint import Version, _best, _row, _where, shifts
+from pgstrata.stats.criterion import Criterion
+
+ANY = Criterion(1e-6)
+"""Of the smallest differences."""
 
 
 def row(
@@ -86,21 +90,21 @@ def test_shifts_within_the_margin_are_left_out() -> None:
     rng = np.random.default_rng(4)
     versions = row([0.0] * 6 + [-0.01] * 6, 0.001, 3, rng)
     assert shifts(versions) == []
-    assert [s.label for s in shifts(versions, margin=0.005)] == ["v6"]
+    assert [s.label for s in shifts(versions, criterion=Criterion(margin=0.005))] == ["v6"]
 
 
 @pytest.mark.parametrize(("repeats", "known"), [(1, False), (3, False), (1, True)])
 def test_false_shifts_are_as_rare_as_asked(repeats: int, known: bool) -> None:
     rng = np.random.default_rng(5)
     found = sum(
-        bool(shifts(row([0.0] * 8, 0.02, repeats, rng, known), margin=1e-6, seed=i)) for i in range(200)
+        bool(shifts(row([0.0] * 8, 0.02, repeats, rng, known), criterion=ANY, seed=i)) for i in range(200)
     )
     assert 0.01 <= found / 200 <= 0.10
 
 
 def test_noise_known_from_few_repeats_only_is_not_taken_for_certain() -> None:
     rng = np.random.default_rng(7)
-    found = sum(bool(shifts(row([0.0] * 4, 0.02, 2, rng), margin=1e-6, seed=i)) for i in range(200))
+    found = sum(bool(shifts(row([0.0] * 4, 0.02, 2, rng), criterion=ANY, seed=i)) for i in range(200))
     assert found / 200 <= 0.10  # taken for certain, it would be 0.145
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.estimate import Array
 from pgstrata.stats.executions import ENOUGH, FIRST, look
 from pgstrata.stats.verdict import Word
@@ -123,7 +124,8 @@ def test_executions_that_a_clock_makes_equal_are_no_proof_of_a_small_difference(
 )
 def test_exchanging_the_sides_exchanges_the_words(values: list[tuple[float, float]], margin: float) -> None:
     base, other = [b for b, _ in values], [o for _, o in values]
-    one, two = look(base, other, margin=margin), look(other, base, margin=margin)
+    criterion = Criterion(margin)
+    one, two = look(base, other, criterion=criterion), look(other, base, criterion=criterion)
     exchanged = {"slower": "faster", "faster": "slower"}
     assert two.word == exchanged.get(one.word, one.word)
     if one.n >= FIRST and one.low > 0:

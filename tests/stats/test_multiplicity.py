@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.multiplicity import adjust, adjust_verdicts
 from pgstrata.stats.verdict import Verdict, compare
 
@@ -75,7 +76,7 @@ def test_false_discoveries_over_campaigns() -> None:
         for i in range(27):
             effect = -0.05 if i < 7 else 0.0
             x = effect + 0.06 * rng.standard_normal(30)
-            steps[i] = compare([1000.0] * 30, list(1000 * np.exp(x)), margin=0.0001)
+            steps[i] = compare([1000.0] * 30, list(1000 * np.exp(x)), criterion=Criterion(0.0001))
         called = [i for i, v in adjust_verdicts(steps).items() if v.word in ("slower", "faster")]
         shares.append(sum(i >= 7 for i in called) / max(len(called), 1))
         found += sum(i < 7 for i in called)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.estimate import Estimate
 from pgstrata.stats.verdict import compare, interval, judge, p_value, set_aside
 from support.simulation import simulate
@@ -21,7 +22,7 @@ pairs = st.lists(st.tuples(rates, rates), min_size=0, max_size=40)
 
 
 def judged(log: float, low: float, high: float, margin: float = 0.02) -> str:
-    return judge(Estimate(log, 0.01, 9.0, 10, "mean"), (low, high), 0.01, margin=margin).word
+    return judge(Estimate(log, 0.01, 9.0, 10, "mean"), (low, high), 0.01, Criterion(margin)).word
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,8 @@ def test_the_margin_is_a_share_of_the_rate() -> None:
 @given(pairs, st.floats(min_value=0.001, max_value=0.5))
 def test_exchanging_the_sides_exchanges_the_words(values: list[tuple[float, float]], margin: float) -> None:
     base, other = [b for b, _ in values], [o for _, o in values]
-    one, two = compare(base, other, margin=margin), compare(other, base, margin=margin)
+    criterion = Criterion(margin)
+    one, two = compare(base, other, criterion=criterion), compare(other, base, criterion=criterion)
     assert two.word == {"slower": "faster", "faster": "slower"}.get(one.word, one.word)
     assert two.ratio == pytest.approx(1 / one.ratio, rel=1e-5)
     assert one.low <= one.ratio <= one.high
@@ -107,9 +109,9 @@ def test_set_aside_keeps_the_figures() -> None:
 @pytest.mark.parametrize("bad", [0.0, 1.0, -0.1, math.nan])
 def test_nonsense_margins_are_refused(bad: float) -> None:
     with pytest.raises(ValueError, match="margin"):
-        compare([1.0, 2.0], [1.0, 2.0], margin=bad)
+        Criterion(margin=bad)
     with pytest.raises(ValueError, match="confidence"):
-        compare([1.0, 2.0], [1.0, 2.0], confidence=bad)
+        Criterion(confidence=bad)
 
 
 def wrong_share(machine: str, comparisons: int, n: int, seed: int) -> float:

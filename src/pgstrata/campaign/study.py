@@ -1,7 +1,7 @@
-"""The campaign file as typed models: what a key is called, what it may hold, what it means.
+"""What is asked, typed: variants, workloads, and how they are compared.
 
-The descriptions of the fields are the reference: `docs/reference/campaign.md` is made from them
-(`python -m pgstrata.campaign.file.reference`).
+A campaign file, the command line and a program all make a `Study`. The descriptions of the fields are the
+reference: `docs/reference/campaign.md` is made from them (`python -m pgstrata.campaign.file.reference`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -17,11 +17,15 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
     model_validator,
 )
 
 from pgstrata import numbers
 from pgstrata.campaign.named_servers import named_server
+from pgstrata.campaign.problems import explain
 from pgstrata.driver.spec import EngineChoice
 from pgstrata.files.user_files import shown
 from pgstrata.server.cluster.delay import DelayedBy
@@ -85,10 +89,44 @@ def _environment(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
+S = TypeVar("S", bound="Strict")
+
+OF_FILE = {"names": "places in a file"}
+"""Context of a validation whose errors the reader of a file explains, all of them at once."""
+
+
 class Strict(BaseModel):
-    """Unknown keys are errors, and text is not taken for a number."""
+    """Unknown keys are errors, and text is not taken for a number. A program may give tuples and paths, and
+    reads what is wrong as a UsageError."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_program(cls, given: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        if info.context is OF_FILE:
+            return handler(given)
+        if isinstance(given, dict):
+            given = {key: _plain(value) for key, value in given.items()}
+        try:
+            return handler(given)
+        except ValidationError as error:
+            raise explain(error, cls, cls.__name__) from error
+
+    def replaced(self: S, **keys: Any) -> S:
+        """Returns the same with other values of these keys, checked again. Raises UsageError."""
+        given = {key: getattr(self, key) for key in self.model_fields_set}
+        return type(self).model_validate(given | keys)
+
+
+def _plain(value: object) -> object:
+    """Returns a value of a program as a file would have it."""
+    match value:
+        case tuple():
+            return [_plain(item) for item in value]
+        case Path():
+            return str(value)
+    return value
 
 
 class BuildKeys(Strict):
@@ -406,7 +444,7 @@ def _switched(value: object) -> object:
 
 
 class Study(Strict):
-    """Variants × workloads × repeats, and how to run them."""
+    """Variants × workloads × repeats, and how they are compared."""
 
     name: str | None = Field(
         default=None,

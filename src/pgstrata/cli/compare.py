@@ -13,9 +13,8 @@ from pgstrata.cli.kinds import kind
 from pgstrata.cli.output import VerdictFormat
 
 if TYPE_CHECKING:
-    from pgstrata.judge.compare import SideComparison, StepVerdict
-    from pgstrata.store import Results, Run
-    from pgstrata.store.choose import Side
+    from pgstrata.judge.compare import Comparison, StepVerdict
+    from pgstrata.stats.criterion import Criterion
 
 
 CampaignOption = Annotated[
@@ -76,6 +75,7 @@ def compare(
     """
     from pgstrata.cli.output import left_out
     from pgstrata.judge.compare import margin_of
+    from pgstrata.judge.sides import Allowed, compare_sides
     from pgstrata.store import Results
     from pgstrata.store.choose import choose
 
@@ -83,20 +83,19 @@ def compare(
     first, second = choose(base, store, campaign), choose(other, store, campaign)
     if by != "time":
         measured = kind(by)
-        own = share("--margin", margin or measured.MARGIN)
-        comparisons = measured.compare(first, [second], step or [], own, confidence)
+        own = criterion_of(share("--margin", margin or measured.MARGIN), confidence)
+        comparisons = measured.compare(first, [second], step or [], own)
         left_out(store.broken)
         measured.print_comparisons(first, [second], comparisons, form, callers)
         return
-    found = _compare(
+    smallest = share("--margin", margin) if margin else margin_of((*first.runs, *second.runs))
+    found = compare_sides(
         first,
         [second],
-        step or [],
-        share("--margin", margin) if margin else margin_of((*first.runs, *second.runs)),
-        confidence,
-        across_hosts,
-        despite_options,
         store,
+        steps=step or [],
+        criterion=criterion_of(smallest, confidence),
+        allowed=Allowed(across_hosts, despite_options),
     )
     left_out(store.broken)
     _print(found, form, [s for c in found for s in c.judged if s.verdict.word == "slower"])
@@ -136,10 +135,12 @@ def check(
     """
     from pgstrata.cli.output import left_out
     from pgstrata.errors import UsageError
+    from pgstrata.judge.sides import Allowed, compare_sides
     from pgstrata.store import Results
     from pgstrata.store.choose import campaign_entries, choose
 
     margin = share("--fail-slower", fail_slower)
+    criterion = criterion_of(margin, confidence)
     store = Results(results)
     first = choose(base, store, campaign)
     if other:
@@ -153,10 +154,11 @@ def check(
         raise UsageError("there is nothing to compare with the base", "name it: --other")
     if by != "time":
         measured = kind(by)
-        comparisons = measured.compare(first, sides, step or [], margin, confidence)
+        comparisons = measured.compare(first, sides, step or [], criterion)
         measured.print_comparisons(first, sides, comparisons, form, None)
         raise typer.Exit(measured.check(comparisons, margin))
-    found = _compare(first, sides, step or [], margin, confidence, across_hosts, despite_options, store)
+    allowed = Allowed(across_hosts, despite_options)
+    found = compare_sides(first, sides, store, steps=step or [], criterion=criterion, allowed=allowed)
     steps = [s for c in found for s in c.judged]
     slower = [s for s in steps if s.verdict.word == "slower"]
     # Unclear between same and faster is clear enough here: too slow is what it is not.
@@ -184,54 +186,22 @@ def share(option: str, text: str) -> float:
     return value
 
 
+def criterion_of(margin: float, confidence: float) -> Criterion:
+    """Returns what `--margin` and `--confidence` ask for. Raises UsageError."""
+    from pgstrata.errors import UsageError
+    from pgstrata.stats.criterion import Criterion
+
+    if not 0 < confidence < 1:
+        raise UsageError(f"--confidence {confidence}: must lie between 0 and 1", "0.95 is usual")
+    return Criterion(margin, confidence)
+
+
 def load_share(text: str) -> float:
     """Returns the share that `--other-load` names, up to all of the CPUs. Raises UsageError."""
     return 1.0 if text.replace(" ", "") in ("100%", "1", "1.0") else share("--other-load", text)
 
 
-def _compare(
-    base: Side,
-    others: list[Side],
-    steps: list[str],
-    margin: float,
-    confidence: float,
-    across_hosts: bool,
-    despite_options: bool,
-    store: Results,
-) -> list[SideComparison]:
-    from pgstrata.errors import UsageError
-    from pgstrata.judge.compare import compare_all
-    from pgstrata.judge.spread import repeats_of
-    from pgstrata.suggest import meant
-
-    if not 0 < confidence < 1:
-        raise UsageError(f"--confidence {confidence}: must lie between 0 and 1", "0.95 is usual")
-
-    def known() -> list[Run]:
-        return repeats_of(store, {run.workload for run in base.runs})
-
-    found = compare_all(base, others, margin=margin, confidence=confidence, steps=steps, known=known)
-    for comparison in found:
-        for difference in comparison.doubts:
-            host = difference.kind == "host" and difference.name == "hostname"
-            if (host and not across_hosts) or (difference.wrong and not despite_options):
-                raise UsageError(
-                    f"{comparison.base} and {comparison.other} cannot be compared: {difference}",
-                    f"{'--across-hosts' if host else '--despite-options'} compares them all the same",
-                )
-        named = {v.step for v in (*comparison.steps, *comparison.judged)}
-        missing = sorted({s for s in steps if s not in named})
-        if missing:
-            raise UsageError(
-                f"{comparison.base} and {comparison.other} have no step {', '.join(missing)} in common",
-                meant(missing[0], comparison.common, "both have") or "they have no step in common",
-            )
-        if not comparison.steps:
-            raise UsageError(f"{comparison.base} and {comparison.other} have no measured step in common")
-    return found
-
-
-def _print(found: list[SideComparison], form: VerdictFormat, slower: list[StepVerdict]) -> None:
+def _print(found: list[Comparison], form: VerdictFormat, slower: list[StepVerdict]) -> None:
     from pgstrata.cli.output import aligned, print_json
     from pgstrata.report import verdicts
 

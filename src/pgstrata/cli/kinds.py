@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pgstrata.campaign.checked import Campaign
+    from pgstrata.campaign.study import Variant
     from pgstrata.cli.output import Format, TextOrJson, VerdictFormat
     from pgstrata.page.results import RunSet
+    from pgstrata.stats.criterion import Criterion
     from pgstrata.store.choose import Side
 
 Json = dict[str, Any]
@@ -33,9 +35,7 @@ class Kind(Protocol):
         """Returns the verdicts of a campaign as JSON can hold them."""
         ...
 
-    def compare(
-        self, base: Side, others: list[Side], steps: list[str], margin: float, confidence: float
-    ) -> list[Any]:
+    def compare(self, base: Side, others: list[Side], steps: list[str], criterion: Criterion) -> list[Any]:
         """Compares sides with a base. Raises UsageError."""
         ...
 
@@ -58,8 +58,8 @@ class Kind(Protocol):
         """Prints what overlays of a study do. Raises UsageError."""
         ...
 
-    def show_noise(self, variant: Json, options: Json, step: str, fields: Json, form: TextOrJson) -> None:
-        """Measures a server against itself and prints what differs. Raises UsageError."""
+    def show_noise(self, variant: Variant, options: Json, step: str, keys: Json, form: TextOrJson) -> None:
+        """Measures a server against itself and prints what differs. keys: of the study. Raises UsageError."""
         ...
 
 

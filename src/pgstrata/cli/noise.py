@@ -78,15 +78,16 @@ def noise(
       pgstrata noise --server pg:17 --runs 5
       pgstrata noise --server pg:17 --by instructions
     """
-    from pgstrata.campaign.file.reading import Overrides, campaign_of
+    from pgstrata.campaign.file.reading import check_study
     from pgstrata.campaign.named_servers import single_server
     from pgstrata.campaign.plan.order import first_look
+    from pgstrata.campaign.study import Study, Variant, Workload
     from pgstrata.cli.compare import load_share
     from pgstrata.cli.output import print_json
     from pgstrata.errors import UsageError
     from pgstrata.judge.spread import NOISE, spread_of
     from pgstrata.measure.campaign import execute
-    from pgstrata.measure.self_comparison import document, options_of, rates_in_pairs
+    from pgstrata.measure.self_comparison import options_of, rates_in_pairs, study_of_one
     from pgstrata.stats.estimate import FEW
     from pgstrata.stats.noise import noise as judge
     from pgstrata.store import Results
@@ -114,22 +115,21 @@ def noise(
         f"--server {server}: noise compares one server with itself",
         "run pgstrata noise for each of them",
     )
-    variant = {"server": named.spec, "config": [*config.split("+"), *(set_guc or ())]}
+    variant = Variant(server=named.spec, config=[*config.split("+"), *(set_guc or ())])
     options = options_of(step, rows, clients)
-    fields = {
-        "data_dir": str(data_dir) if data_dir else None,
-        "results": str(results),
+    keys: dict[str, Any] = {
+        "data_dir": data_dir,
+        "results": results,
         "other_load": load_share(other_load),
-        "keep_settings": keep_setting or None,
+        "keep_settings": keep_setting or [],
     }
     console = progress_console()
     if by != "time":
-        kind(by).show_noise(variant, {**options, "load_connections": 1}, step, fields, form)
+        kind(by).show_noise(variant, {**options, "load_connections": 1}, step, keys, form)
         return
 
-    def measured(short: dict[str, Any]) -> list[Run]:
-        campaign = campaign_of(short, Overrides(fields=fields))
-        outcome = execute(campaign, Results(results), console, fresh=True)
+    def measured(short: Study) -> list[Run]:
+        outcome = execute(check_study(short), Results(results), console, fresh=True)
         for planned, error in outcome.failed:
             raise UsageError(f"{planned.key.variant} failed: {error}")
         return [run for run in Results(results).runs() if run.folder in set(outcome.made)]
@@ -137,7 +137,8 @@ def noise(
     no_slices = UsageError(f"--step {step}: not a step that reads and can be cut into slices")
 
     seconds = pairs * slice_seconds
-    in_turn = document(f"{NOISE}{step}", options, seconds, variant=variant, slice_seconds=slice_seconds)
+    name = f"{NOISE}{step}"
+    in_turn = study_of_one(name, options, seconds, variant=variant, slice_seconds=slice_seconds, **keys)
     two = rates_in_pairs(measured(in_turn), step)
     if two is None:
         raise no_slices
@@ -149,12 +150,13 @@ def noise(
         )
     spread = None
     if runs:
-        alone = {
-            "name": f"{NOISE}{step} runs",
-            "repeats": runs,
-            "variants": [{**variant, "label": "base"}],
-            "workloads": [{"name": "sysbench", "options": {**options, "read_seconds": run_seconds}}],
-        }
+        alone = Study(
+            name=f"{name} runs",
+            repeats=runs,
+            variants=[variant.replaced(label="base")],
+            workloads=[Workload(name="sysbench", options={**options, "read_seconds": run_seconds})],
+            **keys,
+        )
         again_and_again = measured(alone)
         spread = spread_of(step, again_and_again, ())
     found = judge(

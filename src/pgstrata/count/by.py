@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pgstrata import numbers
-from pgstrata.campaign.file.reading import Overrides, campaign_of
+from pgstrata.campaign.file.reading import check_study
+from pgstrata.campaign.study import CountSpec, Study, Variant, Workload
 from pgstrata.cli.output import Format, TextOrJson, VerdictFormat, aligned, left_out, print_json
 from pgstrata.cli.quiet import progress_console
 from pgstrata.count import text as counts
@@ -17,6 +18,7 @@ from pgstrata.count.verdicts import CountComparison, compare_counts
 from pgstrata.errors import UsageError
 from pgstrata.judge.spread import NOISE
 from pgstrata.page.results import RunSet
+from pgstrata.stats.criterion import Criterion
 from pgstrata.store import Results
 from pgstrata.store.choose import Side, campaign_runs
 from pgstrata.store.counted import counted_runs
@@ -45,15 +47,11 @@ def records(results: RunSet) -> list[dict[str, Any]]:
     return [comparison.record() for comparison in counts_of(results).comparisons]
 
 
-def compare(
-    base: Side, others: list[Side], steps: list[str], margin: float, confidence: float
-) -> list[CountComparison]:
-    if not 0 < confidence < 1:
-        raise UsageError(f"--confidence {confidence}: must lie between 0 and 1", "0.95 is usual")
+def compare(base: Side, others: list[Side], steps: list[str], criterion: Criterion) -> list[CountComparison]:
     for side in (base, *others):
         if not counted_runs(side.runs):
             raise UsageError(f"nothing was counted of {side.name}", "pgstrata count does")
-    found = compare_counts(base, others, margin=margin, confidence=confidence, steps=steps)
+    found = compare_counts(base, others, criterion=criterion, steps=steps)
     for comparison in found:
         missing = sorted({s for s in steps if s not in {v.step for v in comparison.steps}})
         if missing or not comparison.steps:
@@ -127,19 +125,20 @@ def show_study(results: Path, campaign: str | None, step: str | None, form: Form
 
 
 def show_noise(
-    variant: dict[str, Any], options: dict[str, Any], step: str, fields: dict[str, Any], form: TextOrJson
+    variant: Variant, options: dict[str, Any], step: str, keys: dict[str, Any], form: TextOrJson
 ) -> None:
-    """Counts two clusters of one server, and says by how much counts of it differ."""
+    """Counts two clusters of one server, and says by how much counts of it differ. keys: of the study."""
 
     from pgstrata.count.measure.count import count_campaign
 
-    document = {
-        "name": f"{NOISE}{step} instructions",
-        "count": {"steps": [step]},
-        "variants": [{**variant, "label": label} for label in ("base", "again")],
-        "workloads": [{"name": "sysbench", "options": options}],
-    }
-    campaign = campaign_of(document, Overrides(fields=fields))
+    study = Study(
+        name=f"{NOISE}{step} instructions",
+        count=CountSpec(steps=[step]),
+        variants=[variant.replaced(label=label) for label in ("base", "again")],
+        workloads=[Workload(name="sysbench", options=options)],
+        **keys,
+    )
+    campaign = check_study(study)
     results = Results(campaign.spec.results)
     outcome = count_campaign(campaign, results, progress_console(), fresh=True)
     for label, _, error in outcome.failed:

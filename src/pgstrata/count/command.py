@@ -28,6 +28,7 @@ from pgstrata.cli.arguments import (
 )
 from pgstrata.cli.output import TextOrJson
 from pgstrata.cli.quiet import progress_console
+from pgstrata.stats.criterion import Criterion
 
 if TYPE_CHECKING:
     from pgstrata.campaign.checked import Campaign
@@ -125,7 +126,7 @@ def with_count(campaign: Campaign, given: Mapping[str, object]) -> Campaign:
     """The campaign with what was given on the command line about counting. Raises UsageError."""
     from pydantic import ValidationError
 
-    from pgstrata.campaign.file.problems import explain
+    from pgstrata.campaign.problems import explain
     from pgstrata.campaign.study import CountSpec
 
     there = campaign.spec.count.model_dump() if campaign.spec.count else {}
@@ -161,7 +162,7 @@ def _execute(campaign: Campaign, fresh: bool, callers: str | None, form: TextOrJ
     assert campaign.spec.count is not None
     margin = campaign.spec.count.margin
     base, others = sides_of(Results(campaign.spec.results), campaign.name, outcome.plan.base)
-    found = compare_counts(base, others, margin=margin)
+    found = compare_counts(base, others, criterion=Criterion(margin))
     if form is TextOrJson.json:
         print_json([c.record() for c in found])
     else:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
+from pgstrata.stats.criterion import CONFIDENCE
 from pgstrata.stats.distributions import student_quantile
-from pgstrata.stats.verdict import CONFIDENCE
 from pgstrata.store.record import CountedRole
 
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pgstrata.count.doubts import LeftOut, left_out, left_out_doubt, spread_hides, spread_note
 from pgstrata.judge.differences import other_work
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.estimate import Estimate
 from pgstrata.stats.multiplicity import adjust_verdicts
-from pgstrata.stats.verdict import CONFIDENCE, Verdict, interval, judge, p_value, set_aside
+from pgstrata.stats.verdict import Verdict, interval, judge, p_value, set_aside
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
 from pgstrata.store.counted import counted_runs, plain_workload
@@ -31,6 +32,8 @@ CountWord = Literal["more", "fewer", "same", "unclear"]
 
 MARGIN = 0.002
 """Differences of instructions up to this share are none, unless asked otherwise."""
+
+USUAL_OF_COUNTS = Criterion(MARGIN)
 
 RESOLUTION = 5e-5
 """Least standard deviation of the log of a count from start to start that is believed: a few starts may
@@ -133,8 +136,7 @@ def compare_counts(
     base: Side,
     others: Sequence[Side],
     *,
-    margin: float = MARGIN,
-    confidence: float = CONFIDENCE,
+    criterion: Criterion = USUAL_OF_COUNTS,
     steps: Iterable[str] = (),
 ) -> list[CountComparison]:
     """Verdicts of each other side, on every counted step of either; adjusted for the number of all of them.
@@ -152,7 +154,7 @@ def compare_counts(
             theirs = there.get(key)
             for role in step.roles:
                 own = theirs[1].roles.get(role) if theirs else None
-                verdict = _verdict(step.roles[role], own, margin, confidence)
+                verdict = _verdict(step.roles[role], own, criterion)
                 if reason := _aside(run, theirs[0] if theirs else None, others[number]):
                     verdict = set_aside(verdict, reason)
                 elif own is not None and own.operations != step.roles[role].operations:
@@ -183,9 +185,9 @@ def _by_step(runs: Sequence[Run]) -> _Steps:
     return found
 
 
-def _verdict(base: CountedRole, other: CountedRole | None, margin: float, confidence: float) -> Verdict:
+def _verdict(base: CountedRole, other: CountedRole | None, criterion: Criterion) -> Verdict:
     found = estimate_counts(base.instructions, other.instructions if other else ())
-    return judge(found, interval(found, confidence), p_value(found), margin=margin, confidence=confidence)
+    return judge(found, interval(found, criterion.confidence), p_value(found), criterion)
 
 
 def _aside(run: Run, other_run: Run | None, other: Side) -> str:

@@ -50,6 +50,7 @@ from pgstrata.fleet.tasks import (
 )
 from pgstrata.judge.compare import compare_all
 from pgstrata.server.find.sources import is_source
+from pgstrata.stats.criterion import Criterion
 from pgstrata.store import Results, Run
 from pgstrata.store.choose import Side
 from pgstrata.store.read import read_run
@@ -367,7 +368,8 @@ class CampaignJob:
         if not base or not sides:
             return
         others = [Side(label, tuple(runs)) for label, runs in sides.items()]
-        found = compare_all(Side(self.plan.base, tuple(base)), others, margin=self.plan.campaign.spec.margin)
+        criterion = Criterion(self.plan.campaign.spec.margin)
+        found = compare_all(Side(self.plan.base, tuple(base)), others, criterion=criterion)
         self.words[workload] = [step.verdict.word for one in found for step in one.judged]
 
 

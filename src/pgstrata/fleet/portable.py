@@ -13,10 +13,10 @@ from typing import Any
 
 from pgstrata import numbers
 from pgstrata.campaign.checked import Campaign, ChosenWorkload
-from pgstrata.campaign.file.reading import campaign_of
+from pgstrata.campaign.file.reading import check_study
 from pgstrata.campaign.plan.model import PlannedVariant
 from pgstrata.campaign.plan.runs import Plan
-from pgstrata.campaign.study import BuildKeys
+from pgstrata.campaign.study import BuildKeys, Study
 from pgstrata.errors import UsageError
 from pgstrata.files import digests
 from pgstrata.files.building import building, publish
@@ -160,7 +160,8 @@ def opened(travelled: Portable, results: Path) -> Campaign:
     (workload,) = document["workloads"]
     options = _with_paths(workload["options"], {k: str(folder / v) for k, v in travelled.paths.items()})
     document |= {"workloads": [{**workload, "options": options}], "results": str(results)}
-    campaign = campaign_of(document, file=folder / "campaign.toml")
+    study = Study.model_validate(document)
+    campaign = check_study(study, file=folder / "campaign.toml")
     recorded = [one.model_copy(update={"recorded": travelled.options}) for one in campaign.workloads]
     return campaign.model_copy(update={"workloads": recorded, "file": folder / "campaign.toml"})
 

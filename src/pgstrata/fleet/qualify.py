@@ -13,7 +13,7 @@ from pgstrata.campaign.study import VERDICT_SLICE_SECONDS
 from pgstrata.errors import ServerError
 from pgstrata.fleet.tasks import Qualified, Qualify
 from pgstrata.measure.campaign import Conditions, data_root, execute
-from pgstrata.measure.self_comparison import STEP, document, of_base, options_of, rates_in_pairs
+from pgstrata.measure.self_comparison import STEP, of_base, options_of, rates_in_pairs, study_of_one
 from pgstrata.observe.doctor import examine
 from pgstrata.stats.estimate import FEW
 from pgstrata.stats.noise import noise
@@ -111,15 +111,16 @@ def _seen(
 def _trial(task: Qualify, campaign: Campaign, results: Path) -> Campaign:
     """The base against itself, on the CPUs of the campaign."""
     spec = campaign.spec
-    short = document(
+    short = study_of_one(
         "qualification",
         options_of(STEP, ROWS),
         task.seconds,
         server_cpus=spec.server_cpus,
         driver_cpus=spec.driver_cpus,
         data_dir=spec.data_dir,
+        results=results,
+        other_load=spec.other_load,
     )
-    short |= {"results": str(results), "other_load": spec.other_load}
     return of_base(short, campaign, campaign.variants[task.number])
 
 

@@ -60,7 +60,7 @@ class TreeParcel(Struct, frozen=True, kw_only=True):
 class Portable(Struct, frozen=True, kw_only=True):
     """A campaign of one workload as it travels: resolved servers, checked options, texts of its files.
 
-    document: as `campaign_of` takes it. options: what runs record as the workload's. files: by their name
+    document: a study as JSON holds it. options: what runs record as the workload's. files: by their name
     below the folder that the campaign gets there; paths: of the client, to names in `files`.
     """
 

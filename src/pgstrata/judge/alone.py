@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pgstrata import numbers
 from pgstrata.judge.pairs import pairs_of, together
 from pgstrata.stats import sequential
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import Verdict, Word, set_aside
 from pgstrata.store.record import OTHER_LOAD, AloneRecords, Slice, TurnKind
 
@@ -46,15 +47,15 @@ class AloneVerdict:
     reason: str = ""
 
 
-def judge_alone(parts: Sequence[tuple[AloneTurns, AloneTurns]], margin: float, confidence: float) -> Verdict:
+def judge_alone(parts: Sequence[tuple[AloneTurns, AloneTurns]], criterion: Criterion) -> Verdict:
     """Returns the verdict on the pairs so far, of one comparison or of several. It may be looked at after
     every pair, and pairs that other programs disturbed are left out."""
     pairs = together([pairs_of(base, other) for base, other in parts])
-    return sequential.look(pairs.base, pairs.other, margin=margin, confidence=confidence, first=FIRST)
+    return sequential.look(pairs.base, pairs.other, criterion=criterion, first=FIRST)
 
 
 def alone_in(
-    name: str, records: Sequence[tuple[AloneRecords, AloneRecords, float]], margin: float, confidence: float
+    name: str, records: Sequence[tuple[AloneRecords, AloneRecords, float]], criterion: Criterion
 ) -> AloneVerdict:
     """Returns the result of a statement alone. records: of the base and of the variant in each comparison,
     with the share of the CPUs that other programs were allowed to use."""
@@ -69,7 +70,7 @@ def alone_in(
             parts.append((AloneTurns(ours.slices, limit), AloneTurns(theirs.slices, limit)))
     if not parts:
         return AloneVerdict(None, reason)
-    return AloneVerdict(judge_alone(parts, margin, confidence), reason)
+    return AloneVerdict(judge_alone(parts, criterion), reason)
 
 
 def agreed(beside: Verdict, alone: AloneVerdict) -> Verdict:

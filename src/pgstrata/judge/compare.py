@@ -31,12 +31,13 @@ from pgstrata.judge.spread import spread_of
 from pgstrata.judge.times import QUANTILES, TimesVerdict, judge_times, side_of
 from pgstrata.stats import sequential
 from pgstrata.stats.bootstrap import estimate_series
+from pgstrata.stats.criterion import MARGIN, USUAL, Criterion
 from pgstrata.stats.estimate import Estimate, estimate
 from pgstrata.stats.metrics import counts_rows
 from pgstrata.stats.multiplicity import adjust_verdicts
 from pgstrata.stats.rates import over_repeats, per_second
 from pgstrata.stats.runs import compare_runs
-from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, compare, set_aside
+from pgstrata.stats.verdict import Verdict, compare, set_aside
 from pgstrata.store import Run
 from pgstrata.store.choose import Side
 from pgstrata.store.read import MeasuredStep
@@ -106,7 +107,7 @@ class StepVerdict:
 
 
 @dataclass(frozen=True)
-class SideComparison:
+class Comparison:
     """Other against base: verdicts in the order of the steps.
 
     `doubts`: differences that make rates hard to compare. `only_base`, `only_other`: steps
@@ -158,18 +159,17 @@ def compare_all(
     base: Side,
     others: Sequence[Side],
     *,
-    margin: float = MARGIN,
-    confidence: float = CONFIDENCE,
+    criterion: Criterion = USUAL,
     steps: Iterable[str] = (),
     known: Callable[[], Iterable[Run]] = tuple,
-) -> list[SideComparison]:
+) -> list[Comparison]:
     """Verdicts of each other side against the base, on every measured step that both have.
 
     Adjusted for the number of all of them together (Benjamini–Hochberg). steps: only these, or these queries
     (`STEP.QUERY`) of steps whose queries have verdicts of their own. Failed runs
     count where no finished one of their repeat does: what they measured is kept, and the verdict is unclear.
     known: gives further runs, which may say how much runs differ; called where there are single ones.
-    Raises ValueError for a margin or confidence outside 0 … 1, StoreError where a run's series is damaged.
+    Raises StoreError where a run's series is damaged.
     """
     wanted = set(steps)
     (base_runs, *other_runs), shared = over_common([base.runs, *(other.runs for other in others)])
@@ -187,7 +187,7 @@ def compare_all(
             ours, theirs = here[workload, step], there[workload, step]
             queries = [
                 query
-                for query in judge_queries(ours, theirs, margin=margin, confidence=confidence)
+                for query in judge_queries(ours, theirs, criterion)
                 if not wanted or wanted & {step, f"{step}.{query.name}"}
             ]
             if wanted and step not in wanted and not queries:
@@ -200,12 +200,12 @@ def compare_all(
                 )
                 of_queries.setdefault(key, {})[name] = query
             ours, theirs, reason = undisturbed(ours, theirs)
-            of, verdict, by = _verdict(step, ours, theirs, history, margin, confidence)
+            of, verdict, by = _verdict(step, ours, theirs, history, criterion)
             evidence[key] = of, by, "" if queries else reason
             if part := shared.get((workload, step)):
                 verdict = replace(verdict, reason=f"{verdict.reason}; {part}")
             verdicts[key] = _set_aside(verdict, [*ours.values(), *theirs.values()], reason)
-            for time in [] if of == "machines" else _times(ours, theirs, confidence):
+            for time in [] if of == "machines" else _times(ours, theirs, criterion):
                 name = f"{step}.{time.name}"
                 verdicts[number, workload, name] = _set_aside(
                     time.verdict, [*ours.values(), *theirs.values()], reason
@@ -213,7 +213,7 @@ def compare_all(
                 of_times.setdefault(key, {})[name] = time
     found = adjust_verdicts(verdicts)
     return [
-        SideComparison(
+        Comparison(
             base.name,
             other.name,
             tuple(
@@ -268,7 +268,7 @@ def _query(workload: str, name: str, query: QueryVerdict, verdict: Verdict) -> S
 
 
 def _times(
-    base: Mapping[int, MeasuredStep], other: Mapping[int, MeasuredStep], confidence: float
+    base: Mapping[int, MeasuredStep], other: Mapping[int, MeasuredStep], criterion: Criterion
 ) -> list[TimesVerdict]:
     """The verdicts on the response times that the campaign asks for."""
     common = [
@@ -279,10 +279,11 @@ def _times(
     if not common or not any(comparison.judge for _, _, comparison in common):
         return []
     asked = common[-1][2]
+    criterion = replace(criterion, margin=asked.times_margin)
     sides = [(side_of(ours), side_of(theirs)) for ours, theirs, _ in common]
     watched = any(comparison.until == "verdict" for _, _, comparison in common)
     names = [name for name in asked.judge if name in QUANTILES]
-    return judge_times(names, sides, watched=watched, margin=asked.times_margin, confidence=confidence)
+    return judge_times(names, sides, watched=watched, criterion=criterion)
 
 
 def _time(workload: str, name: str, time: TimesVerdict, verdict: Verdict) -> StepVerdict:
@@ -327,11 +328,11 @@ class _Paired:
     def estimate(self) -> Estimate:
         return estimate(*self.pairs)
 
-    def verdict(self, margin: float, confidence: float) -> Verdict:
+    def verdict(self, criterion: Criterion) -> Verdict:
         # Whoever stopped when the verdict was clear must be judged by the interval that allows for it.
         if self.watched:
-            return sequential.look(*self.pairs, margin=margin, confidence=confidence, span=self.span)
-        return compare(*self.pairs, margin=margin, confidence=confidence)
+            return sequential.look(*self.pairs, criterion=criterion, span=self.span)
+        return compare(*self.pairs, criterion=criterion)
 
 
 def _verdict(
@@ -339,8 +340,7 @@ def _verdict(
     base: Mapping[int, MeasuredStep],
     other: Mapping[int, MeasuredStep],
     history: _Once,
-    margin: float,
-    confidence: float,
+    criterion: Criterion,
 ) -> tuple[Evidence, Verdict, Across | None]:
     common = sorted(base.keys() & other.keys())
     by_machine: dict[str, list[int]] = {}
@@ -354,13 +354,13 @@ def _verdict(
     }
     if len(found) > 1:
         seen = {name: OnMachine(one.estimate(), one.watched) for name, one in found.items()}
-        verdict, by = across(seen, margin=margin, confidence=confidence)
+        verdict, by = across(seen, criterion)
         return "machines", verdict, by
     # Runs of two machines are pairs only for those who ask for just that.
     paired = next(iter(found.values())) if found else _paired(base, other, common)
     if paired.evidence == "slices" or len(paired.pairs.base) > 1:
-        return paired.evidence, paired.verdict(margin, confidence), None
-    return "runs", _unpaired(step, base, other, history, margin, confidence), None
+        return paired.evidence, paired.verdict(criterion), None
+    return "runs", _unpaired(step, base, other, history, criterion), None
 
 
 def _paired(
@@ -400,8 +400,7 @@ def _unpaired(
     base: Mapping[int, MeasuredStep],
     other: Mapping[int, MeasuredStep],
     history: _Once,
-    margin: float,
-    confidence: float,
+    criterion: Criterion,
 ) -> Verdict:
     sides = [[m for m in side.values() if m.record.rate] for side in (base, other)]
     spread = within = None
@@ -410,7 +409,7 @@ def _unpaired(
     if spread is not None and len(sides[0]) == len(sides[1]) == 1:
         within = _within(sides[0][0], sides[1][0])
     ours, theirs = ([m.record.rate or 0.0 for m in side] for side in sides)
-    return compare_runs(ours, theirs, spread, within, margin=margin, confidence=confidence)
+    return compare_runs(ours, theirs, spread, within, criterion=criterion)
 
 
 def _within(base: MeasuredStep, other: MeasuredStep) -> Estimate | None:

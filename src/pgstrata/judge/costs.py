@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.metrics import PerOperation, per_operation
 from pgstrata.stats.multiplicity import adjust_verdicts
-from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Word, compare
+from pgstrata.stats.verdict import Word, compare
 from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import StepRecord
 
@@ -52,15 +53,10 @@ def cost_pairs(
     return [ours[key] for key in both], [theirs[key] for key in both]
 
 
-def cost_words(
-    pairs: Mapping[Key, CostPairs], *, margin: float = MARGIN, confidence: float = CONFIDENCE
-) -> dict[Key, Word]:
+def cost_words(pairs: Mapping[Key, CostPairs], criterion: Criterion = USUAL) -> dict[Key, Word]:
     """`slower` where a cost is proven to be higher than the base's, `faster` where it is lower, else what a
     verdict says (`stats.verdict`); adjusted for the number of all of them. Without repeats nothing is proven.
     """
     # The base's cost ÷ the other's: below 1 where the other costs more, as a rate that fell.
-    verdicts = {
-        key: compare(other, base, margin=margin, confidence=confidence)
-        for key, (base, other) in pairs.items()
-    }
+    verdicts = {key: compare(other, base, criterion=criterion) for key, (base, other) in pairs.items()}
     return {key: verdict.word for key, verdict in adjust_verdicts(verdicts).items()}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pgstrata.stats import sequential
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.distributions import student_quantile
 from pgstrata.stats.estimate import Estimate
 from pgstrata.stats.random_effects import combine
@@ -89,21 +90,21 @@ class OnMachine:
     watched: bool
 
 
-def across(found: Mapping[str, OnMachine], *, margin: float, confidence: float) -> tuple[Verdict, Across]:
+def across(found: Mapping[str, OnMachine], criterion: Criterion) -> tuple[Verdict, Across]:
     """The verdict on two machines or more, by name. Raises what `combine` raises."""
-    alone = [_alone(name, one, margin, confidence) for name, one in found.items()]
-    combined = combine([_as_fixed(one, confidence) for one in found.values()])
+    alone = [_alone(name, one, criterion) for name, one in found.items()]
+    combined = combine([_as_fixed(one, criterion.confidence) for one in found.values()])
     e = combined.estimate
-    verdict = judge(e, interval(e, confidence), p_value(e), margin=margin, confidence=confidence)
+    verdict = judge(e, interval(e, criterion.confidence), p_value(e), criterion)
     between = None if combined.between is None else math.expm1(combined.between)
     by = Across(tuple(alone), between)
     return replace(verdict, reason=f"{verdict.reason}; {len(alone)} machines, {by.differ()}"), by
 
 
-def _alone(name: str, found: OnMachine, margin: float, confidence: float) -> MachineVerdict:
+def _alone(name: str, found: OnMachine, criterion: Criterion) -> MachineVerdict:
     e = found.estimate
     of = sequential.interval if found.watched else interval
-    said = judge(e, of(e, confidence), 1.0, margin=margin, confidence=confidence)
+    said = judge(e, of(e, criterion.confidence), 1.0, criterion)
     return MachineVerdict(name, said.word, said.ratio, said.low, said.high, e.n)
 
 

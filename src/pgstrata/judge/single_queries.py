@@ -17,6 +17,7 @@ from pgstrata.judge.alone import AloneTurns
 from pgstrata.judge.disturbance import LEFT_OUT
 from pgstrata.judge.pairs import left_out, pairs_of, together
 from pgstrata.stats import executions
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.verdict import Verdict, Word, set_aside
 from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import OTHER_LOAD, QueryPairs, QueryTurns
@@ -56,9 +57,7 @@ def judge_query(
     parts: Sequence[tuple[QuerySide, QuerySide]],
     limit_seconds: float,
     labels: tuple[str, str],
-    *,
-    margin: float,
-    confidence: float,
+    criterion: Criterion,
 ) -> Verdict:
     """Returns the verdict on the pairs so far, of one comparison or of several; it may be looked at after
     every pair. parts: of base and other; labels: what these are called.
@@ -68,7 +67,7 @@ def judge_query(
         for base, other in parts
     ]
     pairs = together([pairs_of(*both) for both in turns])
-    verdict = executions.look(pairs.base, pairs.other, margin=margin, confidence=confidence)
+    verdict = executions.look(pairs.base, pairs.other, criterion=criterion)
     ended = next((both for both in parts if any(side.turns.end for side in both)), None)
     if ended is not None:
         return _ended(verdict, ended[0].turns, ended[1].turns, limit_seconds, labels)
@@ -111,9 +110,7 @@ def _ended(
 def judge_queries(
     base: Mapping[int, MeasuredStep],
     other: Mapping[int, MeasuredStep],
-    *,
-    margin: float,
-    confidence: float,
+    criterion: Criterion,
 ) -> list[QueryVerdict]:
     """Returns the verdicts on the queries of a step in the order of their names, without those that both
     sides reject; none where they were not executed in pairs. base, other: by repeat."""
@@ -138,7 +135,7 @@ def judge_queries(
         ends = _end(side.turns for side, _ in sides), _end(side.turns for _, side in sides)
         if ends == ("rejected", "rejected"):
             continue
-        verdict = judge_query(sides, limit, labels, margin=margin, confidence=confidence)
+        verdict = judge_query(sides, limit, labels, criterion)
         base_rate = rate_of([side.turns for side, _ in sides])
         other_rate = rate_of([side.turns for _, side in sides])
         if base_rate is not None and verdict.n and not any(ends):

@@ -18,8 +18,9 @@ from pgstrata.judge.alone import AloneVerdict, agreed, alone_in
 from pgstrata.judge.compare import margin_of, undisturbed
 from pgstrata.judge.pairs import disturbed_pairs
 from pgstrata.stats import sequential
+from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.multiplicity import adjust_verdicts
-from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, compare, set_aside
+from pgstrata.stats.verdict import Verdict, compare, set_aside
 from pgstrata.store.read import MeasuredStep
 
 WEIGHTY = 0.01
@@ -136,8 +137,7 @@ def judge_statements(
     others: Mapping[str, Rounds],
     *,
     watched: bool,
-    margin: float = MARGIN,
-    confidence: float = CONFIDENCE,
+    criterion: Criterion = USUAL,
     left_out: Mapping[str, Collection[RoundKey]] = NONE_LEFT_OUT,
     disturbances: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, list[StatementVerdict]]:
@@ -155,7 +155,7 @@ def judge_statements(
         for name in dict.fromkeys((*whole[variant], *there)):
             ours, theirs = _paired(*used[variant], name)
             look = sequential.look if watched else compare
-            verdict = look(ours, theirs, margin=margin, confidence=confidence)
+            verdict = look(ours, theirs, criterion=criterion)
             rounds[variant, name] = len(ours)
             verdict = _aside(verdict, whole[variant].get(name, NOTHING), there.get(name, NOTHING))
             if disturbance := disturbances.get(variant):
@@ -193,7 +193,7 @@ def judge_measured(
         rounds_of(base),
         rounds,
         watched=any(run.record.comparison and run.record.comparison.until == "verdict" for run in runs),
-        margin=margin_of(runs),
+        criterion=Criterion(margin_of(runs)),
         left_out=left_out,
         disturbances=disturbances,
     )
@@ -209,12 +209,12 @@ def judge_measured(
 def enough_known(
     base: Rounds,
     others: Mapping[str, Rounds],
-    margin: float,
+    criterion: Criterion,
     left_out: Mapping[str, Collection[RoundKey]] = NONE_LEFT_OUT,
 ) -> bool:
     """Returns whether all statements that weigh something have their verdicts: when a comparison of replays
     may end."""
-    judged = judge_statements(base, others, watched=True, margin=margin, left_out=left_out)
+    judged = judge_statements(base, others, watched=True, criterion=criterion, left_out=left_out)
     return all(
         one.verdict.decided or one.verdict.aside
         for own in judged.values()
@@ -242,7 +242,7 @@ def _agreed(
     for one in statements:
         verdict = one.verdict
         if verdict.decided and verdict.word != "same":
-            alone = alone_in(one.name, records, verdict.margin, verdict.confidence)
+            alone = alone_in(one.name, records, verdict.criterion)
             one = replace(one, verdict=agreed(verdict, alone), alone=alone)
         results.append(one)
     return results

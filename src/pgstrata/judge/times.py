@@ -16,9 +16,10 @@ import numpy as np
 
 from pgstrata.judge.pairs import disturbed_pairs
 from pgstrata.stats import sequential, verdict
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.estimate import Estimate
 from pgstrata.stats.quantiles import QuantileEstimate, Responses, compare_quantiles
-from pgstrata.stats.verdict import CONFIDENCE, Bounds, Verdict, judge
+from pgstrata.stats.verdict import Bounds, Verdict, judge
 from pgstrata.store.histogram import Histogram, total
 from pgstrata.store.read import MeasuredStep
 from pgstrata.store.record import TookTurns
@@ -79,8 +80,7 @@ def judge_times(
     comparisons: Sequence[tuple[TimesSide, TimesSide]],
     *,
     watched: bool,
-    margin: float,
-    confidence: float = CONFIDENCE,
+    criterion: Criterion,
 ) -> list[TimesVerdict]:
     """Returns the verdicts on response times; ratio: base time ÷ other time, so below 1 the other is slower.
 
@@ -94,7 +94,11 @@ def judge_times(
     span = comparisons[0][0].turns.span if len(comparisons) == 1 else None
 
     def bounds_of(e: Estimate) -> Bounds:
-        return sequential.bounds(e, span, confidence) if watched else verdict.bounds(e, confidence)
+        return (
+            sequential.bounds(e, span, criterion.confidence)
+            if watched
+            else verdict.bounds(e, criterion.confidence)
+        )
 
     base, other = (_responses([part for each in blocks for part in each.sides[number]]) for number in (0, 1))
     verdicts = []
@@ -102,17 +106,15 @@ def judge_times(
         compared = compare_quantiles(base, other, QUANTILES[name], bounds_of)
         if compared is None:
             continue
-        found = _verdict(compared, margin, confidence)
+        found = _verdict(compared, criterion)
         if out > (1 - FEWEST_LEFT) * count:
             found = verdict.set_aside(found, f"other programs disturbed {out:,} of {count:,} batches")
         verdicts.append(TimesVerdict(name, found, compared.base, compared.other))
     return verdicts
 
 
-def _verdict(compared: QuantileEstimate, margin: float, confidence: float) -> Verdict:
-    found = judge(
-        compared.estimate, compared.interval, compared.p_value, margin=margin, confidence=confidence
-    )
+def _verdict(compared: QuantileEstimate, criterion: Criterion) -> Verdict:
+    found = judge(compared.estimate, compared.interval, compared.p_value, criterion)
     return replace(found, word="unclear", reason=compared.why_not) if compared.why_not else found
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pgstrata.campaign.checked import Campaign
-from pgstrata.campaign.file.reading import campaign_of
-from pgstrata.campaign.study import VERDICT_SLICE_SECONDS, Variant
+from pgstrata.campaign.file.reading import check_study
+from pgstrata.campaign.study import VERDICT_SLICE_SECONDS, Study, Variant, Workload
 from pgstrata.judge.pairs import Pairs, pairs_of
 from pgstrata.store import Run
 
@@ -30,35 +30,35 @@ def options_of(step: str, rows: int, clients: int = 1) -> Json:
     }
 
 
-def document(
+def study_of_one(
     name: str,
     options: Mapping[str, Any],
     seconds: float,
     *,
-    variant: Mapping[str, Any] | None = None,
+    variant: Variant | None = None,
     slice_seconds: float = VERDICT_SLICE_SECONDS,
-    server_cpus: Sequence[int] = (),
-    driver_cpus: Sequence[int] = (),
-    data_dir: str | None = None,
-) -> Json:
-    """A campaign as a file would have it. options: as `options_of` makes them; seconds: measured of each
-    cluster; variant: its server, config and so on, where `of_base` does not put in another one."""
-    return {
-        "name": name,
-        "order": "interleaved",
-        "slice_seconds": slice_seconds,
-        "placement": "free",
-        "server_cpus": list(server_cpus),
-        "driver_cpus": list(driver_cpus),
-        "variants": [{**(variant or {"server": "pg:17"}), "label": label} for label in LABELS],
-        "workloads": [{"name": "sysbench", "options": {**options, "read_seconds": seconds}}],
-        **({"data_dir": data_dir} if data_dir else {}),
-    }
+    **keys: Any,
+) -> Study:
+    """Returns the study of one variant against itself.
+
+    options: as `options_of` makes them; seconds: measured of each cluster; variant: where `of_base` does not
+    put in another one; keys: others of the study.
+    """
+    variant = variant or Variant(server="pg:17")
+    return Study(
+        name=name,
+        order="interleaved",
+        slice_seconds=slice_seconds,
+        placement="free",
+        variants=[variant.replaced(label=label) for label in LABELS],
+        workloads=[Workload(name="sysbench", options={**options, "read_seconds": seconds})],
+        **keys,
+    )
 
 
-def of_base(short: Json, campaign: Campaign, base: Variant) -> Campaign:
-    """The short campaign, with the base of another one as both of its clusters."""
-    made = campaign_of(short)
+def of_base(short: Study, campaign: Campaign, base: Variant) -> Campaign:
+    """The short study, with the base of a campaign as both of its clusters."""
+    made = check_study(short)
     two = [base.model_copy(update={"label": label, "memory": None}) for label in LABELS]
     spec = made.spec.model_copy(update={"variants": two, "builds": campaign.spec.builds})
     return made.model_copy(update={"spec": spec, "variants": two, "file": campaign.file})
@@ -73,4 +73,4 @@ def rates_in_pairs(runs: Sequence[Run], step: str = STEP) -> Pairs | None:
     return pairs_of(records[0], records[1])
 
 
-__all__ = ["STEP", "document", "of_base", "options_of", "rates_in_pairs"]
+__all__ = ["STEP", "of_base", "options_of", "rates_in_pairs", "study_of_one"]

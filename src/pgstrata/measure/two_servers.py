@@ -15,8 +15,9 @@ from typing import Any
 from rich.console import Console
 
 from pgstrata.campaign.checked import Campaign, ChosenWorkload
-from pgstrata.campaign.file.reading import Overrides, campaign_of
+from pgstrata.campaign.file.reading import check_study
 from pgstrata.campaign.plan.runs import Plan
+from pgstrata.campaign.study import ProfileSpec, Study, Variant, Workload
 from pgstrata.errors import ServerError, StoreError, UsageError
 from pgstrata.judge.pairs import pairs_of
 from pgstrata.measure.campaign import execute
@@ -80,11 +81,8 @@ class MeasuredWork:
 
     def known(self) -> list[str]:
         """Names of the steps that there are without a choice."""
-        document = {
-            "variants": [{"server": "pg:17"}],
-            "workloads": [{"name": self.workload, "options": {}}],
-        }
-        return steps_of(campaign_of(document, Overrides(scale=self.scale, sets=self.sets)).workloads[0])
+        study = Study(servers=["pg:17"], workloads=[Workload(name=self.workload, scale=self.scale)])
+        return steps_of(check_study(study, sets=self.sets).workloads[0])
 
     def question(self) -> Json:
         """What decides what is measured, as JSON can hold it."""
@@ -124,14 +122,14 @@ class OtherFailedError(ServerError):
 
 @dataclass(frozen=True)
 class TwoServers:
-    """Two variants, tables of a campaign file without a label, and what is measured of them.
+    """Two variants, and what is measured of them.
 
     name: of the campaign that it becomes, in the folder `results`. labels: of the variants in it.
     """
 
     work: MeasuredWork
-    base: Mapping[str, Any]
-    other: Mapping[str, Any]
+    base: Variant
+    other: Variant
     name: str
     results: Path
     profile: bool = False
@@ -140,29 +138,27 @@ class TwoServers:
     def campaign(self) -> Campaign:
         """Raises UsageError for a workload or step that is not there, and for what is not valid in it."""
         work = self.work
-        document: Json = {
-            "name": self.name,
-            "results": str(self.results),
-            "order": "interleaved",
-            "slice_seconds": work.slice_seconds,
-            "margin": work.margin,
-            "other_load": work.other_load,
-            "keep_settings": list(work.keep_settings),
-            "seed": work.seed,
-            "base": self.labels[0],
-            "variants": [
-                {**variant, "label": label}
+        study = Study(
+            name=self.name,
+            results=str(self.results),
+            order="interleaved",
+            slice_seconds=work.slice_seconds,
+            margin=work.margin,
+            other_load=work.other_load,
+            keep_settings=list(work.keep_settings),
+            seed=work.seed,
+            base=self.labels[0],
+            variants=[
+                variant.replaced(label=label)
                 for label, variant in zip(self.labels, (self.base, self.other), strict=True)
             ],
-            "workloads": [{"name": work.workload, "options": work.options()}],
-        }
+            workloads=[Workload(name=work.workload, scale=work.scale, options=work.options())],
+            data_dir=work.data_dir,
+            profile=ProfileSpec(seconds=max(1.0, min(10.0, work.seconds / 2))) if self.profile else None,
+        )
         if work.verdict_seconds:
-            document |= {"until": "verdict", "max_seconds": work.verdict_seconds}
-        if work.data_dir:
-            document["data_dir"] = work.data_dir
-        if self.profile:
-            document["profile"] = {"seconds": max(1.0, min(10.0, work.seconds / 2))}
-        campaign = campaign_of(document, Overrides(scale=work.scale, sets=work.sets))
+            study = study.replaced(until="verdict", max_seconds=work.verdict_seconds)
+        campaign = check_study(study, sets=work.sets)
         there = steps_of(campaign.workloads[0])
         for step in work.steps:
             if step not in there:
@@ -188,7 +184,7 @@ class TwoServers:
             if label in failed:
                 # A full disk is no fault of a server, whichever meets it first.
                 kind = ServerError if failed[label].startswith(DISK_FULL) else kind
-                raise kind(f"{variant['server']} could not be measured: {failed[label]}")
+                raise kind(f"{variant.server} could not be measured: {failed[label]}")
 
     def both(self, runs: Sequence[Run]) -> tuple[Run, Run]:
         """The run of each. Raises StoreError where one is not there."""

@@ -14,12 +14,13 @@ from msgspec import structs
 
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.judge.common_queries import over_common
-from pgstrata.judge.compare import SideComparison, StepVerdict, compare_all, margin_of
+from pgstrata.judge.compare import Comparison, StepVerdict, compare_all, margin_of
 from pgstrata.judge.latency import over_repeats
 from pgstrata.judge.machines import shown_machine
 from pgstrata.judge.marks import THRESHOLDS, check_thresholds, relative_mark
 from pgstrata.judge.spread import repeats_of
 from pgstrata.judge.summary import Summary, SummaryCell, summarise
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.rates import middle
 from pgstrata.stats.verdict import Word
 from pgstrata.store import BrokenRun, Results, Run
@@ -194,13 +195,13 @@ class RunSet:
         return margin_of(self.runs)
 
     @cached_property
-    def comparisons(self) -> list[SideComparison]:
+    def comparisons(self) -> list[Comparison]:
         """Verdicts on every variant but the base; adjusted for the number of all of them together."""
         sides = {v: Side(v, tuple(r for r in self.runs if r.variant == v)) for v in self.variants}
         others = [sides[v] for v in self.others if sides[v].runs]
         if not others or not sides[self.base].runs:
             return []
-        return compare_all(sides[self.base], others, margin=self.margin, known=self.known)
+        return compare_all(sides[self.base], others, criterion=Criterion(self.margin), known=self.known)
 
     @cached_property
     def verdicts(self) -> Mapping[tuple[str, str, str], StepVerdict]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pgstrata import numbers
-from pgstrata.judge.compare import SideComparison
+from pgstrata.judge.compare import Comparison
 from pgstrata.judge.disturbance import LONGER_SLICES, SAID, other_load
 from pgstrata.store import Run
 
@@ -14,7 +14,7 @@ MOST_NAMED = 3
 ADVICE = "Stop other programs, or wait for a quiet moment (pgstrata run --wait-quiet 10m --fresh)."
 
 
-def disturbed_steps(comparisons: Sequence[SideComparison]) -> str:
+def disturbed_steps(comparisons: Sequence[Comparison]) -> str:
     """Returns how many steps were disturbed, which and by what; an empty text where none was."""
     steps = [step for comparison in comparisons for step in comparison.steps]
     disturbed = [step for step in steps if step.disturbance]

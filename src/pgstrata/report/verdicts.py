@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from pgstrata import numbers
-from pgstrata.judge.compare import SideComparison, StepVerdict
+from pgstrata.judge.compare import Comparison, StepVerdict
 
 Cells = list[str]
 
@@ -36,7 +36,7 @@ def evidence(s: StepVerdict) -> str:
     return f"{numbers.counted(s.verdict.n, 'pair')} {PAIRS[s.evidence]}"
 
 
-def rows(comparison: SideComparison) -> tuple[Cells, list[Cells]]:
+def rows(comparison: Comparison) -> tuple[Cells, list[Cells]]:
     """Columns and rows of the table of one comparison."""
     columns = [c if c != "95 %" else f"{_confidence(comparison)} interval" for c in COLUMNS]
     return columns, [
@@ -54,7 +54,7 @@ def rows(comparison: SideComparison) -> tuple[Cells, list[Cells]]:
     ]
 
 
-def notes(comparison: SideComparison) -> list[str]:
+def notes(comparison: Comparison) -> list[str]:
     """What a reader must know beside the table: doubts, steps of one side only, why something is unclear."""
     said = [f"warning: the sides differ: {difference}" for difference in comparison.doubts]
     for s in comparison.judged:
@@ -75,7 +75,7 @@ def notes(comparison: SideComparison) -> list[str]:
     return said
 
 
-def markdown(comparisons: Sequence[SideComparison]) -> str:
+def markdown(comparisons: Sequence[Comparison]) -> str:
     """A table for each comparison, to paste into a mail or a pull request."""
     parts = []
     for comparison in comparisons:
@@ -88,7 +88,7 @@ def markdown(comparisons: Sequence[SideComparison]) -> str:
     return "\n".join(parts)
 
 
-def junit(comparisons: Sequence[SideComparison], failing: Sequence[StepVerdict]) -> str:
+def junit(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> str:
     """JUnit XML: a test per step; slower ones (`failing`) fail, unclear ones are skipped."""
     root = ElementTree.Element("testsuites", name="pgstrata")
     for comparison in comparisons:
@@ -117,7 +117,7 @@ def junit(comparisons: Sequence[SideComparison], failing: Sequence[StepVerdict])
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def github(comparisons: Sequence[SideComparison], failing: Sequence[StepVerdict]) -> str:
+def github(comparisons: Sequence[Comparison], failing: Sequence[StepVerdict]) -> str:
     """Workflow commands of GitHub: an error per slower step, a warning per unclear one and per doubt."""
     lines = []
     for comparison in comparisons:
@@ -129,7 +129,7 @@ def github(comparisons: Sequence[SideComparison], failing: Sequence[StepVerdict]
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def sentence(comparison: SideComparison, s: StepVerdict) -> str:
+def sentence(comparison: Comparison, s: StepVerdict) -> str:
     """One step in one sentence."""
     v = s.verdict
     if s.across is not None:
@@ -145,7 +145,7 @@ def sentence(comparison: SideComparison, s: StepVerdict) -> str:
     )
 
 
-def _confidence(comparison: SideComparison) -> str:
+def _confidence(comparison: Comparison) -> str:
     return f"{comparison.judged[0].verdict.confidence:.0%}" if comparison.judged else "95%"
 
 

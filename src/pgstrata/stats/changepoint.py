@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.distributions import student_quantile
 from pgstrata.stats.estimate import Array
-from pgstrata.stats.verdict import CONFIDENCE, MARGIN, check_share
 
 DRAWS = 4000
 """Simulated rows of versions without a shift behind a p-value: known to ± 0.0035 at 0.05."""
@@ -74,8 +74,7 @@ class _Row:
 def shifts(
     versions: Sequence[Version],
     *,
-    confidence: float = CONFIDENCE,
-    margin: float = MARGIN,
+    criterion: Criterion = USUAL,
     seed: int = 1,
 ) -> list[Shift]:
     """The shifts of level in a row of versions, in the order of the row.
@@ -89,7 +88,7 @@ def shifts(
     With one rate per version and no standard errors, a shift at the very ends, or in a row of fewer
     than 4, cannot be told from noise and is not found.
     """
-    check_share("confidence", confidence)
+    confidence = criterion.confidence
     row = _row(versions)
     n = len(row.x)
     places = sorted(_segment(row, 0, n, 1.0 - confidence, seed))
@@ -105,7 +104,7 @@ def shifts(
         part = row.part(start, end)
         first, last = _where(part, confidence)
         log, low, high = _size(part, place - start, confidence)
-        if abs(log) <= -math.log1p(-margin):
+        if abs(log) <= -math.log1p(-criterion.margin):
             continue
         found.append(
             Shift(

@@ -21,8 +21,9 @@ from dataclasses import replace
 import numpy as np
 
 from pgstrata.stats import sequential
+from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.estimate import Array, Estimate, estimate, log_ratios, mean_of
-from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, check_share, judge
+from pgstrata.stats.verdict import Verdict, judge
 
 FIRST = 3
 """Pairs before the first look."""
@@ -53,23 +54,23 @@ def look(
     base: Sequence[float] | Array,
     other: Sequence[float] | Array,
     *,
-    margin: float = MARGIN,
-    confidence: float = CONFIDENCE,
+    criterion: Criterion = USUAL,
 ) -> Verdict:
     """Returns the verdict after the pairs so far; stop when it is `decided`, or when the time is over.
 
     base and other: executions for each second of all pairs since the beginning, in their order. May be called
     after every pair, any number of times. Raises ValueError as `estimate` does.
     """
-    check_share("confidence", confidence)
     e, guard = _estimate(base, other)
     if e.n < FIRST:
-        verdict = judge(e, (-math.inf, math.inf), 1.0, margin=margin, confidence=confidence)
+        verdict = judge(e, (-math.inf, math.inf), 1.0, criterion)
         return replace(verdict, reason=f"{e.n} of at least {FIRST} pairs")
-    half = _errors(e, confidence) * e.standard_error + guard if math.isfinite(e.standard_error) else math.inf
+    half = math.inf
+    if math.isfinite(e.standard_error):
+        half = _errors(e, criterion.confidence) * e.standard_error + guard
     beyond = max(0.0, abs(e.log) - guard)
     p = min(1.0, ALLOWANCE * math.exp(-_log_evidence(e, beyond)))
-    return judge(e, (e.log - half, e.log + half), p, margin=margin, confidence=confidence)
+    return judge(e, (e.log - half, e.log + half), p, criterion)
 
 
 def _estimate(base: Sequence[float] | Array, other: Sequence[float] | Array) -> tuple[Estimate, float]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgstrata.stats import sequential
+from pgstrata.stats.criterion import CONFIDENCE
 from pgstrata.stats.estimate import FEW, LEAST_BLOCKS, Estimate, estimate, mean_of
-from pgstrata.stats.verdict import CONFIDENCE, interval
+from pgstrata.stats.verdict import interval
 
 POWER = 0.9
 MINUTES = (1.0, 5.0, 20.0)

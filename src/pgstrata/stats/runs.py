@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, variance
 
+from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.estimate import Estimate
-from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Verdict, interval, judge, p_value
+from pgstrata.stats.verdict import Verdict, interval, judge, p_value
 
 UNKNOWN = "one run on each side: how much runs differ from one to the next is not known"
 
@@ -56,8 +57,7 @@ def compare_runs(
     spread: RunSpread | None,
     within: Estimate | None = None,
     *,
-    margin: float = MARGIN,
-    confidence: float = CONFIDENCE,
+    criterion: Criterion = USUAL,
 ) -> Verdict:
     """The verdict on runs that are no pairs: rates (per second) of one or more on each side.
 
@@ -66,7 +66,7 @@ def compare_runs(
     run, with degrees of freedom after Welch and Satterthwaite.
     """
     if not base or not other or min(*base, *other) <= 0:
-        return judge(Estimate(0.0, math.inf, 0.0, 0, "mean"), (-math.inf, math.inf), 1.0, margin=margin)
+        return judge(Estimate(0.0, math.inf, 0.0, 0, "mean"), (-math.inf, math.inf), 1.0, criterion)
     log = fmean(map(math.log, other)) - fmean(map(math.log, base))
     n = min(len(base), len(other))
     single = len(base) == len(other) == 1
@@ -75,8 +75,7 @@ def compare_runs(
             Estimate(log, math.inf, 0.0, n, "mean"),
             (-math.inf, math.inf),
             1.0,
-            margin=margin,
-            confidence=confidence,
+            criterion,
         )
         return replace(nothing, reason=UNKNOWN, single_run=single)
     parts = [(spread.variance * (1 / len(base) + 1 / len(other)), float(spread.freedom))]
@@ -85,7 +84,7 @@ def compare_runs(
     total = sum(v for v, _ in parts)
     freedom = total**2 / sum(v**2 / f for v, f in parts) if total else float(spread.freedom)
     e = Estimate(log, math.sqrt(total), freedom, n, "mean")
-    verdict = judge(e, interval(e, confidence), p_value(e), margin=margin, confidence=confidence)
+    verdict = judge(e, interval(e, criterion.confidence), p_value(e), criterion)
     return replace(
         verdict,
         reason=f"{verdict.reason}; runs differ by {spread.deviation:.1%} from one to the next (known from "

@@ -38,9 +38,10 @@ from dataclasses import replace
 from functools import lru_cache
 from statistics import NormalDist
 
+from pgstrata.stats.criterion import CONFIDENCE, USUAL, Criterion, check_share
 from pgstrata.stats.distributions import exponential_integral, student_below, student_quantile
 from pgstrata.stats.estimate import AGREEMENT, DISAGREE, Array, Estimate, estimate
-from pgstrata.stats.verdict import CONFIDENCE, MARGIN, Bounds, Verdict, check_share, judge
+from pgstrata.stats.verdict import Bounds, Verdict, judge
 
 SPREAD = 0.1
 """Prior variance g of difference ÷ standard deviation of a pair.
@@ -66,8 +67,7 @@ def look(
     blocks: Sequence[int] = (),
     by_totals: bool = False,
     *,
-    margin: float = MARGIN,
-    confidence: float = CONFIDENCE,
+    criterion: Criterion = USUAL,
     first: int = FIRST,
     span: float | None = None,
 ) -> Verdict:
@@ -82,9 +82,9 @@ def look(
     disagree = DISAGREE if span is None else _errors(span, AGREEMENT)
     e = estimate(base, other, blocks, by_totals, disagree=disagree)
     if e.n < first:
-        verdict = judge(e, (-math.inf, math.inf), 1.0, margin=margin, confidence=confidence)
+        verdict = judge(e, (-math.inf, math.inf), 1.0, criterion)
         return replace(verdict, reason=f"{e.n} of at least {first} pairs")
-    return judge(e, *bounds(e, span, confidence), margin=margin, confidence=confidence)
+    return judge(e, *bounds(e, span, criterion.confidence), criterion)
 
 
 def bounds(e: Estimate, span: float | None, confidence: float = CONFIDENCE) -> Bounds:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from pgstrata.stats.criterion import CONFIDENCE, USUAL, Criterion, check_share
 from pgstrata.stats.distributions import student_below, student_quantile
 from pgstrata.stats.estimate import LEAST_BLOCKS, Array, Estimate, estimate
 
@@ -23,12 +24,6 @@ Word = Literal["slower", "faster", "same", "unclear"]
 
 Bounds = tuple[tuple[float, float], float]
 """An interval of the log ratio, and the p-value of no difference."""
-
-MARGIN = 0.02
-"""Differences up to this share are not called slower or faster."""
-
-CONFIDENCE = 0.95
-"""Of every interval: the share of such intervals that contain the true ratio."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +56,11 @@ class Verdict:
     def decided(self) -> bool:
         return self.word != "unclear"
 
+    @property
+    def criterion(self) -> Criterion:
+        """What it is held against."""
+        return Criterion(self.margin, self.confidence)
+
     def record(self) -> dict[str, Any]:
         """As JSON can hold it: None for what is infinite or not a number."""
         return {
@@ -75,8 +75,7 @@ def compare(
     blocks: Sequence[int] = (),
     by_totals: bool = False,
     *,
-    margin: float = MARGIN,
-    confidence: float = CONFIDENCE,
+    criterion: Criterion = USUAL,
 ) -> Verdict:
     """The verdict on pairs of rates whose number was fixed beforehand.
 
@@ -85,7 +84,7 @@ def compare(
     decide whether to go on measuring makes its error rate wrong; `sequential.look` is for that.
     """
     e = estimate(base, other, blocks, by_totals)
-    return judge(e, *bounds(e, confidence), margin=margin, confidence=confidence)
+    return judge(e, *bounds(e, criterion.confidence), criterion)
 
 
 def bounds(e: Estimate, confidence: float = CONFIDENCE) -> Bounds:
@@ -115,13 +114,10 @@ def judge(
     e: Estimate,
     logs: tuple[float, float],
     p: float,
-    *,
-    margin: float = MARGIN,
-    confidence: float = CONFIDENCE,
+    criterion: Criterion = USUAL,
 ) -> Verdict:
     """Applies the rules to an estimate and an interval, both as logs of other ÷ base."""
-    check_share("margin", margin)
-    check_share("confidence", confidence)
+    margin = criterion.margin
     low, high = logs
     word, reason = _word(e, low, high, -math.log1p(-margin), margin)
     if e.method == "total":
@@ -132,7 +128,7 @@ def judge(
         math.exp(low),
         math.exp(high) if high < 700 else math.inf,
         margin,
-        confidence,
+        criterion.confidence,
         e.n,
         p,
         None,
@@ -143,12 +139,6 @@ def judge(
 def set_aside(verdict: Verdict, reason: str) -> Verdict:
     """The same figures, called unclear for a reason from outside them: a variant failed, say."""
     return replace(verdict, word="unclear", reason=reason, aside=True)
-
-
-def check_share(name: str, value: float) -> None:
-    """Raises ValueError unless 0 < value < 1."""
-    if not 0 < value < 1:
-        raise ValueError(f"{name} must lie between 0 and 1, not {value}")
 
 
 def _word(e: Estimate, low: float, high: float, bound: float, margin: float) -> tuple[Word, str]:

@@ -74,7 +74,7 @@ def stream(root: Path, sql: str) -> Iterator[Stream]:
     with connect(root, results=results, tables=asked_for(sql)) as connection, _bounded_memory():
 
         def begin() -> list[str]:
-            for statement in _statements(connection, sql):
+            for statement in only_reading(connection, sql):
                 connection.execute(statement)
             return [str(column[0]) for column in connection.description or ()]
 
@@ -178,7 +178,7 @@ _ALLOWED = {"SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "SET"}
 _EXPLAIN = re.compile(r"\s*explain\b(\s*analyze\b)?(\s*\([^)]*\))?", re.IGNORECASE)
 
 
-def _statements(connection: duckdb.DuckDBPyConnection, sql: str) -> list[duckdb.Statement]:
+def only_reading(connection: duckdb.DuckDBPyConnection, sql: str) -> list[duckdb.Statement]:
     """The statements of the text; UsageError when there is none or one that could touch files."""
     statements = connection.extract_statements(sql)
     if not statements:
@@ -187,7 +187,7 @@ def _statements(connection: duckdb.DuckDBPyConnection, sql: str) -> list[duckdb.
         kind = statement.type.name
         if kind == "EXPLAIN":
             explained = _EXPLAIN.match(statement.query)
-            _statements(connection, statement.query[explained.end() :] if explained else "")
+            only_reading(connection, statement.query[explained.end() :] if explained else "")
         elif kind not in _ALLOWED:
             raise UsageError(
                 f"a query only reads the results, and this one has a {kind} statement",

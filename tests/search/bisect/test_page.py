@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from pgstrata.campaign.study import Variant
 from pgstrata.measure.two_servers import MeasuredWork
 from pgstrata.search.bisect import state as states
 from pgstrata.search.bisect.hunt import SearchResult, SearchSettings
@@ -35,7 +36,7 @@ def searched(folder: Path, effect: float) -> SearchResult:
     for number in range(1, COMMITS + 1):
         (repo / "file").write_text(f"{number}\n")
         commit(repo, f"change {number} {EVIL if number == CULPRIT else ''}".strip())
-    line = commits(repo, "good", "main", {})
+    line = commits(repo, "good", "main", lambda server: Variant(server=server))
     search = SearchSettings(line, MeasuredWork(("point-query",)), folder / "search")
     search.folder.mkdir()
     state = states.begin(search.folder, line, search.question())

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.campaign.study import Variant
 from pgstrata.errors import StoreError, UsageError
 from pgstrata.search.bisect import state as states
 from pgstrata.search.bisect.line import Range, Stop
 from pgstrata.search.bisect.state import FILE, Measurement, SetAside
 
-LINE = Range("release", "a … c", [Stop(name, name, {}) for name in "abc"])
+USUAL = Variant(server="pg:17")
+LINE = Range("release", "a … c", [Stop(name, name, USUAL) for name in "abc"])
 
 
 def measurement(base: int, other: int) -> Measurement:
@@ -35,7 +37,7 @@ def test_another_question_is_refused_by_what_differs(tmp_path: Path) -> None:
     states.save(tmp_path, states.begin(tmp_path, LINE, {"step": "x", "seconds": 1}))
     with pytest.raises(UsageError, match="differs in step"):
         states.begin(tmp_path, LINE, {"step": "y", "seconds": 1})
-    longer = Range("release", "a … d", [*LINE.stops, Stop("d", "d", {})])
+    longer = Range("release", "a … d", [*LINE.stops, Stop("d", "d", USUAL)])
     with pytest.raises(UsageError, match="differs in the releases"):
         states.begin(tmp_path, longer, {"step": "x", "seconds": 1})
 

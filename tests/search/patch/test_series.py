@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from pgstrata.campaign.study import Variant
 from pgstrata.cli.main import invoke
 from pgstrata.errors import UsageError
 from pgstrata.search.patch.compare import pairs_of
 from pgstrata.search.patch.series import series_of
 from support.tree import commit, git, repository
+
+
+def usual(server: str) -> Variant:
+    return Variant(server=server, config=["default"])
 
 
 @pytest.fixture
@@ -41,16 +46,16 @@ def patches(repo: Path, tmp_path: Path) -> list[str]:
 def test_each_patch_is_compared_with_the_one_before_and_the_last_with_the_base(
     repo: Path, patches: list[str]
 ) -> None:
-    series = series_of(repo, "v1", patches, {"config": ["default"]})
+    series = series_of(repo, "v1", patches, usual)
     names = [(base.name, other.name) for base, other in pairs_of(series)]
     assert names == [("base", "0001-three"), ("0001-three", "0002-two"), ("base", "0002-two")]
-    assert [member.variant.get("patches", []) for member in series.members] == [[], patches[:1], patches]
-    assert len({member.variant["server"] for member in series.members}) == 1
+    assert [member.variant.patches or [] for member in series.members] == [[], patches[:1], patches]
+    assert len({member.variant.server for member in series.members}) == 1
 
 
 def test_a_branch_is_one_and_with_each_its_commits(repo: Path) -> None:
-    assert [m.name for m in series_of(repo, "v1", ["mine"], {}).members] == ["base", "mine"]
-    each = series_of(repo, "v1", ["mine"], {}, each=True)
+    assert [m.name for m in series_of(repo, "v1", ["mine"], usual).members] == ["base", "mine"]
+    each = series_of(repo, "v1", ["mine"], usual, each=True)
     assert [m.what.partition(" ")[2] for m in each.members[1:]] == ["three", "two"]
     assert len(pairs_of(each)) == 3
 
@@ -79,18 +84,18 @@ def test_a_patch_that_does_not_apply_is_named_with_hunk_and_file(
 )
 def test_what_is_no_series_is_refused(repo: Path, names: list[str], base: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        series_of(repo, base, names, {})
+        series_of(repo, base, names, usual)
 
 
 def test_a_branch_made_elsewhere_is_told_its_base(repo: Path) -> None:
     with pytest.raises(UsageError) as error:
-        series_of(repo, "main", ["mine"], {})
+        series_of(repo, "main", ["mine"], usual)
     assert f"--base {git(repo, 'rev-parse', '--short=10', 'v1')}" in error.value.hint
 
 
 def test_the_same_patch_twice_is_a_slip(repo: Path, patches: list[str]) -> None:
     with pytest.raises(UsageError, match="is there twice"):
-        series_of(repo, "v1", [patches[0], patches[0]], {})
+        series_of(repo, "v1", [patches[0], patches[0]], usual)
 
 
 def test_what_comes_is_shown_without_doing_it(

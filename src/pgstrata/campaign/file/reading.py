@@ -17,10 +17,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from pgstrata.campaign.checked import Campaign, ChosenWorkload
-from pgstrata.campaign.file.problems import explain
 from pgstrata.campaign.file.toml import parse, parse_value
 from pgstrata.campaign.named_servers import named_server
-from pgstrata.campaign.study import Study, Variant, expand
+from pgstrata.campaign.problems import explain
+from pgstrata.campaign.study import OF_FILE, Study, Variant, expand
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import read_text, shown
 from pgstrata.server.cluster.initdb import check_initdb
@@ -80,7 +80,7 @@ def read_campaign(file: Path, overrides: Overrides | None = None) -> Campaign:
         "campaign file",
         missing="pgstrata init writes one to start from; a server is written pg:17 or path:DIR",
     )
-    return _check(parse(text, str(file)), str(file), file, overrides or Overrides())
+    return _read(parse(text, str(file)), str(file), file, overrides or Overrides())
 
 
 def adhoc_campaign(overrides: Overrides) -> Campaign:
@@ -106,7 +106,7 @@ def adhoc_campaign(overrides: Overrides) -> Campaign:
             for name in names
             if catalog.is_known(name) and small in catalog.find(name).scales
         ]
-    return _check(document, "command line", None, overrides)
+    return _read(document, "command line", None, overrides)
 
 
 def _as_comparison(overrides: Overrides) -> Overrides:
@@ -137,20 +137,28 @@ def _has_small_scale(name: str) -> bool:
     return catalog.is_known(name) and SMALLEST_SCALE in catalog.find(name).scales
 
 
-def campaign_of(
-    document: dict[str, Any], overrides: Overrides | None = None, file: Path | None = None
+def check_study(
+    study: Study, *, sets: Sequence[str] = (), file: Path | None = None, source: str = "command line"
 ) -> Campaign:
-    """A campaign that is put together and not read, checked like a file. file: beside which its relative
-    paths start; it need not be there. Raises UsageError."""
-    return _check(document, "command line", file, overrides or Overrides())
+    """Checks a study that is no file, as files are checked.
+
+    sets: options of its workloads as `--set` takes them. file: beside which its relative paths start; it need
+    not be there. source: what messages call the study. Raises UsageError.
+    """
+    return _check(study, source, file, Overrides(sets=sets))
 
 
-def _check(document: dict[str, Any], source: str, file: Path | None, overrides: Overrides) -> Campaign:
+def _read(document: dict[str, Any], source: str, file: Path | None, overrides: Overrides) -> Campaign:
+    """A file or the command line as a checked study."""
     document = _with(document, overrides)
     try:
-        spec = Study.model_validate(document)
+        study = Study.model_validate(document, context=OF_FILE)
     except ValidationError as error:
         raise explain(error, Study, source) from error
+    return _check(study, source, file, overrides)
+
+
+def _check(spec: Study, source: str, file: Path | None, overrides: Overrides) -> Campaign:
     if spec.until == "verdict" and spec.order != "interleaved":
         raise UsageError(
             f'{source}: until = "verdict" is for variants that take turns, not for order = "{spec.order}"',

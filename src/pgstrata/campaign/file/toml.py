@@ -7,7 +7,7 @@ import math
 import tomllib
 from typing import Any
 
-from pgstrata.campaign.file.problems import dotted
+from pgstrata.campaign.problems import dotted
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
 

@@ -20,7 +20,7 @@ from pgstrata.judge.disturbance import LEFT_OUT
 from pgstrata.judge.pairs import left_out
 from pgstrata.judge.statements import RoundKey, judge_statements
 from pgstrata.measure.comparison.participant import Participant
-from pgstrata.stats.verdict import CONFIDENCE
+from pgstrata.stats.criterion import Criterion
 from pgstrata.store.record import AloneRecord, AloneRecords, Slice
 from pgstrata.workload.core.language import AloneStatement, Step
 
@@ -61,7 +61,8 @@ def candidates(
             disturbed[other.label] = other.disturbed_rounds(base)
     rounds = {label: other.rounds() for label, other in sides.items()}
     by_name: dict[str, Candidate] = {}
-    judged = judge_statements(base.rounds(), rounds, watched=watched, margin=margin, left_out=disturbed)
+    criterion = Criterion(margin)
+    judged = judge_statements(base.rounds(), rounds, watched=watched, criterion=criterion, left_out=disturbed)
     for label, statements in judged.items():
         for one in statements:
             if one.verdict.decided and one.verdict.word != "same":
@@ -187,7 +188,7 @@ class AloneExecution:
         base = AloneTurns(slices[self._base.label], self._base.load_limit)
         return all(
             judge_alone(
-                [(base, AloneTurns(slices[other.label], other.load_limit))], self._margin, CONFIDENCE
+                [(base, AloneTurns(slices[other.label], other.load_limit))], Criterion(self._margin)
             ).decided
             for other in candidate.others
         )

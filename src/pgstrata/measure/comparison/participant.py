@@ -19,6 +19,7 @@ from pgstrata.measure.run.active import ActiveRun
 from pgstrata.measure.step import StepResult
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.stats import sequential
+from pgstrata.stats.criterion import Criterion
 from pgstrata.store.histogram import Histogram
 from pgstrata.store.kept import KeptData
 from pgstrata.store.record import Slice, TurnKind
@@ -277,14 +278,14 @@ def known(
         out, pairs = left_out(first, other)
         if out > LEFT_OUT * pairs:
             return False
-        if not sequential.look(*pairs_of(first, other), margin=margin, span=first.span).decided:
+        if not sequential.look(*pairs_of(first, other), criterion=Criterion(margin), span=first.span).decided:
             return False
         if times:
             sides = [(first.times(), other.times())]
-            verdicts = judge_times(times, sides, watched=True, margin=times_margin)
+            verdicts = judge_times(times, sides, watched=True, criterion=Criterion(times_margin))
             if len(verdicts) < len(times) or not all(time.verdict.decided for time in verdicts):
                 return False
     others = [other for other in here if other is not first]
     disturbed = {other.label: other.disturbed_rounds(first) for other in others}
     rounds = {other.label: other.rounds() for other in others}
-    return enough_known(first.rounds(), rounds, margin, disturbed)
+    return enough_known(first.rounds(), rounds, Criterion(margin), disturbed)

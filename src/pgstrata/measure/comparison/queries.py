@@ -20,8 +20,8 @@ from pgstrata.driver.events import StatementDone
 from pgstrata.errors import DriverError, server_said
 from pgstrata.judge.single_queries import QuerySide, judge_query
 from pgstrata.measure.comparison.participant import Participant
+from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.executions import FIRST
-from pgstrata.stats.verdict import CONFIDENCE
 from pgstrata.store.record import QueryPairs, QueryTurns, Slice
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.core.recorded import CANCELLED
@@ -203,10 +203,10 @@ class QueryExecution:
             both = (self._side(self._base, query), self._side(side, query))
             labels = self._base.label, side.label
             limit = self._single.limit_seconds
-            verdict = judge_query([both], limit, labels, margin=self._margin, confidence=CONFIDENCE)
+            verdict = judge_query([both], limit, labels, Criterion(self._margin))
             if not verdict.decided:
                 return False
-            if verdict.word != "same" and verdict.p_value * self._comparisons > 1.0 - CONFIDENCE:
+            if verdict.word != "same" and verdict.p_value * self._comparisons > 1.0 - USUAL.confidence:
                 return False
         return True
 

@@ -11,6 +11,7 @@ from pgstrata.judge.marks import Mark, relative_mark, verdict_mark
 from pgstrata.page.blocks import Cell, Column, Row, Table, missing, words
 from pgstrata.page.frames import Frames
 from pgstrata.page.results import Repeats, RunSet, StepResults
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.metrics import MB, METRICS
 from pgstrata.store.read import MeasuredStep
 
@@ -219,7 +220,7 @@ def _proven(results: RunSet, step: StepResults, seen: Sequence[str]) -> dict[tup
         for name in (n for n in seen if n in _LESS | _MORE):
             before, after = cost_pairs(base.repeats, own.repeats, partial(_of_one, name))
             pairs[variant, name] = (before, after) if name in _LESS else (after, before)
-    marks = {key: verdict_mark(word) for key, word in cost_words(pairs, margin=results.margin).items()}
+    marks = {key: verdict_mark(word) for key, word in cost_words(pairs, Criterion(results.margin)).items()}
     return {key: mark for key, mark in marks.items() if mark in ("good", "bad")}
 
 

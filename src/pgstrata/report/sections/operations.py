@@ -13,6 +13,7 @@ from pgstrata.judge.marks import Mark, relative_mark, verdict_mark
 from pgstrata.page.blocks import Cell, Column, Row, Section, Table, missing, words
 from pgstrata.page.results import Repeats, RunSet, StepResults, WorkloadResults
 from pgstrata.report.sections.summary import relative_cell
+from pgstrata.stats.criterion import Criterion
 from pgstrata.stats.metrics import PER_OPERATION, PerOperation, relative_cost
 from pgstrata.stats.verdict import Word
 from pgstrata.store.read import MeasuredStep
@@ -152,7 +153,7 @@ def _proven(
                 pairs[step.name, variant, name] = cost_pairs(
                     base.repeats, own.repeats, partial(_figure, name)
                 )
-    return cost_words(pairs, margin=results.margin)
+    return cost_words(pairs, Criterion(results.margin))
 
 
 def _rows(

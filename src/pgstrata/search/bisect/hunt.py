@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import Any
 from rich.console import Console
 
 from pgstrata.campaign.checked import Campaign
-from pgstrata.campaign.file.reading import campaign_of
+from pgstrata.campaign.file.reading import check_study
+from pgstrata.campaign.study import Study, Variant, Workload
 from pgstrata.count.measure.two_servers import count_two
 from pgstrata.errors import BuildError, ServerError
 from pgstrata.measure.interrupt import Interrupts
@@ -57,12 +58,13 @@ class SearchSettings:
 
     def question(self) -> dict[str, Any]:
         """What decides the measurements, as the state has it."""
-        servers = [{k: v for k, v in stop.variant.items() if k != "server"} for stop in self.line.stops[:1]]
+        first = self.line.stops[0].variant
+        common = first.model_dump(mode="json", exclude_unset=True, exclude={"server"})
         return {
             **self.work.question(),
             "kind": self.line.kind,
             "repository": str(self.line.repo) if self.line.repo else None,
-            "servers": servers[0] if self.line.kind != "config" else self.line.stops[0].variant["server"],
+            "servers": common if self.line.kind != "config" else first.server,
             "smallest": self.smallest,
             **({"by": self.by} if self.by != "rate" else {}),
         }
@@ -119,7 +121,7 @@ def _files(campaign: Campaign, line: Range) -> dict[str, dict[str, str]]:
     """The content of scripts and configs, for the question: one that is edited asks another."""
     options = campaign.workloads[0].options
     names = set(options.files()) if isinstance(options, NamesFiles) else set()
-    fragments = {name for stop in line.stops for name in stop.variant.get("config", ())}
+    fragments = {name for stop in line.stops for name in stop.variant.config}
     names |= {str(own) for name in fragments if (own := find_fragment(name, Path.cwd()).path)}
     return {"files": {name: digest_of(Path(name)) for name in sorted(names)}} if names else {}
 
@@ -208,12 +210,12 @@ def _measure(search: SearchSettings, task: Task, name: str, console: Console) ->
 
 
 def build_server(
-    work: MeasuredWork, variant: Mapping[str, Any], say: Callable[[str], None], check: Callable[[], None]
+    work: MeasuredWork, variant: Variant, say: Callable[[str], None], check: Callable[[], None]
 ) -> None:
     """Builds or fetches a server before its measurement begins, never beside one. Raises ServerError."""
-    campaign = campaign_of({"variants": [dict(variant)], "workloads": [{"name": work.workload}]})
+    campaign = check_study(Study(variants=[variant], workloads=[Workload(name=work.workload)]))
     how = campaign.build_of(campaign.variants[0])
-    acquire(variant["server"], how, say=say, folder=campaign.folder, check=check)
+    acquire(variant.server, how, say=say, folder=campaign.folder, check=check)
 
 
 def of_machine(error: ServerError) -> bool:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from pgstrata.campaign.study import Variant
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.source.git import commit_of, repository
 from pgstrata.source.git_command import run_git
 
-Json = dict[str, Any]
+VariantOf = Callable[[str], Variant]
+"""Gives the variant of a server: with the config and the build that all places on a line share."""
 
 MOST_PATHS = 200
 """Lines of a diffstat that are shown."""
@@ -20,12 +21,11 @@ MOST_PATHS = 200
 
 @dataclass(frozen=True)
 class Stop:
-    """One place on the line. variant: table of a campaign file for it; id: what it is known by in the
-    state."""
+    """One place on the line. id: what it is known by in the state."""
 
     id: str
     name: str
-    variant: Json = field(repr=False)
+    variant: Variant = field(repr=False)
     subject: str = ""
     author: str = ""
     date: str = ""
@@ -62,9 +62,8 @@ class Commit:
     parents: Sequence[str] = ()
 
 
-def commits(repo: Path, good: str, bad: str, variant: Json) -> Range:
-    """The commits from `good` to `bad` by first parents. variant: everything of the servers but where they
-    come from.
+def commits(repo: Path, good: str, bad: str, variant_of: VariantOf) -> Range:
+    """The commits from `good` to `bad` by first parents.
 
     Raises UsageError for a ref that does not exist, ends that are exchanged or the same, and a range that is
     not a line.
@@ -86,8 +85,8 @@ def commits(repo: Path, good: str, bad: str, variant: Json) -> Range:
     stops = []
     for line in lines:
         hash_, author, date, subject = line.split("\0")
-        spec = {**variant, "server": f"git:{repo}#{hash_}"}
-        stops.append(Stop(hash_, hash_[:10], spec, subject, author, date))
+        variant = variant_of(f"git:{repo}#{hash_}")
+        stops.append(Stop(hash_, hash_[:10], variant, subject, author, date))
     return Range("commit", f"{good}..{bad} of {repo}", stops, repo, _notes(repo))
 
 
@@ -167,7 +166,7 @@ def about_commit(repo: Path, hash_: str) -> Commit:
     return Commit(found, author, date, message.rstrip(), "\n".join(lines), parents.split())
 
 
-def releases(specs: Sequence[str], variant: Json) -> Range:
+def releases(specs: Sequence[str], variant_of: VariantOf) -> Range:
     """A series of servers, say `pg:13`, `pg:14`, `pg:15`. Raises UsageError for fewer than two or one
     twice."""
     from pgstrata.server.find.acquire import check_spec
@@ -180,22 +179,22 @@ def releases(specs: Sequence[str], variant: Json) -> Range:
                 f"--releases {spec}: a running server cannot take turns with others",
                 "name pg:, release:, path:",
             )
-    stops = [Stop(spec, spec, {**variant, "server": spec}) for spec in specs]
+    stops = [Stop(spec, spec, variant_of(spec)) for spec in specs]
     return Range("release", f"{specs[0]} … {specs[-1]}", stops)
 
 
-def configs(stacks: Sequence[str], variant: Json) -> Range:
-    """A series of configs of one server, each a stack like `base+a1`. Raises UsageError as `releases`
+def configs(stacks: Sequence[str], variant: Variant) -> Range:
+    """A series of configs of one variant, each a stack like `base+a1`. Raises UsageError as `releases`
     does."""
     _check_series("--configs", stacks)
     names = ["+".join(Path(part).stem for part in stack.split("+")) for stack in stacks]
     if len(set(names)) < len(names):
         names = list(stacks)
     stops = [
-        Stop(stack, name, {**variant, "config": stack.split("+")})
+        Stop(stack, name, variant.replaced(config=stack.split("+")))
         for stack, name in zip(stacks, names, strict=True)
     ]
-    return Range("config", f"{names[0]} … {names[-1]} on {variant['server']}", stops)
+    return Range("config", f"{names[0]} … {names[-1]} on {variant.server}", stops)
 
 
 def _check_series(option: str, names: Sequence[str]) -> None:
@@ -215,6 +214,7 @@ __all__ = [
     "Commit",
     "Range",
     "Stop",
+    "VariantOf",
     "about_commit",
     "commits",
     "configs",

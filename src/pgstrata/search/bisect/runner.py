@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
 
@@ -13,16 +13,18 @@ from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.measure.two_servers import MeasuredWork, OtherFailedError, TwoServers
 from pgstrata.search.bisect.hunt import RUNS, build_server, of_machine
+from pgstrata.search.bisect.line import VariantOf
 from pgstrata.source.git import commit_of, repository
+from pgstrata.stats.criterion import Criterion
 from pgstrata.store.choose import Side
 
 Word = Literal["slower", "faster", "same", "unclear", "broken"]
 
 
 def judge_head(
-    work: MeasuredWork, repo: Path, good: str, variant: dict[str, Any], folder: Path, console: Console
+    work: MeasuredWork, repo: Path, good: str, variant_of: VariantOf, folder: Path, console: Console
 ) -> tuple[Word, str]:
-    """The verdict on what is checked out, against the good end, and a sentence.
+    """The verdict on what is checked out, against the good end, and a sentence. variant_of: as of `Range`s.
 
     `broken`: it does not build, or its server does not start. Raises UsageError for a ref that is not there,
     ServerError where the good end cannot be measured or the machine lacks something, Interrupted.
@@ -32,7 +34,7 @@ def judge_head(
     first, head = commit_of(repo, good), commit_of(repo, "HEAD")
     if first == head:
         return "same", f"{head[:10]} is the good end itself"
-    base, other = ({**variant, "server": f"git:{repo}#{commit}"} for commit in (first, head))
+    base, other = (variant_of(f"git:{repo}#{commit}") for commit in (first, head))
     with Interrupts(say) as interrupts:
         build_server(work, base, say, interrupts.check)
         try:
@@ -47,7 +49,7 @@ def judge_head(
         except OtherFailedError as error:
             return "broken", error.message
     one, two = (Side(run.variant, (run,)) for run in found.runs)
-    (comparison,) = compare_all(one, [two], margin=work.margin, steps=[work.step])
+    (comparison,) = compare_all(one, [two], criterion=Criterion(work.margin), steps=[work.step])
     verdict = comparison.steps[0].verdict
     text = f"{head[:10]} at {work.step}: {verdict.ratio - 1:+.1%}, {verdict.reason}".replace("%", " %")
     return verdict.word, text

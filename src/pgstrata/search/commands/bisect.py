@@ -27,7 +27,7 @@ from pgstrata.cli.quiet import progress_console
 if TYPE_CHECKING:
     from pgstrata.measure.two_servers import MeasuredWork
     from pgstrata.search.bisect.hunt import SearchSettings
-    from pgstrata.search.bisect.line import Range
+    from pgstrata.search.bisect.line import Range, VariantOf
 
 
 def bisect(
@@ -139,15 +139,15 @@ def bisect(
         keep=keep_setting,
         other_load=load_share(other_load),
     )
-    variant = variant_of(config, build)
+    variant_of = variants_with(config, build)
     if runner:
         try:
-            raise typer.Exit(_run_runner(work, variant, repo, good, max_seconds, results))
+            raise typer.Exit(_run_runner(work, variant_of, repo, good, max_seconds, results))
         except PgstrataError as error:
             # 1 … 127 mean "bad" to git bisect
             error.exit_code = 128
             raise
-    line = _line(repo, good, bad, releases, configs, server, variant)
+    line = _line(repo, good, bad, releases, configs, server, variant_of)
     from pgstrata.search.bisect.hunt import SearchSettings, check
 
     folder = results or _folder(line, work)
@@ -199,9 +199,12 @@ def work_of(
     )
 
 
-def variant_of(config: str, build: str | None) -> dict[str, Any]:
-    """What all servers of a search have in common, as a table of a campaign file."""
-    return {"config": config.split("+")} | ({"build": build} if build else {})
+def variants_with(config: str, build: str | None) -> VariantOf:
+    """Returns what makes variants of servers: they share the config and the build."""
+    from pgstrata.campaign.study import Variant
+
+    keys: dict[str, Any] = {"config": config.split("+")} | ({"build": build} if build else {})
+    return lambda server: Variant(server=server, **keys)
 
 
 def _line(
@@ -211,7 +214,7 @@ def _line(
     releases: str | None,
     configs: str | None,
     server: str | None,
-    variant: dict[str, Any],
+    variant_of: VariantOf,
 ) -> Range:
     from pgstrata.campaign.named_servers import single_server
     from pgstrata.errors import UsageError
@@ -228,16 +231,16 @@ def _line(
     if (repo is None and (good or bad)) or (configs is None and server):
         raise UsageError("--good and --bad go with --repo, --server goes with --configs")
     if releases is not None:
-        return line.releases(line.split_series(releases), variant)
+        return line.releases(line.split_series(releases), variant_of)
     if configs is not None:
         if server is None:
             raise UsageError("--configs needs a server", "say --server pg:17")
         named = single_server(server, f"--server {server}: --configs are of one server", "name one")
-        return line.configs(line.split_series(configs), {**variant, "server": named.spec})
+        return line.configs(line.split_series(configs), variant_of(named.spec))
     assert repo is not None
     if not good or not bad:
         raise UsageError("--repo needs both ends", "say --good REF --bad REF")
-    return line.commits(repo, good, bad, variant)
+    return line.commits(repo, good, bad, variant_of)
 
 
 def _folder(line: Range, work: MeasuredWork) -> Path:
@@ -305,7 +308,7 @@ def _show_plan(search: SearchSettings) -> None:
 
 def _run_runner(
     work: MeasuredWork,
-    variant: dict[str, Any],
+    variant_of: VariantOf,
     repo: Path | None,
     good: str | None,
     max_seconds: float | None,
@@ -323,11 +326,11 @@ def _run_runner(
     work = replace(work, verdict_seconds=max_seconds or 240.0)
     console = progress_console()
     try:
-        word, text = judge_head(work, repo, good, variant, results or Path("bisect"), console)
+        word, text = judge_head(work, repo, good, variant_of, results or Path("bisect"), console)
     except Interrupted as interrupted:
         raise Interruption(interrupted.exit_code) from interrupted
     print(f"{word}: {text}")
     return {"slower": 1, "faster": 0, "same": 0}.get(word, 125)
 
 
-__all__ = ["bisect", "variant_of", "work_of"]
+__all__ = ["bisect", "variants_with", "work_of"]

@@ -6,7 +6,7 @@ import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -92,7 +92,7 @@ def patch(
     from pgstrata.errors import UsageError
     from pgstrata.measure.interrupt import Interrupted
     from pgstrata.measure.progress import plain_lines
-    from pgstrata.search.commands.bisect import variant_of
+    from pgstrata.search.commands.bisect import variants_with
     from pgstrata.search.patch import page as mail
     from pgstrata.search.patch.compare import compare_series, pairs_of
     from pgstrata.search.patch.series import series_of
@@ -114,8 +114,7 @@ def patch(
         keep=keep_setting,
         other_load=load_share(other_load),
     )
-    variant: dict[str, Any] = variant_of(config, build)
-    series = series_of(repo, base, patches, variant, each=each)
+    series = series_of(repo, base, patches, variants_with(config, build), each=each)
     folder = results or Path("patch") / slug(f"{base}-{series.members[-1].name}-{workload}")
     if dry_run:
         for member in series.members:

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pgstrata.files import digests
-from pgstrata.judge.compare import SideComparison, compare_all
+from pgstrata.judge.compare import Comparison, compare_all
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.progress import plain_lines
 from pgstrata.measure.two_servers import MeasuredWork, TwoServers
@@ -18,6 +18,7 @@ from pgstrata.observe.profile import unavailable
 from pgstrata.search.bisect.hunt import build_server
 from pgstrata.search.patch.series import Member, Series
 from pgstrata.source.patch import read_patch
+from pgstrata.stats.criterion import Criterion
 from pgstrata.store import Results, Run
 from pgstrata.store.choose import Side, campaign_runs
 from pgstrata.store.lock import ResultsLock
@@ -30,7 +31,7 @@ class Compared:
     """One comparison of the series. campaign: that holds its runs; whole: the last against the base of
     several."""
 
-    comparison: SideComparison
+    comparison: Comparison
     campaign: str
     runs: tuple[Run, ...] = field(repr=False)
     whole: bool = False
@@ -94,17 +95,19 @@ def _digest(work: MeasuredWork, base: Member, other: Member) -> str:
     patches = [
         digests.of(read_patch(Path(patch)))
         for member in (base, other)
-        for patch in member.variant.get("patches", [])
+        for patch in member.variant.patches or []
     ]
     limits = [work.margin, work.verdict_seconds]
-    asked = [work.question(), limits, base.variant, other.variant, patches]
+    variants = [side.variant.model_dump(mode="json", exclude_unset=True) for side in (base, other)]
+    asked = [work.question(), limits, *variants, patches]
     return digests.of(json.dumps(asked, sort_keys=True))[:8]
 
 
 def _judged(two: TwoServers, whole: bool) -> Compared:
     runs = campaign_runs(Results(two.results), two.name)
     sides = [Side(label, tuple(run for run in runs if run.variant == label)) for label in two.labels]
-    (comparison,) = compare_all(sides[0], sides[1:], margin=two.work.margin, steps=two.work.steps)
+    criterion = Criterion(two.work.margin)
+    (comparison,) = compare_all(sides[0], sides[1:], criterion=criterion, steps=two.work.steps)
     return Compared(comparison, two.name, tuple(runs), whole)
 
 

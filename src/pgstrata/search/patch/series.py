@@ -6,16 +6,14 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from pgstrata.campaign.study import Variant
 from pgstrata.errors import BuildError, UsageError
 from pgstrata.files.user_files import shown
-from pgstrata.search.bisect.line import commits
+from pgstrata.search.bisect.line import VariantOf, commits
 from pgstrata.source.git import commit_of, repository, tree_of
 from pgstrata.source.git_command import run_git
 from pgstrata.source.patch import apply_patch
-
-Json = dict[str, Any]
 
 MOST = 30
 """Commits of a branch that are compared one by one."""
@@ -23,11 +21,11 @@ MOST = 30
 
 @dataclass(frozen=True)
 class Member:
-    """The base, or one of the series on it. name: its label. variant: table of a campaign file. what: subject
+    """The base, or one of the series on it. name: its label. what: subject
     or file."""
 
     name: str
-    variant: Json = field(repr=False)
+    variant: Variant = field(repr=False)
     what: str = ""
 
 
@@ -41,7 +39,9 @@ class Series:
     notes: Sequence[str] = ()
 
 
-def series_of(repo: Path, base: str, names: Sequence[str], variant: Json, *, each: bool = False) -> Series:
+def series_of(
+    repo: Path, base: str, names: Sequence[str], variant_of: VariantOf, *, each: bool = False
+) -> Series:
     """From files with patches, in their order, or the name of one branch. each: its commits one by one.
 
     Raises UsageError for a ref or file that is not there, a branch that does not hold the base, and a patch
@@ -49,18 +49,18 @@ def series_of(repo: Path, base: str, names: Sequence[str], variant: Json, *, eac
     """
     repo = repository(repo)
     commit = commit_of(repo, base)
-    first = Member("base", {**variant, "server": f"git:{repo}#{commit}"}, f"{base} ({commit[:10]})")
+    first = Member("base", variant_of(f"git:{repo}#{commit}"), f"{base} ({commit[:10]})")
     files = [Path(name).expanduser() for name in names]
     if all(file.is_file() for file in files):
-        return _of_files(repo, base, commit, first, files, variant)
+        return _of_files(repo, base, commit, first, files, variant_of)
     if len(names) > 1:
         missing = next(name for name, file in zip(names, files, strict=True) if not file.is_file())
         raise UsageError(f"there is no patch {shown(missing)}", "name files, or one branch")
-    return _of_branch(repo, base, commit, first, names[0], variant, each)
+    return _of_branch(repo, base, commit, first, names[0], variant_of, each)
 
 
 def _of_files(
-    repo: Path, base: str, commit: str, first: Member, files: Sequence[Path], variant: Json
+    repo: Path, base: str, commit: str, first: Member, files: Sequence[Path], variant_of: VariantOf
 ) -> Series:
     patches = [str(file.resolve()) for file in files]
     twice = next((p for p in patches if patches.count(p) > 1), None)
@@ -68,16 +68,15 @@ def _of_files(
         raise UsageError(f"{shown(twice)} is there twice", "name each patch once, in the order they apply")
     check_patches(repo, commit, files)
     names = _labels([file.name.removesuffix(".patch").removesuffix(".diff") for file in files])
-    spec = f"git:{repo}#{commit}"
     members = [
-        Member(name, {**variant, "server": spec, "patches": patches[: number + 1]}, files[number].name)
+        Member(name, first.variant.replaced(patches=patches[: number + 1]), files[number].name)
         for number, name in enumerate(names)
     ]
     return Series(repo, base, [first, *members])
 
 
 def _of_branch(
-    repo: Path, base: str, commit: str, first: Member, branch: str, variant: Json, each: bool
+    repo: Path, base: str, commit: str, first: Member, branch: str, variant_of: VariantOf, each: bool
 ) -> Series:
     tip = commit_of(repo, branch)
     if tip == commit:
@@ -88,7 +87,7 @@ def _of_branch(
             f"{branch} is not made on {base}: other commits would be part of the difference",
             f"rebase it, or say --base {fork[:10]}, where it began",
         )
-    line = commits(repo, commit, tip, variant)
+    line = commits(repo, commit, tip, variant_of)
     stops = line.stops[1:] if each else [line.stops[-1]]
     if len(stops) > MOST:
         raise UsageError(
@@ -97,7 +96,7 @@ def _of_branch(
         )
     names = _labels([stop.name for stop in stops] if each else [branch])
     members = [
-        Member(name, dict(stop.variant), f"{stop.name} {stop.subject}" if each else f"{line.n} commits")
+        Member(name, stop.variant, f"{stop.name} {stop.subject}" if each else f"{line.n} commits")
         for name, stop in zip(names, stops, strict=True)
     ]
     return Series(repo, base, [first, *members], line.notes)

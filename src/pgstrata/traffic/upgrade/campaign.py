@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgstrata.campaign.checked import Campaign
-from pgstrata.campaign.file.reading import Overrides, campaign_of
+from pgstrata.campaign.file.reading import check_study
 from pgstrata.campaign.plan.order import AROUND_ROUND_SECONDS, COPIED_BYTES
 from pgstrata.campaign.plan.runs import labels_of_alike
+from pgstrata.campaign.study import Study, Variant, Workload
 from pgstrata.errors import UsageError
 from pgstrata.files.user_files import shown
 from pgstrata.server.config.settings import major_name, major_of
@@ -33,7 +34,7 @@ USUAL_CONNECTIONS = 90
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """How often the log is replayed. keys: of a campaign; seconds: after which each round is ended, where a
+    """How often the log is replayed. keys: of a study; seconds: after which each round is ended, where a
     version is too slow for the pace; cut: whether that is less than the log has."""
 
     keys: Mapping[str, object]
@@ -103,34 +104,31 @@ def campaign(
     found = [servers.base, *(server for _, server in servers.targets)]
     _check_after_load(question, found)
     variant_labels = labels(question, servers)
-    document: dict[str, object] = {
-        "name": name,
-        "results": str(results),
-        "order": "interleaved",
-        "margin": question.margin,
-        "other_load": question.other_load,
-        "base": variant_labels[0],
-        "variants": [
-            {"server": spec_of(text), "label": label, "config": _stack(question, header, results)}
+    study = Study(
+        name=name,
+        results=str(results),
+        order="interleaved",
+        margin=question.margin,
+        other_load=question.other_load,
+        base=variant_labels[0],
+        variants=[
+            Variant(server=spec_of(text), label=label, config=_stack(question, header, results))
             for text, label in zip(
                 (question.base, *(text for text, _ in servers.targets)), variant_labels, strict=True
             )
         ],
-        "workloads": [{"name": NAME, "options": options}],
-        "keep_settings": list(question.keep_settings),
-    }
-    if question.data_dir is not None:
-        document["data_dir"] = question.data_dir
-    if question.allow_outside:
-        document["allow_outside"] = True
-    overrides = Overrides(sets=question.sets)
-    (chosen,) = campaign_of(dict(document), overrides).workloads
+        workloads=[Workload(name=NAME, options=options)],
+        keep_settings=list(question.keep_settings),
+        data_dir=question.data_dir,
+        allow_outside=question.allow_outside,
+    )
+    (chosen,) = check_study(study, sets=question.sets).workloads
     around = AROUND_ROUND_SECONDS + chosen.cost.disk_bytes / COPIED_BYTES
     taken = rounds_in_time(question, chosen.options, header, len(found), around)
-    document |= taken.keys
     if taken.seconds is not None:
         options["seconds"] = taken.seconds
-    return campaign_of(dict(document), overrides), taken
+    study = study.replaced(**taken.keys, workloads=[Workload(name=NAME, options=options)])
+    return check_study(study, sets=question.sets), taken
 
 
 def _stack(question: Question, header: Header, results: Path) -> list[str]:

@@ -22,6 +22,7 @@ from pgstrata.report.sections.settings import not_taken
 from pgstrata.report.sections.sizes import growth
 from pgstrata.report.sections.statement_plans import both_plans
 from pgstrata.report.write import write_page, write_report_of
+from pgstrata.stats.criterion import Criterion
 from pgstrata.store.choose import Side
 from pgstrata.store.record import RunRecord, Sizes
 from pgstrata.traffic.captured import text_of
@@ -99,7 +100,7 @@ def decide(tried: TriedUpgrade) -> Decision:
     (step,) = workload.compared
     sides = {v: Side(v, tuple(r for r in results.runs if r.variant == v)) for v in results.variants}
     others = [sides[v] for v in results.others if sides[v].runs]
-    compared = compare_all(sides[results.base], others, margin=tried.question.margin)
+    compared = compare_all(sides[results.base], others, criterion=Criterion(tried.question.margin))
     found = judged(results, step)
     return Decision(
         tried,
