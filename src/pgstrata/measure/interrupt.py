@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -36,7 +37,7 @@ class Interrupts:
     Inside `shield()` — while something is taken down — they are only noted, and so are those that follow the
     first within a second: it is on its way out already, and another one on top of it could come just where
     the taking down begins. Where taking down takes too long (`FIRST_SECONDS`, `SECOND_SECONDS`), the process
-    ends nevertheless.
+    ends nevertheless. On another thread than the main one signals are not heard.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -56,6 +57,8 @@ class Interrupts:
         # signal: whatever waited for a process or a lock would hear of it at its end. So it comes first.
         import polars  # noqa: F401
 
+        if threading.current_thread() is not threading.main_thread():
+            return self
         for number in self.SIGNALS:
             self._former[number] = signal.signal(number, self._on_signal)
         self._former_hook, sys.unraisablehook = sys.unraisablehook, self._on_ignored
@@ -63,7 +66,8 @@ class Interrupts:
 
     def __exit__(self, *unused: object) -> None:
         # After a signal the limit holds until this process has ended: its threads are waited for, too.
-        sys.unraisablehook = self._former_hook
+        if self._former:
+            sys.unraisablehook = self._former_hook
         for number, former in self._former.items():
             signal.signal(number, former)  # type: ignore[arg-type]
 
