@@ -31,6 +31,7 @@ from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import Progress, plain_lines, progress_on
 from pgstrata.measure.quiet import QuietWait
 from pgstrata.measure.run.active import ActiveRun
+from pgstrata.measure.session import Session
 from pgstrata.observe.doctor import examine
 from pgstrata.server.cluster.storage import find_storage
 from pgstrata.server.find.acquire import acquire
@@ -170,29 +171,23 @@ def execute(
             _warn(root, plan, say)
         watched = (conditions.progress or partial(progress_on, console))(plan)
         quiet = QuietWait(conditions.quiet_seconds, say)
-        return _carry_out(plan, results, root, console, interrupts, watched, quiet)
+        return _carry_out(plan, Session(campaign, results, root, interrupts, say), watched, quiet)
 
 
 def _carry_out(
-    plan: Plan,
-    results: Results,
-    root: Path,
-    console: Console,
-    interrupts: Interrupts,
-    watched: AbstractContextManager[Progress],
-    quiet: QuietWait,
+    plan: Plan, session: Session, watched: AbstractContextManager[Progress], quiet: QuietWait
 ) -> CampaignOutcome:
     """Makes the missing runs of a plan, in its order. watched: what they report to; quiet: waited for before
     each."""
-    campaign = plan.campaign
+    interrupts = session.interrupts
     outcome = CampaignOutcome(plan)
     with watched as progress:
         for run in plan.missing:
             if run.unable:
-                plain_lines(console)(f"{run.key.variant}, {run.key.workload}: not measured: {run.unable}")
-                _leave_out(run, campaign, results, root, progress, interrupts)
-        if campaign.spec.order == "interleaved":
-            _interleave(plan, campaign, results, root, progress, interrupts, outcome, quiet)
+                session.say(f"{run.key.variant}, {run.key.workload}: not measured: {run.unable}")
+                _leave_out(run, session, progress)
+        if session.campaign.spec.order == "interleaved":
+            _interleave(plan, session, progress, outcome, quiet)
             return outcome
         units = units_of(plan)
         for number, run in enumerate((run for unit in units for run in unit.runs), 1):
@@ -200,28 +195,21 @@ def _carry_out(
             quiet.wait(interrupts.check)
             progress.runs_begin([run], number, len(units))
             begun = time.monotonic()
-            error = _make(run, campaign, results, root, progress, interrupts, outcome)
+            error = _make(run, session, progress, outcome)
             failed = [] if error is None else [(run, error)]
             progress.runs_ended(failed, time.monotonic() - begun)
         interrupts.check()
     return outcome
 
 
-def _make(
-    run: PlannedRun,
-    campaign: Campaign,
-    results: Results,
-    root: Path,
-    progress: Progress,
-    interrupts: Interrupts,
-    outcome: CampaignOutcome,
-) -> str | None:
+def _make(run: PlannedRun, session: Session, progress: Progress, outcome: CampaignOutcome) -> str | None:
+    results, interrupts = session.results, session.interrupts
     _drop_unused([run], results)
     with interrupts.shield():
         builder = results.begin(run.key)
     try:
         interrupts.check()
-        folder, error = ActiveRun(campaign, run, builder, root, progress, interrupts).measure()
+        folder, error = ActiveRun(session, run, builder, progress).measure()
     except BaseException:
         with interrupts.shield():
             builder.abandon()
@@ -235,20 +223,14 @@ def _make(
     return error
 
 
-def _leave_out(
-    run: PlannedRun,
-    campaign: Campaign,
-    results: Results,
-    root: Path,
-    progress: Progress,
-    interrupts: Interrupts,
-) -> None:
+def _leave_out(run: PlannedRun, session: Session, progress: Progress) -> None:
     """Records that a version cannot run a workload: its cells are empty, and say why."""
+    interrupts = session.interrupts
     with interrupts.shield():
-        builder = results.begin(run.key)
+        builder = session.results.begin(run.key)
     try:
         interrupts.check()
-        folder = ActiveRun(campaign, run, builder, root, progress, interrupts).finish(None, "")
+        folder = ActiveRun(session, run, builder, progress).finish(None, "")
     except BaseException:
         with interrupts.shield():
             builder.abandon()
@@ -257,16 +239,10 @@ def _leave_out(
 
 
 def _interleave(
-    plan: Plan,
-    campaign: Campaign,
-    results: Results,
-    root: Path,
-    progress: Progress,
-    interrupts: Interrupts,
-    outcome: CampaignOutcome,
-    quiet: QuietWait,
+    plan: Plan, session: Session, progress: Progress, outcome: CampaignOutcome, quiet: QuietWait
 ) -> None:
     """The missing runs, those of one workload and repeat together."""
+    results, interrupts = session.results, session.interrupts
     units = units_of(plan)
     for number, group in enumerate((unit.runs for unit in units), 1):
         interrupts.check()
@@ -279,10 +255,10 @@ def _interleave(
         try:
             interrupts.check()
             active = [
-                ActiveRun(campaign, run, builder, root, progress, interrupts)
+                ActiveRun(session, run, builder, progress)
                 for run, builder in zip(group, builders, strict=True)
             ]
-            made = Comparison(campaign, active, plan.base).measure()
+            made = Comparison(session.campaign, active, plan.base).measure()
         except BaseException:
             with interrupts.shield():
                 for builder in builders:

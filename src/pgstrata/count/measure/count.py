@@ -45,6 +45,7 @@ from pgstrata.errors import StoreError, UsageError
 from pgstrata.measure.campaign import clear_places, data_root, plan_campaign
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import plain_lines
+from pgstrata.measure.session import Session
 from pgstrata.observe import machine
 from pgstrata.server.config.known import known_settings
 from pgstrata.store import Results, kept
@@ -124,11 +125,9 @@ def count_campaign(
                     "name its binaries: path:DIR",
                 )
         outcome = CountOutcome(plan)
+        session = Session(campaign, results, root, interrupts, say)
         for chosen in campaign.workloads:
-            count = _Count(
-                campaign, plan, chosen, engine, wanted, results, root, interrupts, say, outcome, lasting
-            )
-            count.all(fresh)
+            _Count(session, chosen, engine, outcome, lasting).all(fresh)
         return outcome
 
 
@@ -146,21 +145,16 @@ class _Count:
 
     def __init__(
         self,
-        campaign: Campaign,
-        plan: Plan,
+        session: Session,
         chosen: ChosenWorkload,
         engine: Engine,
-        wanted: CountSpec,
-        results: Results,
-        root: Path,
-        interrupts: Interrupts,
-        say: Callable[[str], None],
         outcome: CountOutcome,
         lasting: Path | None,
     ) -> None:
-        self._campaign, self._plan, self._chosen, self._engine = campaign, plan, chosen, engine
-        self._wanted, self._results, self._root = wanted, results, root
-        self._interrupts, self._say, self._outcome, self._lasting = interrupts, say, outcome, lasting
+        self._session, self._chosen, self._engine = session, chosen, engine
+        self._campaign, self._wanted = session.campaign, session.campaign.spec.count or CountSpec()
+        self._results, self._interrupts, self._say = session.results, session.interrupts, session.say
+        self._plan, self._outcome, self._lasting = outcome.plan, outcome, lasting
         self._lengths: dict[str, Length] = {}
         self._keys: dict[str, RunKey] = {}
         self._open: set[FreshStart] = set()
@@ -362,7 +356,7 @@ class _Count:
             variant,
             self._chosen,
             self._engine,
-            (variant.storage.data or self._root) / f"count-{new_run_id()}",
+            (variant.storage.data or self._session.root) / f"count-{new_run_id()}",
         )
         self._open.add(start)
         try:
@@ -418,7 +412,7 @@ class _Count:
                 cpus=Cpus(server=tuple(self._campaign.spec.server_cpus)),
                 order="sequential",
                 base=self._plan.base,
-                host=machine.facts(self._root),
+                host=machine.facts(self._session.root),
                 facts={FACT: source} if (source := source_of(self._chosen.workload)) else {},
                 counted=record,
             )

@@ -14,14 +14,12 @@ import psycopg
 from msgspec import structs
 
 from pgstrata import numbers
-from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.plan.loaded import data_made_of
 from pgstrata.campaign.plan.model import PlannedRun
 from pgstrata.campaign.plan.order import data_at
 from pgstrata.campaign.plan.recorded import as_planned
 from pgstrata.campaign.plan.resume import independent
 from pgstrata.errors import PgstrataError, ServerError, StoreError, server_said
-from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.measurement import Part, RunContext, StepMeasurement, Timings, cut_short
 from pgstrata.measure.placement import cpus_of
 from pgstrata.measure.progress import Progress
@@ -29,6 +27,7 @@ from pgstrata.measure.run.borrowed import borrowed_database
 from pgstrata.measure.run.cause import cause
 from pgstrata.measure.run.modules import create_modules, versions
 from pgstrata.measure.run.settle import run_admin, run_settle
+from pgstrata.measure.session import Session
 from pgstrata.measure.step import step_seed
 from pgstrata.observe import machine
 from pgstrata.observe.disks import with_devices
@@ -61,21 +60,14 @@ DEFAULTS = "SELECT name, boot_val, unit FROM pg_catalog.pg_settings WHERE contex
 class ActiveRun:
     """A run while it is measured. Made anew for each."""
 
-    def __init__(
-        self,
-        campaign: Campaign,
-        run: PlannedRun,
-        builder: RunBuilder,
-        data_root: Path,
-        progress: Progress,
-        interrupts: Interrupts,
-    ) -> None:
+    def __init__(self, session: Session, run: PlannedRun, builder: RunBuilder, progress: Progress) -> None:
+        campaign = session.campaign
         self._campaign, self.settings, self.planned = campaign, campaign.spec, run
         self._cpus = cpus_of(campaign.spec)
-        self.progress, self.interrupts = progress, interrupts
+        self.progress, self.interrupts = progress, session.interrupts
         self.timings = Timings()
         self.comparison: ComparisonRecord | None = None
-        self._builder, self._data_root = builder, run.variant.storage.data or data_root
+        self._builder, self._data_root = builder, run.variant.storage.data or session.root
         self.cluster = self._make_cluster()
         chosen = run.workload
         # Of a run that is only recorded as not possible there are none.

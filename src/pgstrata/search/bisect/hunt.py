@@ -96,7 +96,7 @@ def hunt(search: SearchSettings, console: Console) -> SearchResult:
             say(f"note: {note}")
         if state.measured or state.set_aside:
             say(f"going on: {len(state.measured)} measurements are there already")
-        ready: set[int] = set()
+        hunting = _Hunt(search, state, console, say, interrupts.check)
         while True:
             procedure = state.procedure(math.log1p(search.smallest))
             task = procedure.next()
@@ -106,7 +106,7 @@ def hunt(search: SearchSettings, console: Console) -> SearchResult:
             if search.most_seconds is not None and time.monotonic() - begun > search.most_seconds:
                 stopped = f"after {search.most_seconds:.0f} s (--max-seconds)"
                 return SearchResult(search, state, procedure.conclusion(), stopped)
-            _do(search, state, procedure, task, ready, console, say, interrupts.check)
+            hunting.do(procedure, task)
             states.save(search.folder, state)
 
 
@@ -126,87 +126,88 @@ def _files(campaign: Campaign, line: Range) -> dict[str, dict[str, str]]:
     return {"files": {name: digest_of(Path(name)) for name in sorted(names)}} if names else {}
 
 
-def _do(
-    search: SearchSettings,
-    state: State,
-    procedure: Procedure,
-    task: Task,
-    ready: set[int],
-    console: Console,
-    say: Callable[[str], None],
-    check: Callable[[], None],
-) -> None:
-    """One task: its outcome, or what cannot be measured, is in the state afterwards. ready: positions whose
-    servers are at hand."""
-    say(_announced(search.line, procedure, task))
-    begun = time.monotonic()
-    for position in {task.base, task.other} - ready:
-        stop = search.line.stops[position]
+class _Hunt:
+    """The tasks of a search, one after the other. check: raises Interrupted after a signal."""
+
+    def __init__(
+        self,
+        search: SearchSettings,
+        state: State,
+        console: Console,
+        say: Callable[[str], None],
+        check: Callable[[], None],
+    ) -> None:
+        self._search, self._state = search, state
+        self._console, self._say, self._check = console, say, check
+        self._ready: set[int] = set()
+        """Positions whose servers are at hand."""
+
+    def do(self, procedure: Procedure, task: Task) -> None:
+        """One task: its outcome, or what cannot be measured, is in the state afterwards."""
+        search, state = self._search, self._state
+        self._say(_announced(search.line, procedure, task))
+        begun = time.monotonic()
+        for position in {task.base, task.other} - self._ready:
+            stop = search.line.stops[position]
+            try:
+                build_server(search.work, stop.variant, self._say, self._check)
+            except (BuildError, ServerError) as error:
+                if position in (0, search.line.n) or of_machine(error):
+                    raise
+                _set_aside(state, position, error.message, self._say, stop)
+                return
+            self._ready.add(position)
         try:
-            build_server(search.work, stop.variant, say, check)
-        except (BuildError, ServerError) as error:
-            if position in (0, search.line.n) or of_machine(error):
+            entry = self._quietly(task, time.monotonic() - begun)
+        except OtherFailedError as error:
+            if task.other == search.line.n:
                 raise
-            _set_aside(state, position, error.message, say, stop)
+            _set_aside(state, task.other, error.message, self._say, search.line.stops[task.other])
             return
-        ready.add(position)
-    try:
-        entry = _quietly(search, state, task, time.monotonic() - begun, console, say, check)
-    except OtherFailedError as error:
-        if task.other == search.line.n:
-            raise
-        _set_aside(state, task.other, error.message, say, search.line.stops[task.other])
-        return
-    state.measured.append(entry)
-    what = "instructions " if search.by == "instructions" else ""
-    ratio = change_of(entry.log_ratio, search.by)
-    error_ = TaskOutcome(0, 1, entry.log_ratio, entry.error, search.by).outcome.error
-    say(f"  {search.line.stops[task.other].name}: {what}{ratio:+.2%} ± {error_:.2%} in {entry.seconds:.0f} s")
+        state.measured.append(entry)
+        what = "instructions " if search.by == "instructions" else ""
+        ratio = change_of(entry.log_ratio, search.by)
+        error_ = TaskOutcome(0, 1, entry.log_ratio, entry.error, search.by).outcome.error
+        name = search.line.stops[task.other].name
+        self._say(f"  {name}: {what}{ratio:+.2%} ± {error_:.2%} in {entry.seconds:.0f} s")
 
+    def _quietly(self, task: Task, build_seconds: float) -> Measurement:
+        """A comparison, made again where others used the CPUs beside it. Where they went on to the last try
+        of the one before, a quieter moment is not to be expected. Raises as `TwoServers.measure`, and
+        StoreError."""
+        search, state = self._search, self._state
+        tries = 1 if search.by == "instructions" or any(m.disturbed for m in state.measured[-1:]) else TRIES
+        while True:
+            begun, others = time.monotonic(), OtherLoad()
+            name = f"m{len(state.measured) + len(state.disturbed) + 1:03d}-{task.base}-{task.other}"
+            measured = self._measure(task, name)
+            seconds = build_seconds + time.monotonic() - begun
+            entry = _entry(task, measured, build_seconds, seconds, others.share())
+            tries -= 1
+            if not entry.disturbed or tries == 0:
+                return entry
+            self._say(f"  others used {entry.others:.0%} of the CPUs meanwhile: measured again")
+            state.disturbed.append(entry)
+            states.save(search.folder, state)
+            self._check()
+            build_seconds = 0.0
 
-def _quietly(
-    search: SearchSettings,
-    state: State,
-    task: Task,
-    build_seconds: float,
-    console: Console,
-    say: Callable[[str], None],
-    check: Callable[[], None],
-) -> Measurement:
-    """A comparison, made again where others used the CPUs beside it. Where they went on to the last try of
-    the one before, a quieter moment is not to be expected. Raises as `TwoServers.measure`, and StoreError."""
-    tries = 1 if search.by == "instructions" or any(m.disturbed for m in state.measured[-1:]) else TRIES
-    while True:
-        begun, others = time.monotonic(), OtherLoad()
-        name = f"m{len(state.measured) + len(state.disturbed) + 1:03d}-{task.base}-{task.other}"
-        measured = _measure(search, task, name, console)
-        seconds = build_seconds + time.monotonic() - begun
-        entry = _entry(task, measured, build_seconds, seconds, others.share())
-        tries -= 1
-        if not entry.disturbed or tries == 0:
-            return entry
-        say(f"  others used {entry.others:.0%} of the CPUs meanwhile: measured again")
-        state.disturbed.append(entry)
-        states.save(search.folder, state)
-        check()
-        build_seconds = 0.0
-
-
-def _measure(search: SearchSettings, task: Task, name: str, console: Console) -> MeasuredRatio:
-    stops = search.line.stops
-    work = search.work
-    if search.by == "instructions":
+    def _measure(self, task: Task, name: str) -> MeasuredRatio:
+        search = self._search
+        stops = search.line.stops
+        work = search.work
+        if search.by == "instructions":
+            base, other = stops[task.base].variant, stops[task.other].variant
+            two = TwoServers(work, base, other, name, search.folder / RUNS)
+            # A count has no drift that the good end would have to be counted again for.
+            lasting = search.folder / GOOD if task.base == 0 else None
+            return count_two(two, search.smallest, self._console, lasting)
+        profile = task.why == "culprit" and search.profile and not unavailable()
+        if profile:
+            # Samples of the function that moved are few: 3 % of a hundred per second.
+            work = replace(work, seconds=max(work.seconds, 20.0))
         base, other = stops[task.base].variant, stops[task.other].variant
-        two = TwoServers(work, base, other, name, search.folder / RUNS)
-        # A count has no drift that the good end would have to be counted again for.
-        lasting = search.folder / GOOD if task.base == 0 else None
-        return count_two(two, search.smallest, console, lasting)
-    profile = task.why == "culprit" and search.profile and not unavailable()
-    if profile:
-        # Samples of the function that moved are few: 3 % of a hundred per second.
-        work = replace(work, seconds=max(work.seconds, 20.0))
-    base, other = stops[task.base].variant, stops[task.other].variant
-    return TwoServers(work, base, other, name, search.folder / RUNS, profile).measure(console)
+        return TwoServers(work, base, other, name, search.folder / RUNS, profile).measure(self._console)
 
 
 def build_server(
