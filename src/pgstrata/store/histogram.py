@@ -88,11 +88,13 @@ class Histogram:
     @property
     def mean_seconds(self) -> float | None:
         """Mean response time in seconds, each response taken at the middle of its slot."""
-        total = self.responses
-        if not total:
+        # Few slots are used, and for as many as there are BLAS would start threads that wait for each other.
+        used = np.flatnonzero(self.counts)
+        if not used.size:
             return None
         low, high = _slots(*self.geometry)
-        return float(np.dot(self.counts.astype(np.float64), (low + high) / 2.0)) / total / 1e6
+        counts = self.counts[used]
+        return float((counts * ((low[used] + high[used]) / 2.0)).sum()) / int(counts.sum()) / 1e6
 
     @property
     def edges_seconds(self) -> npt.NDArray[np.float64]:
