@@ -67,6 +67,7 @@ def _terms(dice: random.Random, kind: int, frequent: Sequence[str], rare: Sequen
     return list(terms)
 
 
+@lru_cache(maxsize=4)
 def synthetic_words(seed: int) -> list[str]:
     """The vocabulary of a synthetic corpus, frequent words first."""
     return vocabulary(CorpusShape().words, seed)

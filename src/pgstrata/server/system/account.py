@@ -9,6 +9,7 @@ import pwd
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from pgstrata.errors import ServerError, UsageError
@@ -83,13 +84,17 @@ def blocked_at(path: Path, account: Account | None) -> Path | None:
             may = about.st_mode & 0o010
         else:
             may = about.st_mode & 0o001
-        if not may and not _really_may(folder, account):
+        if not may and not _really_may(folder, account, about.st_ctime_ns):
             return folder
     return None
 
 
-def _really_may(path: Path, account: Account) -> bool:
-    """Asks the kernel, which knows access control lists and capabilities that the mode does not show."""
+@lru_cache(maxsize=256)
+def _really_may(path: Path, account: Account, _changed: int) -> bool:
+    """Asks the kernel, which knows access control lists and capabilities that the mode does not show.
+
+    _changed: time of the folder's last change in nanoseconds; the answer is kept until there is another.
+    """
     command = ["test", "-x", str(path)]
     try:
         return (
