@@ -20,10 +20,11 @@ ARCHIVES ?= 10000
 INTERRUPTS ?= 1000
 ATTACKS ?= 2
 
-.PHONY: help demo test test-python test-rust slow check format schemas reference setup clean
+.PHONY: help demo quick quick-checks quick-tests test test-python test-rust slow check format schemas reference setup clean
 
 help:
 	@echo "make demo    compare PostgreSQL 12 and 17 with a small Insert Benchmark (three to five minutes)"
+	@echo "make quick   ruff, mypy and the tests that need no server and no compiled program (a minute)"
 	@echo "make test    run every test"
 	@echo "make slow    run the long studies that 'make test' leaves out (KILLS=300 random kills, MALFORMED=100000 files of each kind, ARCHIVES=10000, INTERRUPTS=1000, ATTACKS=2)"
 	@echo "make check   formatters and linters"
@@ -34,6 +35,21 @@ help:
 
 demo: setup
 	$(BIN)/pgstrata run campaigns/demo.toml
+
+# Nothing is compiled here where 'make setup' has run once.
+quick: | $(BIN)/pytest
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target quick-checks quick-tests
+
+quick-checks:
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+
+quick-tests:
+	$(BIN)/pytest -q -n $(shell nproc) --dist worksteal -m "not server and not program and not long and not slow"
+
+$(BIN)/pytest:
+	$(MAKE) setup
 
 test: test-rust test-python
 

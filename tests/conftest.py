@@ -7,8 +7,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -21,9 +22,12 @@ from pgstrata.source.build import BuiltServer, build
 from pgstrata.source.tree import tree_of_archive
 from support.built import QUICK, pgvector_source, quick_build, write_hello
 from support.disks import small_disk
+from support.needs import mark_by_fixtures, missing_mark, needs
 from support.program import Program, environment, living_in
 from support.sources import debian_archive
 
+# Tests run beside each other: what numpy and polars would do in threads of their own waits for CPUs.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Programs that tests start import the same code as the tests, whatever folder they are started in.
 os.environ["PYTHONPATH"] = str(Path(package.__file__).parents[1])
 
@@ -32,15 +36,30 @@ settings.register_profile("pgstrata", deadline=None)
 settings.load_profile("pgstrata")
 
 
-SERVERS = {"pg17", "pg13", "pg12", "pg17_built", "built_variant", "pgvector"}
-"""Fixtures that fetch, build or start a server, and so do all that use them."""
+_running: list[pytest.Item] = []
+"""The test that runs."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests that need a server: `make quick` leaves them out."""
-    for item in items:
-        if SERVERS & set(getattr(item, "fixturenames", ())):
-            item.add_marker("server")
+    mark_by_fixtures(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    _running[:] = [item]
+    try:
+        return (yield)
+    finally:
+        _running.clear()
+
+
+def _starts(event: str, arguments: tuple[Any, ...]) -> None:
+    """Fails a test that starts a program without a mark, when it does: `make quick` would run it."""
+    if _running and (message := missing_mark(_running[0], event, arguments)):
+        pytest.fail(message, pytrace=False)
+
+
+sys.addaudithook(_starts)
 
 
 def _server(version: str) -> Server:
@@ -55,18 +74,21 @@ def _server(version: str) -> Server:
 
 
 @pytest.fixture(scope="session")
+@needs("server")
 def pg17() -> Server:
     """A current server, fetched once and then used from the cache."""
     return _server("17")
 
 
 @pytest.fixture(scope="session")
+@needs("server")
 def pg13() -> Server:
     """The oldest that tells the parameters of statements that fail."""
     return _server("13")
 
 
 @pytest.fixture(scope="session")
+@needs("server")
 def pg12() -> Server:
     """An old server that many still run."""
     return _server("12")
@@ -79,12 +101,14 @@ def hello(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+@needs("server")
 def pgvector() -> Path:
     """The source of pgvector."""
     return pgvector_source()
 
 
 @pytest.fixture(scope="session")
+@needs("server")
 def pg17_built(hello: Path, pgvector: Path) -> BuiltServer:
     """PostgreSQL 17 built from source with a module and two extensions: a minute or two on a new machine, and
     one server for all who need one; then it is in the cache."""
@@ -92,6 +116,7 @@ def pg17_built(hello: Path, pgvector: Path) -> BuiltServer:
 
 
 @pytest.fixture(scope="session")
+@needs("server")
 def built_variant(hello: Path, pgvector: Path) -> str:
     """The same server as a variant of a campaign, called `built`."""
     return (
@@ -125,6 +150,7 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
+@needs("program")
 def pgstrata(place: Path) -> Program:
     """Runs the program in `place` and returns what it printed and its exit code."""
 
@@ -143,6 +169,7 @@ def pgstrata(place: Path) -> Program:
 
 
 @pytest.fixture(name="small_disk")
+@needs("program")
 def disk_of_160_mb(place: Path) -> Iterator[Path]:
     """A file system of 160 MB of its own, which can be filled."""
     with small_disk(place / "disk", "160m") as folder:

@@ -170,6 +170,7 @@ def test_a_shown_campaign_is_valid(page: str, text: str, tmp_path: Path) -> None
     assert campaign.variants and campaign.workloads
 
 
+@pytest.mark.program
 def test_the_script_of_the_night_is_one() -> None:
     (script,) = re.findall(r"```sh\n(.*?)```", (DOCS / "guides/nightly.md").read_text(), re.DOTALL)
     done = subprocess.run(["sh", "-n"], input=script, capture_output=True, text=True)

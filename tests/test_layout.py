@@ -44,6 +44,7 @@ def started(folder: Path, layout: Layout | None, env: Mapping[str, str]) -> list
     return out.read_text().split()
 
 
+@pytest.mark.program
 @needed
 def test_processes_of_one_layout_lie_at_the_same_places(tmp_path: Path) -> None:
     """Whatever their environment is."""
@@ -51,6 +52,7 @@ def test_processes_of_one_layout_lie_at_the_same_places(tmp_path: Path) -> None:
     assert started(tmp_path, one, {"A": "b"}) == started(tmp_path, one, {"A": "b" * 777, "C": "d"})
 
 
+@pytest.mark.program
 @needed
 def test_another_layout_moves_libraries_and_stack(tmp_path: Path) -> None:
     # By whole large pages: large libraries are put at the begin of one.
@@ -61,6 +63,7 @@ def test_another_layout_moves_libraries_and_stack(tmp_path: Path) -> None:
     assert 0 < int(begin) - int(lower) <= 10 * 16
 
 
+@pytest.mark.program
 @needed
 def test_without_a_layout_the_kernel_draws_one(tmp_path: Path) -> None:
     if Path("/proc/sys/kernel/randomize_va_space").read_text().strip() == "0":
@@ -104,6 +107,7 @@ def test_a_draw_leaves_this_process_as_it_was() -> None:
     assert drawn == {None} or len(drawn) > 10
 
 
+@pytest.mark.program
 @needed
 def test_a_driver_lies_where_it_always_does(tmp_path: Path) -> None:
     def libraries() -> str:

@@ -426,6 +426,7 @@ def malformed(kind: str, count: int, results: Path, tmp_path: Path, capsys: Said
         one(random.Random(f"{kind}/{number}"))
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_few_malformed_inputs(kind: str, results: Path, tmp_path: Path, capsys: Said) -> None:
     malformed(kind, FEW, results, tmp_path, capsys)
@@ -461,6 +462,7 @@ def memory(name: str) -> int:
     return int(Path("/proc/self/status").read_text().split(f"{name}:")[1].split()[0]) << 10
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("kind", READERS)
 def test_a_few_malformed_files(kind: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGSTRATA_CACHE", str(place / "cache"))

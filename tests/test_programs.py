@@ -17,6 +17,7 @@ def test_the_measured_program_has_no_code_for_downloads_in_it() -> None:
     assert [mark for mark in marks if mark in driver] == []
 
 
+@pytest.mark.program
 def test_both_programs_say_their_names() -> None:
     for path in (find_driver(), find_tools()):
         said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)

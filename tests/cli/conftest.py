@@ -15,6 +15,7 @@ from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.find.model import Server
 from support.bench import TABLES, Bench, Done, run_bench
+from support.needs import needs
 from support.program import Running
 
 TINY = """
@@ -51,6 +52,7 @@ def campaign(place: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
+@needs("program")
 def start(place: Path) -> Iterator[Callable[..., Running]]:
     """Starts pgstrata in `place` and does not wait for it."""
     begun: list[Running] = []

@@ -178,6 +178,7 @@ def test_show_finds_a_run_by_id_part_and_folder(call: Call, tmp_path: Path) -> N
     assert "fits 2 runs" in err
 
 
+@pytest.mark.long
 def test_query_has_three_forms(call: Call, tmp_path: Path) -> None:
     make_campaign(tmp_path / "other", variants=["pg12.22"])
     sql = "select step, rate, sla_met from steps where step in ('l.i0', 'qp100') order by step_order"
@@ -191,6 +192,7 @@ def test_query_has_three_forms(call: Call, tmp_path: Path) -> None:
     assert [float(row["rate"]) for row in table] == [row["rate"] for row in rows]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "sql",
     ["select", "select x from steps", "drop view steps", "alter view steps rename to x", "copy steps to 'x'"],
@@ -203,6 +205,7 @@ def test_query_refuses_what_is_no_reading(call: Call, tmp_path: Path, sql: str) 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["results"]
 
 
+@pytest.mark.long
 def test_numbers_that_are_none_stay_valid_json(call: Call, tmp_path: Path) -> None:
     make_campaign(tmp_path / "results", variants=["pg12.22"])
     sql = "select 'NaN'::double as a, 'inf'::double as b, date '2026-01-02' as c, [1, 2] as d, null as e"
@@ -211,6 +214,7 @@ def test_numbers_that_are_none_stay_valid_json(call: Call, tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.long
 def test_report_goes_beside_the_campaign(call: Call, tmp_path: Path) -> None:
     make_campaign(tmp_path / "results", variants=["pg12.22", "pg17.6"])
     code, out, _ = call("report", "--base", "pg17.6")
@@ -222,6 +226,7 @@ def test_report_goes_beside_the_campaign(call: Call, tmp_path: Path) -> None:
     assert len(json.loads(call("runs", "--format", "json")[1])) == 2
 
 
+@pytest.mark.long
 def test_reports_of_several_campaigns(call: Call, tmp_path: Path) -> None:
     for name in ("one", "two"):
         make_campaign(tmp_path / "results", campaign=name, variants=["pg12.22", "pg17.6"])
@@ -234,6 +239,7 @@ def test_reports_of_several_campaigns(call: Call, tmp_path: Path) -> None:
     assert (tmp_path / "x/index.html").is_file()
 
 
+@pytest.mark.program
 def test_doctor_names_every_check_with_its_state(call: Call) -> None:
     code, out, _ = call("doctor")
     assert code == 0
@@ -278,6 +284,7 @@ def test_config_list_names_the_shipped_fragments(call: Call) -> None:
     assert all(fragment["what it is"] for fragment in fragments)
 
 
+@pytest.mark.program
 def test_a_closed_pipe_is_no_error() -> None:
     done = subprocess.run(
         f"{sys.executable} -m pgstrata workloads insert --format json | head -c 1",

@@ -49,6 +49,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
     return run
 
 
+@pytest.mark.program
 def test_every_exit_code_in_a_shell_script(repeated: Path) -> None:
     script = Path(__file__).parent / "check.sh"
     done = subprocess.run(
@@ -124,6 +125,7 @@ def test_repeats_of_a_variant_elsewhere_say_how_much_runs_differ(
     assert "known from 5 runs" in step["reason"]
 
 
+@pytest.mark.long
 def test_runs_of_other_hosts_and_other_work_say_nothing_of_the_spread(
     repeated: Path, call: Call, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.server.find.acquire import acquire
+from support.needs import needs
 from support.program import environment
 
 CAMPAIGN = """
@@ -45,6 +46,7 @@ def too_open(folder: Path) -> list[str]:
 
 
 @pytest.fixture
+@needs("server")
 def results(place: Path) -> Path:
     acquire("pg:17")
     (place / "study.toml").write_text(CAMPAIGN)
@@ -61,6 +63,7 @@ def test_a_run_and_its_report(place: Path, results: Path) -> None:
     assert too_open(place / "report") == []
 
 
+@pytest.mark.program
 def test_a_captured_file(place: Path) -> None:
     (place / "server.log").write_text(LOG)
     run(place, "capture", "server.log", "-o", "monday.traffic", "--prefix", "%m [%p] ")

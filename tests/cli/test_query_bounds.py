@@ -54,6 +54,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, int]:
     return process.returncode, said, usage.ru_maxrss * 1024
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("form", ["table", "csv"])
 def test_an_answer_of_gigabytes_takes_little_memory(results: Path, form: str) -> None:
     code, said, most = ended(
@@ -63,6 +64,7 @@ def test_an_answer_of_gigabytes_takes_little_memory(results: Path, form: str) ->
     assert most < GIGABYTE / 2
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     "sql",
     [
@@ -78,6 +80,7 @@ def test_what_needs_more_memory_than_it_may_is_refused(results: Path, sql: str) 
     assert most < GIGABYTE
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     "sql",
     [

@@ -52,6 +52,7 @@ def test_no_command_but_the_terminal_report_opens_a_console_of_its_own() -> None
             assert not re.search(r"\bConsole\(", file.read_text()), file.name
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -128,6 +128,7 @@ def counted_run(
     return replace(run, record=structs.replace(run.record, steps=(), counted=record))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("how", "word"),
     [({}, "same"), ({"options": {"rows": 7}}, "unclear"), ({"seed": 2}, "unclear"), ({"seconds": 9}, "same")],
@@ -151,6 +152,7 @@ def verdict_of(root: Path, base: dict[str, Any], other: dict[str, Any]) -> Count
 SAME = {"instructions": (10_000.0, 10_001.0, 9_999.0)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("base", "other", "word"),
     [
@@ -184,6 +186,7 @@ def test_a_difference_in_what_is_left_out_forbids_the_word(
     json.dumps(verdict.record(), allow_nan=False)
 
 
+@pytest.mark.long
 def test_the_share_that_is_left_out_stands_beside_the_verdict(tmp_path: Path) -> None:
     sides = [
         Side(variant, (counted_run(tmp_path, variant, timed=timed),))
@@ -196,6 +199,7 @@ def test_the_share_that_is_left_out_stands_beside_the_verdict(tmp_path: Path) ->
     assert "2.01%" in alone
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("base", "other", "word"),
     [

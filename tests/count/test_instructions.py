@@ -185,6 +185,7 @@ def test_a_script_of_pgbench_is_marked_in_its_own_language() -> None:
     assert "= 25" in text
 
 
+@pytest.mark.long
 def test_every_query_of_tpcds_is_a_step_of_its_own_and_the_streams_are_left_out() -> None:
     workload = catalog.find("tpcds")
     options = workload.Options.model_validate(

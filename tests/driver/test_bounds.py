@@ -12,6 +12,8 @@ import pytest
 
 from pgstrata.driver.path import find_driver
 
+pytestmark = pytest.mark.program
+
 
 def asked(*arguments: str, text: str = "") -> tuple[int, dict[str, Any]]:
     """Exit code and the first event. Standard input stays open meanwhile: its end would end the driver."""

@@ -22,6 +22,8 @@ from pgstrata.driver.events import Done, Failure, Measuring
 from pgstrata.driver.spec import Connection, Spec
 from pgstrata.errors import DriverError, PgstrataError
 
+pytestmark = pytest.mark.program
+
 READY = (
     '{"event":"ready","version":1,"driver":"0","engine":"blocking","threads":1,'
     '"connect_seconds":0.1,"roles":[]}'

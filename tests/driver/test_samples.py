@@ -14,6 +14,8 @@ from pgstrata.server.features import NEWEST
 from pgstrata.workload import catalog
 from pgstrata.workload.core.language import Step
 
+pytestmark = pytest.mark.program
+
 
 @pytest.mark.parametrize(
     ("expr", "value"),

@@ -82,6 +82,7 @@ def packed(inner: bytes) -> str:
     return base64.b64encode(struct.pack(">II", 0x1C849314, len(data)) + data).decode()
 
 
+@pytest.mark.long
 def test_a_histogram_unpacks_to_no_more_than_one() -> None:
     inner = zlib.decompress(base64.b64decode(histogram.record([1, 2, 3]).encode())[8:])
     wide = inner[:8] + struct.pack(">iiqqd", 0, 5, 1, 2**62, 1.0) + inner[40:]
@@ -101,6 +102,7 @@ def test_a_histogram_unpacks_to_no_more_than_one() -> None:
 CALLGRIND = "events: Ir\nob=(1) /bin/postgres\nfn=(1) main\n0 {}\n{}totals: 10\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -6,6 +6,8 @@ import ast
 import subprocess
 from pathlib import Path
 
+import pytest
+
 import pgstrata
 from pgstrata.files import digests
 
@@ -14,6 +16,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.program
 def test_a_content_its_parts_and_its_file_have_one_digest(tmp_path: Path) -> None:
     content = "größer\n" * 100_000
     (file := tmp_path / "file").write_text(content, encoding="utf-8")

@@ -94,6 +94,7 @@ with replacing(Path(sys.argv[1])) as file:
 """
 
 
+@pytest.mark.program
 def test_a_kill_leaves_the_old_file_and_what_lies_beside_is_known(tmp_path: Path) -> None:
     path = tmp_path / "file[1]"
     path.write_text("old")

@@ -64,6 +64,7 @@ def holder(kind: str, path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.stdout.close()
 
 
+@pytest.mark.program
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with holder("file", path) as process:
@@ -75,6 +76,7 @@ def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
         os.close(descriptor)
 
 
+@pytest.mark.program
 def test_a_folder_is_shared_by_readers_and_not_with_a_holder(tmp_path: Path) -> None:
     first, second = lock_folder(tmp_path, shared=True), lock_folder(tmp_path, shared=True)
     assert first is not None and second is not None
@@ -85,6 +87,7 @@ def test_a_folder_is_shared_by_readers_and_not_with_a_holder(tmp_path: Path) -> 
         assert lock_folder(tmp_path, shared=True) is None
 
 
+@pytest.mark.program
 def test_a_lock_guards_although_its_holder_deletes_the_file(tmp_path: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(RACER), str(tmp_path / "lock"), str(tmp_path / "inside")]
     racers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(3)]

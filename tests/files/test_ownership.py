@@ -66,6 +66,7 @@ def test_a_folder_of_another_user_is_refused(place: Path) -> None:
     assert refused.value.hint == "name another"
 
 
+@pytest.mark.program
 @needs_root
 def test_what_root_made_for_all_may_be_used_where_that_is_said(place: Path) -> None:
     folder = place / "roots"
@@ -97,6 +98,7 @@ def test_nobody_may_be_able_to_exchange_it(place: Path) -> None:
     assert not own(shared / "mine", way=False)
 
 
+@pytest.mark.program
 @needs_root
 def test_links_of_others_on_the_way_are_refused(place: Path) -> None:
     target, shared = place / "target", place / "shared"

@@ -117,6 +117,7 @@ MEMBERS = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(MEMBERS)
 def test_nothing_outside_is_created_or_changed(members: list[Member]) -> None:
@@ -207,6 +208,7 @@ def test_a_negative_size_ends(tmp_path: Path) -> None:
         unpack("it", archive, tmp_path)
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=2000), st.integers(0, 5000), st.integers(0, 255))
 def test_damage_is_one_error(junk: bytes, position: int, value: int) -> None:
@@ -252,6 +254,7 @@ def honest_trees(draw: st.DrawFn) -> list[Member]:
     return members
 
 
+@pytest.mark.program
 @settings(max_examples=100, deadline=None)
 @given(honest_trees())
 def test_honest_archives_unpack_as_with_tar(members: list[Member]) -> None:

@@ -66,6 +66,7 @@ def test_a_pipe_is_read_to_its_end_also_when_it_is_written_late(tmp_path: Path) 
     writer.join()
 
 
+@pytest.mark.program
 def test_a_pipe_that_trickles_for_ever_is_left(tmp_path: Path) -> None:
     with subprocess.Popen(
         ["sh", "-c", "while sleep 0.1; do echo x; done"], stdout=subprocess.PIPE, start_new_session=True
@@ -76,6 +77,7 @@ def test_a_pipe_that_trickles_for_ever_is_left(tmp_path: Path) -> None:
     assert "does not come to an end" in said
 
 
+@pytest.mark.program
 def test_an_endless_pipe_is_read_up_to_its_limit() -> None:
     with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as yes:
         assert yes.stdout is not None

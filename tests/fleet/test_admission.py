@@ -86,6 +86,7 @@ def qualification(**other: Any) -> Qualification:
     return Qualification(**{**usual, **other})
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("other", "said"),
     [
@@ -98,6 +99,7 @@ def test_what_does_not_agree_is_named(place: Path, other: dict[str, Any], said: 
         admitted(job_of(place), machine(), seen(**other))
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(("seconds", "said"), [(-4500, "behind"), (4500, "ahead")])
 def test_a_clock_that_is_wrong_is_named(place: Path, seconds: int, said: str) -> None:
     job = job_of(place)
@@ -105,12 +107,14 @@ def test_a_clock_that_is_wrong_is_named(place: Path, seconds: int, said: str) ->
         admitted(job, machine(), seen(clock=time.time() + seconds))
 
 
+@pytest.mark.program
 def test_cpus_that_a_machine_lacks(place: Path) -> None:
     job = job_of(place, "server_cpus = [0, 60000]")
     with pytest.raises(UnfitError, match="`server_cpus`: it has no CPU 60000; it has 0"):
         admitted(job, machine(), seen(cpus=(0, 1)))
 
 
+@pytest.mark.program
 def test_two_workers_on_one_host(place: Path) -> None:
     first, second = machine("first"), machine("second")
     job = job_of(place)
@@ -122,6 +126,7 @@ def test_two_workers_on_one_host(place: Path) -> None:
     admitted(job, second, seen(), others=[first])
 
 
+@pytest.mark.program
 def test_machines_of_the_same_name_are_told_apart(place: Path) -> None:
     first, second = machine("first"), machine("second")
     job = job_of(place)
@@ -136,6 +141,7 @@ def test_machines_of_the_same_name_are_told_apart(place: Path) -> None:
     assert (first.name, second.name) == ("db", "db-5678")
 
 
+@pytest.mark.program
 def test_only_machines_that_are_named(place: Path) -> None:
     job = job_of(place, '[fleet]\nmachines = ["db*"]')
     with pytest.raises(UnfitError, match=r"names others: db\*"):
@@ -143,12 +149,14 @@ def test_only_machines_that_are_named(place: Path) -> None:
     admitted(job, machine(), seen(name="db1"), Qualified(qualification=qualification()))
 
 
+@pytest.mark.program
 def test_a_machine_that_sees_too_little_says_why(place: Path) -> None:
     blind = Qualified(qualification=qualification(seen=0.3), problem="it sees no slowdown below 30.0%")
     with pytest.raises(UnfitError, match="no slowdown below 30"):
         admitted(job_of(place), machine(), seen(), blind)
 
 
+@pytest.mark.program
 def test_a_qualification_is_remembered_and_ends(place: Path) -> None:
     one = machine()
     asked = admitted(job_of(place), one, seen(), Qualified(qualification=qualification()))
@@ -169,6 +177,7 @@ def test_a_qualification_is_remembered_and_ends(place: Path) -> None:
         job.task(job.left[next(iter(job.left))], one, 1)
 
 
+@pytest.mark.program
 def test_servers_are_made_once_for_each_kind(place: Path) -> None:
     job = job_of(place)
     made = Provided(
@@ -198,6 +207,7 @@ def test_servers_are_made_once_for_each_kind(place: Path) -> None:
     ]
 
 
+@pytest.mark.program
 def test_a_machine_waits_for_another_that_makes_the_server(place: Path) -> None:
     job = job_of(place)
     first, second = machine("first"), machine("second")
@@ -214,6 +224,7 @@ def test_a_machine_waits_for_another_that_makes_the_server(place: Path) -> None:
     assert task is not None and type(decode_task(task)).__name__ == "Provide"
 
 
+@pytest.mark.program
 def test_what_cannot_be_fetched_keeps_a_machine_out(place: Path) -> None:
     no = Unable(message="PostgreSQL 12.22 cannot be fetched", hint="look at the network")
     with pytest.raises(
@@ -238,6 +249,7 @@ def test_a_running_server_is_measured_from_the_machine_that_is_named(place: Path
         job_of(place, more, FOREIGN)
 
 
+@pytest.mark.program
 def test_the_machine_of_a_running_server(place: Path) -> None:
     job = job_of(place, '[fleet]\nmachines = ["client"]', FOREIGN)
     with pytest.raises(UnfitError, match="names others: client"):

@@ -30,6 +30,7 @@ from pgstrata.fleet.certificates import certificates_in, make_certificates
 from pgstrata.fleet.perform import perform
 from pgstrata.fleet.tasks import Look, SeenMachine, decode_answer, encode
 from support.fleet import engine_at
+from support.needs import needs
 from support.program import environment
 
 NOBODY = 65534
@@ -76,6 +77,7 @@ class Fleet:
 
 
 @pytest.fixture(scope="module")
+@needs("program")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     place = tmp_path_factory.mktemp("fleet")
     keeper = holding(place)
@@ -108,6 +110,7 @@ class _Runs:
         return os.system, (command_for(self._path),)
 
 
+@pytest.mark.program
 def test_the_key_is_private(fleet: Fleet) -> None:
     assert stat.S_IMODE(fleet.folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((fleet.folder / "fleet.key").stat().st_mode) == 0o600
@@ -141,6 +144,7 @@ for where, security in ((address, secure), (address.replace("tls://", "tcp://"),
 """
 
 
+@pytest.mark.program
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes the place of another user")
 @pytest.mark.parametrize("certificate", ["none", "its own", "the fleet's"])
 def test_another_user_gets_nothing(fleet: Fleet, certificate: str) -> None:
@@ -278,6 +282,7 @@ async def _speaks_plain_http(port: int) -> bool:
     return False
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_nothing_is_left_behind(tmp_path: Path, number: signal.Signals) -> None:
     keeper = holding(tmp_path)

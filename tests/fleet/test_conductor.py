@@ -18,10 +18,12 @@ from pgstrata.fleet.assignments import Assignment
 from pgstrata.fleet.engine import SchedulerClient, SchedulerLostError
 from pgstrata.fleet.local import local_fleet
 from support.fleet import Noting, Sleeping, certificates_of_the_engine, conduct, engine_at, present, repeats
+from support.needs import needs
 from support.program import environment
 
 
 @pytest.fixture(scope="module")
+@needs("program")
 def address() -> Iterator[str]:
     with local_fleet(3, ["support.fleet"]) as address:
         yield address
@@ -48,6 +50,7 @@ def answer_all(engine: SchedulerClient, number: int) -> bool:
     return [call.answer for call in calls] == [b"here"] * number
 
 
+@pytest.mark.program
 def test_each_comes_home_once_and_repeats_are_spread(address: str, tmp_path: Path) -> None:
     job = Sleeping(tmp_path, machines=3)
     with engine_at(address) as engine:
@@ -58,6 +61,7 @@ def test_each_comes_home_once_and_repeats_are_spread(address: str, tmp_path: Pat
     assert not job.failures
 
 
+@pytest.mark.program
 def test_one_that_is_killed_begins_again_elsewhere(address: str, tmp_path: Path) -> None:
     job = Sleeping(tmp_path)
     (tmp_path / "hold").touch()

@@ -66,6 +66,7 @@ def test_the_worker_is_a_machine(cluster: dict[str, Any], place: Path, pgstrata:
     assert [(one["doing"], one["problem"]) for one in machines] == [("free", "")]
 
 
+@pytest.mark.program
 def test_the_scheduler_and_its_ports(cluster: dict[str, Any]) -> None:
     (container,) = cluster["scheduler"]["spec"]["containers"]
     said = subprocess.run([*command(container), "--help"], capture_output=True, text=True, timeout=60)

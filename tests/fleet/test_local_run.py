@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.program import environment
+
+pytestmark = pytest.mark.program
 
 ENGINE = ("pgstrata.fleet.command", "distributed", "dask", "tornado", "statsmodels", "pandas", "asyncssh")
 

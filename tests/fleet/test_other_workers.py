@@ -90,6 +90,7 @@ def said(place: Path, pg17: Server, last_cpu: int) -> Iterator[dict[str, str]]:
     yield out(client)
 
 
+@pytest.mark.program
 def test_another_build_of_the_same_version_is_another_driver(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

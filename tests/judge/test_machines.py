@@ -33,6 +33,7 @@ def alike(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     return study(tmp_path_factory.mktemp("alike"), {"db1": 0.3, "db2": 0.3, "db3": 0.3}, repeats=3)
 
 
+@pytest.mark.long
 def test_rates_of_different_machines_are_never_divided(alike: list[Run]) -> None:
     found = compared(alike)
     step = only(found)
@@ -61,6 +62,7 @@ def test_it_is_said_on_how_many_machines(alike: list[Run]) -> None:
     assert [one["machine"] for one in record["machines"]] == ["db1", "db2", "db3"]
 
 
+@pytest.mark.long
 def test_machines_that_say_opposite_things(tmp_path: Path) -> None:
     step = only(compared(study(tmp_path, {"db1": 0.3, "db2": -0.4, "db3": 0.0})))
     assert step.verdict.word == "unclear" and step.across is not None
@@ -92,6 +94,7 @@ def test_relative_rates_of_the_summary_are_those_of_each_machine(alike: list[Run
     assert found.absolute == of_one.absolute
 
 
+@pytest.mark.long
 def test_details_are_of_the_machine_with_the_most_runs(tmp_path: Path) -> None:
     study(tmp_path, {"db3": 0.3, "db1": 0.3}, repeats=1)
     for variant in ("base", "other"):

@@ -96,6 +96,7 @@ with ThreadPoolExecutor() as pool, Interrupts():
 """
 
 
+@pytest.mark.program
 def test_a_library_that_is_imported_later_does_not_hold_up_a_signal() -> None:
     """Polars takes the signal first, and system calls went on after it."""
     done = subprocess.run([sys.executable, "-c", WAITS], capture_output=True, text=True, check=True)

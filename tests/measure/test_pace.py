@@ -48,6 +48,7 @@ def test_all_that_is_planned_is_in_a_stage(tmp_path: Path, head: str) -> None:
         assert all(stage.step and stage.seconds > 0 for stage in unit.stages[1:])
 
 
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     load=st.floats(0.1, 10),

@@ -207,6 +207,7 @@ def test_a_clean_up_that_hangs_is_cut_short_and_no_server_is_left(
         process.stdout.close()
 
 
+@pytest.mark.program
 def test_ctrl_c_before_the_program_has_begun_is_no_traceback(place: Path) -> None:
     for after in (0.05, 0.15, 0.3):
         process = subprocess.Popen(

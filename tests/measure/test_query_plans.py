@@ -15,6 +15,7 @@ from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.model import Server
 from pgstrata.workload.core.language import Expr, Headline, PgbenchScript, Role, Script, Sql, Step
+from support.needs import needs
 from support.steps import run_step, running, with_transactions
 
 # Nearly all rows have kind 1; the others have 1000 kinds. A plan for kind 1 reads the table, one for any
@@ -29,6 +30,7 @@ ANALYZE events;
 
 
 @pytest.fixture(scope="module", params=["9.6", "12", "17"])
+@needs("server")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     server: Server = acquire(f"pg:{request.param}")
     with running(server) as cluster:

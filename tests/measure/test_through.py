@@ -62,6 +62,7 @@ def test_what_cannot_stand_between_is_refused(
     check_through(f"postgresql://u:{CANARY}@h:6432/", {}, managed=False)
 
 
+@pytest.mark.program
 def test_a_pooler_that_is_not_there_or_is_something_else_is_named(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.find.model import Server
+from support.needs import needs
 
 # Everything is logged, and autovacuum comes within a second or two.
 SETTINGS = {
@@ -43,6 +44,7 @@ def running(server: Server) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session", params=["pg12", "pg17"])
+@needs("server")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     with running(request.getfixturevalue(request.param)) as shared:
         yield shared

@@ -46,6 +46,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.program
 def test_dead_children_are_counted() -> None:
     with subprocess.Popen([sys.executable, "-c", FAMILY], stdin=-1, stdout=-1, text=True) as family:
         assert family.stdin and family.stdout
@@ -65,6 +66,7 @@ def test_dead_children_are_counted() -> None:
     assert cpu_seconds(family.pid) is None
 
 
+@pytest.mark.program
 def test_clock_agrees_with_stat() -> None:
     with subprocess.Popen(
         ["sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; read x"], stdin=-1

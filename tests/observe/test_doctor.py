@@ -177,6 +177,7 @@ def test_cpu_count(monkeypatch: pytest.MonkeyPatch, mine: int, state: str) -> No
     told(doctor.cpu_count(), state, str(mine))
 
 
+@pytest.mark.program
 def test_this_machine(tmp_path: Path) -> None:
     checks = doctor.examine(tmp_path / "data")
     assert len({c.name for c in checks}) == len(checks) == 15

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from pgstrata.observe.other_load import OtherLoad
 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass"
@@ -27,6 +29,7 @@ def watched(cpu: int, seconds: float) -> tuple[float, float]:
     return share, took
 
 
+@pytest.mark.program
 def test_another_program_on_the_same_cpu_is_seen_and_ones_own_children_are_not() -> None:
     cpu = min(os.sched_getaffinity(0))
     alone, took = watched(cpu, 1.5)

@@ -110,6 +110,7 @@ def test_what_is_asked_does_not_follow_the_number(
         assert waits.failure is None
 
 
+@pytest.mark.server
 def test_servers_of_each_form_are_asked() -> None:
     for version in ("9.6", "10", "14", "15", "18"):
         with running(acquire(f"pg:{version}")) as cluster, cluster.connect() as session:

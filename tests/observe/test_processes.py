@@ -8,6 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from pgstrata.observe.processes import ProcessReading, read_processes, totals
 
 WRITER = """
@@ -26,6 +28,7 @@ else:
 """
 
 
+@pytest.mark.program
 def test_what_a_child_wrote_is_counted_and_what_others_did_is_not() -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         writer = subprocess.Popen(
@@ -63,6 +66,7 @@ def test_processes_that_are_born_or_gone_in_between() -> None:
     assert (found["read_bytes"], found["context_switches"], found["write_bytes"]) == (70, 4, None)
 
 
+@pytest.mark.program
 def test_nothing_is_known_of_who_is_gone() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()

@@ -18,6 +18,8 @@ import pytest
 from pgstrata.observe.profile import ProfileOptions, Profiler, explain, unavailable
 from pgstrata.server.cluster.cluster import Cluster
 
+pytestmark = pytest.mark.program
+
 needs_perf = pytest.mark.skipif(bool(unavailable()), reason="perf is not installed")
 SHORT = ProfileOptions(seconds=1.0, frequency=199)
 

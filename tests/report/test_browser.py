@@ -14,7 +14,7 @@ from pgstrata.store import RunKey
 from support.browser import browse, console, needs_browser, requested
 from support.runs import make_run
 
-pytestmark = needs_browser
+pytestmark = [needs_browser, pytest.mark.program]
 
 SCRIPT = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 

@@ -23,6 +23,7 @@ from pgstrata.report.terminal import print_summary
 from pgstrata.report.write import write_report
 from pgstrata.store import RunKey
 from pgstrata.store.record import Slice, StepRecord
+from support.needs import needs
 from support.page import PageReader, Written
 from support.records import comparison_record
 from support.runs import HOST, clone_run, make_run
@@ -81,6 +82,7 @@ def _machines(root: Path, source: Path) -> None:
 
 
 @pytest.fixture(scope="module", params=["slices", "repeats", "machines"])
+@needs("long")
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
     root = tmp_path_factory.mktemp(request.param)
     source = make_run(root / "source", RunKey("c", BASE, "insert", 1), seconds=4)

@@ -365,6 +365,7 @@ def test_a_place_that_cannot_be_written_is_named(comparison: Written, tmp_path: 
         write_report(comparison.results, out=tmp_path / "file" / "report")
 
 
+@pytest.mark.long
 def test_writing_again_replaces_the_report(comparison: Written, tmp_path: Path) -> None:
     first = write_report(comparison.results, out=tmp_path)
     first.html.write_text("old")

@@ -53,6 +53,7 @@ def test_plain_where_there_is_no_terminal_and_coloured_where_there_is_one(compar
     assert "\x1b[31m" in shown(results, terminal=True)
 
 
+@pytest.mark.long
 def test_servers_compiled_unlike_each_other_are_named_at_once(tmp_path: Path) -> None:
     for variant, flags in (("pg10", "-O2"), ("pg11", "-Os"), ("pg12", "-Os")):
         make_run(tmp_path, RunKey("c", variant, "insert", 1), build=f"'CFLAGS={flags}' '--with-icu'")

@@ -16,11 +16,13 @@ from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.config.settings import names
 from pgstrata.server.find.acquire import acquire
 from pgstrata.server.find.model import Server
+from support.needs import needs
 
 NOTHING = Resolved("", (), {}, (), ())
 
 
 @pytest.fixture(scope="session")
+@needs("server")
 def pg96() -> Server:
     """The oldest server that is published ready to run."""
     return acquire("pg:9.6")
@@ -113,6 +115,7 @@ def test_other_programs_in_the_same_place_are_asked_anew(pg96: Server, pg17: Ser
     assert after is not None and after is not before and after.reports_state
 
 
+@pytest.mark.server
 def test_catalogs_are_asked(pg96: Server, place: Path) -> None:
     with Cluster(pg96, NOTHING, place / "c") as cluster:
         cluster.create()

@@ -53,6 +53,7 @@ def _takes(session: psycopg.Connection[tuple[object, ...]], statements: str) -> 
     return True
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("version", ["9.6", "10", "12", "17", "18"])
 def test_files_catalogs_and_statements_agree(version: str) -> None:
     server = acquire(f"pg:{version}")

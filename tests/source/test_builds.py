@@ -22,6 +22,8 @@ from pgstrata.source.tree import tree_of_folder
 from support.program import environment, living_in
 from support.tree import CONFIGURE, MAIN, small_tree
 
+pytestmark = pytest.mark.program
+
 
 @pytest.fixture(autouse=True)
 def cache(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

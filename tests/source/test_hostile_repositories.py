@@ -14,6 +14,8 @@ from pgstrata.source.git_command import about, run_git
 from pgstrata.source.tree import tree_of_folder
 from support.tree import commit, git, repository
 
+pytestmark = pytest.mark.program
+
 HOOKS = (
     *("post-checkout", "pre-commit", "post-index-change", "reference-transaction", "post-rewrite"),
     *("fsmonitor-watchman", "pre-auto-gc", "post-merge", "update", "pre-receive"),

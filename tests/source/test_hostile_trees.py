@@ -42,6 +42,7 @@ def open_folder(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.program
 def test_a_build_has_no_privileges(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "canary")
     marks = open_folder(place / "marks")
@@ -55,6 +56,7 @@ def test_a_build_has_no_privileges(place: Path, monkeypatch: pytest.MonkeyPatch)
     assert "canary" not in asked
 
 
+@pytest.mark.program
 def test_a_build_has_no_network(place: Path) -> None:
     can = subprocess.run(["unshare", "--net", "true"], capture_output=True)
     if can.returncode:
@@ -66,6 +68,7 @@ def test_a_build_has_no_network(place: Path) -> None:
     assert "\n1\n" in (marks / "asked").read_text()  # a loopback that is down, and no other device
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     "plant",
     [
@@ -131,6 +134,7 @@ def test_an_installation_of_others_is_not_asked(
     assert not (marks / "ran").exists()
 
 
+@pytest.mark.program
 def test_an_installation_of_root_is_asked_as_the_account(place: Path) -> None:
     marks = open_folder(place / "marks")
     (root := place / "pg").mkdir()
@@ -154,6 +158,7 @@ def test_a_tree_of_others_is_not_built(place: Path, spoil: object, part: str) ->
     assert not (place / "cache/servers").exists()
 
 
+@pytest.mark.program
 @WAYS
 @pytest.mark.parametrize("part", [".", ".git", ".git/config"])
 def test_a_repository_of_others_is_not_read(place: Path, spoil: object, part: str) -> None:

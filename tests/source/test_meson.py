@@ -14,6 +14,8 @@ from pgstrata.source.cache import failures
 from pgstrata.source.tree import tree_of_folder
 from support.tree import CONFIGURE, small_tree
 
+pytestmark = pytest.mark.program
+
 TOP = """project('postgresql', ['c'], version: '17.5')
 subdir('src/bin')
 executable('postgres', 'src/backend/main.c', install: true)

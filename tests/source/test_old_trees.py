@@ -24,6 +24,7 @@ def test_every_line_says_why_and_does_something(need) -> None:  # type: ignore[n
         assert not Path(edit.files).is_absolute() and ".." not in Path(edit.files).parts
 
 
+@pytest.mark.program
 def test_a_need_holds_for_its_versions_and_compilers() -> None:
     def names(version: int, compiler: Compiler) -> set[str]:
         return {need.name for need in needed(version, compiler)}
@@ -51,6 +52,7 @@ def test_an_edit_changes_the_copy_once_and_is_told(tmp_path: Path) -> None:
     assert apply_edits(tmp_path, wanted) == []
 
 
+@pytest.mark.program
 def test_development_trees_of_9_6_may_still_include_the_scanner(tmp_path: Path) -> None:
     (tmp_path / "src/backend/parser").mkdir(parents=True)
     (grammar := tmp_path / "src/backend/parser/gram.y").write_text("#undef yylloc\n")

@@ -28,6 +28,7 @@ def tree(place: Path) -> Path:
     return folder
 
 
+@pytest.mark.program
 def test_a_patch_makes_no_link_out_of_the_tree(tree: Path, tmp_path: Path) -> None:
     patch = tmp_path / "a.patch"
     patch.write_text(LINK.format("/etc"))
@@ -45,6 +46,7 @@ def test_a_script_of_ed_is_not_executed(tree: Path, tmp_path: Path) -> None:
     assert not (tree / "executed").exists() and (tree / "file").read_text() == "1\n2\n"
 
 
+@pytest.mark.program
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives up what it may do")
 def test_patch_does_not_run_as_root(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tree.parent / "bin" / "patch"

@@ -75,6 +75,7 @@ def test_what_a_build_left_in_a_tree_is_not_part_of_it(tmp_path: Path) -> None:
     assert sorted(p.name for p in (copy / "src/backend").iterdir()) == ["Makefile", "main.c", "parser"]
 
 
+@pytest.mark.program
 def test_a_changed_checkout_is_called_that_and_is_not_written_to(tmp_path: Path) -> None:
     folder = repository(tmp_path / "pg")
     assert tree_of_folder(folder).facts["changed"] is False
@@ -85,6 +86,7 @@ def test_a_changed_checkout_is_called_that_and_is_not_written_to(tmp_path: Path)
     assert {p: p.stat().st_mtime_ns for p in (folder / ".git").rglob("*")} == stamps
 
 
+@pytest.mark.program
 def test_a_commit_has_gits_own_hash_of_its_tree(tmp_path: Path) -> None:
     folder = repository(tmp_path / "pg")
     same = commit(folder, "changes nothing")
@@ -94,6 +96,7 @@ def test_a_commit_has_gits_own_hash_of_its_tree(tmp_path: Path) -> None:
     assert tree_of(folder, "HEAD~1..HEAD").facts["commit"] == same
 
 
+@pytest.mark.program
 def test_the_tree_of_a_commit_is_written_as_it_was(tmp_path: Path) -> None:
     folder = repository(tmp_path / "pg")
     first = git(folder, "rev-parse", "HEAD")
@@ -105,6 +108,7 @@ def test_the_tree_of_a_commit_is_written_as_it_was(tmp_path: Path) -> None:
     assert (copy / "configure").stat().st_mode & 0o100
 
 
+@pytest.mark.program
 def test_the_end_of_an_archive_in_two_blocks_is_read_to_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +136,7 @@ def test_the_end_of_an_archive_in_two_blocks_is_read_to_the_last(
     assert (copy / "filling").stat().st_size == (folder / "filling").stat().st_size
 
 
+@pytest.mark.program
 def test_a_commit_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
     folder = repository(tmp_path / "pg")
     git(folder, "branch", "REL_17_STABLE")
@@ -147,6 +152,7 @@ def test_a_commit_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
         find_tree(f"git:{folder}#--upload-pack=touch")
 
 
+@pytest.mark.program
 def test_a_shallow_clone_is_said_to_be_one(tmp_path: Path) -> None:
     folder = repository(tmp_path / "pg")
     first = git(folder, "rev-parse", "HEAD")
@@ -157,6 +163,7 @@ def test_a_shallow_clone_is_said_to_be_one(tmp_path: Path) -> None:
     assert "--unshallow" in caught.value.hint
 
 
+@pytest.mark.program
 def test_a_repository_by_address_is_copied_once_and_then_updated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

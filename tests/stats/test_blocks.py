@@ -107,6 +107,7 @@ def test_intervals_hold_the_truth_where_starts_differ_by_chance() -> None:
     assert held >= 180, "95 % of 200 are 190"
 
 
+@pytest.mark.long
 def test_small_differences_are_found_where_starts_differ_by_chance() -> None:
     """Looked at after every second block from the eighth on, with a margin of 0.5 %."""
     dice = np.random.default_rng(6)
@@ -134,6 +135,7 @@ def disturbed(dice: np.random.Generator, sides: NDArray[np.int_]) -> tuple[Rates
     return np.exp(-ratios.ravel() / 2), np.exp(ratios.ravel() / 2), (100,) * len(sides)
 
 
+@pytest.mark.long
 def test_what_disturbs_one_side_for_a_block_is_no_stall_of_a_variant() -> None:
     """It moves the ratio of totals with all of its block, and not as if pairs were hit one by one."""
     dice = np.random.default_rng(3)

@@ -108,6 +108,7 @@ def test_noise_known_from_few_repeats_only_is_not_taken_for_certain() -> None:
     assert found / 200 <= 0.10  # taken for certain, it would be 0.145
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("repeats", "known"), [(1, False), (3, False), (1, True)])
 def test_the_place_is_in_its_interval_and_the_interval_means_something(repeats: int, known: bool) -> None:
     rng = np.random.default_rng(6)

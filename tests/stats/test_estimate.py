@@ -172,6 +172,7 @@ def short_slices(
     return shared * side(30_000), shared * side(30_000 * ratio)
 
 
+@pytest.mark.long
 def test_many_pairs_tell_a_small_difference_between_disturbed_slices() -> None:
     """The interval is that of the undisturbed pairs: it holds the truth and is half as wide as Huber's."""
     dice = np.random.default_rng(11)

@@ -62,6 +62,7 @@ def watched(base: Array, other: Array, queries: int = 1) -> tuple[Word, int, boo
     return "unclear", MOST, left_out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind",
     [

@@ -21,6 +21,7 @@ def white(
     return [1000.0] * n, list(1000 * (1 - slower) * np.exp(x))
 
 
+@pytest.mark.long
 def test_the_deviation_of_a_pair_is_found() -> None:
     rng = np.random.default_rng(1)
     found = noise(*white(400, 0.02, rng), pair_seconds=4)
@@ -29,6 +30,7 @@ def test_the_deviation_of_a_pair_is_found() -> None:
     assert abs(found.offset) < 0.005
 
 
+@pytest.mark.long
 def test_what_is_called_visible_is_found_nine_times_of_ten() -> None:
     rng = np.random.default_rng(2)
     seen = noise(*white(4000, 0.03, rng), pair_seconds=4, minutes=(2,)).visible[0]
@@ -39,6 +41,7 @@ def test_what_is_called_visible_is_found_nine_times_of_ten() -> None:
     assert np.mean(watched) >= 0.855
 
 
+@pytest.mark.long
 def test_what_is_called_visible_until_an_end_that_is_known_is_found_nine_times_of_ten() -> None:
     rng = np.random.default_rng(6)
     blocks = (50,) * 80
@@ -53,6 +56,7 @@ def test_what_is_called_visible_until_an_end_that_is_known_is_found_nine_times_o
     assert early.watched is None, "over before the first look"
 
 
+@pytest.mark.long
 def test_longer_sees_more_and_watching_costs() -> None:
     rng = np.random.default_rng(3)
     found = noise(*simulate.interleaved(240, 0.0, simulate.MACHINES["design"], rng), pair_seconds=4)
@@ -64,9 +68,10 @@ def test_longer_sees_more_and_watching_costs() -> None:
         assert v.watched is not None and v.fixed is not None and v.watched > v.fixed
 
 
+@pytest.mark.long
 def test_clusters_that_differ_for_good_set_a_floor() -> None:
     rng = np.random.default_rng(4)
-    found = noise(*white(200, 0.02, rng, slower=0.03), pair_seconds=4, minutes=(1000,))
+    found = noise(*white(200, 0.02, rng, slower=0.03), pair_seconds=4, minutes=(60,))
     assert found.offset == pytest.approx(-0.03, abs=0.005)
     assert 0.02 < found.floor < 0.03
     assert found.visible[0].fixed is not None and found.visible[0].fixed > found.floor

@@ -35,6 +35,7 @@ def blocks(
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("quantile", [0.5, 0.99])
 def test_intervals_of_equal_sides_contain_no_difference(quantile: float) -> None:
     rng = np.random.default_rng(3)
@@ -64,6 +65,7 @@ def test_rare_stalls_show_in_the_quantile_that_they_reach() -> None:
     assert low <= 0.0 <= high
 
 
+@pytest.mark.long
 @given(seed=st.integers(0, 1000), quantile=st.sampled_from([0.5, 0.9, 0.99, 1.0]))
 def test_exchanging_the_sides_turns_the_interval_round(seed: int, quantile: float) -> None:
     rng = np.random.default_rng(seed)
@@ -74,6 +76,7 @@ def test_exchanging_the_sides_turns_the_interval_round(seed: int, quantile: floa
     assert one.p_value == pytest.approx(back.p_value, abs=1e-9)
 
 
+@pytest.mark.long
 @given(quantile=st.floats(0.01, 0.99), factor=st.floats(0.2, 5.0))
 def test_the_estimate_is_the_ratio_of_the_quantiles(quantile: float, factor: float) -> None:
     times = np.geomspace(1e-3, 2e-3, 4001)

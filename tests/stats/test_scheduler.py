@@ -46,6 +46,7 @@ def equal_servers(
     return np.exp(-ratios / 2), np.exp(ratios / 2), (BLOCK_PAIRS,) * blocks
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dwell", DWELLS)
 @pytest.mark.parametrize("depth", [0.1, 0.7])
 def test_intervals_of_a_fixed_time_hold(dwell: float, depth: float) -> None:
@@ -60,6 +61,7 @@ def test_intervals_of_a_fixed_time_hold(dwell: float, depth: float) -> None:
     assert words <= 9, "what the sign test lets through: 3 %"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dwell", DWELLS)
 def test_measuring_until_the_verdict_does_not_stop_on_noise(dwell: float) -> None:
     dice = np.random.default_rng(7 + round(1000 * dwell))
@@ -75,6 +77,7 @@ def test_measuring_until_the_verdict_does_not_stop_on_noise(dwell: float) -> Non
     assert wrong <= 7, "5 % of 60 at any look are 3, and the chance of 60"
 
 
+@pytest.mark.long
 def test_pairs_of_one_block_do_not_know_it() -> None:
     """The same pairs, as if all had the same connections: this is the fault that blocks mend."""
     dice = np.random.default_rng(3)

@@ -86,11 +86,13 @@ def alarms(machine: str, comparisons: int, interval_of: object, n: int = 120, se
     return float(found) / comparisons
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("machine", list(simulate.MACHINES))
 def test_false_alarms_stay_below_the_nominal_rate_however_often_one_looks(machine: str) -> None:
     assert alarms(machine, 60, simulate.watched_interval) <= 0.05
 
 
+@pytest.mark.long
 def test_an_interval_of_fixed_size_fails_when_one_looks_often() -> None:
     assert alarms("design", 60, simulate.fixed_interval) > 0.15
 
@@ -103,6 +105,7 @@ def test_false_alarms_stay_near_the_nominal_rate_over_twenty_minutes(machine: st
     assert alarms(machine, 200, simulate.watched_interval, n=600) <= most
 
 
+@pytest.mark.long
 def test_planted_slowdowns_are_found_early() -> None:
     machine = simulate.MACHINES["design"]
     said, seconds = simulate.words(simulate.until_verdict, 0.05, machine, 100, 120, 22)

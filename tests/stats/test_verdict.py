@@ -123,6 +123,7 @@ def wrong_share(machine: str, comparisons: int, n: int, seed: int) -> float:
     return wrong / comparisons
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("machine", ["quiet", "design", "sticky noise", "four times the outliers"])
 def test_intervals_miss_the_truth_as_rarely_as_they_say(machine: str) -> None:
     # 5 % ± 3 standard deviations of 1000 draws, and the slack of an asymptotic interval.

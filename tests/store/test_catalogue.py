@@ -64,6 +64,7 @@ def test_known_runs_are_not_opened_again_and_new_ones_are_noticed(root: Path) ->
     assert folders(root) == before
 
 
+@pytest.mark.long
 def test_the_views_say_the_same_with_and_without_it(root: Path) -> None:
     questions = [
         "select * from runs order by path",

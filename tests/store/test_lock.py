@@ -57,6 +57,7 @@ def start(code: str, root: Path) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.program
 def test_the_second_is_told_who_holds_the_folder(tmp_path: Path) -> None:
     holder = start(HOLDING, tmp_path)
     try:
@@ -71,6 +72,7 @@ def test_the_second_is_told_who_holds_the_folder(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.program
 def test_kill_frees_the_lock(tmp_path: Path) -> None:
     holder = start(HOLDING, tmp_path)
     holder.send_signal(signal.SIGKILL)
@@ -79,6 +81,7 @@ def test_kill_frees_the_lock(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.program
 def test_a_program_started_by_the_holder_does_not_keep_the_lock(tmp_path: Path) -> None:
     with Results(tmp_path).lock():
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
@@ -91,6 +94,7 @@ def test_two_objects_of_one_process_exclude_each_other(tmp_path: Path) -> None:
         Results(tmp_path).lock().__enter__()
 
 
+@pytest.mark.program
 def test_never_two_inside(tmp_path: Path) -> None:
     racers = [start(RACING, tmp_path) for _ in range(2)]
     for racer in racers:

@@ -30,6 +30,7 @@ def test_every_table_of_results_is_within_the_bounds(tmp_path: Path) -> None:
         check(tmp_path / "empty")
 
 
+@pytest.mark.long
 def test_a_text_that_unpacks_to_more_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path / "a", pl.DataFrame({"a": ["x" * (500 << 20)]}))
     assert file.stat().st_size < 1 << 20
@@ -66,6 +67,7 @@ def test_the_file_is_named_where_a_table_is_read(tmp_path: Path) -> None:
         run.table("series")
 
 
+@pytest.mark.long
 def test_damage_is_one_error(tmp_path: Path) -> None:
     make_campaign(tmp_path / "results", seconds=2)
     sound = next((tmp_path / "results").rglob("series.parquet")).read_bytes()

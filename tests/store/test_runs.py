@@ -158,6 +158,7 @@ def test_names_and_numbers_json_does_not_know_survive(tmp_path: Path) -> None:
     assert Results(tmp_path).find(key) == folder
 
 
+@pytest.mark.program
 def test_runs_of_two_machines_merge_by_copying_folders(finished: Path, tmp_path: Path) -> None:
     for machine in ("a", "b"):
         clone_run(tmp_path / machine, finished, KEY)
@@ -167,6 +168,7 @@ def test_runs_of_two_machines_merge_by_copying_folders(finished: Path, tmp_path:
     assert {run.key for run in runs} == {KEY}
 
 
+@pytest.mark.program
 def test_the_same_run_twice_counts_once(run: Path) -> None:
     copy = run.parent / run.name.replace("1-", "2-", 1)
     subprocess.run(["cp", "-r", run, copy], check=True)
@@ -212,6 +214,7 @@ def test_attached_files_stay_inside_the_run(tmp_path: Path, name: str) -> None:
 # --- crashes ----------------------------------------------------------------------------------
 
 
+@pytest.mark.program
 def test_a_killed_run_is_rubbish_and_a_living_one_is_not(tmp_path: Path) -> None:
     results = Results(tmp_path)
     dead, living = start(BUILDING, tmp_path), start(BUILDING, tmp_path)
@@ -264,6 +267,7 @@ def test_a_folder_without_an_owner_is_rubbish_once_it_is_old(tmp_path: Path) -> 
     assert Results(tmp_path).clean() == [folder]
 
 
+@pytest.mark.program
 def test_a_full_disk_is_one_clear_sentence(tmp_path: Path) -> None:
     code = """
         import resource, signal, sys
@@ -295,6 +299,7 @@ def test_a_full_disk_is_one_clear_sentence(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.program
 def test_a_really_full_disk(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -442,6 +447,7 @@ def test_a_link_that_leads_in_a_circle_is_named(run: Path) -> None:
     assert all("Too many levels of symbolic links" in str(broken) for broken in results.broken)
 
 
+@pytest.mark.program
 def test_the_check_sums_are_those_of_sha256sum(run: Path) -> None:
     done = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=run, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -471,6 +477,7 @@ def test_runs_of_many_campaigns_are_sorted(finished: Path, tmp_path: Path) -> No
     assert [run.key for run in Results(tmp_path).runs()] == sorted(keys)
 
 
+@pytest.mark.long
 def test_open_files_do_not_grow_with_runs(finished: Path, tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(64, soft), hard))

@@ -245,6 +245,7 @@ def test_a_query_reads_results_and_nothing_else(root: Path, sql: str) -> None:
     assert runs_of_python
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(st.text(max_size=40))
 def test_no_text_breaks_the_query(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:

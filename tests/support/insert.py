@@ -30,6 +30,12 @@ from pgstrata.store.record import (
 )
 
 GIB = 2**30
+PERCENTS = (50, 75, 90, 95, 99)
+
+
+def percentiles(latency: Histogram) -> dict[str, float | None]:
+    """Returns response times in seconds by the names that a role's records have for them."""
+    return {f"p{p}": at for p, at in zip(PERCENTS, latency.percentiles(PERCENTS), strict=True)}
 
 
 def _roles(name: str, speed: float, clients: int, missed: bool) -> list[dict[str, Any]]:
@@ -97,7 +103,7 @@ def add_step(
             said.append(
                 counts
                 | {"histogram": latency.encode()}
-                | {f"p{p}": latency.percentile(p) or 0.0 for p in (50, 75, 90, 95, 99)}
+                | {name: seconds or 0.0 for name, seconds in percentiles(latency).items()}
                 | {"max": latency.max_seconds or 0.0, "mean": 0.0, "stddev": 0.0}
             )
             total = totals.setdefault(role["name"], dict.fromkeys(counts, 0))
@@ -243,7 +249,7 @@ def _role_record(
             mean=latency.mean_seconds,
             stddev=0.4 * mean,
             max=latency.max_seconds,
-            **{f"p{p}": latency.percentile(p) for p in (50, 75, 90, 95, 99)},
+            **percentiles(latency),
         ),
         statements_by_name=(
             StatementRecord(

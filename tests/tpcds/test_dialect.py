@@ -84,6 +84,7 @@ def test_every_query_means_the_same_to_an_old_version() -> None:
     assert changed > 50
 
 
+@pytest.mark.long
 def test_every_query_has_the_same_answer_in_old_words() -> None:
     changed = 0
     with duckdb.connect(":memory:", config={"threads": 2}) as connection:

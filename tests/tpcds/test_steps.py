@@ -324,6 +324,7 @@ def test_an_answer_that_failed_is_none(tmp_path: Path, monkeypatch: pytest.Monke
     assert [reference.answer(1, n) for n in (1, 2, 3)] == [None, None, None]
 
 
+@pytest.mark.program
 def test_a_disk_that_becomes_full_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGSTRATA_CACHE", str(tmp_path))
     generate = data._generate
@@ -336,6 +337,7 @@ def test_a_disk_that_becomes_full_leaves_nothing(tmp_path: Path, monkeypatch: py
     assert list((tmp_path / "tpcds").iterdir()) == []
 
 
+@pytest.mark.program
 def test_what_a_killed_generator_left_is_removed_and_damage_is_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

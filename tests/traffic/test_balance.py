@@ -88,6 +88,7 @@ LOG = st.lists(ENTRY | OTHER, min_size=1, max_size=25).map(
 GOOD = plain(START + 10 * S, 1, "SELECT 'good'", session="697dee49.1a29")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @given(told=LOG)
 @settings(deadline=None)

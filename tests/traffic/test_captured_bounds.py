@@ -59,6 +59,7 @@ def test_a_hostile_file_is_refused_in_a_sentence(name: str, tmp_path: Path) -> N
         read(tmp_path / "a")
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("name", [name for name in HOSTILE if "500 MB" in name or "million" in name])
 def test_a_hostile_file_takes_little_memory(name: str, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(HOSTILE[name].whole_file())
@@ -75,6 +76,7 @@ def test_a_hostile_file_takes_little_memory(name: str, tmp_path: Path) -> None:
     assert int(most) < MOST_MEMORY
 
 
+@pytest.mark.program
 def test_the_driver_refuses_hostile_files_as_well(place: Path) -> None:
     """What Python refuses the driver does not replay to its end, whatever is listening; it never panics."""
     behaviours = count()

@@ -51,6 +51,7 @@ def feed(descriptor: int, data: bytes) -> threading.Thread:
     return thread
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("form", FORMS)
 def test_standard_input_comes_to_the_same(tmp_path: Path, piped: int, form: str, packed: bool) -> None:
@@ -65,6 +66,7 @@ def test_standard_input_comes_to_the_same(tmp_path: Path, piped: int, form: str,
     assert header.balance is not None and header.balance.replayed == len(TOLD)
 
 
+@pytest.mark.program
 def test_standard_input_of_the_command(place: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pgstrata", "capture", "-", "-o", "a.traffic"],

@@ -69,6 +69,7 @@ def same(entry: LogEntry, told: Told) -> bool:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @given(told=st.lists(TOLD, max_size=12))
 def test_entries_come_back(form: str, told: list[Told]) -> None:
@@ -78,6 +79,7 @@ def test_entries_come_back(form: str, told: list[Told]) -> None:
     assert not trouble.lost and not trouble.recoded and not any(entry.damage for entry in found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @given(told=st.lists(TOLD, min_size=3, max_size=6), data=st.data())
 def test_an_entry_that_is_cut_costs_no_other(form: str, told: list[Told], data: st.DataObject) -> None:

@@ -152,6 +152,7 @@ PARAMETERS = (
 )
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("version", ["13", "17"])
 def test_masked_traffic_fails_nowhere(request: pytest.FixtureRequest, tmp_path: Path, version: str) -> None:
     """All types and forms of literals, in statements and as parameters: nothing fails that did not."""

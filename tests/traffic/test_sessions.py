@@ -263,6 +263,7 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.M
     assert max(held) < 120_000
 
 
+@pytest.mark.program
 def test_a_disk_that_fills_and_what_is_said_before(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgstrata.traffic.capture.SAID_EVERY", 0.0)
     dice = Random(1)

@@ -26,6 +26,7 @@ def phases(name: str, server: Features, **options: Any) -> list[Phase]:
     return found
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("name", ["insert", "pgbench"])
 def test_keys_of_partitions_are_those_the_server_has(name: str) -> None:
     with pytest.raises(NotInVersionError, match="needs PostgreSQL 11 or later"):
@@ -33,6 +34,7 @@ def test_keys_of_partitions_are_those_the_server_has(name: str) -> None:
     assert phases(name, calling_itself("12", 100000), partitions=2)
 
 
+@pytest.mark.server
 def test_an_old_number_takes_nothing_away() -> None:
     late = calling_itself("17", 70400)
     for name in ("insert", "sysbench", "pgbench", "fulltext", "vector", "tpcds"):
@@ -42,6 +44,7 @@ def test_an_old_number_takes_nothing_away() -> None:
     assert understood_by(query, Features(70400)) != query
 
 
+@pytest.mark.server
 def test_a_dump_sets_what_the_server_has(tmp_path: Path) -> None:
     dump = tmp_path / "dump.sql"
     dump.write_text(

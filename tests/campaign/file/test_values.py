@@ -140,6 +140,7 @@ def test_a_value_of_set_that_makes_no_sense(text: str, said: str) -> None:
     assert said in caught.value.message
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -25,6 +25,7 @@ def made() -> list[list[str | None]]:
     return rows_of(b"".join(rows(N, 7)).decode())
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_bytes_on_every_machine() -> None:
     digest = hashlib.sha256(b"".join(rows(1_500, 1))).hexdigest()
     assert digest == hashlib.sha256(b"".join(rows(1_500, 1))).hexdigest()
@@ -105,6 +106,7 @@ def _with(archive: Path, name: str, text: str) -> build.Corpus:
     return build.archive(archive)
 
 
+@pytest.mark.program
 def test_a_disk_that_becomes_full_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = tmp_path / "small"
     small.mkdir()

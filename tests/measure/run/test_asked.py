@@ -17,6 +17,7 @@ from pgstrata.workload.core.language import Settle
 from support.steps import running
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(
     ("version", "number", "forces_cleanup"),
     [("9.6", 180000, False), ("10", 120000, False), ("17", 80000, True)],

@@ -41,6 +41,7 @@ def terminal(results: Path) -> str:
     return out.getvalue()
 
 
+@pytest.mark.long
 def test_a_disturbed_comparison_says_so_before_anything_else(results: Path, tmp_path: Path) -> None:
     beside(results, load=0.71, steps=2)
     text = terminal(results)
@@ -58,6 +59,7 @@ def test_a_disturbed_comparison_says_so_before_anything_else(results: Path, tmp_
     assert disturbed_steps(found) == first
 
 
+@pytest.mark.long
 def test_many_disturbed_steps_are_counted_and_three_are_named(results: Path) -> None:
     beside(results, load=0.9, steps=5)
     first = terminal(results).splitlines()[0]
@@ -65,6 +67,7 @@ def test_many_disturbed_steps_are_counted_and_three_are_named(results: Path) -> 
     assert " and 2 more)" in first
 
 
+@pytest.mark.long
 def test_a_load_beside_verdicts_that_hold_is_told(results: Path) -> None:
     beside(results, load=0.2, steps=3)
     first = terminal(results).splitlines()[0]
@@ -73,6 +76,7 @@ def test_a_load_beside_verdicts_that_hold_is_told(results: Path) -> None:
     assert "Pairs in which a server waited for a CPU are left out." in terminal(results).splitlines()[0]
 
 
+@pytest.mark.long
 def test_nothing_is_said_of_a_quiet_machine(results: Path) -> None:
     beside(results, load=0.03, steps=3)
     assert "Other programs" not in terminal(results)

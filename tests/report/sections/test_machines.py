@@ -25,6 +25,7 @@ def tables(section: Section | None) -> dict[str, Table]:
     return {block.name: block for block in section.blocks if isinstance(block, Table)}
 
 
+@pytest.mark.long
 def test_each_machine_and_all_of_them(results: RunSet) -> None:
     table = tables(machines(results))["machines-verdicts"]
     titles = [column.title for column in table.columns]

@@ -41,6 +41,7 @@ def step_of(results: RunSet, name: str) -> int:
     return [step.name for step in results.workloads[0].steps].index(name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("most", "seconds"), [(100, range(2, 3)), (2, range(3, 6))])
 def test_a_second_has_the_percentiles_of_all_repeats_together(
     results: RunSet, most: int, seconds: range

@@ -111,6 +111,7 @@ def test_the_margin_is_that_of_the_campaign(proven: Written) -> None:
     assert table is not None and "margin 30 %" in table.how
 
 
+@pytest.mark.long
 def test_the_thresholds_of_the_field_stay_an_option(
     proven: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

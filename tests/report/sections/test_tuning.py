@@ -18,6 +18,7 @@ from pgstrata.report.write import write_report
 from pgstrata.store import Results, Run, RunBuilder, RunKey
 from pgstrata.store.read import read_run
 from pgstrata.store.record import ConfigRecord, FragmentRecord
+from support.needs import needs
 from support.runs import circumstances_of, clone_run, make_run
 
 # Overlay → (rate against the base on l.i1 with 1 client, with 4, settings it changes).
@@ -31,6 +32,7 @@ OVERLAYS: dict[str, tuple[float, float, dict[str, str]]] = {
 
 
 @pytest.fixture(scope="module")
+@needs("long")
 def studied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("results")
     source = make_run(tmp_path_factory.mktemp("source"), RunKey("s", "pg17.11.x", "insert", 1), seconds=2)
@@ -126,6 +128,7 @@ def test_the_report_has_the_table_verdicts_and_intervals(studied: Path, tmp_path
     )
 
 
+@pytest.mark.long
 def test_a_shift_of_level_is_marked_where_it_happened(tmp_path: Path) -> None:
     source = make_run(tmp_path / "source", RunKey("v", "pg10.1", "insert", 1), seconds=2)
     base = read_run(source)

@@ -87,6 +87,7 @@ def results(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.program
 def test_all_of_it(results: Path, tmp_path: Path) -> None:
     report = write_report(results, out=tmp_path / "out")
     page = report.html.read_text()
@@ -115,6 +116,7 @@ def test_all_of_it(results: Path, tmp_path: Path) -> None:
     assert "![" in report.markdown.read_text()
 
 
+@pytest.mark.program
 def test_older_drawings_go(results: Path, tmp_path: Path) -> None:
     (tmp_path / "out" / "flames").mkdir(parents=True)
     (tmp_path / "out" / "flames" / "old.svg").write_text("<svg/>")
@@ -122,6 +124,7 @@ def test_older_drawings_go(results: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "flames" / "old.svg").exists()
 
 
+@pytest.mark.long
 def test_without_the_tools_the_tables_are_there(
     results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +133,7 @@ def test_without_the_tools_the_tables_are_there(
     assert "could not be drawn" in page and "Functions whose share changed most" in page
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", ["../../../../../etc/passwd", "profile/none.gz", "run.json"])
 def test_damaged_profiles_are_no_profiles(results: Path, tmp_path: Path, file: str) -> None:
     for folder in results.glob("*/*/*/*"):
@@ -138,6 +142,7 @@ def test_damaged_profiles_are_no_profiles(results: Path, tmp_path: Path, file: s
     assert "Flame graph" not in page
 
 
+@pytest.mark.long
 def test_runs_without_any_of_it(tmp_path: Path) -> None:
     make_campaign(tmp_path / "results")
     page = write_report(tmp_path / "results", out=tmp_path / "out").html.read_text()

@@ -21,6 +21,8 @@ from pgstrata.server.find.model import Server
 from support.program import Program, Running, living_in
 from support.tree import commit, git, repository
 
+pytestmark = pytest.mark.program
+
 
 def measured(place: Path) -> int:
     """How many measurements are on disk."""

@@ -11,6 +11,8 @@ from pgstrata.errors import UsageError
 from pgstrata.search.bisect.line import about_commit, commits, configs, releases
 from support.tree import commit, git, repository
 
+pytestmark = pytest.mark.program
+
 
 def usual(server: str) -> Variant:
     return Variant(server=server, config=["default"])

@@ -18,6 +18,8 @@ from pgstrata.search.bisect.state import Measurement, SetAside
 from pgstrata.search.bisect.text import headline, record, sentences
 from support.tree import commit, git, repository
 
+pytestmark = pytest.mark.program
+
 CULPRIT = 12
 COMMITS = 20
 EVIL = "</script><script>alert(1)</script>"

@@ -43,6 +43,7 @@ def found_by(search: Search) -> list[tuple[int, int]]:
     return [(one[0].first, one[-1].last) for one in search.knowledge().credible()]
 
 
+@pytest.mark.long
 @given(n=st.integers(1, 400), data=st.data(), seed=st.integers(0, 2**32 - 1))
 def test_a_large_change_is_found_at_its_commit(n: int, data: st.DataObject, seed: int) -> None:
     culprit = data.draw(st.integers(1, n))

@@ -13,6 +13,8 @@ from pgstrata.search.patch.compare import pairs_of
 from pgstrata.search.patch.series import series_of
 from support.tree import commit, git, repository
 
+pytestmark = pytest.mark.program
+
 
 def usual(server: str) -> Variant:
     return Variant(server=server, config=["default"])

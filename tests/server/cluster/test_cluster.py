@@ -79,6 +79,7 @@ def semaphores_of(pid: int) -> int:
     return sum(any(line.split()[-1:] == [str(pid)] for line in ipcs("-i", number)) for number in sets)
 
 
+@pytest.mark.program
 def test_a_cluster_lives_and_goes(server: Server, place: Path) -> None:
     config = resolve(
         [Fragment("mine", "work_mem = 7MB\nmax_wal_size = 2GB\nlog_checkpoints = on\nport = 1")],
@@ -139,6 +140,7 @@ def test_a_thread_that_ends_takes_no_server_with_it(pg17: Server, place: Path) -
         cluster.connect().close()
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("version", ["9.6", "17"])
 def test_nothing_is_left_of_a_killed_postmaster(version: str, place: Path) -> None:
     cluster = started(acquire(f"pg:{version}"), place)
@@ -404,6 +406,7 @@ def test_an_ordinary_account_runs_servers_as_itself(pg17: Server, place: Path) -
     assert "cannot be written: Permission denied" in said
 
 
+@pytest.mark.program
 @pytest.mark.skipif(draw() is None, reason="this kernel does not let a program choose its layout")
 def test_servers_of_one_layout_have_their_memory_at_the_same_places(server: Server, place: Path) -> None:
     """Wherever their data lie, and whatever else is in their environment; the next start has another one."""

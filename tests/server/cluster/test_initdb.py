@@ -139,6 +139,7 @@ WORDS = st.one_of(
 )
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("version", ["9.6", "17"])
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.lists(WORDS, min_size=1, max_size=4))

@@ -13,6 +13,8 @@ from pgstrata.server.cluster import loaded
 from pgstrata.server.find.cache import cache_dir, remove
 from pgstrata.server.system.account import server_account
 
+pytestmark = pytest.mark.program
+
 KEY = loaded.key_of({"rows": 1})
 
 

@@ -46,6 +46,7 @@ def wait_for(what: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.server
 @pytest.mark.parametrize(("version", "replication"), [("17", "sync"), ("9.6", "async")])
 def test_what_is_written_on_the_primary_is_read_on_its_replica(
     place: Path, version: str, replication: replica.Replication

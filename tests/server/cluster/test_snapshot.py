@@ -39,6 +39,7 @@ def test_what_was_written_since_is_gone(place: Path, pg17: Server) -> None:
         assert not one.snapshot_dir.exists()
 
 
+@pytest.mark.program
 def test_without_space_it_says_how_much_and_leaves_nothing(place: Path) -> None:
     source, small = place / "source", place / "small"
     source.mkdir()

@@ -59,6 +59,7 @@ def test_a_folder_of_somebody_else_or_closed_to_the_servers_account_is_refused(e
     assert f"chmod o+x {elsewhere}" in refused.value.hint
 
 
+@pytest.mark.program
 def test_a_full_disk_is_named(small_disk: Path) -> None:
     with (small_disk / "filling").open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
         while True:
@@ -142,6 +143,7 @@ def test_a_delay_that_the_kernel_cannot_make_is_said() -> None:
     assert 'io_delay = "' in refused.value.hint
 
 
+@pytest.mark.program
 def test_who_delays_is_said_with_the_reason() -> None:
     asked = find_delay("2ms", "library")
     assert asked and asked.library and asked.by == "a preloaded library, as asked"

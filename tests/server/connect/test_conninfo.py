@@ -382,6 +382,7 @@ def test_the_first_signal_ends_a_bench_that_waits_for_the_administrators_session
             assert "nothing was measured" in running.said and "Traceback" not in running.said
 
 
+@pytest.mark.program
 def test_the_first_signal_ends_a_bench_that_connects(place: Path) -> None:
     from support.hostile import START, Hostile
 

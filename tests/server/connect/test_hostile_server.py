@@ -34,6 +34,8 @@ from support.hostile import HUGE, QUERY, START, TLS, Behaviour, Hostile, everyth
 from support.program import environment
 from support.tls import Authority
 
+pytestmark = pytest.mark.program
+
 LIMIT = 90.0
 """Seconds after which a client counts as hanging; connecting may take 2, but the machine is shared."""
 

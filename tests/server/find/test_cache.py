@@ -30,6 +30,7 @@ def cache(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place / "cache"
 
 
+@pytest.mark.program
 @pytest.mark.parametrize("names", [["corpus"], ["tpcds", "sf1", "answers"]])
 def test_what_a_killed_maker_left_is_cleared_and_what_is_being_made_is_not(
     cache: Path, names: list[str]

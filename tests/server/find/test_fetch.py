@@ -27,6 +27,8 @@ from pgstrata.server.find import cache as server_cache
 from pgstrata.server.find import prebuilt as cache
 from pgstrata.server.find.model import Server
 
+pytestmark = pytest.mark.program
+
 ROOT = os.geteuid() == 0
 NOWHERE = {"HTTPS_PROXY": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
 """A proxy at the discard port, where nobody listens: as good as no network."""

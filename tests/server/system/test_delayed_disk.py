@@ -46,6 +46,7 @@ def test_a_kernel_is_asked_for_its_device_mapper(tmp_path: Path) -> None:
     assert names_device_mapper(devices)
 
 
+@pytest.mark.program
 @needs_root
 def test_what_only_root_may_is_said_to_others() -> None:
     # In a process of its own: there is no way back.
@@ -63,6 +64,7 @@ def test_what_only_root_may_is_said_to_others() -> None:
     assert done.stdout == "only root may have the kernel delay a disk\n", done.stderr
 
 
+@pytest.mark.program
 @needs_root
 def test_one_that_cannot_be_made_is_refused_and_leaves_nothing(place: Path) -> None:
     try:

@@ -78,6 +78,7 @@ def test_a_replica_has_no_network_either(pg17: Server, place: Path) -> None:
         assert has_own_network(both.pid) and has_own_network(both.replica_pid)
 
 
+@pytest.mark.program
 def test_the_thread_that_forks_comes_back() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root forks from another namespace")

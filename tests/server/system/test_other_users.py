@@ -28,7 +28,7 @@ from pgstrata.tpcds import data
 from support.program import Program
 from support.users import STRANGER, needs_root, shell_as
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.program]
 
 PLAIN = Resolved("plain")
 RUN = "20260101T000000-89abcdef"

@@ -14,6 +14,8 @@ import pytest
 
 from pgstrata.server.system.process import start
 
+pytestmark = pytest.mark.program
+
 
 class Signalled(BaseException):
     pass

@@ -53,6 +53,7 @@ def plan(file: Path) -> Plan:
     return make_plan(read_campaign(file), Results(file.parent / "results"), server)
 
 
+@pytest.mark.program
 def test_scripts_alone_are_one_step(campaign: Write) -> None:
     (step,) = steps(campaign('scripts = ["look.sql@9", "buy.sql"]\nrate = 100\nclients = 4\n')).values()
     (role,) = step.roles
@@ -61,6 +62,7 @@ def test_scripts_alone_are_one_step(campaign: Write) -> None:
     assert [script.weight for script in role.scripts] == [9, 1]
 
 
+@pytest.mark.program
 def test_roles_stand_side_by_side_and_the_first_is_judged(campaign: Write) -> None:
     found = steps(
         campaign(
@@ -77,6 +79,7 @@ def test_roles_stand_side_by_side_and_the_first_is_judged(campaign: Write) -> No
     assert found["mixed-c8"].headline.role == "look" and found["mixed-c8"].seconds == 5
 
 
+@pytest.mark.program
 def test_what_is_said_to_read_only_is_held_to_it(campaign: Write) -> None:
     step = steps(campaign('scripts = "look.sql"\nreads_only = true\n'))["look"]
     assert step.reads_only
@@ -84,6 +87,7 @@ def test_what_is_said_to_read_only_is_held_to_it(campaign: Write) -> None:
     assert "default_transaction_read_only = on" in str(begin.op())
 
 
+@pytest.mark.program
 def test_tables_of_setup_are_those_it_makes_without_partitions(campaign: Write) -> None:
     found = steps(campaign('setup = ["make.sql", "t.csv"]\nscripts = "look.sql"\n'))
     assert list(found) == ["load.make", "load.rows", "look"]
@@ -116,6 +120,7 @@ def test_what_is_wrong_is_said_before_anything_starts(campaign: Write, options: 
         plan(campaign(f"{options}\n"))
 
 
+@pytest.mark.program
 def test_a_script_is_read_by_the_driver_first(campaign: Write, tmp_path: Path) -> None:
     (tmp_path / "look.sql").write_text("SELECT 1;\n\\set x random(1,\nSELECT :x;\n")
     with pytest.raises(UsageError, match=r"look\.sql:2:17: syntax error"):
@@ -136,6 +141,7 @@ def test_other_content_is_another_measurement(campaign: Write, tmp_path: Path) -
     assert [after[name] == value for name, value in before.items()] == [True, False]
 
 
+@pytest.mark.program
 def test_kept_data_is_that_of_the_files_it_is_made_of(campaign: Write, tmp_path: Path) -> None:
     """Other steps begin with the same data, other content does not."""
 
@@ -184,6 +190,7 @@ def test_extensions_of_a_dump_are_among_those_that_are_needed(campaign: Write, t
     assert chosen.workload.extensions(chosen.options) == ["uuid-ossp"]
 
 
+@pytest.mark.program
 def test_a_dump_that_no_pg_restore_reads_says_which_to_install(campaign: Write, tmp_path: Path) -> None:
     (tmp_path / "new.dump").write_bytes(b"PGDMP" + bytes([1, 250, 0, 4, 8]))
     with pytest.raises(UsageError, match=r"is read by pg_restore of PostgreSQL 18 or later") as raised:
@@ -191,6 +198,7 @@ def test_a_dump_that_no_pg_restore_reads_says_which_to_install(campaign: Write, 
     assert raised.value.exit_code == 2 and "postgresql-client-18" in raised.value.hint
 
 
+@pytest.mark.program
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [

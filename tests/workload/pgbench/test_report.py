@@ -31,6 +31,7 @@ def charts(tmp_path: Path, variants: Sequence[str]) -> dict[str, Chart]:
     return {block.title: block for block in section.blocks if isinstance(block, Chart)}
 
 
+@pytest.mark.long
 def test_one_line_per_version_and_versions_from_old_to_new(tmp_path: Path) -> None:
     found = charts(tmp_path, ["pg17.11.x10a", "pg9.6.24.x10a", "pg12.22.x10a"])
     clients, versions = found.values()
@@ -41,6 +42,7 @@ def test_one_line_per_version_and_versions_from_old_to_new(tmp_path: Path) -> No
     assert {t["xaxis"] for t in versions.data} == {"x1", "x2"}, "rate and latency"
 
 
+@pytest.mark.long
 def test_configs_have_charts_of_their_own(tmp_path: Path) -> None:
     found = charts(tmp_path, ["pg12.22.x", "pg17.11.x", "pg12.22.y", "pg17.11.y"])
     assert [title.partition(":")[0] for title in found] == [
@@ -58,6 +60,7 @@ def test_configs_have_charts_of_their_own(tmp_path: Path) -> None:
             assert {t["meta"] for t in chart.data} == {f"pg12.22.{config}", f"pg17.11.{config}"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("variants", [["pg17.11.x", "pg17.11.y"], ["pg12.22.x", "pg17.11.x", "pg17.11.y"]])
 def test_what_is_no_question_of_versions_shares_a_chart(tmp_path: Path, variants: list[str]) -> None:
     found = charts(tmp_path, variants)
