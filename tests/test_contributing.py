@@ -1,23 +1,40 @@
-"""What CONTRIBUTING.md says of the code is so."""
+"""What CONTRIBUTING.md and the page on architecture say of the code is so."""
 
 from __future__ import annotations
 
 import importlib
 import re
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
-WAYS = TEXT.split("## Two ways through the code")[1].split("## Rules")[0]
-STOPS = re.findall(r"^\| `([^`]+)` \|", WAYS, re.MULTILINE)
+ARCHITECTURE = (ROOT / "docs/explanation/architecture.md").read_text()
 
 
-def test_both_ways_have_fewer_than_ten_stops() -> None:
-    of_each = [len(re.findall(r"^\| `", part, re.MULTILINE)) for part in WAYS.split("The latency histogram")]
-    assert len(of_each) == 2
-    assert all(5 < stops < 10 for stops in of_each)
+def walks(text: str) -> list[list[str]]:
+    """Returns the stops of each walk: tables whose first column is called stop."""
+    tables = re.findall(r"^\| stop \|.*\n\|---.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    return [re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE) for table in tables]
+
+
+STOPS = [stop for walk in (*walks(TEXT), *walks(ARCHITECTURE)) for stop in walk]
+
+
+def test_walks_have_at_most_ten_stops() -> None:
+    assert (len(walks(TEXT)), len(walks(ARCHITECTURE))) == (2, 3)
+    assert all(5 < len(walk) <= 10 for walk in (*walks(TEXT), *walks(ARCHITECTURE)))
+
+
+@pytest.mark.parametrize("walk", walks(ARCHITECTURE))
+def test_a_walk_goes_in_one_direction(walk: list[str]) -> None:
+    """It does not come back to a package that it has left."""
+    packages = [".".join(re.split(r"[./]", stop)[:2]) for stop in walk]
+    left = [package for package, after in pairwise(packages) if package != after]
+    assert len(left) == len(set(left)) and packages[-1] not in left
 
 
 @pytest.mark.parametrize("stop", [stop for stop in STOPS if stop.startswith("pgstrata.")])
@@ -30,7 +47,7 @@ def test_a_stop_in_python_is_there(stop: str) -> None:
             continue
         for name in parts[end:]:
             found = getattr(found, name)
-        assert callable(found)
+        assert callable(found) or isinstance(found, cached_property)
         return
     pytest.fail(f"no module of {stop}")
 
