@@ -59,7 +59,7 @@ class PgstrataError(Exception):
 
 
 class UsageError(PgstrataError):
-    """What the user wrote — an option, a campaign, a fragment, a script — is not valid. Exit code 2."""
+    """What the user wrote — an option, a campaign, a config file, a script — is not valid. Exit code 2."""
 
     exit_code = 2
 

@@ -45,7 +45,7 @@ ConfigsOption = Annotated[
     typer.Option(
         "--config",
         metavar="NAME[+NAME]",
-        help="A stack of config fragments and settings: default+work_mem=64MB. Repeatable: one variant each.",
+        help="A stack of config files and settings: default+work_mem=64MB. Repeatable: one variant each.",
     ),
 ]
 SettingsOption = Annotated[
@@ -131,7 +131,7 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="NAME[+NAME]",
-        help="Config fragments and settings of all servers: default+work_mem=64MB.",
+        help="Config files and settings of all servers: default+work_mem=64MB.",
     ),
 ]
 BuildOption = Annotated[

@@ -38,7 +38,7 @@ _CORE = (
     Command("query", "pgstrata.cli.query:query", "Ask the runs anything in SQL."),
     Command("servers", "pgstrata.cli.servers:app", "List, fetch, remove servers."),
     Command("data", "pgstrata.cli.data:app", "List, remove data in the cache."),
-    Command("config", "pgstrata.cli.config:app", "Config fragments, and what a version makes of them."),
+    Command("config", "pgstrata.cli.config:app", "Config files, and what a version makes of them."),
     Command("doctor", "pgstrata.cli.doctor:doctor", "Is this machine fit to measure?"),
     Command("workloads", "pgstrata.cli.workloads:workloads", "List workloads and their options."),
     Command("steps", "pgstrata.cli.steps:steps", "List the steps of a workload."),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pgstrata.server.config.resolve import Change
 
 app = typer.Typer(
-    help="Config fragments: what there is, what a version makes of it.",
+    help="Config files: what there is, what a version makes of it.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -22,7 +22,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_(format: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.table) -> None:
-    """List the fragments that come with pgstrata.
+    """List the config files that come with pgstrata.
 
     \b
     Examples:
@@ -32,11 +32,13 @@ def list_(format: Annotated[Format, typer.Option("--format", help="How to print.
     from pgstrata.server.config.resolve import shipped_fragments
 
     rows = [[fragment.name, summary_of(fragment.text)] for fragment in shipped_fragments()]
-    print_rows(["fragment", "what it is"], rows, format)
+    # `fragment` is a public key of the forms that programs read
+    name = "config file" if format is Format.table else "fragment"
+    print_rows([name, "what it is"], rows, format)
 
 
 def summary_of(text: str) -> str:
-    """The first comment line of a fragment."""
+    """Returns the first comment line of a config file."""
     for line in text.splitlines():
         if line.startswith("#"):
             return line.lstrip("# ").strip()
@@ -46,13 +48,13 @@ def summary_of(text: str) -> str:
 @app.command("explain")
 def explain(
     fragments: Annotated[
-        list[str], typer.Argument(metavar="FRAGMENT…", help="Names, .conf files or settings; later ones win.")
+        list[str], typer.Argument(metavar="CONFIG…", help="Names, .conf files or settings; later ones win.")
     ],
     server: Annotated[str, typer.Option("--server", metavar="SPEC", help="pg:11, path:DIR, …")],
     keep_setting: KeepSettingsOption = None,
     format: Annotated[TextOrJson, typer.Option("--format", help="How to print.")] = TextOrJson.text,
 ) -> None:
-    """Show what a version makes of fragments: settings taken, mapped, dropped, and why.
+    """Show what a version makes of config files: settings taken, mapped, dropped, and why.
 
     \b
     Examples:

@@ -30,7 +30,7 @@ def noise(
         str, typer.Option("--server", metavar="SPEC", help="pg:17, pg:17.11, pg:latest, path:DIR.")
     ] = "pg:latest",
     config: Annotated[
-        str, typer.Option("--config", metavar="NAME[+NAME]", help="Stack of config fragments and settings.")
+        str, typer.Option("--config", metavar="NAME[+NAME]", help="Stack of config files and settings.")
     ] = "default",
     set_guc: SettingsOption = None,
     keep_setting: KeepSettingsOption = None,

@@ -137,7 +137,7 @@ def _built(built: BuiltRecord | None) -> list[str]:
         text[0] += ", with changed files" if built.source.get("changed") else ""
     text.append(f"built     {built.system}, {built.compiler}: {built.cflags}")
     text += [f"patch     {patch.name}" for patch in built.patches]
-    return text + [f"mended    {mend.name}: {mend.reason}" for mend in built.mended]
+    return text + [f"adapted   {mend.name}: {mend.reason}" for mend in built.mended]
 
 
 def _counted(counted: CountRecord) -> list[str]:

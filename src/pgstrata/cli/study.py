@@ -101,7 +101,7 @@ def _find(results: Path, campaign: str | None, step: str | None) -> tuple[Tuning
     if found is None:
         raise UsageError(
             f"campaign {runs[0].campaign} is no study of overlays with a step {step or 'to judge'}",
-            "it needs a config of one fragment and two or more upon it, as campaigns/tuning-study.toml has",
+            "it needs a config of one file and two or more overlays, as campaigns/tuning-study.toml has",
         )
     return found, runs
 

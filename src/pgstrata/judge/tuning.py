@@ -25,7 +25,7 @@ BETWEEN_SMALL = 1.015
 
 UNSAFE: Mapping[tuple[str, str], str] = {
     ("fsync", "off"): "a crash of the machine can leave the data unreadable",
-    ("full_page_writes", "off"): "a crash of the machine can leave torn pages that recovery cannot mend",
+    ("full_page_writes", "off"): "a crash of the machine can leave torn pages that recovery cannot repair",
     ("data_sync_retry", "on"): "writes can be lost after an error of the disk without anyone noticing",
     ("zero_damaged_pages", "on"): "damaged pages are emptied, and their rows with them",
     ("ignore_checksum_failure", "on"): "damaged pages are used as if they were whole",

@@ -141,7 +141,7 @@ class Prose:
 
 @dataclass(frozen=True)
 class Listing:
-    """Text to be shown as it is: the tail of a log, a config fragment."""
+    """Text to be shown as it is: the tail of a log, a config file."""
 
     title: str
     text: str

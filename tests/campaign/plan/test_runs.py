@@ -116,7 +116,7 @@ def test_a_run_of_another_config_does_not_stand_for_this_one(tmp_path: Path) -> 
     finish_all(plan(tmp_path, head), tmp_path / "results")
     assert plan(tmp_path, head).missing == []
     conf.write_text("work_mem = 9MB\n")
-    with pytest.raises(UsageError, match="other config fragments"):
+    with pytest.raises(UsageError, match="other config files"):
         plan(tmp_path, head)
 
 

@@ -32,7 +32,7 @@ servers = ["pg:12", "pg:17"]
 # contrib = ["pg_prewarm"]
 # extensions = ["../my-extension"]
 
-# Stacks of config fragments; every server is combined with every stack. `pgstrata config list` shows
+# Stacks of config files; every server is combined with every stack. `pgstrata config list` shows
 # what is there; your own .conf files are named by their path from here. Without this line: "default".
 # configs = ["cached-by-pg", ["cached-by-pg", "a1"], "./mine.conf"]
 

@@ -59,7 +59,7 @@ def difference(variant: PlannedVariant, chosen: ChosenWorkload, record: RunRecor
         return "other `initdb` options"
     # Texts, not resolved settings: sizes relative to memory differ from host to host, runs may be merged.
     if [f.text for f in record.config.fragments] != [f.whole_text for f in variant.config.fragments]:
-        return "other config fragments"
+        return "other config files"
     if record.config.keep != variant.config.keep:
         return "other `keep_settings`"
     if record.server.version != variant.server.version:

@@ -136,7 +136,7 @@ class Corpus:
         raise UsageError(
             f"the mail archive {shown(self.source)} is not whole: {what}{f' ({names})' if names else ''}; "
             f"{made['messages']:,} messages, {numbers.size(counts.get('read_bytes', 0))}, could be read",
-            'mend or fetch it again, or use what could be read with the option damaged = "use"',
+            'repair or fetch it again, or use what could be read with the option damaged = "use"',
         )
 
 

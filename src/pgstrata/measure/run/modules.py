@@ -43,7 +43,7 @@ def create_modules(cluster: Connectable, server: Server, database: str, more: Se
             except psycopg.Error as error:
                 raise ServerError(
                     f"the extension {name} cannot be created: {' '.join(str(error).split())}",
-                    "some have to be in shared_preload_libraries: write them into a config fragment",
+                    "some have to be in shared_preload_libraries: write them into a config file",
                 ) from error
 
 

@@ -57,7 +57,7 @@ def settings(results: RunSet) -> Section | None:
     if everywhere:
         text = "\n".join(f"{name} = {value}" for name, value in sorted(everywhere.items()))
         blocks.append(Listing(f"{numbers.counted(len(everywhere), 'setting')} common to all variants", text))
-    blocks += [Listing(f"Fragment {name}", text) for name, text in texts.items()]
+    blocks += [Listing(f"Config file {name}", text) for name, text in texts.items()]
     return Section("settings", "Settings", blocks)
 
 

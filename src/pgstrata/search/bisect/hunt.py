@@ -227,7 +227,7 @@ def of_machine(error: ServerError) -> bool:
 
 def _set_aside(state: State, position: int, why: str, say: Callable[[str], None], stop: Stop) -> None:
     state.set_aside.append(SetAside(position, why[:2000], _now()))
-    say(f"  {stop.name} is set aside: {why}")
+    say(f"  {stop.name} is skipped: {why}")
 
 
 def _announced(line: Range, procedure: Procedure, task: Task) -> str:

@@ -150,7 +150,7 @@ class Procedure:
     def set_aside(self, position: int) -> None:
         """It does not build, or its server does not start. Raises ValueError for an end."""
         if position in (0, self.n):
-            raise ValueError("an end cannot be set aside")
+            raise ValueError("an end cannot be skipped")
         self.search.set_aside(position)
 
     def _note(self, one: TaskOutcome) -> None:

@@ -146,10 +146,10 @@ def find_fragment(name: str, beside: Path | None) -> Fragment:
     near = nearest(name, names)
     if written_as_path:
         raise UsageError(
-            f"there is no config fragment {candidates[0]}", "paths are relative to the campaign file"
+            f"there is no config file {candidates[0]}", "paths are relative to the campaign file"
         )
     raise UsageError(
-        f"there is no config fragment called {name!r}",
+        f"there is no config file called {name!r}",
         f"did you mean {near}?" if near else f"shipped are {', '.join(sorted(names))}; or name a .conf file",
     )
 
@@ -161,7 +161,7 @@ def _shipped_paths(name: str) -> Iterator[Path]:
 
 
 def _read(file: Path, name: str, path: Path | None) -> Fragment:
-    return with_included(Fragment(name, read_text(file, "config fragment"), path))
+    return with_included(Fragment(name, read_text(file, "config file"), path))
 
 
 def explain(

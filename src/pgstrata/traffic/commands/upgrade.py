@@ -74,9 +74,7 @@ def upgrade(
     other_load: OtherLoadOption = "25%",
     config: Annotated[
         str,
-        typer.Option(
-            "--config", metavar="NAME[+NAME]", help="Config of all versions: a fragment, FILE.conf."
-        ),
+        typer.Option("--config", metavar="NAME[+NAME]", help="Config of all versions: a name, FILE.conf."),
     ] = "default",
     keep_setting: KeepSettingsOption = None,
     after_load: Annotated[

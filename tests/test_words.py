@@ -1,0 +1,82 @@
+"""Messages, help texts and pages use the words of the glossary, not those that it replaces."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+INSTEAD = {
+    r"fragments?": "config file",
+    r"unable": "unsupported",
+    r"mended": "compatibility patch; corrected, repaired",
+    r"lateness": "lag",
+    r"(?:set|setting) aside": "skipped",
+    r"shapes?": "normalized statement",
+}
+"""By word: what to write instead."""
+
+OF_PLANS = {
+    "judge/explain.py",
+    "page/changed_plans.py",
+    "report/sections/statement_plans.py",
+    "report/sections/why.py",
+}
+"""Where a shape is that of a query plan."""
+GENERATED = {"driver.md"}
+"""Pages whose texts are those of the driver's types."""
+
+BANNED = re.compile(rf"\b(?:{'|'.join(INSTEAD)})\b", re.IGNORECASE)
+NAMES = re.compile(r"`[^`]*`|\$\w+|\{[^}]*\}|^ {4}.*$", re.MULTILINE)
+"""Keys, parameters, blocks of code: these stay as they are."""
+
+
+def sentences(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yields the strings that a program may print, with their lines: those with a blank, no docstrings."""
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if " " in text and id(node) not in prose:
+                yield node.lineno, text
+
+
+def docstrings_of_commands(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yields the docstrings that are help texts."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and any("command" in ast.dump(d) for d in node.decorator_list):
+            yield node.lineno, ast.get_docstring(node) or ""
+
+
+def old_words(text: str) -> list[str]:
+    return [word.lower() for word in BANNED.findall(NAMES.sub("", text))]
+
+
+def test_messages_and_help_texts() -> None:
+    wrong, seen = [], 0
+    for path in sorted((ROOT / "src/pgstrata").rglob("*.py")):
+        where = path.relative_to(ROOT / "src/pgstrata").as_posix()
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for line, text in (*sentences(tree), *docstrings_of_commands(tree)):
+            seen += 1
+            words = [word for word in old_words(text) if not (where in OF_PLANS and word.startswith("shape"))]
+            wrong += [f"{where}:{line}: {word!r}" for word in words]
+    assert seen > 5000
+    assert not wrong, f"{wrong}; say instead: {INSTEAD}"
+
+
+PAGES = [page for page in (ROOT / "docs").rglob("*.md") if page.name not in GENERATED]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(PAGES)], ids=lambda page: page.name)
+def test_pages(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    assert not old_words(text), INSTEAD
+
+
+def test_an_old_word_is_seen_and_a_key_is_not() -> None:
+    assert old_words("Fragments of a config are set aside") == ["fragments", "set aside"]
+    assert old_words("files (`fragments`), {fragment.name}, $shape") == []
