@@ -45,6 +45,7 @@ def test_the_public_surface() -> None:
     assert (SOURCES / "py.typed").is_file()
 
 
+@pytest.mark.program
 def test_an_import_alone_is_light() -> None:
     code = "import sys, pgstrata; print([m for m in ('duckdb', 'numpy', 'pydantic') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -77,6 +77,13 @@ def test_pages(page: Path) -> None:
     assert not old_words(text), INSTEAD
 
 
+def test_one_function_is_called_shown() -> None:
+    """Seven were, each with a meaning of its own."""
+    of_functions = re.compile(r"\bdef shown\(")
+    files = [p for p in (ROOT / "src").rglob("*.py") if of_functions.search(p.read_text(encoding="utf-8"))]
+    assert [path.name for path in files] == ["user_files.py"]
+
+
 def test_an_old_word_is_seen_and_a_key_is_not() -> None:
     assert old_words("Fragments of a config are set aside") == ["fragments", "set aside"]
     assert old_words("files (`fragments`), {fragment.name}, $shape") == []

@@ -11,8 +11,8 @@ LONGEST = 16_000
 """Most characters of a message that are shown or stored: a server may say as much as it likes."""
 
 
-def shown(text: str) -> str:
-    """The text, or the beginning of one that nobody could read."""
+def cut_long(text: str) -> str:
+    """Returns the text, or the beginning of one that is too long to be read."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} … (cut: {len(text):,} characters)"
 
 
@@ -53,8 +53,8 @@ class PgstrataError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, hint: str = "") -> None:
-        self.message = shown(message)
-        self.hint = shown(hint)
+        self.message = cut_long(message)
+        self.hint = cut_long(hint)
         super().__init__(self.message)
 
 

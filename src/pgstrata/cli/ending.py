@@ -25,9 +25,9 @@ class Interruption(BaseException):
 
 def stopped() -> str:
     """What is said when a signal has ended a campaign."""
-    from pgstrata.server.connect.secrets import shown_words
+    from pgstrata.server.connect.secrets import words_without_secrets
 
-    again = shlex.join(["pgstrata", *shown_words(sys.argv[1:])])
+    again = shlex.join(["pgstrata", *words_without_secrets(sys.argv[1:])])
     return f"stopped; what is finished is kept, the rest is done by the same command: {again}"
 
 

@@ -144,7 +144,7 @@ def _execute(campaign: Campaign, fresh: bool, callers: str | None, form: TextOrJ
     from pgstrata.count.text import sides_of, text
     from pgstrata.count.verdicts import compare_counts
     from pgstrata.measure.interrupt import Interrupted
-    from pgstrata.server.connect.secrets import shown_words
+    from pgstrata.server.connect.secrets import words_without_secrets
     from pgstrata.store import Results
 
     results = Results(campaign.spec.results)
@@ -152,7 +152,7 @@ def _execute(campaign: Campaign, fresh: bool, callers: str | None, form: TextOrJ
         # standard output may be read by a program
         outcome = count_campaign(campaign, results, progress_console(), fresh=fresh)
     except Interrupted as interrupted:
-        again = shlex.join(["pgstrata", *shown_words(sys.argv[1:])])
+        again = shlex.join(["pgstrata", *words_without_secrets(sys.argv[1:])])
         print(
             f"stopped; finished starts are kept, the same command goes on with the next: {again}",
             file=sys.stderr,

@@ -22,7 +22,7 @@ from pgstrata.files import digests
 from pgstrata.files.building import building, publish
 from pgstrata.fleet.tasks import Portable
 from pgstrata.server.connect.pooler import is_address
-from pgstrata.server.connect.secrets import HIDDEN, shown, shown_spec
+from pgstrata.server.connect.secrets import HIDDEN, conninfo_without_secrets, spec_without_secrets
 from pgstrata.server.find.cache import cache_folder
 from pgstrata.workload.core.options import NamesFiles
 from pgstrata.workload.plugin import source_of
@@ -113,7 +113,10 @@ def portable(plan: Plan, chosen: ChosenWorkload) -> Portable:
 def _variant(variant: PlannedVariant, campaign: Campaign, files: _Files) -> Json:
     spec = variant.spec
     through = spec.through or ""
-    for text in (shown_spec(spec.server), shown(through) if is_address(through) else ""):
+    for text in (
+        spec_without_secrets(spec.server),
+        conninfo_without_secrets(through) if is_address(through) else "",
+    ):
         if HIDDEN in text:
             raise UsageError(
                 f"{variant.label}: a password stands in the campaign, and passwords do not travel",

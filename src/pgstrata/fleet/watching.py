@@ -162,7 +162,7 @@ class LiveLines(Lines):
         self._live = Live(console=console, refresh_per_second=2, transient=True, get_renderable=self._render)
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
+    def on_screen(self) -> Iterator[None]:
         with self._live:
             yield
 
@@ -198,7 +198,7 @@ def watching(
         yield JsonLines(words)
     elif console.is_terminal and not console.is_dumb_terminal:
         live = LiveLines(console, words, f"dashboard {dashboard}" if dashboard else "")
-        with live.shown():
+        with live.on_screen():
             yield live
     else:
         yield Lines(plain_lines(console), words)

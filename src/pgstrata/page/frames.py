@@ -71,7 +71,7 @@ class Frames:
 
     def __init__(self, results: RunSet) -> None:
         drawn = {
-            own.shown.run.run_id: own.shown.run
+            own.typical.run.run_id: own.typical.run
             for workload in results.workloads
             for step in workload.steps
             for own in step.by_variant.values()

@@ -85,7 +85,7 @@ def sizes(step: StepResults | None, variant: str, tables: Sequence[str] = ()) ->
     repeats = step.by_variant.get(variant) if step else None
     if repeats is None:
         return None
-    found = repeats.shown.record.sizes.tables
+    found = repeats.typical.record.sizes.tables
     own = [v for name, v in found.items() if not tables or name in tables]
     if not own:
         return None

@@ -57,8 +57,8 @@ class Repeats:
         return all(m.sla_met for m in self.repeats)
 
     @cached_property
-    def shown(self) -> MeasuredStep:
-        """The repeat whose rate is nearest to that of all: its seconds are the ones drawn."""
+    def typical(self) -> MeasuredStep:
+        """Returns the repeat whose rate is nearest to that of all: its seconds are drawn."""
         rate = self.rate or 0.0
         return min(self.repeats, key=lambda m: abs((m.rate or 0.0) - rate))
 
@@ -187,7 +187,7 @@ class RunSet:
     def shown_ratio(self, step: StepResults, variant: str) -> float | None:
         """The ratio of the verdict on the machine whose rates are shown; None where there is none."""
         found, base = self.verdict(step, variant), step.by_variant.get(self.base)
-        return None if found is None or base is None else found.ratio_on(base.shown.run.machine)
+        return None if found is None or base is None else found.ratio_on(base.typical.run.machine)
 
     @cached_property
     def margin(self) -> float:

@@ -24,7 +24,7 @@ def recalls(results: RunSet, workload: WorkloadResults) -> Section | None:
 
 def _of(step: StepResults, variant: str) -> Recall | None:
     own = step.by_variant.get(variant)
-    return None if own is None else recall_of(own.shown.run, step.name)
+    return None if own is None else recall_of(own.typical.run, step.name)
 
 
 def _table(results: RunSet, workload: WorkloadResults, steps: list[StepResults]) -> Table:
@@ -34,7 +34,7 @@ def _table(results: RunSet, workload: WorkloadResults, steps: list[StepResults])
             own, recall = step.by_variant.get(variant), _of(step, variant)
             if own is None or recall is None:
                 continue
-            latency = own.latencies.get(own.shown.record.role)
+            latency = own.latencies.get(own.typical.record.role)
             p50 = latency.p50 if latency is not None else None
             rate = results.rate(step, variant)
             low = recall.recall < recall.target

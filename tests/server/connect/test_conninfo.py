@@ -24,11 +24,11 @@ from pgstrata.server.config.resolve import resolve
 from pgstrata.server.connect.conninfo import Conninfo
 from pgstrata.server.connect.secrets import (
     SECRETS,
+    conninfo_without_secrets,
     public,
-    shown,
-    shown_spec,
-    shown_words,
+    spec_without_secrets,
     without_secrets,
+    words_without_secrets,
 )
 from pgstrata.server.find.acquire import acquire, check_spec
 from pgstrata.server.find.model import Server
@@ -137,13 +137,15 @@ def test_an_address_without_dsn_in_front_is_refused_without_its_password() -> No
 
 def test_secrets_are_hidden_by_name() -> None:
     for name in SECRETS:
-        text = shown(f"host=h {name}='my {CANARY}' dbname=d")
+        text = conninfo_without_secrets(f"host=h {name}='my {CANARY}' dbname=d")
         assert CANARY not in text and "host=h" in text and "dbname=d" in text
         assert CANARY not in without_secrets(f"asked for {name}={CANARY}&x=1 and {name} = '{CANARY} y'")
     connection = Connection(host="h", port=1, user="u", database="d", password=CANARY)
     assert CANARY not in f"{connection!r} {document(public(connection))}"
-    assert CANARY not in shown(f"postgresql://u:{CANARY}@h/d") + shown(f"nonsense={CANARY}")
-    assert shown_spec("pg:17") == "pg:17" and shown_spec("path:/x=y") == "path:/x=y"
+    assert CANARY not in conninfo_without_secrets(f"postgresql://u:{CANARY}@h/d") + conninfo_without_secrets(
+        f"nonsense={CANARY}"
+    )
+    assert spec_without_secrets("pg:17") == "pg:17" and spec_without_secrets("path:/x=y") == "path:/x=y"
     words = [
         "run",
         f"--server=dsn:postgresql://u:{CANARY}@h/d",
@@ -151,7 +153,7 @@ def test_secrets_are_hidden_by_name() -> None:
         f"dsn:password={CANARY}",
         "a.toml",
     ]
-    hidden = shown_words([*words, f"postgresql://u:{CANARY}/@h/d"])
+    hidden = words_without_secrets([*words, f"postgresql://u:{CANARY}/@h/d"])
     assert CANARY not in " ".join(hidden)
     assert (hidden[0], hidden[4]) == ("run", "a.toml")
 

@@ -34,7 +34,7 @@ from pgstrata.server.cluster.storage import find_storage
 from pgstrata.server.config.known import known_settings
 from pgstrata.server.config.resolve import find_fragment, resolve
 from pgstrata.server.connect.pooler import find_through
-from pgstrata.server.connect.secrets import shown_spec
+from pgstrata.server.connect.secrets import spec_without_secrets
 from pgstrata.server.find.model import Server
 from pgstrata.server.find.recipe import DEFAULT, Build
 from pgstrata.store import Results, comparisons
@@ -258,7 +258,7 @@ def labels_of_alike(servers: Sequence[Server]) -> list[str]:
 
 def _described(spec: Variant) -> str:
     built = f", built with {spec.build}" if spec.build else ""
-    return f"{shown_spec(spec.server)} with {' + '.join(spec.config) or 'no config'}{built}"
+    return f"{spec_without_secrets(spec.server)} with {' + '.join(spec.config) or 'no config'}{built}"
 
 
 def _order(

@@ -9,7 +9,7 @@ from pgstrata import numbers
 from pgstrata.page.blocks import Block, Cell, Column, Listing, Row, Section, Table, words
 from pgstrata.page.results import RunSet, natural
 from pgstrata.report.sections.settings import PLACES
-from pgstrata.server.config.settings import Setting, shown
+from pgstrata.server.config.settings import Setting, with_unit
 from pgstrata.store.read import Default
 
 _HOW = (
@@ -68,7 +68,7 @@ def _text(name: str, default: Default) -> str:
         number = float(value)
     except ValueError:
         return value
-    return shown(Setting(name, 0, None, "real", default.unit or "", None, None, ()), number)
+    return with_unit(Setting(name, 0, None, "real", default.unit or "", None, None, ()), number)
 
 
 def defaults(results: RunSet) -> Section | None:

@@ -157,7 +157,7 @@ def statement_table(results: RunSet, step: StepResults, keys: Keys) -> Table | N
         for name in _statements(step, role):
             for variant in results.variants:
                 own = step.by_variant.get(variant)
-                found = None if own is None else _statement(own.shown, role, name)
+                found = None if own is None else _statement(own.typical, role, name)
                 if found is None:
                     continue
                 mean = found.seconds_total / found.count if found.count else None

@@ -37,7 +37,7 @@ def seconds_chart(results: RunSet, step: StepResults, frames: Frames) -> Chart |
     roles = [role for role in step.role_names if any(_rates(results, step, frames, role))]
     if not roles:
         return None
-    with_events = [v for v in variants if step.by_variant[v].shown.record.events]
+    with_events = [v for v in variants if step.by_variant[v].typical.record.events]
     behind = _lags(step, frames, variants)
     lane = 22.0
     heights = [float(_ROW_HEIGHT)] * (2 * len(roles) + bool(behind))
@@ -77,7 +77,7 @@ def seconds_chart(results: RunSet, step: StepResults, frames: Frames) -> Chart |
             fixedrange=True,
         )
         for index, variant in enumerate(with_events):
-            data += _events(results, variant, index, row, step.by_variant[variant].shown.record.events)
+            data += _events(results, variant, index, row, step.by_variant[variant].typical.record.events)
         if filled:
             layout["shapes"] = _bands(results, step, variants)
     layout["xaxis"]["anchor"] = f"y{len(domains)}"
@@ -94,7 +94,7 @@ def seconds_chart(results: RunSet, step: StepResults, frames: Frames) -> Chart |
 
 
 def _lags(step: StepResults, frames: Frames, variants: Sequence[str]) -> list[tuple[str, LagSeconds]]:
-    found = [(v, frames.lag.get((step.by_variant[v].shown.run.run_id, step.name))) for v in variants]
+    found = [(v, frames.lag.get((step.by_variant[v].typical.run.run_id, step.name))) for v in variants]
     return [(variant, lag) for variant, lag in found if lag is not None]
 
 
@@ -174,7 +174,7 @@ def _rates(results: RunSet, step: StepResults, frames: Frames, role: str) -> lis
     found = []
     for variant in results.variants:
         if variant in step.by_variant:
-            run = step.by_variant[variant].shown.run
+            run = step.by_variant[variant].typical.run
             rates = frames.rates.get((run.run_id, step.name, role))
             if rates is not None and rates.total_operations >= _FEWEST_OPERATIONS:
                 found.append((variant, rates))
@@ -274,7 +274,7 @@ def _bands(results: RunSet, step: StepResults, variants: Sequence[str]) -> list[
     """Checkpoints as faint bands through all rows."""
     bands = []
     for variant in variants:
-        for event in step.by_variant[variant].shown.record.events:
+        for event in step.by_variant[variant].typical.record.events:
             start, end = event.second, event.until
             if event.kind == "checkpoint" and end is not None:
                 bands.append(

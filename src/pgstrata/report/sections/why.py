@@ -78,7 +78,7 @@ def _sentences(results: RunSet, workload: WorkloadResults) -> list[Block]:
             )
             others = [part.explanation(results, workload.name, step, variant) for part in report_parts()]
             if found is not None or any(others):
-                where = f"on {base.shown.run.machine}: " if len(workload.machines) > 1 else ""
+                where = f"on {base.typical.run.machine}: " if len(workload.machines) > 1 else ""
                 sentence = f"{where}{found.sentence}" if found is not None else ""
                 text = "; ".join(filter(None, (sentence, *others)))
                 rows.append(Row([words(step.name), words(variant), cell, words(text)], variant=variant))

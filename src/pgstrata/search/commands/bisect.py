@@ -256,13 +256,13 @@ def _execute(search: SearchSettings, form: TextOrJson) -> int:
     from pgstrata.search.bisect.hunt import hunt
     from pgstrata.search.bisect.page import write_search
     from pgstrata.search.bisect.text import record, sentences
-    from pgstrata.server.connect.secrets import shown_words
+    from pgstrata.server.connect.secrets import words_without_secrets
 
     console = progress_console()
     try:
         found = hunt(search, console)
     except Interrupted as interrupted:
-        again = shlex.join(["pgstrata", *shown_words(sys.argv[1:])])
+        again = shlex.join(["pgstrata", *words_without_secrets(sys.argv[1:])])
         print(
             f"stopped; what is measured is kept, the same command goes on: {again}",
             file=sys.stderr,

@@ -96,7 +96,7 @@ def patch(
     from pgstrata.search.patch import page as mail
     from pgstrata.search.patch.compare import compare_series, pairs_of
     from pgstrata.search.patch.series import series_of
-    from pgstrata.server.connect.secrets import shown_words
+    from pgstrata.server.connect.secrets import words_without_secrets
     from pgstrata.store import slug
 
     if not 0.1 <= max_seconds <= 30 * 86_400:
@@ -128,7 +128,7 @@ def patch(
     try:
         outcome = compare_series(series, work, folder, console, profile=not no_profile)
     except Interrupted as interrupted:
-        again = shlex.join(["pgstrata", *shown_words(sys.argv[1:])])
+        again = shlex.join(["pgstrata", *words_without_secrets(sys.argv[1:])])
         print(f"stopped; finished comparisons are kept, the same command goes on: {again}", file=sys.stderr)
         raise Interruption(interrupted.exit_code) from interrupted
     pages = mail.write_pages(outcome)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pgstrata.errors import UsageError, shown
+from pgstrata.errors import UsageError, cut_long
 from pgstrata.files.user_files import read_text, real_path
 from pgstrata.files.user_files import shown as visible
 
@@ -45,8 +45,8 @@ class Fragment:
     problems: tuple[Problem, ...] = ()
 
     @property
-    def shown(self) -> str:
-        """What an error calls it."""
+    def where(self) -> str:
+        """Returns what errors call this file."""
         return str(self.path) if self.path else f"{self.name}.conf"
 
     @property
@@ -81,7 +81,7 @@ class SettingLine:
         """File and line; of a setting that stands in the stack itself, the setting."""
         if self.fragment.path is None and "=" in self.fragment.name:
             return self.fragment.name
-        return f"{self.fragment.shown}:{self.line}"
+        return f"{self.fragment.where}:{self.line}"
 
 
 _LINE = re.compile(
@@ -116,7 +116,7 @@ def read_assignments(fragment: Fragment, problems: list[Problem]) -> list[Settin
             for other in included[number]:
                 lines += read_assignments(other, problems)
             continue
-        place = f"{fragment.shown}:{number}"
+        place = f"{fragment.where}:{number}"
         if _directive(line):
             if not fragment.problems:
                 problems.append(
@@ -182,7 +182,7 @@ def _with_included(fragment: Fragment, chain: tuple[Path, ...], budget: _Budget)
         kind = _directive(line)
         if not kind:
             continue
-        place = f"{fragment.shown}:{number}"
+        place = f"{fragment.where}:{number}"
         match = _LINE.fullmatch(line)
         if match is None or not (name := _value(match)) or "\0" in name:
             problems.append(Problem(f"{place}: {kind} without a file", f"write {kind} = 'more.conf'"))
@@ -200,9 +200,9 @@ def _with_included(fragment: Fragment, chain: tuple[Path, ...], budget: _Budget)
 def _included(file: Path, chain: tuple[Path, ...], budget: _Budget) -> Fragment:
     real = real_path(file)
     if real in chain:
-        raise UsageError(f"{shown(str(file))} includes itself")
+        raise UsageError(f"{cut_long(str(file))} includes itself")
     if len(chain) > MOST_DEPTH:
-        raise UsageError(f"{shown(str(file))}: files include files more than {MOST_DEPTH} deep")
+        raise UsageError(f"{cut_long(str(file))}: files include files more than {MOST_DEPTH} deep")
     text = read_text(file, "included config file")
     budget.files -= 1
     budget.size_bytes -= len(text)
@@ -223,7 +223,7 @@ def _files(kind: str, path: Path) -> list[Path]:
             return [path] if path.exists() else []
         names = [p for p in path.iterdir() if p.name.endswith(".conf") and not p.name.startswith(".")]
     except OSError as error:
-        raise UsageError(f"the folder {shown(str(path))} cannot be read: {error.strerror}") from error
+        raise UsageError(f"the folder {cut_long(str(path))} cannot be read: {error.strerror}") from error
     return sorted((p for p in names if not p.is_dir()), key=lambda p: p.name.encode(errors="surrogateescape"))
 
 

@@ -19,7 +19,7 @@ from pgstrata.server.config.settings import (
     nearest_name,
     newest_major,
     read_number,
-    shown,
+    with_unit,
 )
 
 
@@ -255,7 +255,7 @@ def _rounded(row: Setting, value: str, ram_bytes: int) -> MappedSetting | None:
     if number == int(number):
         return None
     # Not to zero, which switches such a setting off.
-    whole = shown(row, float(max(1, round(number))))
+    whole = with_unit(row, float(max(1, round(number))))
     return MappedSetting("mapped", row.name, whole, f"this version takes whole {row.unit or 'numbers'} only")
 
 

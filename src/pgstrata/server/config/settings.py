@@ -212,10 +212,10 @@ def _number(row: Setting, value: str, ram_bytes: int) -> str:
     if row.type == "integer":
         number = float(round(number))
     if row.low is not None and number < row.low:
-        raise BadValue(f"must be at least {shown(row, row.low)}", shown(row, row.low))
+        raise BadValue(f"must be at least {with_unit(row, row.low)}", with_unit(row, row.low))
     if row.high is not None and number > row.high:
-        raise BadValue(f"must be at most {shown(row, row.high)}", shown(row, row.high))
-    return shown(row, number)
+        raise BadValue(f"must be at most {with_unit(row, row.high)}", with_unit(row, row.high))
+    return with_unit(row, number)
 
 
 def read_number(row: Setting, value: str, ram_bytes: int) -> float:
@@ -283,8 +283,8 @@ def _wrong_unit(unit: str, units: dict[str, int]) -> str:
     return f"takes the units {', '.join(units)} (upper and lower case count), not {unit!r}{meant}"
 
 
-def shown(row: Setting, number: float) -> str:
-    """A number in the setting's own unit as SHOW writes it: the largest unit without a fraction."""
+def with_unit(row: Setting, number: float) -> str:
+    """Returns a number in the setting's unit as SHOW writes it: in the largest unit without a fraction."""
     per_unit, units = _units(row)
     plain = str(int(number)) if number == int(number) else repr(number)
     if row.name in _OCTAL and number == int(number) and number >= 0:

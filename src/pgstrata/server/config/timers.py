@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pgstrata.server.config.known import KnownSettings
-from pgstrata.server.config.settings import read_number, seconds, shown
+from pgstrata.server.config.settings import read_number, seconds, with_unit
 
 PERIODS = {
     "archive_timeout": "0",
@@ -63,7 +63,7 @@ def longer_timers(settings: Mapping[str, str], known: KnownSettings, turns: Turn
             longer += (turns.variants - 1) * turns.longest * number / length
         elif length <= turns.seconds:
             continue
-        found[name] = shown(row, longer if row.high is None else min(longer, row.high))
+        found[name] = with_unit(row, longer if row.high is None else min(longer, row.high))
     return found
 
 

@@ -18,7 +18,7 @@ from pgstrata.errors import ServerError, UsageError
 from pgstrata.files.ownership import check_executed
 from pgstrata.server.connect.conninfo import Conninfo
 from pgstrata.server.connect.poolers import KINDS, MODES, PORT, Kind, Place
-from pgstrata.server.connect.secrets import shown, without_secrets
+from pgstrata.server.connect.secrets import conninfo_without_secrets, without_secrets
 from pgstrata.server.system.account import check_reachable, server_account
 from pgstrata.server.system.isolation import probe
 from pgstrata.server.system.log_end import tail
@@ -133,7 +133,7 @@ def find_through(through: str | None, settings: Mapping[str, str]) -> Through | 
     if through is None:
         return None
     if is_address(through):
-        return Through(shown(through), address=through)
+        return Through(conninfo_without_secrets(through), address=through)
     name, _, named = through.partition(":")
     kind = KINDS[name]
     found = named or shutil.which(kind.program) or shutil.which(kind.program, path=SYSTEM)

@@ -26,8 +26,8 @@ _NAMED = re.compile(
 _IN_URI = re.compile(r"(\w:/{1,2}[^\s:/@]*):[^\s]*@")
 
 
-def shown(conninfo: str) -> str:
-    """A connection string for people and records, its secrets hidden; nothing of one that is not valid."""
+def conninfo_without_secrets(conninfo: str) -> str:
+    """Returns a connection string with its secrets hidden; nothing of one that is not valid."""
     try:
         parts = conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError:
@@ -36,10 +36,10 @@ def shown(conninfo: str) -> str:
     return make_conninfo("", **{name: HIDDEN if name in SECRETS else text for name, text in parts.items()})
 
 
-def shown_spec(spec: str) -> str:
-    """A server's spec (`pg:17`, `dsn:…`) for people and records."""
+def spec_without_secrets(spec: str) -> str:
+    """Returns a server's spec (`pg:17`, `dsn:…`) with its secrets hidden."""
     kind, colon, rest = spec.partition(":")
-    return f"{kind}{colon}{shown(rest)}" if kind == "dsn" else spec
+    return f"{kind}{colon}{conninfo_without_secrets(rest)}" if kind == "dsn" else spec
 
 
 def without_secrets(text: str) -> str:
@@ -47,12 +47,12 @@ def without_secrets(text: str) -> str:
     return _IN_URI.sub(rf"\1:{HIDDEN}@", _NAMED.sub(rf"\1\2{HIDDEN}", text))
 
 
-def shown_words(words: Iterable[str]) -> list[str]:
-    """The words of a command, secrets hidden: connection strings among them as `shown` has them."""
+def words_without_secrets(words: Iterable[str]) -> list[str]:
+    """Returns the words of a command, with the secrets of connection strings among them hidden."""
     found = []
     for word in words:
         before, dsn, conninfo = word.partition("dsn:")
-        found.append(f"{before}{dsn}{shown(conninfo)}" if dsn else without_secrets(word))
+        found.append(f"{before}{dsn}{conninfo_without_secrets(conninfo)}" if dsn else without_secrets(word))
     return found
 
 

@@ -16,7 +16,7 @@ from pgstrata.files.ownership import check_executed
 from pgstrata.files.user_files import real_path, user_path
 from pgstrata.server.capabilities import catalog_of
 from pgstrata.server.connect.conninfo import Conninfo
-from pgstrata.server.connect.secrets import shown_spec, without_secrets
+from pgstrata.server.connect.secrets import spec_without_secrets, without_secrets
 from pgstrata.server.connect.session import answering, use_catalogs_only
 from pgstrata.server.features import ask_features
 from pgstrata.server.find import prebuilt as cache
@@ -204,7 +204,7 @@ def _foreign(dsn: str) -> Server:
                     raise
                 settings = None
     version = found[0]
-    spec, label = shown_spec(f"dsn:{dsn}"), f"dsn{version}"
+    spec, label = spec_without_secrets(f"dsn:{dsn}"), f"dsn{version}"
     return Server(spec, label, version, number, build, None, dsn, asked=asked, settings=settings)
 
 

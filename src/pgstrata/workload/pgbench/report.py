@@ -88,7 +88,7 @@ def scaling(results: RunSet, workload: WorkloadResults) -> Section | None:
 
 def _latency(own: Repeats, name: str) -> float | None:
     """Of the role the headline counts, in ms, all repeats added up."""
-    latency = own.latencies.get(own.shown.record.role)
+    latency = own.latencies.get(own.typical.record.role)
     value: float | None = getattr(latency, name) if latency else None
     return None if value is None else value * 1e3
 
