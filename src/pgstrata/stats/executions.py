@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -98,13 +99,20 @@ def _errors(e: Estimate, confidence: float) -> float:
         return math.inf
     if e.standard_error == 0:
         return 0.0
+    return _errors_of(e.freedom, e.worth, confidence)
+
+
+@lru_cache(maxsize=4096)
+def _errors_of(freedom: float, worth: float, confidence: float) -> float:
+    """Returns the same for every estimate of this freedom and worth, whatever its error."""
+    e = Estimate(0.0, 1.0, freedom, ENOUGH, "mean", worth=worth)
     needed = -math.log((1.0 - confidence) / ALLOWANCE)
-    if _log_evidence(e, _FURTHEST * e.standard_error) < needed:
+    if _log_evidence(e, _FURTHEST) < needed:
         return math.inf
     low, high = 0.0, math.log(_FURTHEST)
     for _ in range(60):
         middle = 0.5 * (low + high)
-        enough = _log_evidence(e, math.expm1(middle) * e.standard_error) >= needed
+        enough = _log_evidence(e, math.expm1(middle)) >= needed
         low, high = (low, middle) if enough else (middle, high)
     return math.expm1(high)
 
