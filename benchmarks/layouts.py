@@ -22,7 +22,6 @@ import numpy as np
 from rich.console import Console
 
 from pgstrata.campaign.file.reading import check_study
-from pgstrata.campaign.plan.order import BLOCK_SECONDS
 from pgstrata.campaign.study import VERDICT_SLICE_SECONDS, Study, Variant, Workload
 from pgstrata.judge.pairs import pairs_of
 from pgstrata.measure.campaign import execute
@@ -31,6 +30,7 @@ from pgstrata.server.find.acquire import acquire
 from pgstrata.stats.estimate import estimate
 from pgstrata.store import Results
 from pgstrata.store.record import StepRecord
+from pgstrata.turns.windows import BLOCK_SECONDS
 
 MARGIN = 0.005
 """With which servers start anew between blocks."""

@@ -80,7 +80,6 @@ def noise(
     """
     from pgstrata.campaign.file.reading import check_study
     from pgstrata.campaign.named_servers import single_server
-    from pgstrata.campaign.plan.order import first_look
     from pgstrata.campaign.study import Study, Variant, Workload
     from pgstrata.cli.compare import load_share
     from pgstrata.cli.output import print_json
@@ -91,6 +90,7 @@ def noise(
     from pgstrata.stats.estimate import FEW
     from pgstrata.stats.noise import noise as judge
     from pgstrata.store import Results
+    from pgstrata.turns.windows import first_look
 
     if max_seconds is not None:
         minutes = max_seconds / 60

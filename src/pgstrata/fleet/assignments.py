@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.campaign.plan.order import takes_turns
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.files import digests
 from pgstrata.fleet.kinds import kind_of
@@ -60,7 +61,7 @@ def assignments_of(plan: Plan, results: Results) -> list[Assignment]:
             replace(run, existing=None, again=run.again or run.existing is not None) for run in runs
         )
         disk = [run.disk_bytes for run in able]
-        in_turn = plan.campaign.spec.order == "interleaved"
+        in_turn = takes_turns(plan.campaign.spec)
         found.append(
             Assignment(
                 workload,

@@ -7,7 +7,6 @@ from pathlib import Path
 from rich.console import Console
 
 from pgstrata.campaign.checked import Campaign
-from pgstrata.campaign.plan.order import GAP, first_look
 from pgstrata.campaign.plan.runs import Plan
 from pgstrata.campaign.study import VERDICT_SLICE_SECONDS
 from pgstrata.errors import ServerError
@@ -20,6 +19,7 @@ from pgstrata.stats.noise import noise
 from pgstrata.store import Results
 from pgstrata.store.record import Qualification
 from pgstrata.store.write import now
+from pgstrata.turns.windows import GAP, first_look
 from pgstrata.workload.core.language import Step
 
 TRIES = 2

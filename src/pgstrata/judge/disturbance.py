@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from pgstrata.judge.pairs import left_out
 from pgstrata.store.record import Disturbance, StepRecord
+from pgstrata.turns.table import kind_of
 
 LEFT_OUT = 0.5
 """Share of the pairs that may be left out because other programs disturbed a side."""
@@ -47,7 +48,8 @@ def disturbed(base: Iterable[StepRecord], other: Iterable[StepRecord]) -> str:
                 return f"{pairs} the servers kept each other from a CPU: {LONGER_SLICES}"
             return f"{text}: in {out:,} of {known:,} pairs a server waited for a CPU"
         allowed = _largest(seen, "allowed")
-        parts = "rounds" if all(record.turns in ("rounds", "whole") for record in base) else "pairs"
+        nouns = {kind_of(record.turns).pair for record in base}
+        parts = f"{nouns.pop() if len(nouns) == 1 else 'pair'}s"
         return f"{text}, and more than {allowed:.0%} in {out:,} of {known:,} {parts}"
     # Where no slice tells whether it waited.
     if not known and load > _largest(seen, "allowed"):

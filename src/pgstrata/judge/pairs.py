@@ -5,9 +5,10 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple
 
 from pgstrata.store.record import Slice, TookTurns
+from pgstrata.turns.model import Pairs
+from pgstrata.turns.table import kind_of
 
 WAITED = 0.1
 """A pair is left out where one of its slices waited for a CPU, which other programs had, for more than this
@@ -15,35 +16,17 @@ share of its time. What is left is so little that both sides wait alike, and eno
 chance."""
 
 
-class Pairs(NamedTuple):
-    """Neighbouring slices of two variants, as arguments of `stats.estimate.estimate`.
-
-    base, other: in the order of the pairs; other ÷ base is how many times as fast the other one is. blocks:
-    how many pairs each block has, where connections were new for each block. by_totals: both did the
-    same work.
-    """
-
-    base: list[float]
-    other: list[float]
-    blocks: tuple[int, ...] = ()
-    by_totals: bool = False
-
-
 def pairs_of(base: TookTurns, other: TookTurns) -> Pairs:
-    """The slices of both that were taken as pairs.
+    """Returns the slices of both that make pairs, without disturbed ones.
 
-    Both slices of a pair take equally long, and their rates are compared; in frozen turns both do the same
-    work, and their times are: the other's as those of the base, and the other way round. So the ratio of
-    totals is that of all operations where the length is the same, and that of all the time where the work
-    is: a stall counts with as long as it took, and so such pairs are judged by their totals.
+    Which numbers of two slices are compared is known to the kind of turns: the ratio of totals is that of all
+    operations where slices take equally long, and that of all the time where both do the same work.
     """
     out = disturbed_pairs(base, other)
     both = [pair for pair in _neighbours(base, other) if pair[0].pair not in out]
     block = [bisect.bisect_left(base.blocks, ours.pair) for ours, _ in both]
     blocks = tuple(len(list(group)) for _, group in groupby(block)) if base.blocks else ()
-    if base.turns == "frozen":
-        return Pairs([theirs.seconds for _, theirs in both], [ours.seconds for ours, _ in both], blocks, True)
-    return Pairs([ours.rate for ours, _ in both], [theirs.rate for _, theirs in both], blocks)
+    return kind_of(base.turns).pairs(both, blocks)
 
 
 def left_out(base: TookTurns, other: TookTurns) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.plan.kept_lines import kept_lines
 from pgstrata.campaign.plan.left_out import left_out_lines
 from pgstrata.campaign.plan.model import PlannedRun
+from pgstrata.campaign.plan.order import takes_turns
 from pgstrata.campaign.plan.resume import phases_of
 from pgstrata.campaign.plan.runs import Plan, make_plan
 from pgstrata.campaign.plan.stages import units_of
@@ -186,7 +187,7 @@ def _carry_out(
             if run.unable:
                 session.say(f"{run.key.variant}, {run.key.workload}: not measured: {run.unable}")
                 _leave_out(run, session, progress)
-        if session.campaign.spec.order == "interleaved":
+        if takes_turns(session.campaign.spec):
             _interleave(plan, session, progress, outcome, quiet)
             return outcome
         units = units_of(plan)
@@ -337,7 +338,7 @@ def opening(plan: Plan) -> str:
     steps = numbers.plural("step", len(names))
     variants = " and ".join(labels) if len(labels) <= 4 else f"{len(labels)} variants"
     spec = plan.campaign.spec
-    if spec.order == "interleaved":
+    if takes_turns(spec):
         end = " until each is known to be slower, faster or the same" if spec.until == "verdict" else ""
         how = f"{variants} take turns at {len(names)} {steps} of {workloads}{end}"
     else:

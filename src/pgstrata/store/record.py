@@ -253,7 +253,7 @@ class Disturbance(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 TurnKind = Literal["slices", "windows", "whole", "rounds", "frozen"]
-"""How variants took turns at a step, as `pgstrata.campaign.plan.order.Schedule` has it."""
+"""How variants took turns at a step, as `pgstrata.turns` has them."""
 
 
 class TookTurns(Protocol):

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from pgstrata.campaign.file.reading import read_campaign
-from pgstrata.campaign.plan.order import order_of_pair
 from pgstrata.campaign.plan.runs import Plan, make_plan
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.server.config.resolve import resolve
 from pgstrata.server.find.model import Server
 from pgstrata.store import Results
+from pgstrata.turns.model import order_of_pair
 from support.interleaved import by_variant, write
 from support.program import Program
 from support.records import on_disk

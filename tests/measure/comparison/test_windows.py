@@ -18,14 +18,7 @@ from hypothesis import strategies as st
 
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.campaign.plan.model import PlannedVariant
-from pgstrata.campaign.plan.order import (
-    WindowSchedule,
-    begins_anew,
-    block_lengths,
-    schedule_of,
-    warmup_of_block,
-    window_moment,
-)
+from pgstrata.campaign.plan.order import begins_anew, schedule_of
 from pgstrata.driver.spec import WindowsSpec
 from pgstrata.layout import draw
 from pgstrata.observe.profile import unavailable
@@ -33,6 +26,7 @@ from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.features import NEWEST
 from pgstrata.server.find.model import Server
 from pgstrata.store import Results
+from pgstrata.turns.windows import WindowSchedule, block_lengths, warmup_of_block, window_moment
 from pgstrata.workload.core.language import Step
 from support.interleaved import by_variant, write
 from support.program import Program, Running, living_in
@@ -136,8 +130,8 @@ def test_only_the_first_block_warms_up_as_the_step_asks(place: Path, pg17: Serve
     phases = campaign.workloads[0].phases(NEWEST)
     (step,) = (phase for phase in phases if isinstance(phase, Step) and phase.name == "point-query")
     windows = schedule_of(step, campaign.spec).step
-    assert [warmup_of_block(number, windows) for number in (1, 2, 9)] == [7.0, 0.2, 0.2]
-    again = [warmup_of_block(number, windows, data_bytes=400 << 20) for number in (1, 2, 9)]
+    assert [warmup_of_block(number, windows.warmup) for number in (1, 2, 9)] == [7.0, 0.2, 0.2]
+    again = [warmup_of_block(number, windows.warmup, data_bytes=400 << 20) for number in (1, 2, 9)]
     assert again == [1.2, 1.2, 1.2], "a server that has been started anew reads its data again"
 
 

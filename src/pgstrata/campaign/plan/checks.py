@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pgstrata import numbers
 from pgstrata.campaign.checked import Campaign, ChosenWorkload
 from pgstrata.campaign.plan.model import PlannedVariant
-from pgstrata.campaign.plan.order import SHORT_SECONDS, schedule_of
+from pgstrata.campaign.plan.order import freezes, schedule_of
 from pgstrata.campaign.study import Study
 from pgstrata.driver.spec import document
 from pgstrata.errors import UsageError
@@ -17,6 +17,7 @@ from pgstrata.server.cluster.storage import Storage
 from pgstrata.server.config.resolve import Resolved
 from pgstrata.server.config.settings import size_bytes
 from pgstrata.server.connect.pooler import Through
+from pgstrata.turns.windows import SHORT_SECONDS
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.core.options import NotInVersionError
 
@@ -161,7 +162,7 @@ def check_interleaved(chosen: ChosenWorkload, variants: Sequence[PlannedVariant]
                 f'order = "interleaved": {variant.label} is a running server (dsn:)',
                 "pgstrata must be able to stop and copy what it interleaves; use another order",
             )
-        if spec.turns == "frozen" and variant.replicas is not None:
+        if freezes(spec) and variant.replicas is not None:
             raise UsageError(
                 f'turns = "frozen": {variant.label} has a replica, which would lose its primary',
                 'leave `replicas` out, or take whole rounds: turns = "rounds"',
@@ -169,7 +170,8 @@ def check_interleaved(chosen: ChosenWorkload, variants: Sequence[PlannedVariant]
     for variant in variants:
         follows = variant.replicas is not None and variant.replicas.replication == "async"
         steps = [p for p in chosen.phases(variant.server.features) if isinstance(p, Step)]
-        if follows and any(schedule_of(step, spec).how == "windows" for step in steps):
+        kinds = [kind for step in steps if (kind := schedule_of(step, spec).kind) is not None]
+        if follows and any(kind.keeps_connections for kind in kinds):
             raise UsageError(
                 f'order = "interleaved": {variant.label} has a replica that nobody waits for: with slices of '
                 f"{numbers.duration(spec.slice_seconds)} it would do its work in those of the others",

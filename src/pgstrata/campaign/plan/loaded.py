@@ -11,12 +11,13 @@ from typing import Any
 
 import pgstrata
 from pgstrata.campaign.plan.model import PlannedRun
-from pgstrata.campaign.plan.order import COPIED_BYTES, data_at, seconds_of
+from pgstrata.campaign.plan.order import data_at, seconds_of
 from pgstrata.campaign.plan.resume import phases_of
 from pgstrata.campaign.study import Study
 from pgstrata.files import digests
 from pgstrata.server.cluster import loaded
 from pgstrata.server.find.model import Server
+from pgstrata.turns.model import COPIED_BYTES
 from pgstrata.workload.core.language import Admin, Phase, Settle, Step, Work
 from pgstrata.workload.plugin import source_of
 

@@ -24,7 +24,7 @@ from pgstrata.campaign.plan.checks import (
 from pgstrata.campaign.plan.existing import with_existing
 from pgstrata.campaign.plan.loaded import with_loaded
 from pgstrata.campaign.plan.model import PlannedRun, PlannedVariant
-from pgstrata.campaign.plan.order import interleaved_cost, seconds_of
+from pgstrata.campaign.plan.order import interleaved_cost, seconds_of, takes_turns
 from pgstrata.campaign.plan.resume import phases_of, with_kept
 from pgstrata.campaign.study import Variant, config_suffix
 from pgstrata.errors import UsageError
@@ -74,7 +74,7 @@ class Plan:
     def disk_bytes(self) -> int:
         """Estimated free space they need: that of the runs which are there at a time, unless data is kept."""
         together = [[run] for run in self.missing]
-        if self.campaign.spec.order == "interleaved":
+        if takes_turns(self.campaign.spec):
             together = groups(self.missing)
         sizes = [sum(run.disk_bytes for run in runs) for runs in together]
         return sum(sizes) if self.campaign.spec.keep_data else max(sizes, default=0)
@@ -107,7 +107,7 @@ def make_plan(
     ]
     if not fresh:
         runs = [with_existing(run, results) for run in runs]
-    if campaign.spec.order != "interleaved":
+    if not takes_turns(campaign.spec):
         runs = [run for one in runs for run in _resumed([one], campaign, results, fresh)]
         runs = with_loaded([[_without_kept(run)] for run in runs], campaign.spec)
     else:
@@ -267,7 +267,7 @@ def _order(
     repeats = range(1, campaign.spec.repeats + 1)
     if campaign.spec.order == "sequential":
         return [(v, w, r) for v in variants for w in campaign.workloads for r in repeats]
-    if campaign.spec.order == "interleaved":
+    if takes_turns(campaign.spec):
         return [(v, w, r) for r in repeats for w in campaign.workloads for v in variants]
     dice = random.Random(campaign.spec.seed)
     order = []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pgstrata.campaign.plan.model import PlannedRun
-from pgstrata.campaign.plan.order import data_at, schedule_of, seconds_of, share_in_turns
+from pgstrata.campaign.plan.order import data_at, schedule_of, seconds_of, share_in_turns, takes_turns
 from pgstrata.campaign.plan.resume import phases_of
 from pgstrata.campaign.plan.runs import Plan, groups
 from pgstrata.campaign.study import Study
@@ -43,7 +43,7 @@ def units_of(plan: Plan) -> list[Unit]:
     """Returns what is to be measured, in order, without what cannot be."""
     able = [run for run in plan.missing if not run.unable]
     spec = plan.campaign.spec
-    together = groups(able) if spec.order == "interleaved" else [[run] for run in able]
+    together = groups(able) if takes_turns(spec) else [[run] for run in able]
     return [Unit(runs, _stages(runs, spec)) for runs in together]
 
 
@@ -65,7 +65,7 @@ def _stages(runs: Sequence[PlannedRun], spec: Study) -> list[Stage]:
 
 def _stage(step: Step, runs: Sequence[PlannedRun], spec: Study) -> Stage | None:
     """None: it is part of the load of several variants, one after the other."""
-    if spec.order != "interleaved":
+    if not takes_turns(spec):
         return Stage(step.name, "alone", seconds_of(step))
     variants, first = [run.variant for run in runs], runs[0]
     share = share_in_turns(step, first.workload, spec, variants)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgstrata import numbers
-from pgstrata.campaign.plan.order import order_of_pair
 from pgstrata.errors import DriverError
 from pgstrata.judge.alone import FIRST, AloneTurns, judge_alone
 from pgstrata.judge.disturbance import LEFT_OUT
@@ -22,6 +21,7 @@ from pgstrata.judge.statements import RoundKey, judge_statements
 from pgstrata.measure.comparison.participant import Participant
 from pgstrata.stats.criterion import Criterion
 from pgstrata.store.record import AloneRecord, AloneRecords, Slice
+from pgstrata.turns.model import order_of_pair
 from pgstrata.workload.core.language import AloneStatement, Step
 
 MOST_STATEMENTS = 20

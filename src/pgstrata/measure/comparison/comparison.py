@@ -22,20 +22,15 @@ from msgspec import structs
 
 from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.plan.order import (
-    FROZEN_ROUNDS,
-    TURN_SECONDS,
     Schedule,
     begins_anew,
-    block_lengths,
     data_at,
     data_of,
     laid_out_alike,
     loaded_at,
     longest,
-    order_of_pair,
     schedule_of,
     warmed_up,
-    warmup_of_block,
 )
 from pgstrata.errors import PgstrataError, StoreError
 from pgstrata.layout import draw
@@ -52,6 +47,9 @@ from pgstrata.server.cluster.loaded import find
 from pgstrata.server.config.timers import TurnLengths
 from pgstrata.stats.estimate import LEAST_BLOCKS
 from pgstrata.store.record import ComparisonRecord, TurnKind
+from pgstrata.turns.frozen import FROZEN_ROUNDS, TURN_SECONDS
+from pgstrata.turns.model import order_of_pair
+from pgstrata.turns.windows import block_lengths, warmup_of_block
 from pgstrata.workload.core.language import Step
 
 START_APART_SECONDS = 0.01
@@ -274,7 +272,7 @@ class Comparison:
                 self._start_anew(number)
                 if not self.here:
                     break
-            warmup = warmup_of_block(number, schedule.step, data_bytes=data_bytes)
+            warmup = warmup_of_block(number, schedule.step.warmup, data_bytes=data_bytes)
             step = replace(schedule.step, seconds=seconds, warmup=warmup)
             cpus = draw_cpus(step, self.settings)
             turns = WindowTurns(self.settings.slice_seconds, len(self.here), step.warmup, cpus)

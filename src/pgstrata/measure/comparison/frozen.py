@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 
-from pgstrata.campaign.plan.order import TURN_SECONDS, order_of_pair
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Second, Stretch
 from pgstrata.driver.spec import FrozenSpec
@@ -33,6 +32,8 @@ from pgstrata.measure.comparison.turns import (
 )
 from pgstrata.measure.step import StepResult
 from pgstrata.server.system.freezer import Freezer
+from pgstrata.turns.frozen import TURN_SECONDS
+from pgstrata.turns.model import order_of_pair
 from pgstrata.workload.core.language import Step
 
 WAIT_SECONDS = 0.1

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from pgstrata import numbers
-from pgstrata.campaign.plan.order import QUERY_SECONDS, order_of_pair
+from pgstrata.campaign.plan.order import QUERY_SECONDS
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import DriverError, server_said
 from pgstrata.judge.single_queries import QuerySide, judge_query
@@ -23,6 +23,7 @@ from pgstrata.measure.comparison.participant import Participant
 from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.executions import FIRST
 from pgstrata.store.record import QueryPairs, QueryTurns, Slice
+from pgstrata.turns.model import order_of_pair
 from pgstrata.workload.core.language import Step
 from pgstrata.workload.core.recorded import CANCELLED
 

@@ -7,12 +7,12 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 
-from pgstrata.campaign.plan.order import WindowSchedule
 from pgstrata.driver.client import Driver
 from pgstrata.driver.spec import WindowsSpec
 from pgstrata.errors import ServerError
 from pgstrata.measure.comparison.turns import BlockTurns, Counts, MeasuredTurn, OwnTurns, waited_share
 from pgstrata.measure.step import StepResult
+from pgstrata.turns.windows import WindowSchedule
 
 WAIT_SECONDS = 0.1
 """How long an interrupt may wait."""

@@ -16,7 +16,7 @@ from msgspec import structs
 from pgstrata import numbers
 from pgstrata.campaign.plan.loaded import data_made_of
 from pgstrata.campaign.plan.model import PlannedRun
-from pgstrata.campaign.plan.order import data_at
+from pgstrata.campaign.plan.order import data_at, freezes
 from pgstrata.campaign.plan.recorded import as_planned
 from pgstrata.campaign.plan.resume import independent
 from pgstrata.errors import PgstrataError, ServerError, StoreError, server_said
@@ -47,6 +47,7 @@ from pgstrata.store.record import (
     Sizes,
     TookTurns,
 )
+from pgstrata.turns.table import kind_of
 from pgstrata.workload.core.language import Admin, Settle, Step, Work, WorkContext
 
 Json = dict[str, Any]
@@ -120,8 +121,7 @@ class ActiveRun:
         variant = self.planned.variant
         if not variant.server.managed:
             return ForeignCluster(variant.server, variant.through)
-        frozen = self.settings.order == "interleaved" and self.settings.turns == "frozen"
-        make: Callable[..., Cluster] = partial(Cluster, freezes=frozen)
+        make: Callable[..., Cluster] = partial(Cluster, freezes=freezes(self.settings))
         if variant.replicas is not None:
             make = partial(ReplicatedCluster, replicas=variant.replicas)
         return make(
@@ -362,8 +362,8 @@ class ActiveRun:
         if stored.plans:
             self._plans[measurement.step.name] = list(stored.plans)
         if taken is not None:
-            slices = numbers.counted(len(taken.slices), "slice")
-            self.progress.say(f"  {self.planned.key.variant} in {slices}:")
+            parts = numbers.counted(len(taken.slices), kind_of(taken.turns).part)
+            self.progress.say(f"  {self.planned.key.variant} in {parts}:")
         self.progress.step_ended(result.record)
         if stored.rejected:
             name, words = next(iter(stored.rejected.items()))

@@ -48,7 +48,8 @@ def settle(results: RunSet, workload: WorkloadResults) -> list[str]:
     most = math.ceil(longest * len(together.variants) * longer)
     more = ["--until", "verdict", "--max-seconds", str(most)]
     alone = all(run.record.replicas is None for run in runs)
-    more += ["--turns", "rounds"] * (together.turns == "rounds" and alone)
+    if alone and together.turns != Study.model_fields["turns"].default:
+        more += ["--turns", together.turns]
     return [_sentence(_command(results, runs, more), "at most", most * len(workload.compared) * AROUND)]
 
 

@@ -16,6 +16,7 @@ from pgstrata.report.sections.responses import (
 from pgstrata.report.sections.seconds import seconds_chart
 from pgstrata.report.sections.summary import MISSED, relative_cell
 from pgstrata.store.read import MeasuredStep
+from pgstrata.turns.table import kind_of
 
 # More steps than this are folded, so that a page of 42 microbenchmarks can be scrolled.
 MOST_OPEN = 12
@@ -74,12 +75,8 @@ def _in_turn(measured: MeasuredStep) -> str:
     comparison, slices = measured.run.record.comparison, measured.record.slices
     if comparison is None or not slices:
         return ""
-    if measured.record.turns == "frozen":
-        about = numbers.duration(comparison.window_seconds or 0.0)
-        return f"in frozen turns of about {about}, {numbers.counted(len(slices), 'pair')} of the same work"
-    if not measured.record.reads_only:
-        return f"in turn, {numbers.counted(len(slices), 'round')}"
-    return f"in turn, {numbers.counted(len(slices), 'slice')} of {numbers.duration(comparison.slice_seconds)}"
+    kind = kind_of(measured.record.turns, reads_only=measured.record.reads_only)
+    return kind.describe(len(slices), comparison)
 
 
 def _connections(measured: MeasuredStep) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pgstrata.campaign.checked import Campaign
 from pgstrata.campaign.file.reading import check_study
-from pgstrata.campaign.plan.order import AROUND_ROUND_SECONDS, COPIED_BYTES
 from pgstrata.campaign.plan.runs import labels_of_alike
 from pgstrata.campaign.study import Study, Variant, Workload
 from pgstrata.errors import UsageError
@@ -21,6 +20,8 @@ from pgstrata.traffic.replay.options import ReplayOptions
 from pgstrata.traffic.replay.steps import NAME, seconds_of
 from pgstrata.traffic.upgrade.question import Question, is_version, server_of, spec_of
 from pgstrata.traffic.upgrade.servers import Servers
+from pgstrata.turns.model import COPIED_BYTES
+from pgstrata.turns.rounds import AROUND_ROUND_SECONDS
 
 LEAST_ROUNDS = 4
 """Fewer prove hardly anything: where they do not fit into the time, the log is cut."""

@@ -1,0 +1,39 @@
+"""Rounds: a step that writes is repeated whole, each time from a snapshot and with no other cluster up."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgstrata import numbers
+from pgstrata.store.record import ComparisonRecord, TurnKind
+from pgstrata.turns.model import COPIED_BYTES, Length, Neighbours, Pairs, pairs_by_rate
+
+AROUND_ROUND_SECONDS = 1.5
+"""Starting and stopping a server, a new driver, its connections, and reading the statistics."""
+
+
+class Rounds:
+    """Repeats of a step that writes, one variant after the other."""
+
+    name: TurnKind = "rounds"
+    part: Final = "round"
+    pair: Final = "round"
+    keeps_connections: Final = False
+    from_snapshot: Final = True
+
+    def cost(self, length: Length) -> float:
+        """Each round with its snapshot put back and its server started."""
+        restored = length.data_bytes / COPIED_BYTES
+        return length.count * (length.seconds + length.warmup + AROUND_ROUND_SECONDS + restored)
+
+    def pairs(self, neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
+        """The rates of whole rounds are compared."""
+        return pairs_by_rate(neighbours, blocks)
+
+    def describe(self, parts: int, comparison: ComparisonRecord) -> str:
+        """How many rounds."""
+        del comparison
+        return f"in turn, {numbers.counted(parts, 'round')}"
+
+
+__all__ = ["AROUND_ROUND_SECONDS", "Rounds"]

@@ -1,0 +1,37 @@
+"""Slices: a step that only reads is cut into parts, with new connections for each, all clusters up."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgstrata import numbers
+from pgstrata.store.record import ComparisonRecord, TurnKind
+from pgstrata.turns.model import AGAIN_SECONDS, Length, Neighbours, Pairs, pairs_by_rate
+
+AROUND_SLICE_SECONDS = 0.15
+"""A new driver, its connections, and reading the statistics before and after."""
+
+
+class Slices:
+    """Parts of equal length of a step that only reads."""
+
+    name: TurnKind = "slices"
+    part: Final = "slice"
+    pair: Final = "pair"
+    keeps_connections: Final = False
+    from_snapshot: Final = False
+
+    def cost(self, length: Length) -> float:
+        """Each slice with its warm-up and its new driver."""
+        return length.count * (length.seconds + AGAIN_SECONDS + AROUND_SLICE_SECONDS)
+
+    def pairs(self, neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
+        """Both slices of a pair take equally long."""
+        return pairs_by_rate(neighbours, blocks)
+
+    def describe(self, parts: int, comparison: ComparisonRecord) -> str:
+        """How many slices, and how long each is."""
+        return f"in turn, {numbers.counted(parts, 'slice')} of {numbers.duration(comparison.slice_seconds)}"
+
+
+__all__ = ["AROUND_SLICE_SECONDS", "Slices"]

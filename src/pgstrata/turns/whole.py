@@ -1,0 +1,36 @@
+"""Whole steps: a step that only reads and cannot be cut is repeated, all clusters up."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgstrata import numbers
+from pgstrata.store.record import ComparisonRecord, TurnKind
+from pgstrata.turns.model import Length, Neighbours, Pairs, pairs_by_rate
+from pgstrata.turns.slices import Slices
+
+
+class Whole:
+    """Repeats of a step that leaves the data as it is."""
+
+    name: TurnKind = "whole"
+    part: Final = "round"
+    pair: Final = "round"
+    keeps_connections: Final = False
+    from_snapshot: Final = False
+
+    def cost(self, length: Length) -> float:
+        """The same as of slices that are as long as the step."""
+        return Slices().cost(length)
+
+    def pairs(self, neighbours: Neighbours, blocks: tuple[int, ...]) -> Pairs:
+        """The rates of whole steps are compared."""
+        return pairs_by_rate(neighbours, blocks)
+
+    def describe(self, parts: int, comparison: ComparisonRecord) -> str:
+        """How often the step was repeated."""
+        del comparison
+        return f"in turn, {numbers.counted(parts, 'round')}"
+
+
+__all__ = ["Whole"]
