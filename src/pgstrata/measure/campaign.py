@@ -27,12 +27,12 @@ from pgstrata.driver.client import find_driver
 from pgstrata.errors import ServerError, UsageError
 from pgstrata.files.disk import storing
 from pgstrata.files.ownership import hand_over, own_folder
-from pgstrata.measure.comparison.comparison import Comparison
 from pgstrata.measure.interrupt import Interrupted, Interrupts
 from pgstrata.measure.progress import Progress, plain_lines, progress_on
 from pgstrata.measure.quiet import QuietWait
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.measure.session import Session
+from pgstrata.measure.turns.comparison import Comparison
 from pgstrata.observe.doctor import examine
 from pgstrata.server.cluster.storage import find_storage
 from pgstrata.server.find.acquire import acquire

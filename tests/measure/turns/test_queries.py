@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgstrata.driver.events import SqlError, StatementDone
-from pgstrata.measure.comparison.queries import queries_of
+from pgstrata.measure.turns.queries import queries_of
 from pgstrata.server.find.model import Server
 from support.interleaved import by_variant
 from support.program import Program

@@ -10,16 +10,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from msgspec import structs
 
 from pgstrata import numbers
-from pgstrata.campaign.plan.order import QUERY_SECONDS
+from pgstrata.campaign.plan.order import QUERY_SECONDS, Schedule
 from pgstrata.driver.events import StatementDone
 from pgstrata.errors import DriverError, server_said
 from pgstrata.judge.single_queries import QuerySide, judge_query
-from pgstrata.measure.comparison.participant import Participant
+from pgstrata.measure.turns.group import Group
+from pgstrata.measure.turns.participant import Participant
 from pgstrata.stats.criterion import USUAL, Criterion
 from pgstrata.stats.executions import FIRST
 from pgstrata.store.record import QueryPairs, QueryTurns, Slice
@@ -232,4 +235,23 @@ class QueryExecution:
                 )
 
 
-__all__ = ["Query", "QueryExecution", "queries_of"]
+def measure(group: Group, schedule: Schedule) -> None:
+    """Measures a pass over all queries on each variant, then each query alone in pairs, all clusters up."""
+    watched = group.settings.until == "verdict"
+    with ExitStack() as rows:
+        group.each(partial(Participant.measure_once, rows=rows))
+        if len(group.here) > 1:
+            QueryExecution(
+                group.base,
+                group.here,
+                schedule.step,
+                margin=group.settings.margin,
+                seconds=group.settings.max_seconds if watched else None,
+                pairs=None if watched else schedule.count,
+                leave=group.attempt,
+            ).execute()
+        for participant in group.participants:
+            participant.store_once()
+
+
+__all__ = ["Query", "QueryExecution", "measure", "queries_of"]

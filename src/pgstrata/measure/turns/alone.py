@@ -18,7 +18,8 @@ from pgstrata.judge.alone import FIRST, AloneTurns, judge_alone
 from pgstrata.judge.disturbance import LEFT_OUT
 from pgstrata.judge.pairs import left_out
 from pgstrata.judge.statements import RoundKey, judge_statements
-from pgstrata.measure.comparison.participant import Participant
+from pgstrata.measure.turns.group import Group
+from pgstrata.measure.turns.participant import Participant
 from pgstrata.stats.criterion import Criterion
 from pgstrata.store.record import AloneRecord, AloneRecords, Slice
 from pgstrata.turns.model import order_of_pair
@@ -199,4 +200,26 @@ class AloneExecution:
             self._records[side.label].append(record)
 
 
-__all__ = ["AloneExecution", "Candidate", "budget", "candidates"]
+def execute_alone(group: Group, step: Step, *, restored: bool = False) -> bool:
+    """Executes alone what the rounds of a replay call slower or faster. Returns whether servers were started
+    for it. restored: they are stopped, and begin with the data of their snapshots."""
+    if step.alone is None or len(group.here) < 2:
+        return False
+    base = next((one for one in group.here if one.label == group.base), None)
+    if base is None:
+        return False
+    others = [one for one in group.here if one is not base]
+    margin, watched = group.settings.margin, group.settings.until == "verdict"
+    differing = candidates(base, others, watched=watched, margin=margin)
+    if differing and restored:
+        group.draw_layout()
+        group.each(Participant.restored)
+    used = sum(one.seconds for participant in group.here for one in participant.slices)
+    if base.error is None:
+        AloneExecution(
+            base, group.here, step, margin=margin, seconds=budget(used), leave=group.attempt
+        ).execute(differing)
+    return bool(differing) and restored
+
+
+__all__ = ["AloneExecution", "Candidate", "budget", "candidates", "execute_alone"]

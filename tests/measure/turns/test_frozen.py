@@ -16,7 +16,7 @@ import pytest
 
 from pgstrata.campaign.file.reading import read_campaign
 from pgstrata.campaign.plan.order import has_stretches, schedule_of
-from pgstrata.measure.comparison.frozen import ActiveClock, FrozenTurns, _turns
+from pgstrata.measure.turns.frozen import ActiveClock, FrozenTurns, _turns
 from pgstrata.server.find.model import Server
 from pgstrata.server.system.freezer import Freezer
 from pgstrata.store import Results
@@ -51,7 +51,7 @@ def test_steps_that_write_take_frozen_turns_where_there_is_enough_to_do(place: P
 
 def test_the_clock_stands_still_between_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [10_000_000_000]
-    monkeypatch.setattr("pgstrata.measure.comparison.frozen.time.monotonic_ns", lambda: now[0])
+    monkeypatch.setattr("pgstrata.measure.turns.frozen.time.monotonic_ns", lambda: now[0])
     clock = ActiveClock()
 
     def paused() -> int:

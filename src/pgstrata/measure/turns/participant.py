@@ -13,10 +13,10 @@ from pgstrata.judge.disturbance import LEFT_OUT
 from pgstrata.judge.pairs import disturbed_pairs, left_out, pairs_of
 from pgstrata.judge.statements import Executions, RoundKey, Rounds, enough_known
 from pgstrata.judge.times import TimesSide, judge_times, part_of
-from pgstrata.measure.comparison.turns import waited_share
 from pgstrata.measure.measurement import Part, StepMeasurement, cut_short
 from pgstrata.measure.run.active import ActiveRun
 from pgstrata.measure.step import StepResult
+from pgstrata.measure.turns.connected import waited_share
 from pgstrata.server.cluster.cluster import Cluster
 from pgstrata.stats import sequential
 from pgstrata.stats.criterion import Criterion

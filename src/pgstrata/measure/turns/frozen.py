@@ -18,11 +18,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 
+from msgspec import structs
+
+from pgstrata.campaign.plan.order import Schedule
 from pgstrata.driver.client import Driver
 from pgstrata.driver.events import Second, Stretch
 from pgstrata.driver.spec import FrozenSpec
 from pgstrata.errors import ServerError
-from pgstrata.measure.comparison.turns import (
+from pgstrata.measure.step import StepResult
+from pgstrata.measure.turns.block import Block
+from pgstrata.measure.turns.connected import (
     NOTHING,
     BlockTurns,
     Counts,
@@ -30,9 +35,11 @@ from pgstrata.measure.comparison.turns import (
     OwnTurns,
     plus,
 )
-from pgstrata.measure.step import StepResult
+from pgstrata.measure.turns.group import Group
+from pgstrata.measure.turns.participant import Participant
+from pgstrata.server.config.timers import TurnLengths
 from pgstrata.server.system.freezer import Freezer
-from pgstrata.turns.frozen import TURN_SECONDS
+from pgstrata.turns.frozen import FROZEN_ROUNDS, TURN_SECONDS
 from pgstrata.turns.model import order_of_pair
 from pgstrata.workload.core.language import Step
 
@@ -299,4 +306,46 @@ def _turns(participants: int) -> Iterator[tuple[int, int]]:
             yield number, pair - 1
 
 
-__all__ = ["FrozenTurns"]
+def measure(group: Group, schedule: Schedule) -> None:
+    """Measures rounds of all participants at the same time, each from the snapshot of its cluster, and
+    stores the step; the servers of the last round still run then."""
+    settings = group.settings
+    watched = settings.until == "verdict"
+    group.begin("frozen", schedule.count, rounds=1 if watched else schedule.count)
+    if again := schedule.count > 1 or watched:
+        group.save()
+    operations = 0  # of a stretch, which is known when the first one has worked for a while
+    for number in itertools.count(1):
+        if again:
+            group.draw_layout()
+            for participant in group.order(number):
+                group.attempt(participant, Participant.restored)
+        group.each(lambda participant: _set_timers(group, participant))
+        if not group.here:
+            break
+        freezers = [freezer for one in group.here if (freezer := one.cluster.freezer) is not None]
+        turns = FrozenTurns(schedule.step, freezers, settings.window_seconds, operations)
+        pairs = group.last_pair()
+        block = Block(group.here, schedule.step, number, pairs, turns, group.progress, group.interrupts)
+        for participant, error in block.measure():
+            participant.leave(error)
+        operations = turns.operations
+        group.block_ends(group.last_pair())
+        if not group.goes_on(number, schedule.count, may_end=number >= FROZEN_ROUNDS):
+            break
+        for participant in group.here:
+            participant.cluster.stop("immediate")  # the next round puts the snapshot in its place
+    group.drop_snapshots()
+    group.each(lambda participant: participant.cluster.set_timers(None))
+    group.end()
+
+
+def _set_timers(group: Group, participant: Participant) -> None:
+    """The server's own clock runs on while it is frozen."""
+    turns = TurnLengths(len(group.here), group.settings.window_seconds, TURN_SECONDS)
+    timers = participant.cluster.set_timers(turns)
+    if (comparison := participant.run.comparison) is not None:
+        participant.run.comparison = structs.replace(comparison, timers=timers)
+
+
+__all__ = ["FrozenTurns", "measure"]

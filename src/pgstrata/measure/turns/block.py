@@ -18,12 +18,12 @@ from msgspec import structs
 
 from pgstrata.driver.events import RoleDone, RoleSecond, Second, Window
 from pgstrata.errors import PgstrataError, ServerError, StoreError
-from pgstrata.measure.comparison.participant import Participant
-from pgstrata.measure.comparison.turns import NOTHING, BlockTurns, OwnTurns, TurnCount, plus
 from pgstrata.measure.interrupt import Interrupts
 from pgstrata.measure.measurement import Part, cut_short
 from pgstrata.measure.progress import Progress
 from pgstrata.measure.step import StepResult
+from pgstrata.measure.turns.connected import NOTHING, BlockTurns, OwnTurns, TurnCount, plus
+from pgstrata.measure.turns.participant import Participant
 from pgstrata.store.record import Slice
 from pgstrata.workload.core.language import Step
 

@@ -1,1 +1,0 @@
-"""Variants that take turns at the steps of one workload."""

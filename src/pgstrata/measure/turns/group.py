@@ -1,0 +1,138 @@
+"""The participants of a comparison together: what is done with all of them, and when a step has enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from pgstrata.campaign.plan.order import laid_out_alike, longest
+from pgstrata.campaign.study import Study
+from pgstrata.errors import PgstrataError, StoreError
+from pgstrata.layout import draw
+from pgstrata.measure.run.active import ActiveRun
+from pgstrata.measure.turns.participant import Participant, known
+from pgstrata.store.record import TurnKind
+from pgstrata.turns.model import order_of_pair
+from pgstrata.workload.core.language import Step
+
+
+class Group:
+    """All participants of a comparison, those that have failed included. base: label of the variant that
+    others are compared with."""
+
+    def __init__(self, settings: Study, runs: Sequence[ActiveRun], base: str) -> None:
+        self.settings, self.base = settings, base
+        self.workload = runs[0].planned.workload
+        self.variants = [run.planned.variant for run in runs]
+        self.progress, self.interrupts = runs[0].progress, runs[0].interrupts
+        self.participants = [Participant(run) for run in runs]
+        self.times = tuple(name for name in settings.judge if name != "rate")
+        """Response times that have verdicts of their own."""
+        self.is_alike = laid_out_alike(self.variants)
+        """Whether the memory of all servers lies at the same places."""
+
+    # --- all of them --------------------------------------------------------------------------
+
+    @property
+    def here(self) -> list[Participant]:
+        """The participants that have not failed."""
+        return [participant for participant in self.participants if participant.error is None]
+
+    def attempt(self, participant: Participant, work: Callable[[Participant], object]) -> None:
+        """Does something with one participant, which leaves the comparison where it fails.
+
+        Raises StoreError: it is of the results.
+        """
+        try:
+            work(participant)
+        except StoreError:
+            raise
+        except PgstrataError as error:
+            participant.leave(error)
+
+    def each(self, work: Callable[[Participant], object]) -> None:
+        """Does something with each participant that has not failed."""
+        for participant in self.here:
+            self.attempt(participant, work)
+
+    def order(self, pair: int) -> list[Participant]:
+        """Returns the participants in their order in a pair or round, from 1."""
+        return [self.here[place] for place in order_of_pair(pair, len(self.here))]
+
+    def draw_layout(self) -> None:
+        """Draws where the memory of servers that start from now on will lie: of the same programs, alike.
+
+        Different programs have no layout in common that would cancel: the kernel draws one at each start.
+        """
+        layout = draw() if self.is_alike else None
+        for participant in self.here:
+            participant.cluster.layout = layout
+
+    def save(self) -> None:
+        """Stops all servers and keeps a snapshot of the data of each."""
+        for participant in self.here:
+            participant.cluster.stop("fast")
+        self.each(lambda participant: participant.cluster.save())
+
+    def drop_snapshots(self) -> None:
+        """Frees the space of the snapshots."""
+        for participant in self.here:
+            participant.cluster.drop_snapshot()
+
+    # --- one step -----------------------------------------------------------------------------
+
+    def begin(self, turns: TurnKind, parts: int, *, rounds: int = 1) -> None:
+        """Begins the next step of all, which will be measured in so many parts at least. rounds: whole steps
+        that progress is shown of."""
+        step = self.here[0].phase
+        assert isinstance(step, Step)
+        if step.seconds is not None:
+            step = replace(step, seconds=longest(step, self.settings, len(self.here)) * rounds)
+        self.progress.step_begins(step)
+        for participant in self.here:
+            participant.begin(parts, turns)
+
+    def goes_on(self, done: int, count: int, *, may_end: bool) -> bool:
+        """Returns whether more is measured after `done` of `count` pairs or rounds.
+
+        may_end: where a verdict is waited for, it may be looked at now. Raises Interrupted.
+        """
+        self.interrupts.check()
+        if len(self.here) < 2 and done:
+            return False  # no other variant to compare with
+        if not self.here:
+            return False
+        if self.settings.until == "time" or not done:
+            return done < count
+        return self.used_seconds() < self.settings.max_seconds and not (may_end and self.known())
+
+    def used_seconds(self) -> float:
+        """Returns the seconds that have been measured of all variants at the present step."""
+        return sum(part.seconds for participant in self.participants for part in participant.slices)
+
+    def known(self) -> bool:
+        """Returns whether every variant has its verdict on the present step."""
+        settings = self.settings
+        return known(self.here, self.base, settings.margin, self.times, settings.times_margin)
+
+    def last_pair(self) -> int:
+        """Returns the number of the last pair of the present step; 0 before the first."""
+        return max((part.pair for participant in self.here for part in participant.slices), default=0)
+
+    def block_ends(self, pair: int) -> None:
+        """Notes the last pair before connections or servers are new."""
+        for participant in self.here:
+            participant.blocks.append(pair)
+
+    def end(self) -> None:
+        """Stores what was measured of the present step, also of participants that have failed."""
+        for participant in self.participants:
+            participant.store()
+
+
+def is_balanced(pairs: int) -> bool:
+    """Returns False after an odd pair: one variant has come first once more than the other."""
+    return pairs % 2 == 0
+
+
+__all__ = ["Group", "is_balanced"]

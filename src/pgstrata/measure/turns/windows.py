@@ -1,0 +1,182 @@
+"""Turns in windows: all drivers work at the same time, each in its own windows of a common schedule."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+from pgstrata.campaign.plan.order import Schedule, begins_anew, longest
+from pgstrata.driver.client import Driver
+from pgstrata.driver.spec import WindowsSpec
+from pgstrata.errors import ServerError
+from pgstrata.measure.placement import draw_cpus
+from pgstrata.measure.run.active import DATABASE
+from pgstrata.measure.step import StepResult
+from pgstrata.measure.turns.block import Block
+from pgstrata.measure.turns.connected import BlockTurns, Counts, MeasuredTurn, OwnTurns, waited_share
+from pgstrata.measure.turns.group import Group
+from pgstrata.measure.turns.participant import Participant
+from pgstrata.observe.old import database_bytes
+from pgstrata.stats.estimate import LEAST_BLOCKS
+from pgstrata.turns.windows import WindowSchedule, block_lengths, warmup_of_block
+
+WAIT_SECONDS = 0.1
+"""How long an interrupt may wait."""
+
+HEAD_START = 0.05
+"""Seconds from the word to begin until the first window."""
+
+START_APART_SECONDS = 0.01
+"""Between the starts of two servers that come up together: enough for one to be first."""
+
+
+class OwnWindows(OwnTurns):
+    """The windows of one participant in the schedule of all. number: of the participant, from 0."""
+
+    def __init__(self, schedule: WindowSchedule, number: int, cpus: Sequence[int]) -> None:
+        super().__init__()
+        self.cpus = cpus
+        self._schedule, self._number = schedule, number
+        self.zero = 0
+        """When the first window of all begins, in nanoseconds of the monotonic clock."""
+
+    def spec(self) -> WindowsSpec:
+        return self._schedule.spec(self._number)
+
+    def moment(self, active: float) -> float:
+        return self.zero / 1e9 + self._schedule.moment(self._number, active)
+
+    def passed(self, moment: float) -> float:
+        """On average: nearer than a few windows it is not known."""
+        return (moment - self.moment(0.0)) / self.span(1.0)
+
+    def span(self, seconds: float) -> float:
+        return self._schedule.moment(self._number, seconds) - self._schedule.moment(self._number, 0.0)
+
+    def start(self, driver: Driver) -> None:
+        driver.start(self.zero)
+
+
+class WindowTurns(BlockTurns):
+    """The windows of all participants in one block.
+
+    warmup: seconds before the first window that counts; cpus: those that all participants share, empty: left
+    to the kernel."""
+
+    def __init__(
+        self, slice_seconds: float, participants: int, warmup: float, cpus: Sequence[int] = ()
+    ) -> None:
+        super().__init__()
+        self._slice_seconds = slice_seconds
+        self._cpus = len(cpus or os.sched_getaffinity(0))
+        schedule = WindowSchedule(slice_seconds, participants, warmup, secrets.randbits(32))
+        self.own: list[OwnWindows] = [OwnWindows(schedule, number, cpus) for number in range(participants)]
+
+    def begin(self) -> Mapping[int, ServerError]:
+        zero = time.monotonic_ns() + int(HEAD_START * 1e9)
+        for own in self.own:
+            own.zero = zero
+            own.tell(begin=True)
+        return {}
+
+    def go_on(self, over: Sequence[bool]) -> Mapping[int, ServerError]:
+        # Drivers know their windows: nothing is to be done before one has ended.
+        self.somebody_ended.wait(WAIT_SECONDS)
+        self.somebody_ended.clear()
+        return {}
+
+    def end(self) -> None:
+        for own in self.own:
+            own.tell(begin=False)
+
+    def measured(self, counts: Counts, result: StepResult, clients: int) -> list[MeasuredTurn]:
+        """A window that was cut short is left out."""
+        operations = sum(count.operations for count in counts.values())
+        busy = sum(count.busy for count in counts.values())
+        unit = (result.record.rate or 0.0) / (operations / busy) if operations else 0.0
+        least = 0.5 * self._slice_seconds * clients
+        return [
+            (
+                number,
+                count.busy / clients,
+                count.operations / count.busy * unit,
+                waited_share(count.cpu_times, count.busy, clients, self._cpus),
+            )
+            for number, count in sorted(counts.items())
+            if count.busy > least
+        ]
+
+
+def measure(group: Group, schedule: Schedule) -> None:
+    """Measures a step of all participants in windows and stores it.
+
+    Windows come in blocks. Each block has new connections, on CPUs that all variants share and that are
+    drawn anew. Where servers start anew, it is in the opposite order before every second block, and
+    verdicts are looked at when both orders had as many: the server that starts last may be faster by a
+    percent.
+    """
+    settings = group.settings
+    fixed = settings.until == "time"
+    lengths = block_lengths(longest(schedule.step, settings, len(group.here)), fixed=fixed)
+    group.begin("windows", len(lengths))
+    if not fixed:
+        for participant in group.here:
+            participant.span = max(1.0, len(lengths) / LEAST_BLOCKS)
+    anew = begins_anew(settings, group.workload, group.variants)
+    data_bytes = _loaded_bytes(group) if anew else None
+    pairs = 0
+    for number, seconds in enumerate(lengths, 1):
+        group.interrupts.check()
+        if anew:
+            _start_anew(group, number)
+            if not group.here:
+                break
+        warmup = warmup_of_block(number, schedule.step.warmup, data_bytes=data_bytes)
+        step = replace(schedule.step, seconds=seconds, warmup=warmup)
+        cpus = draw_cpus(step, settings)
+        turns = WindowTurns(settings.slice_seconds, len(group.here), step.warmup, cpus)
+        for participant in group.here:
+            participant.cpus |= set(cpus)
+        block = Block(group.here, step, number, pairs, turns, group.progress, group.interrupts)
+        for participant, error in block.measure():
+            participant.leave(error)
+        pairs += math.ceil(seconds / settings.slice_seconds)
+        group.block_ends(pairs)
+        looks = not fixed and number >= LEAST_BLOCKS and number % 2 == 0
+        is_last = len(group.here) < 2 and not fixed
+        if not group.here or is_last or (looks and group.known()):
+            break
+    group.end()
+
+
+def _loaded_bytes(group: Group) -> int:
+    """Returns the size of the largest database, which its server has to read again when it starts anew."""
+    planned_bytes = group.workload.cost.disk_bytes
+    sizes: list[int] = []
+
+    def size(participant: Participant) -> None:
+        with participant.cluster.connect(DATABASE) as session:
+            sizes.append(database_bytes(session) or planned_bytes)
+
+    group.each(size)
+    return max(sizes, default=planned_bytes)
+
+
+def _start_anew(group: Group, number: int) -> None:
+    """Starts servers again before a block, each time another one first; they come up together."""
+    with ThreadPoolExecutor(len(group.here)) as pool:
+        list(pool.map(lambda participant: participant.cluster.stop("fast"), group.here))
+        group.draw_layout()
+        starts: dict[Participant, Future[None]] = {}
+        for participant in group.order(number):
+            starts[participant] = pool.submit(participant.cluster.start)
+            time.sleep(START_APART_SECONDS)
+        group.each(lambda participant: starts[participant].result())
+
+
+__all__ = ["WindowTurns", "measure"]
