@@ -80,7 +80,7 @@ def standing_between(cluster: Cluster, way: Way, clients: int, pool: int) -> Ite
 
 def sample(cluster: Cluster, pooler: Pooler | None, mode: str, clients: int, seconds: int) -> Sample:
     """Point selects for so many seconds."""
-    assert cluster.pid is not None
+    assert cluster.postmaster.pid is not None
     role = {
         "name": "query",
         "clients": clients,
@@ -100,7 +100,7 @@ def sample(cluster: Cluster, pooler: Pooler | None, mode: str, clients: int, sec
     )
     assert process.stdin and process.stdout
     process.stdin.write(json.dumps({**spec, "seconds": seconds, "roles": [role]}) + "\n")
-    server, between = ServerCpu(cluster.pid, {}), ServerCpu(pooler.pid if pooler else None, {})
+    server, between = ServerCpu(cluster.postmaster.pid, {}), ServerCpu(pooler.pid if pooler else None, {})
     begun = (0.0, 0.0)
     done: dict[str, Any] = {}
 

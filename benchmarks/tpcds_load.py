@@ -54,9 +54,9 @@ def own_cpu_seconds() -> float:
 
 def server_cpu_seconds(cluster: Cluster) -> float:
     """Of all processes of the server, those that have ended included."""
-    assert cluster.pid is not None
+    assert cluster.postmaster.pid is not None
     time.sleep(0.5)  # until the backends that have just ended are among those
-    postmaster = psutil.Process(cluster.pid)
+    postmaster = psutil.Process(cluster.postmaster.pid)
     total = sum(postmaster.cpu_times()[:4])
     for child in postmaster.children():
         with contextlib.suppress(psutil.Error):

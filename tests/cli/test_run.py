@@ -272,7 +272,7 @@ def test_a_server_somebody_else_runs(place: Path, pgstrata: Program, foreign: Cl
     assert run.record.config.settings == {}
     assert run.variant == run.record.server.label
     assert run.steps[0].server_cpu_seconds is None
-    assert foreign.alive()
+    assert foreign.postmaster.alive()
     with foreign.connect() as connection:
         names = [row[0] for row in connection.execute("SELECT datname FROM pg_database").fetchall()]
     assert "pgstrata" not in names

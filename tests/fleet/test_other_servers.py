@@ -78,7 +78,7 @@ def test_a_running_server_is_measured_from_the_machine_that_is_named(place: Path
     assert out == [("w2", "the campaign names others: w1")]
     (run,) = Results(place / "results").runs()
     assert run.done and run.machine == "w1" and not run.record.server.managed
-    assert foreign.alive()
+    assert foreign.postmaster.alive()
     kept = [path for path in place.rglob("*") if path.is_file() and not path.is_relative_to(place / "theirs")]
     assert [path.name for path in kept if CANARY.encode() in path.read_bytes()] == ["passwords"]
 

@@ -324,7 +324,7 @@ def test_the_driver_goes_to_the_address_before_a_running_server(place: Path, pg1
     with Cluster(pg17, config, place / "c", through=find_through("pgbouncer", {})) as cluster:
         cluster.create()
         cluster.start()
-        assert cluster.pooler_pid and cluster.pooled
+        assert cluster.pooler is not None and cluster.pooler.pid and cluster.pooled
         words = f"host={cluster.socket_dir} user=postgres dbname=postgres port="
         server = acquire(f"dsn:{words}{cluster.port}")
         address = find_through(f"{words}{PORT}", {})
@@ -343,8 +343,8 @@ def test_the_driver_goes_to_the_address_before_a_running_server(place: Path, pg1
                 list(driver.events())
                 driver.close()
         assert cluster.pooler and "cancel request" not in cluster.pooler.log_tail(1000)
-        pooler = cluster.pooler_pid
+        pooler = cluster.pooler.pid
         cluster.stop("fast")
-        assert cluster.pooler_pid is None and not psutil.pid_exists(pooler)
+        assert cluster.pooler.pid is None and not psutil.pid_exists(pooler)
         with pytest.raises(ServerError, match="nobody answers there"):
             foreign.connection()

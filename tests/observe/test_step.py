@@ -232,9 +232,9 @@ def test_server_killed_in_the_step(new_cluster: Cluster) -> None:
     watch.begin()
     client.execute("SELECT count(*) FROM generate_series(1, 1000000)")
     time.sleep(0.2)
-    assert new_cluster.pid is not None
-    os.kill(new_cluster.pid, signal.SIGKILL)
-    while new_cluster.alive():
+    assert new_cluster.postmaster.pid is not None
+    os.kill(new_cluster.postmaster.pid, signal.SIGKILL)
+    while new_cluster.postmaster.alive():
         time.sleep(0.01)
     watch.end()
     seen = watch.after()

@@ -144,7 +144,7 @@ class StepMeasurement:
         self._spec: Spec | None = None
         self._notes: list[str] = []
         wanted = where.settings.profile if step.measured else None
-        if wanted is not None and where.cluster.pid is None:
+        if wanted is not None and where.cluster.postmaster.pid is None:
             wanted, self._notes = None, ["no profile: the processes of a foreign server are out of sight"]
         if wanted is not None and where.cluster.pooled:
             wanted, self._notes = None, ["no profile: which backend works for which role is not known"]
@@ -234,7 +234,7 @@ class StepMeasurement:
     @property
     def _local(self) -> bool:
         """Backends are processes of this machine, and known."""
-        return self._where.cluster.pid is not None and not self._where.cluster.pooled
+        return self._where.cluster.postmaster.pid is not None and not self._where.cluster.pooled
 
     def execute(self, step: Step) -> Executed:
         """Executes another step on the same server and keeps nothing of it. Raises DriverError where it was

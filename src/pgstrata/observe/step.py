@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import psycopg
@@ -18,6 +17,7 @@ from pgstrata.observe.log import LogWindow
 from pgstrata.observe.other_load import LoadReading, OtherLoad, waited_seconds
 from pgstrata.observe.waits import Waits, WaitSampler
 from pgstrata.server.cluster.lag import ReplicaLag
+from pgstrata.server.cluster.served import Served
 from pgstrata.server.connect.session import use_catalogs_only
 from pgstrata.store.record import LogEvent, Sizes, TableRecord
 
@@ -26,25 +26,6 @@ T = TypeVar("T")
 
 
 _LATE = "the statistics collector is late: pg_stat may lack what happened last"
-
-
-class Observed(Protocol):
-    """What is needed of a cluster: `server.cluster.Cluster`, or `ForeignCluster` with None for most."""
-
-    @property
-    def pid(self) -> int | None: ...
-    @property
-    def data_dir(self) -> Path | None: ...
-    @property
-    def log_file(self) -> Path | None: ...
-    @property
-    def pooler_pid(self) -> int | None: ...
-    @property
-    def pooled(self) -> bool: ...
-    @property
-    def replica_pid(self) -> int | None: ...
-    def lag_between(self, begin: float, end: float) -> list[ReplicaLag]: ...
-    def connect(self, database: str = "postgres") -> psycopg.Connection[Any]: ...
 
 
 class OwnTime(Protocol):
@@ -115,7 +96,7 @@ class StepWatch:
 
     def __init__(
         self,
-        cluster: Observed,
+        cluster: Served,
         tables: Sequence[str],
         database: str = "pgstrata",
         interval: float = 1.0,
@@ -133,7 +114,7 @@ class StepWatch:
         self._windows = windows
         self._waits: WaitSampler | None = None
         # Somebody else's server may run anywhere: its host and processes are out of sight.
-        self._managed = cluster.pid is not None
+        self._managed = cluster.postmaster.pid is not None
         self._result = StepObserved()
         self._session: psycopg.Connection[Any] | None = None
         self._before: postgres.Counters = {}
@@ -147,7 +128,7 @@ class StepWatch:
         self._host_begin: host.HostReading | None = None
         self._processes_begin: processes.ProcessReading | None = None
         self._wal_begin: int | None = None
-        self._pooler = ServerCpu(cluster.pooler_pid, {})
+        self._pooler = ServerCpu(cluster.pooler.pid if cluster.pooler is not None else None, {})
         self._pooler_begin: float | None = None
         self._replica = ServerCpu(cluster.replica_pid, {})
         self._replica_begin = CpuReading()
@@ -173,12 +154,16 @@ class StepWatch:
                 f"{', '.join(sorted(self._away))}: on the replica; counters, waits, plans are the primary's"
             )
         if self._managed:
-            self._cpu = ServerCpu(self._cluster.pid, pids)
+            self._cpu = ServerCpu(self._cluster.postmaster.pid, pids)
             self._counters = self._try("host", self._open_host)
             if self._counters is not None:
                 clients = [pid for role in pids.values() for pid in role]
                 self._sampler = host.Sampler(
-                    self._counters, self._cluster.pid, clients, self._interval, self._cpu.read_backends
+                    self._counters,
+                    self._cluster.postmaster.pid,
+                    clients,
+                    self._interval,
+                    self._cpu.read_backends,
                 )
             if self._cluster.log_file is not None:
                 self._log = LogWindow(self._cluster.log_file)
@@ -329,7 +314,7 @@ class StepWatch:
         return reading.total if reading is not None else None
 
     def _read_processes(self) -> processes.ProcessReading | None:
-        pid = self._cluster.pid
+        pid = self._cluster.postmaster.pid
         clients = [pid for pids in self._cpu.roles.values() for pid in pids]
         return None if pid is None else processes.read_processes(pid, clients)
 

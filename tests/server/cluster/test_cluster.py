@@ -90,8 +90,10 @@ def test_a_cluster_lives_and_goes(server: Server, place: Path) -> None:
     with Cluster(server, config, place / "c") as cluster:
         cluster.create()
         cluster.start()
-        assert cluster.alive() and cluster.pid in cluster.pids() and len(cluster.pids()) > 4
-        assert os.getsid(cluster.pid) == cluster.pid  # Ctrl-C in a terminal goes to another session
+        server_process = cluster.postmaster
+        assert server_process.alive() and server_process.pid in server_process.pids()
+        assert len(server_process.pids()) > 4
+        assert os.getsid(server_process.pid) == server_process.pid  # Ctrl-C in a terminal goes to another one
         with cluster.connect() as session:
             shown = dict(session.execute("SELECT name, current_setting(name) FROM pg_settings").fetchall())
             collation = session.execute(
@@ -107,7 +109,8 @@ def test_a_cluster_lives_and_goes(server: Server, place: Path) -> None:
         assert "database system is ready to accept connections" in cluster.log_tail()
         assert all(line[0] in "2\t" for line in log.splitlines())  # %m begins with the year
         cluster.stop()
-        assert not cluster.alive() and cluster.pids() == [] and not working_in(cluster.data_dir)
+        assert not server_process.alive() and server_process.pids() == []
+        assert not working_in(cluster.data_dir)
         cluster.start()
         with cluster.connect() as session:
             assert session.execute("SELECT 1").fetchone() == (1,)
@@ -136,7 +139,7 @@ def test_a_thread_that_ends_takes_no_server_with_it(pg17: Server, place: Path) -
     thread.join()
     time.sleep(0.3)
     with cluster:
-        assert cluster.alive()
+        assert cluster.postmaster.alive()
         cluster.connect().close()
 
 
@@ -145,7 +148,7 @@ def test_a_thread_that_ends_takes_no_server_with_it(pg17: Server, place: Path) -
 def test_nothing_is_left_of_a_killed_postmaster(version: str, place: Path) -> None:
     cluster = started(acquire(f"pg:{version}"), place)
     with cluster:
-        pid = cluster.pid
+        pid = cluster.postmaster.pid
         assert pid
         segments = segments_of(cluster.data_dir)
         assert posix_memory(segments) == segments != []
@@ -153,9 +156,9 @@ def test_nothing_is_left_of_a_killed_postmaster(version: str, place: Path) -> No
             assert semaphores_of(pid) > 0
         os.kill(pid, signal.SIGKILL)
         deadline = time.monotonic() + 10
-        while cluster.alive() and time.monotonic() < deadline:
+        while cluster.postmaster.alive() and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert not cluster.alive()
+        assert not cluster.postmaster.alive()
         with pytest.raises(ServerError, match="cannot connect"):
             cluster.connect()
         cluster.stop()
@@ -224,7 +227,7 @@ def test_a_leftover_is_reused_when_the_same_folder_is_wanted(pg17: Server, place
     running.kill()
     running.wait()
     with started(pg17, place) as cluster:
-        assert cluster.alive()
+        assert cluster.postmaster.alive()
     assert list(place.iterdir()) == []
 
 
@@ -287,7 +290,7 @@ def test_a_server_that_dies_at_its_start_says_why(pg12: Server, place: Path) -> 
         with pytest.raises(ServerError, match='could not access file "not_there"') as error:
             cluster.start()
         assert "its log ends with" in error.value.hint and "not_there" in cluster.log_tail()
-        assert not cluster.alive()
+        assert not cluster.postmaster.alive()
 
 
 def test_initdb_options(pg12: Server, pg17: Server, place: Path) -> None:
@@ -309,10 +312,10 @@ def test_initdb_options(pg12: Server, pg17: Server, place: Path) -> None:
 def test_environment_and_cpus_reach_the_server_only(pg17: Server, place: Path) -> None:
     cpu = min(os.sched_getaffinity(0))
     with started(pg17, place, env={"PGSTRATA_TEST": "1"}, cpus=[cpu]) as cluster:
-        environment = Path(f"/proc/{cluster.pid}/environ").read_bytes().split(b"\0")
+        environment = Path(f"/proc/{cluster.postmaster.pid}/environ").read_bytes().split(b"\0")
         assert b"PGSTRATA_TEST=1" in environment
         assert not any(v.startswith((b"PGHOST", b"LANG=", b"LD_PRELOAD")) for v in environment)
-        assert all(os.sched_getaffinity(pid) == {cpu} for pid in cluster.pids())
+        assert all(os.sched_getaffinity(pid) == {cpu} for pid in cluster.postmaster.pids())
     assert "PGSTRATA_TEST" not in os.environ
 
 
@@ -325,7 +328,7 @@ def test_a_library_that_is_not_preloaded_ends_the_start(pg17: Server, place: Pat
         cluster.start()
     assert f"ERROR: ld.so: object '{library}' from LD_PRELOAD cannot be preloaded" in refused.value.message
     assert "`env`" in refused.value.hint
-    assert not cluster.alive()
+    assert not cluster.postmaster.alive()
 
 
 def test_tcp_only_on_loopback_and_only_when_asked(pg17: Server, place: Path) -> None:
@@ -414,8 +417,8 @@ def test_servers_of_one_layout_have_their_memory_at_the_same_places(server: Serv
     def taken(cluster: Cluster, layout: Layout) -> list[str]:
         cluster.layout = layout
         cluster.start()
-        assert cluster.pid is not None
-        lines = Path(f"/proc/{cluster.pid}/maps").read_text().splitlines()
+        assert cluster.postmaster.pid is not None
+        lines = Path(f"/proc/{cluster.postmaster.pid}/maps").read_text().splitlines()
         cluster.stop("fast")
         # Kernels put their own pages where they like, above the stack.
         return [line.split()[0] for line in lines if "[v" not in line]

@@ -128,10 +128,10 @@ def commit_that_waits(both: ReplicatedCluster) -> threading.Thread:
 
 def test_a_replica_that_dies_ends_the_primary_and_the_commits_that_wait(place: Path, pg17: Server) -> None:
     with replicated(pg17, place / "c", Replicas("sync")) as both:
-        assert both.standby.pid
-        os.kill(both.standby.pid, signal.SIGKILL)
+        assert both.standby.postmaster.pid
+        os.kill(both.standby.postmaster.pid, signal.SIGKILL)
         waiting = commit_that_waits(both)
-        wait_for(lambda: not both.alive())
+        wait_for(lambda: not both.postmaster.alive())
         waiting.join(60)
         assert not waiting.is_alive()
         with pytest.raises(ServerError, match="the replica died"):
@@ -160,9 +160,9 @@ def test_a_replica_without_a_stream_fails_the_run(
 ) -> None:
     monkeypatch.setattr(replica, "GONE_SECONDS", 1.0)
     cluster = replicated(pg17, place / "c", Replicas("sync"), wal_sender_timeout="500ms")
-    with cluster as both, stopped(processes_of(both.standby.pid)):
+    with cluster as both, stopped(processes_of(both.standby.postmaster.pid)):
         waiting = commit_that_waits(both)
-        wait_for(lambda: not both.alive())
+        wait_for(lambda: not both.postmaster.alive())
         waiting.join(60)
         with pytest.raises(ServerError, match="the replica has not streamed for 1 s"):
             both.check()
@@ -194,13 +194,15 @@ def test_a_replica_that_replays_nothing_fails_the_run(
     monkeypatch.setattr(replica, "STILL_SECONDS", 1.0)
     monkeypatch.setattr(replica, "CAUGHT_UP_SECONDS", 1.0)
     with replicated(pg17, place / "c", Replicas("async", "replica")) as both:
-        (startup,) = (p for p in processes_of(both.standby.pid) if "startup" in " ".join(p.cmdline()))
+        (startup,) = (
+            p for p in processes_of(both.standby.postmaster.pid) if "startup" in " ".join(p.cmdline())
+        )
         with stopped([startup]):
             with both.connect() as session:
                 session.execute("CREATE TABLE t AS SELECT generate_series(1, 100000) AS i")
             with pytest.raises(ServerError, match=r"the replica (is still|has replayed nothing)"):
                 both.serving(reads_only=True)
-            wait_for(lambda: not both.alive())
+            wait_for(lambda: not both.postmaster.alive())
             with pytest.raises(ServerError, match=r"has replayed nothing for 1 s and is .* behind"):
                 both.check()
 
@@ -216,11 +218,11 @@ def test_a_replica_that_fell_too_far_behind_is_said_to(
         "wal_sender_timeout": "500ms",
     }
     with replicated(pg17, place / "c", Replicas(), **small) as both:
-        with stopped(processes_of(both.standby.pid)), both.connect() as session:
+        with stopped(processes_of(both.standby.postmaster.pid)), both.connect() as session:
             for _ in range(6):
                 session.execute("SELECT pg_logical_emit_message(false, '', repeat('x', 16000000))")
             session.execute("CHECKPOINT")
-        wait_for(lambda: not both.alive())
+        wait_for(lambda: not both.postmaster.alive())
         with pytest.raises(ServerError, match="the replica fell behind by more than") as failed:
             both.check()
         assert "wal_keep_size" in failed.value.hint

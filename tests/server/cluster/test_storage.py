@@ -229,7 +229,7 @@ def test_a_commit_waits_and_the_variables_of_the_server_stay(
         assert before and after
         syncs, took = after[0] - before[0], after[1] - before[1]
         assert syncs >= 20 and took >= 5 * 20
-    env = Path(f"/proc/{delayed.pid}/environ").read_bytes().split(b"\0")
+    env = Path(f"/proc/{delayed.postmaster.pid}/environ").read_bytes().split(b"\0")
     found = find_delay("5ms", "library")
     assert found is not None
     assert f"LD_PRELOAD={found.library}".encode() in env

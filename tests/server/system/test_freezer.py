@@ -42,7 +42,7 @@ cluster.create()
 cluster.start()
 with cluster.connect():
     cluster.freezer.freeze()
-    print(cluster.freezer.kind, cluster.freezer._guard.pid, *cluster.pids(), flush=True)
+    print(cluster.freezer.kind, cluster.freezer._guard.pid, *cluster.postmaster.pids(), flush=True)
     time.sleep(600)
 """
 
@@ -78,7 +78,7 @@ def test_nothing_of_a_frozen_cluster_works(kind: FreezerKind, pg17: Server, plac
             while (cpu_seconds(worker) or 0.0) < 0.05 and time.monotonic() < until:
                 time.sleep(0.01)
             freezer.freeze()
-            pids = cluster.pids()
+            pids = cluster.postmaster.pids()
             assert worker in pids and len(pids) > 5
             before = [cpu_seconds(pid) for pid in pids]
             answered = threading.Event()

@@ -50,7 +50,7 @@ def test_every_process_of_the_server_is_limited(place: Path, pg17: Server) -> No
         assert len(paths) == 1
         with limited.connect() as connection:
             inside = {int(p) for p in (paths[0] / "cgroup.procs").read_text().split()}
-            assert set(limited.pids()) <= inside
+            assert set(limited.postmaster.pids()) <= inside
             assert connection.info.backend_pid in inside
             # More page cache than the limit: the kernel takes pages back instead of growing.
             connection.execute(

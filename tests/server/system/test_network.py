@@ -42,7 +42,8 @@ def test_a_server_reaches_no_address_of_this_machine(pg13: Server, pg17: Server,
             with _cluster(pg13, place / name, outside=outside) as tested:
                 tested.create()
                 tested.start()
-                assert tested.pid is not None and has_own_network(tested.pid) is not outside
+                pid = tested.postmaster.pid
+                assert pid is not None and has_own_network(pid) is not outside
                 with tested.connect() as session:
                     session.execute("CREATE EXTENSION dblink")
                     if outside:
@@ -74,8 +75,8 @@ def test_a_replica_has_no_network_either(pg17: Server, place: Path) -> None:
     with ReplicatedCluster(pg17, config, place / "c", replicas=Replicas()) as both:
         both.create()
         both.start()
-        assert both.pid and both.replica_pid
-        assert has_own_network(both.pid) and has_own_network(both.replica_pid)
+        assert both.postmaster.pid and both.replica_pid
+        assert has_own_network(both.postmaster.pid) and has_own_network(both.replica_pid)
 
 
 @pytest.mark.program
@@ -107,11 +108,11 @@ def test_an_ordinary_user_closes_it_by_a_user_namespace(pg17: Server, place: Pat
             with _cluster(pg17, home / "c") as cluster:
                 cluster.create()
                 cluster.start()
-                assert cluster.pid is not None
+                assert cluster.postmaster.pid is not None
                 with cluster.connect() as session:
                     row = session.execute("SELECT 1").fetchone()
-                owner = psutil.Process(cluster.pid).uids().real
-                said.write_text(f"{cluster.closed} {has_own_network(cluster.pid)} {row} {owner}")
+                owner = psutil.Process(cluster.postmaster.pid).uids().real
+                said.write_text(f"{cluster.closed} {has_own_network(cluster.postmaster.pid)} {row} {owner}")
         except BaseException as error:
             said.write_text(repr(error))
 

@@ -358,7 +358,7 @@ def events_of(cluster: Cluster, step: Step, meanwhile: Any = None) -> list[Event
 def test_a_server_that_dies(pg17: Server, tmp_path: Path) -> None:
     file = written(tmp_path / "a", *[[(n / 50 + k / 10, "SELECT 1") for k in range(300)] for n in range(5)])
     with running(pg17) as cluster, database_that_dies(cluster):
-        postmaster = psutil.Process(cluster.pid or 0)
+        postmaster = psutil.Process(cluster.postmaster.pid or 0)
 
         def kill(driver: Driver) -> None:
             def later() -> None:

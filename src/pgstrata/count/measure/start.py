@@ -196,7 +196,7 @@ class FreshStart:
         try:
             self._measure(plan, result, check)
         except PgstrataError as error:
-            up = isinstance(error, DriverError) and bool(self.cluster.pid)
+            up = isinstance(error, DriverError) and bool(self.cluster.postmaster.pid)
             result.error, result.log_tail = cause(error, self.cluster, started=up, log="the run's record")
         finally:
             self.close()

@@ -33,7 +33,7 @@ def cause(error: PgstrataError, cluster: Served, *, started: bool, log: str) -> 
             "its space has been freed; make room, take fewer rows, or name another disk with --data-dir",
         ), log_tail
     # Its sockets are gone a moment before the process is.
-    if started and cluster.ended(within=1.0):
+    if started and cluster.postmaster.ended(within=1.0):
         words = last_words(log_tail)
         return ServerError(
             f"the server died{f' ({words})' if words else ''}: {error.message}",

@@ -116,7 +116,7 @@ class Cluster:
         self._account = server_account()
         self.closed: Way | None = None if tcp or outside else way_to_close(self._account)
         """How its processes are kept off the network; None where they are not."""
-        self._postmaster = Postmaster(server, self.data_dir, self._account, cpus, self.closed)
+        self.postmaster = Postmaster(server, self.data_dir, self._account, cpus, self.closed)
         self._owner = (self._account.uid, self._account.gid) if self._account else None
         self._place = ClaimedFolder(self.folder)
         wal = self._storage.wal
@@ -214,8 +214,8 @@ class Cluster:
         for name, value in settings.items():
             options += ["-c", f"{name}={value}"]
         with self.log_file.open("ab") as log:
-            process = self._postmaster.launch(program, options, log, signal.SIGQUIT, env, under, self.layout)
-        self._postmaster.runs_as(process)
+            process = self.postmaster.launch(program, options, log, signal.SIGQUIT, env, under, self.layout)
+        self.postmaster.runs_as(process)
         try:
             self._place.record(postmaster=[process.pid, started_at(process.pid)])
             if self._group is not None:
@@ -242,7 +242,7 @@ class Cluster:
                 self._write_conf()
             except OSError as error:
                 raise unwritable(self.folder, error) from error
-            self._postmaster.reload()
+            self.postmaster.reload()
             # Processes hear of it one by one; new sessions have it when the postmaster does.
             alone = longer_timers(self.config.settings, self._known, TurnLengths(1, 0.0, 0.0))
             for name in {**before, **after}:
@@ -270,7 +270,7 @@ class Cluster:
             self.freezer.end()
         if self.pooler is not None:
             self.pooler.stop()
-        self._postmaster.stop(mode)
+        self.postmaster.stop(mode)
         if self._place.facts:
             # Also where none is known: an interrupt may have come while one was being started, or initdb.
             settle()
@@ -279,7 +279,7 @@ class Cluster:
     def end(self) -> None:
         """Kills all processes of the cluster at once and forbids new ones. Called by another thread than the
         one that works with the cluster: the work fails there, and that thread removes the cluster."""
-        self._postmaster.forbid()
+        self.postmaster.forbid()
         if self._place.facts:
             with contextlib.suppress(OSError):  # it may be about to be removed
                 end_server(self.folder, self._place.facts, at_once=True)
@@ -323,12 +323,12 @@ class Cluster:
 
     def save(self) -> None:
         """Copies the data of the stopped server, in place of an earlier copy. Raises ServerError."""
-        assert self.pid is None and not self._configuration.timers
+        assert self.postmaster.pid is None and not self._configuration.timers
         self._data.save()
 
     def restore(self) -> None:
         """Puts the data back as `save` found it; the server is stopped. Raises ServerError."""
-        assert self.pid is None
+        assert self.postmaster.pid is None
         self._configuration.timers = {}  # as `save` found them
         self._data.restore()
 
@@ -358,23 +358,6 @@ class Cluster:
         """How far a replica was behind between two moments (Unix time)."""
         return []
 
-    @property
-    def pid(self) -> int | None:
-        """The postmaster."""
-        return self._postmaster.pid
-
-    def alive(self) -> bool:
-        """Whether the postmaster runs."""
-        return self._postmaster.alive()
-
-    def ended(self, within: float) -> bool:
-        """Whether the postmaster has ended, or does so within this many seconds."""
-        return self._postmaster.ended(within)
-
-    def quit(self) -> None:
-        """Tells the server to end at once, and waits for nothing."""
-        self._postmaster.quit()
-
     def connect(self, database: str = "postgres", *, confined: bool = False) -> psycopg.Connection[Any]:
         """A connection of the superuser, or of the confined role, in autocommit. Raises ServerError when
         there is none to be had."""
@@ -397,15 +380,6 @@ class Cluster:
     def pooled(self) -> bool:
         """Whether the driver's connections end at a pooler, which has backends of its own choice."""
         return self.pooler is not None
-
-    @property
-    def pooler_pid(self) -> int | None:
-        """The pooler's process."""
-        return self.pooler.pid if self.pooler is not None else None
-
-    def pids(self) -> list[int]:
-        """The postmaster and all its children now."""
-        return self._postmaster.pids()
 
     def log_tail(self, lines: int = 20) -> str:
         """The last lines of the server's log."""
@@ -473,7 +447,7 @@ class Cluster:
             takes = self._programs().initdb_takes
             words = initdb_arguments(self.server.features.has(Feature.ROLES), takes, self._initdb_words)
             options = ["-D", str(self.data_dir), *words]
-            process = self._postmaster.launch("initdb", options, log, signal.SIGKILL, {}, layout=self.layout)
+            process = self.postmaster.launch("initdb", options, log, signal.SIGKILL, {}, layout=self.layout)
         # When this is interrupted, `remove` ends initdb and what it has started (`end_server`).
         code = process.wait()
         said = tail(self.log_file, 8)

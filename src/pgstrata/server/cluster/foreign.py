@@ -24,9 +24,7 @@ class ForeignCluster:
     wal_dir: None = None
     socket_dir: None = None
     log_file: None = None
-    pid: None = None
     pooler: None = None
-    pooler_pid: None = None
     replica_pid: None = None
     failure: None = None
 
@@ -37,6 +35,7 @@ class ForeignCluster:
         address = through.address if through is not None else None
         self._through = Conninfo.parse(address) if address is not None else None
         self._conninfo = Conninfo.parse(server.dsn)
+        self.postmaster = ForeignProcesses(self)
 
     def __enter__(self) -> ForeignCluster:
         return self
@@ -60,14 +59,6 @@ class ForeignCluster:
 
     def keep(self) -> None:
         """Nothing: the server is not ours."""
-
-    def ended(self, within: float) -> bool:
-        """Whether no connection can be made; nobody here could say how long that will last."""
-        try:
-            self.connect().close()
-        except ServerError:
-            return True
-        return False
 
     def connect(self, database: str | None = None, *, confined: bool = False) -> psycopg.Connection[Any]:
         """A connection of the DSN's user in autocommit, to its database unless one is named. Raises
@@ -97,10 +88,35 @@ class ForeignCluster:
         """Nothing is known of replicas."""
         return []
 
-    def pids(self) -> list[int]:
-        """None of its processes can be told from here."""
-        return []
-
     def log_tail(self, lines: int = 20) -> str:
         """Its log cannot be read from here."""
         return ""
+
+
+class ForeignProcesses:
+    """The processes of a server that somebody else runs: none of them can be told from here."""
+
+    pid: None = None
+
+    def __init__(self, cluster: ForeignCluster) -> None:
+        self._cluster = cluster
+
+    def alive(self) -> bool:
+        """Returns whether a connection can be made."""
+        try:
+            self._cluster.connect().close()
+        except ServerError:
+            return False
+        return True
+
+    def ended(self, within: float) -> bool:
+        """Returns whether no connection can be made; nothing here says how long that will last."""
+        del within
+        return not self.alive()
+
+    def pids(self) -> list[int]:
+        """Returns no process."""
+        return []
+
+
+__all__ = ["ForeignCluster", "ForeignProcesses"]

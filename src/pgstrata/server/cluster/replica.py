@@ -244,7 +244,7 @@ class ReplicatedCluster(Cluster):
 
     def check(self) -> None:
         """Raises ServerError where the replica has failed."""
-        if self.failure is None and not self.standby.alive():
+        if self.failure is None and not self.standby.postmaster.alive():
             self.failure = self.died()
         if self.failure is not None:
             raise self.failure
@@ -258,7 +258,7 @@ class ReplicatedCluster(Cluster):
     @property
     def replica_pid(self) -> int | None:
         """The postmaster of the standby."""
-        return self.standby.pid
+        return self.standby.postmaster.pid
 
     def saw(self, lag: ReplicaLag) -> None:
         """Keeps what the watch has seen."""
@@ -292,7 +292,7 @@ class ReplicatedCluster(Cluster):
                 row = session.execute(_STATE, [NAME]).fetchone()
                 if row is not None and row[0] == "streaming" and wanted in (None, row[1]):
                     return
-                if not self.standby.alive():
+                if not self.standby.postmaster.alive():
                     raise self.died()
                 if time.monotonic() > until:
                     raise self.gone(STREAM_SECONDS, "has not begun to stream")
@@ -389,8 +389,8 @@ class _Watch(threading.Thread):
     def run(self) -> None:
         session: psycopg.Connection[Any] | None = None
         try:
-            while not self._over.wait(EVERY_SECONDS) and self._cluster.alive():
-                if not self._cluster.standby.alive():
+            while not self._over.wait(EVERY_SECONDS) and self._cluster.postmaster.alive():
+                if not self._cluster.standby.postmaster.alive():
                     self._fail(self._cluster.died)
                     return
                 try:
@@ -433,7 +433,7 @@ class _Watch(threading.Thread):
 
     def _fail(self, failure: Callable[[], ServerError]) -> None:
         self._cluster.failure = failure()
-        self._cluster.quit()
+        self._cluster.postmaster.quit()
 
 
 __all__ = ["Reads", "Replicas", "ReplicatedCluster", "Replication", "Standby", "check_replicas"]

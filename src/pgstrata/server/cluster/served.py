@@ -14,6 +14,27 @@ from pgstrata.server.connect.pooler import Pooler
 from pgstrata.server.find.model import Server
 
 
+class Processes(Protocol):
+    """The processes of a server, as far as they are known here."""
+
+    @property
+    def pid(self) -> int | None:
+        """The postmaster; None where it does not run, or is not known."""
+        ...
+
+    def alive(self) -> bool:
+        """Returns whether the server runs."""
+        ...
+
+    def ended(self, within: float) -> bool:
+        """Returns whether the server has ended, or does so within this many seconds."""
+        ...
+
+    def pids(self) -> list[int]:
+        """Returns the postmaster and all its children now."""
+        ...
+
+
 class Served(Protocol):
     """A server that can be connected to: a cluster, with or without a replica, or a foreign server."""
 
@@ -40,8 +61,8 @@ class Served(Protocol):
         ...
 
     @property
-    def pid(self) -> int | None:
-        """The postmaster."""
+    def postmaster(self) -> Processes:
+        """Its processes."""
         ...
 
     @property
@@ -52,11 +73,6 @@ class Served(Protocol):
     @property
     def pooler(self) -> Pooler | None:
         """The pooler that pgstrata has started before it."""
-        ...
-
-    @property
-    def pooler_pid(self) -> int | None:
-        """The pooler's process."""
         ...
 
     @property
@@ -85,10 +101,6 @@ class Served(Protocol):
         """Stops it and leaves its data for people to look at."""
         ...
 
-    def ended(self, within: float) -> bool:
-        """Whether it has ended, or does so within this many seconds."""
-        ...
-
     def connect(self, database: str = ..., *, confined: bool = False) -> psycopg.Connection[Any]:
         """Returns a connection in autocommit. Raises ServerError."""
         ...
@@ -109,13 +121,9 @@ class Served(Protocol):
         """Returns how far a replica was behind between two moments (Unix time)."""
         ...
 
-    def pids(self) -> list[int]:
-        """Returns its processes that are known here."""
-        ...
-
     def log_tail(self, lines: int = 20) -> str:
         """Returns the last lines of its log."""
         ...
 
 
-__all__ = ["Served"]
+__all__ = ["Processes", "Served"]
